@@ -1,0 +1,56 @@
+# Everything a person types. Each target sets up what it needs.
+PYTHON ?= python3
+BIN := .venv/bin
+ACCOUNT := clinic-visits
+QUIET_PIP := --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench ui clean
+
+help: ## print this help
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.venv/runtime: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "dpflow needs Python 3.11 or newer; name one with: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@echo "setting up .venv (a few minutes the first time)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install $(QUIET_PIP) -e .
+	@touch $@
+
+.venv/development: .venv/runtime
+	@echo "adding what tests and lint need"
+	@$(BIN)/pip install $(QUIET_PIP) -e '.[test,lint]'
+	@touch $@
+
+data/clinic-visits.csv: data/clinic_visits.py .venv/runtime
+	@$(BIN)/python data/clinic_visits.py
+
+setup: .venv/development data/clinic-visits.csv ## make .venv with everything, and the sample table
+
+demo: .venv/runtime data/clinic-visits.csv ## make a private synthetic release of the sample table
+	@$(BIN)/dpflow ledger show $(ACCOUNT) >/dev/null 2>&1 || \
+		$(BIN)/dpflow ledger open $(ACCOUNT) --epsilon 10 --delta 1e-9 --unit patient_id --neighbours add-remove
+	@$(BIN)/dpflow run data/clinic-visits.yaml
+
+test: .venv/development data/clinic-visits.csv ## run all tests
+	@$(BIN)/python -m pytest -q
+
+lint: .venv/development ## check style, types and layers
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: .venv/development ## measure speed and accuracy (tables in ../shared/data)
+	@$(BIN)/python -m benchmarks.dense
+	@$(BIN)/python -m benchmarks.accuracy
+
+ui: .venv/runtime ## start a Prefect server and its UI on this machine; stop it with Ctrl-C
+	@echo "Prefect UI: http://127.0.0.1:4200   in another terminal: PREFECT_API_URL=http://127.0.0.1:4200/api make demo"
+	@DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false PREFECT_SERVER_UI_V2_ENABLED=false \
+		PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT=false $(BIN)/prefect server start --host 127.0.0.1
+
+clean: ## remove what was built; the ledger in .dpflow and the releases stay
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dpflow.egg-info
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,125 @@
+"""How far the synthetic rows' marginals are from the true ones, and what they cost.
+
+    python -m benchmarks.accuracy --data adult7 --strategy mwem --epsilon 1 --json
+
+Each repetition is a whole release in a process of its own: spec, ledger, ingest, rounds, rows, Parquet. The CPU seconds and the
+peak memory are that process's, from after its imports to the end of the release.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from benchmarks.tables import BenchmarkTable, load
+from benchmarks.workload_error import bootstrap, independent_columns, workload_error
+
+ORDERS = (1, 2, 3)
+
+
+def main() -> None:
+    """Measure, and print a table or one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", default="adult7")
+    parser.add_argument("--strategy", default="mwem", choices=["mwem", "pmw"])
+    parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--delta", type=float, default=1e-9)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    table = load(arguments.data)
+    runs = [
+        _measure(table, strategy=arguments.strategy, epsilon=arguments.epsilon, delta=arguments.delta)
+        for _ in range(arguments.repeats)
+    ]
+    result = {
+        "data": table.name,
+        "rows": len(table.frame),
+        "strategy": arguments.strategy,
+        "epsilon": arguments.epsilon,
+        "delta": arguments.delta,
+        "repeats": arguments.repeats,
+        "error": {order: statistics.mean(run["error"][order] for run in runs) for order in ORDERS},
+        "error_3way_of_each": [run["error"][3] for run in runs],
+        "cpu_seconds": statistics.mean(run["cpu_seconds"] for run in runs),
+        "peak_memory_mb": max(run["peak_memory_mb"] for run in runs),
+        "independent_columns": _errors(table, independent_columns(table, seed=0)),
+        "bootstrap": _errors(table, bootstrap(table, seed=0)),
+    }
+    print(json.dumps(result) if arguments.json else _text(result))
+
+
+def _errors(table: BenchmarkTable, synthetic: pd.DataFrame) -> dict[int, float]:
+    return {order: workload_error(table, synthetic, order=order) for order in ORDERS}
+
+
+def _measure(table: BenchmarkTable, *, strategy: str, epsilon: float, delta: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        base = Path(folder)
+        table.frame.to_parquet(base / "table.parquet")
+        spec = {
+            "dataset": table.name,
+            "source": {"path": "table.parquet"},
+            "privacy": {"unit": "row", "neighbours": "add-remove", "epsilon": epsilon, "delta": delta},
+            "universe": {name: {"type": "integer", "min": 0, "max": size - 1} for name, size in table.sizes.items()},
+            "workload": {"marginals": 3},
+            "strategy": {"name": strategy},
+        }
+        (base / "spec.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            cost = pool.apply(_release, (folder,))
+        synthetic = pd.read_parquet(next(base.glob("releases/*/*/data")))
+    return {**cost, "error": _errors(table, synthetic)}
+
+
+def _release(folder: str) -> dict[str, float]:
+    os.chdir(folder)
+    from dpcore import synthesize  # noqa: PLC0415  the measured process's own imports
+    from dpcore.accounting import Currency, cap_units, epsilon_to_zcdp  # noqa: PLC0415
+    from dpcore.ledger import open_ledger  # noqa: PLC0415
+    from dpcore.privacy import Neighbours  # noqa: PLC0415
+
+    privacy = yaml.safe_load(Path("spec.yaml").read_text(encoding="utf-8"))["privacy"]
+    epsilon, delta = privacy["epsilon"], privacy["delta"]
+    with open_ledger(create=True) as ledger:
+        ledger.open_account(
+            "adult7",
+            currency=Currency.ZCDP if delta else Currency.PURE,
+            cap=cap_units(epsilon_to_zcdp(epsilon, delta=delta) if delta else epsilon),
+            epsilon=epsilon,
+            delta=delta,
+            unit="row",
+            neighbours=Neighbours.ADD_REMOVE,
+        )
+    begin = time.process_time()
+    synthesize("spec.yaml")
+    return {
+        "cpu_seconds": time.process_time() - begin,
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def _text(result: dict[str, Any]) -> str:
+    lines = [
+        f"{result['data']}: {result['rows']:,} rows, {result['strategy']}, epsilon {result['epsilon']:g}, delta {result['delta']:g}",
+        f"{'':22}{'1-way':>8}{'2-way':>8}{'3-way':>8}",
+    ]
+    for label, key in (("independent columns", "independent_columns"), ("dpflow", "error"), ("bootstrap", "bootstrap")):
+        lines.append(f"{label:22}" + "".join(f"{result[key][order]:8.4f}" for order in ORDERS))
+    lines.append(
+        f"{result['cpu_seconds']:.1f} CPU s, {result['peak_memory_mb']:.0f} MB, mean of {result['repeats']} runs"
+    )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

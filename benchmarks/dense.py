@@ -1,0 +1,131 @@
+"""How near to the speed of memory the dense model works: its two passes against a plain NumPy copy.
+
+    python -m benchmarks.dense --json
+
+A copy reads and writes every cell (16 bytes), and so does an update; a marginal reads every cell (8 bytes). A share is the bytes a second
+that a pass moves, divided by those of a copy of an equally large array in the same rounds. Copy, marginal and update take turns, so that
+other work on the machine meets all three alike; of every round the median counts, and of all rounds the best. The update is a whole
+`DenseModel.multiply`: checks, normalisation and all; the marginal on its axes was asked just before, as in every round of a strategy.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from dpcore.models import DenseModel
+from dpcore.queries import Axes
+
+BAR = 0.3
+"""The least share of a copy's speed that an update should reach at ten million cells."""
+
+_ADULT = (9, 16, 7, 5, 2, 2, 10)
+_PATTERNS: dict[int, list[tuple[tuple[int, ...], list[Axes]]]] = {
+    1_000_000: [
+        ((10,) * 6, [(0,), (5,), (2, 3), (0, 3, 5), (0, 1, 2, 3, 5)]),
+        ((*_ADULT, 5), [(0,), (1, 4, 6), (5, 7)]),
+        ((100, 100, 100), [(0,), (1,), (2,), (0, 2)]),
+        ((2,) * 20, [(0,), (19,), (0, 9, 19), tuple(range(0, 20, 2)), tuple(range(19))]),
+    ],
+    10_000_000: [
+        ((10,) * 7, [(0,), (3,), (6,), (0, 1), (5, 6), (2, 4), (0, 6), (1, 3, 5), (0, 3, 6)]),
+        ((10,) * 7, [(0, 1, 2, 3, 4, 5), (1, 2, 3, 4, 5, 6), (0, 1, 2, 3, 4, 6)]),
+        ((49, *_ADULT), [(0,), (6,), (4, 5), (1, 4, 6), (0, 7)]),
+        ((*_ADULT, 49), [(0,), (6,), (1, 4, 6), (0, 7)]),
+        ((100, 100, 1000), [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)]),
+        ((1000, 1000, 10), [(2,), (0, 1), (0, 2)]),
+        ((1_000_003, 10), [(0,), (1,)]),
+        ((2,) * 23, [(0,), (11,), (22,), (0, 11, 22), tuple(range(0, 23, 2)), tuple(range(1, 23, 2))]),
+        ((2,) * 23, [tuple(range(20)), (*range(18), 20, 22), tuple(range(22)), (*range(21), 22)]),
+        ((3,) * 15, [(14,), tuple(range(0, 15, 2)), tuple(range(13)), (*range(12), 13)]),
+    ],
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """The speed of one pattern of axes; gigabytes a second, and the shares of a copy's."""
+
+    shape: tuple[int, ...]
+    axes: Axes
+    cells: int
+    copy_gb_per_second: float
+    update_share: float
+    marginal_share: float
+
+
+def main() -> None:
+    """Measure, and print a table or one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    summary: dict[str, object] = {"bar": BAR}
+    for size, patterns in _PATTERNS.items():
+        results = [
+            _measure(shape, axes, rounds=arguments.rounds, repeats=arguments.repeats)
+            for shape, several in patterns
+            for axes in several
+        ]
+        least = min(results, key=lambda result: result.update_share)
+        summary[f"cells_{size}"] = {
+            "update_share_least": least.update_share,
+            "update_share_median": statistics.median(result.update_share for result in results),
+            "marginal_share_least": min(result.marginal_share for result in results),
+            "marginal_share_median": statistics.median(result.marginal_share for result in results),
+            "patterns": [asdict(result) for result in results],
+        }
+        if not arguments.json:
+            print(_text(size, results))
+        if size == max(_PATTERNS):
+            summary["bar_met"] = least.update_share >= BAR
+    print(json.dumps(summary) if arguments.json else f"bar of {BAR} at the larger size met: {summary['bar_met']}")
+
+
+def _measure(shape: tuple[int, ...], axes: Axes, *, rounds: int, repeats: int) -> Result:
+    model = DenseModel(shape, total=1.0)
+    source, target = np.ones(shape), np.zeros(shape)
+    factor = np.random.default_rng(0).uniform(0.9, 1.1, size=[shape[axis] for axis in axes])
+    steps: dict[str, Callable[[], object]] = {
+        "copy": lambda: np.copyto(target, source),
+        "marginal": lambda: model.marginal(axes),
+        "update": lambda: model.multiply(axes, factor),
+    }
+    best = dict.fromkeys(steps, math.inf)
+    for _ in range(rounds):
+        times: dict[str, list[float]] = {name: [] for name in steps}
+        for _ in range(repeats):
+            for name, step in steps.items():
+                start = time.perf_counter()
+                step()
+                times[name].append(time.perf_counter() - start)
+        best = {name: min(best[name], statistics.median(times[name])) for name in steps}
+    cells = math.prod(shape)
+    return Result(
+        shape=shape,
+        axes=axes,
+        cells=cells,
+        copy_gb_per_second=round(16e-9 * cells / best["copy"], 2),
+        update_share=round(best["copy"] / best["update"], 3),
+        marginal_share=round(best["copy"] / best["marginal"] / 2, 3),
+    )
+
+
+def _text(size: int, results: list[Result]) -> str:
+    lines = [f"about {size:,} cells", f"{'copy GB/s':>10} {'update':>8} {'marginal':>9}  shape, axes"]
+    lines += [
+        f"{one.copy_gb_per_second:>10.1f} {one.update_share:>8.2f} {one.marginal_share:>9.2f}  "
+        f"{'x'.join(map(str, one.shape))}, {','.join(map(str, one.axes))}"
+        for one in results
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

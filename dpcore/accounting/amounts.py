@@ -1,0 +1,48 @@
+"""Amounts of privacy as whole numbers, so that no sum in a ledger ever depends on rounding."""
+
+import math
+from enum import StrEnum
+from fractions import Fraction
+
+from dpcore.accounting.rounding import positive
+
+UNIT = 10**12
+"""How many units make one epsilon or one rho."""
+
+LARGEST = 10**6
+"""The largest amount, in epsilon or rho: a few of them still add up within a database's 64-bit integer."""
+
+
+class Currency(StrEnum):
+    """What an account counts in, fixed when it is opened: pure epsilon, or the rho of zero-concentrated privacy."""
+
+    PURE = "pure"
+    ZCDP = "zcdp"
+
+
+def spend_units(amount: Fraction | float) -> int:
+    """Return the units that pay for `amount` of epsilon or rho, rounded up.
+
+    A float is taken at its exact binary value, so 0.1, which is a little more than one tenth, costs one unit more than
+    that. A spend that must stay within a given number of units is found the other way round, by a mechanism's
+    `for_amount`.
+
+    >>> spend_units(Fraction(1, 3))
+    333333333334
+    >>> spend_units(0.0)
+    Traceback (most recent call last):
+    dpcore.errors.UsageError: an amount must be above 0
+    """
+    return math.ceil(positive(amount, what="an amount", largest=LARGEST) * UNIT)
+
+
+def cap_units(amount: Fraction | float) -> int:
+    """Return the units that a budget of `amount` of epsilon or rho holds, rounded down.
+
+    >>> cap_units(Fraction(1, 3))
+    333333333333
+    >>> cap_units(1e-13)
+    Traceback (most recent call last):
+    dpcore.errors.UsageError: a budget must be at least 1e-12
+    """
+    return math.floor(positive(amount, what="a budget", smallest=Fraction(1, UNIT), largest=LARGEST) * UNIT)

@@ -1,0 +1,123 @@
+"""What the mechanisms cost, in epsilon or in rho.
+
+Closed forms that are rational stay exact fractions; the others are floats, rounded up.
+"""
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+from dpcore.accounting.rounding import as_real, positive, real, rounded_up
+from dpcore.errors import UsageError
+
+_SMALLEST, _LARGEST = Fraction(1, 10**30), 1e6
+"""The epsilons that are priced: below, differences of nearly equal numbers lose their digits; above, no account goes."""
+
+
+def pure_zcdp(epsilon: Fraction | float) -> float:
+    """Return the least rho that covers every epsilon-DP mechanism: epsilon tanh(epsilon / 2).
+
+    Every epsilon-DP mechanism is post-processing of randomised response (Kairouz, Oh and Viswanath 2015), whose Renyi
+    divergence per order is largest as the order tends to 1, where it is this. It is slightly less than the usual
+    epsilon^2 / 2.
+    """
+    exact = as_real(_epsilon(epsilon))
+    return rounded_up(exact * real.tanh(exact / 2))
+
+
+def laplace_zcdp(epsilon: Fraction | float) -> float:
+    """Return the rho of continuous Laplace noise at sensitivity / scale = epsilon: epsilon + e^-epsilon - 1.
+
+    It does not hold for discrete noise, which costs more: see `discrete_laplace_zcdp`.
+
+    Reference: Harrison and Manurangsi 2025.
+    """
+    exact = as_real(_epsilon(epsilon))
+    return rounded_up(exact + real.exp(-exact) - 1)
+
+
+def discrete_laplace_zcdp(scale: Fraction | float, *, l1: int, linf: int) -> float:
+    """Return the rho of discrete Laplace noise on whole counts that move by at most `l1` in all and `linf` each.
+
+    With t = 1 / scale, one count that moves by d costs f(d) = t d - (1 - e^(-t d)) t / sinh t. This is the
+    Kullback-Leibler divergence, t (E|k - d| - E|k|), and no order a has a larger Renyi divergence per order. To see
+    it, write K(u) for the logarithm of E e^(u L), with L the privacy loss divided by t, under the distribution midway
+    between the two (the normalised root of their product). There L is symmetric on -d, -d + 2, ..., d: uniform, but
+    with both ends heavier by v = 1 / (e^t - 1). The divergence of order a is [K(u) - K(t/2)] / (a - 1) with u = (a -
+    1/2) t, so that it stays below a f(d) for all a > 1 if K'' falls with u > 0. And it does: the numerator of K''' is
+    a polynomial in v. Its constant term belongs to the uniform distribution, K = ln sinh (d + 1) u - ln sinh u, and is
+    negative since x^3 cosh x / sinh^3 x falls. Its other terms are sums of sinh(n u), n > 0, times the sum of (x -
+    n/3)(y - n/3)(z - n/3) over points x + y + z = n of which one, two or all three are ends; summed up, none is
+    positive.
+
+    For d = 1 this is epsilon tanh(epsilon / 2), the same as for any pure mechanism; for a large scale it tends to the
+    continuous noise's epsilon + e^-epsilon - 1, from above.
+
+    Divergences of independent noises add. f is convex with f(0) = 0 (its second difference is 2 t P(k = d)), so a
+    movement costs most when it is concentrated: as many counts as possible move by `linf`, and one by what is left of
+    `l1`.
+    """
+    if not 1 <= linf <= l1:
+        raise UsageError("sensitivities must be whole numbers with 1 <= linf <= l1")
+    inverse = as_real(
+        1 / positive(scale, what="a scale", smallest=1 / Fraction(_LARGEST), largest=float(1 / _SMALLEST))
+    )
+    damping = inverse / real.sinh(inverse)
+
+    def one_count(distance: int) -> Any:
+        return inverse * distance - (1 - real.exp(-inverse * distance)) * damping
+
+    whole, rest = divmod(l1, linf)
+    return rounded_up(whole * one_count(linf) + one_count(rest))
+
+
+def exponential_zcdp(epsilon: Fraction | float) -> Fraction:
+    """Return the rho of the exponential mechanism, P ~ e^(epsilon score / (2 sensitivity)): epsilon^2 / 8.
+
+    Reference: Cesar and Rogers 2021, Lemma 3.2, from its bounded range (Dong, Durfee and Rogers 2020).
+    """
+    return _epsilon(epsilon) ** 2 / 8
+
+
+def gaussian_zcdp(*, l2_squared: Fraction | int, sigma: Fraction | float) -> Fraction:
+    """Return the rho of Gaussian noise, continuous or discrete on whole counts: l2^2 / (2 sigma^2).
+
+    Reference: Bun and Steinke 2016; Canonne, Kamath and Steinke 2020 for discrete noise on vectors.
+    """
+    return positive(l2_squared, what="an L2 sensitivity") / (2 * positive(sigma, what="sigma") ** 2)
+
+
+def basic_composition(parts: Iterable[tuple[Fraction | float, Fraction | float]]) -> tuple[Fraction, Fraction]:
+    """Return the (epsilon, delta) of several mechanisms together: both add.
+
+    >>> basic_composition([(Fraction(1, 2), 0), (Fraction(1, 4), Fraction(1, 10**6))])
+    (Fraction(3, 4), Fraction(1, 1000000))
+    """
+    epsilon, delta = Fraction(0), Fraction(0)
+    for part_epsilon, part_delta in parts:
+        epsilon += positive(part_epsilon, what="epsilon")
+        delta += 0 if part_delta == 0 else positive(part_delta, what="delta", largest=1.0)
+    return epsilon, delta
+
+
+def group_pure(epsilon: Fraction | float, *, size: int) -> Fraction:
+    """Return the epsilon that protects a group of `size` units together: size epsilon."""
+    return _size(size) * positive(epsilon, what="epsilon")
+
+
+def group_zcdp(rho: Fraction | float, *, size: int) -> Fraction:
+    """Return the rho that protects a group of `size` units together: size^2 rho.
+
+    Reference: Bun and Steinke 2016, Prop. 27.
+    """
+    return _size(size) ** 2 * positive(rho, what="rho")
+
+
+def _epsilon(epsilon: Fraction | float) -> Fraction:
+    return positive(epsilon, what="epsilon", smallest=_SMALLEST, largest=_LARGEST)
+
+
+def _size(size: int) -> int:
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise UsageError("a group's size must be a whole number of at least 1")
+    return size

@@ -1,0 +1,88 @@
+"""Parse, call, print, and end with an exit code that says what happened. A user never sees a traceback."""
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dpcore.accounting import UNIT
+from dpcore.cli import ledger, specs
+from dpcore.cli.answer import Answer
+from dpcore.errors import BudgetRefused, DpflowError
+from dpcore.stewardlog import record
+from dpcore.synthesis import Outcome
+
+Runner = Callable[[Path, str | None], Outcome]
+
+EPILOG = "exit codes: 0 done, 1 something else went wrong, 2 bad spec or usage, 3 refused for budget, 4 ledger damaged"
+
+
+def main(argv: list[str] | None = None, *, runner: Runner) -> int:
+    """Run one verb; `runner` makes a release from a spec and, perhaps, the id of a run to resume."""
+    arguments = _parser(runner).parse_args(argv)
+    _show_progress()
+    try:
+        answer: Answer = arguments.verb(arguments)
+        print(json.dumps(answer.data) if arguments.json else answer.text)  # noqa: T201  the command line's own output
+        sys.stdout.flush()
+    except DpflowError as error:
+        return _refuse(error, as_json=arguments.json)
+    except KeyboardInterrupt:
+        print("interrupted; what was paid is kept, go on with: dpflow run SPEC --resume RUN", file=sys.stderr)  # noqa: T201
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: nothing more to say
+        return 0
+    except Exception as error:  # noqa: BLE001  the last line before the user: the text of an unforeseen error may be private
+        details = record(error, where="dpflow")
+        return _refuse(
+            DpflowError(
+                f"unexpected {type(error).__name__}; the details are in the steward's log {details or '(which could not be written)'}"
+            ),
+            as_json=arguments.json,
+        )
+    return answer.exit_code
+
+
+def _refuse(error: DpflowError, *, as_json: bool) -> int:
+    if as_json:
+        data: dict[str, Any] = {"error": str(error), "exit_code": error.exit_code}
+        if isinstance(error, BudgetRefused):
+            data |= {
+                "requested": error.requested / UNIT,
+                "remaining": error.remaining / UNIT,
+                "difference": error.difference / UNIT,
+            }
+        print(json.dumps(data))  # noqa: T201
+    else:
+        for line in str(error).splitlines():
+            print(f"dpflow: {line}", file=sys.stderr)  # noqa: T201
+    return error.exit_code
+
+
+def _show_progress() -> None:
+    """Print the run's public progress lines to the error stream, so that standard output holds the result only."""
+    logger = logging.getLogger("dpcore.progress")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    logger.handlers = [handler, *(h for h in logger.handlers if not isinstance(h, logging.StreamHandler))]
+
+
+def _parser(runner: Runner) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dpflow",
+        description="A private table in, a synthetic Parquet dataset out, on one budget ledger.",
+        epilog=EPILOG,
+    )
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="print one JSON object")
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    specs.add_verbs(verbs, common, runner)
+    ledger.add_verbs(verbs, common)
+    return parser

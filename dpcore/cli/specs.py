@@ -1,0 +1,113 @@
+"""The verbs about specs and runs: init, check, schema, run."""
+
+import argparse
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dpcore.cli.answer import Answer, table
+from dpcore.cli.starter import STARTER
+from dpcore.errors import OutputError, UsageError
+from dpcore.spec import json_schema, load_spec
+from dpcore.spec.release import NAME
+from dpcore.strategies import strategy_for
+from dpcore.synthesis import Outcome
+
+Subparsers = Any  # argparse publishes no name for what add_subparsers returns
+
+
+def add_verbs(
+    verbs: Subparsers, common: argparse.ArgumentParser, runner: Callable[[Path, str | None], Outcome]
+) -> None:
+    """Add the verbs to the parser."""
+    init = verbs.add_parser("init", parents=[common], help="write a commented spec to start from")
+    init.add_argument("dataset", metavar="DATASET", help="the dataset's name, which is also the account that pays")
+    init.set_defaults(verb=_init)
+
+    check = verbs.add_parser("check", parents=[common], help="validate a spec; touches no data")
+    check.add_argument("spec", metavar="SPEC", type=Path)
+    check.set_defaults(verb=_check)
+
+    schema = verbs.add_parser("schema", parents=[common], help="print the JSON Schema of a spec, for editors")
+    schema.set_defaults(verb=_schema)
+
+    run = verbs.add_parser("run", parents=[common], help="make a release; prints its path and what remains")
+    run.add_argument("spec", metavar="SPEC", type=Path)
+    run.add_argument(
+        "--resume", metavar="RUN", help="go on with a run that was interrupted; nothing is paid or drawn twice"
+    )
+    run.set_defaults(verb=lambda arguments: _run(arguments, runner))
+
+
+def _init(arguments: argparse.Namespace) -> Answer:
+    name: str = arguments.dataset
+    if not re.match(NAME, name):
+        raise UsageError(f"{name!r} can't be a dataset's name; use letters, digits, dots, dashes and underscores")
+    path = Path(f"{name}.yaml")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(STARTER.replace("DATASET", name))
+    except FileExistsError:
+        raise OutputError(f"{path} exists already; remove it or choose another name") from None
+    except OSError:
+        raise OutputError(f"{path} can't be written here; change to a folder of your own") from None
+    text = f"wrote {path}\nnext: declare your columns in it, then run: dpflow check {path}"
+    return Answer({"spec": str(path)}, text)
+
+
+def _check(arguments: argparse.Namespace) -> Answer:
+    declaration = load_spec(arguments.spec)
+    strategy = strategy_for(declaration)
+    universe, privacy = declaration.universe, declaration.spec.privacy
+    columns = [("column", "kind", "cells", "nulls", "outside")] + [
+        (
+            name,
+            declaration.spec.universe[name].type,
+            str(attribute.size),
+            "a cell" if attribute.missing else "other" if attribute.outside == "other" else "dropped",
+            str(attribute.outside),
+        )
+        for name, attribute in universe.attributes.items()
+    ]
+    data = {
+        "valid": True,
+        "dataset": declaration.spec.dataset,
+        "columns": {name: attribute.size for name, attribute in universe.attributes.items()},
+        "cells": universe.size,
+        "marginals": len(declaration.workload.marginals),
+        "strategy": declaration.spec.strategy.name,
+        "rounds": strategy.rounds,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+        "spec_sha256": declaration.digest,
+    }
+    text = (
+        f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
+        f"universe   {universe.size:,} cells\n"
+        f"workload   {len(declaration.workload.marginals)} marginals\n"
+        f"strategy   {declaration.spec.strategy.name}, at most {strategy.rounds} rounds\n"
+        f"spends     epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, from account {declaration.spec.dataset}"
+    )
+    return Answer(data, text)
+
+
+def _schema(_arguments: argparse.Namespace) -> Answer:
+    schema = json_schema()
+    return Answer(schema, json.dumps(schema, indent=2))
+
+
+def _run(arguments: argparse.Namespace, runner: Callable[[Path, str | None], Outcome]) -> Answer:
+    outcome = runner(arguments.spec, arguments.resume)
+    at = f" at delta {outcome.delta:g}" if outcome.delta else ""
+    rho = f" (rho {outcome.spent:.6g})" if outcome.currency == "zcdp" else ""
+    left = f" (rho {outcome.remaining:.6g})" if outcome.currency == "zcdp" else ""
+    text = (
+        f"release    {outcome.release}\n"
+        f"rows       {outcome.rows:,}\n"
+        f"run        {outcome.run}\n"
+        f"spent      epsilon {outcome.spent_epsilon:.6g}{at}{rho}\n"
+        f"remaining  epsilon {outcome.remaining_epsilon:.6g}{left} in account {outcome.account}"
+    )
+    return Answer(outcome.to_json(), text)

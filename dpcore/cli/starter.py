@@ -1,0 +1,30 @@
+"""The commented spec that `dpflow init` writes."""
+
+STARTER = """\
+# A release spec: what may be in the table, and what may be spent on it. Check it with: dpflow check DATASET.yaml
+dataset: DATASET                     # the ledger account that pays; open it once with:
+                                     # dpflow ledger open DATASET --epsilon 10 --delta 1e-9 --unit row --neighbours add-remove
+
+source: {path: DATASET.csv}          # CSV or Parquet; a file, a folder, or a pattern such as visits/*.parquet
+
+privacy:
+  unit: row                          # whom to protect: row, or the column that identifies a person
+  # max_rows_per_unit: 2             # with a person as unit: how many of a person's rows are kept
+  neighbours: add-remove             # or replace-one, if the number of units is public
+  epsilon: 1.0                       # what this release may spend
+  delta: 1.0e-9                      # well below one over the number of people; 0 for pure differential privacy
+
+# Only these columns are read and released. Declare from what you know about the table, not by looking at it:
+# a value found in the data and written here would leave without being paid for.
+universe:
+  sex:    {type: categorical, values: [F, M], missing: true}      # missing: true keeps nulls as nulls
+  age:    {type: integer, min: 0, max: 99, width: 10}             # outside: clip is the default for ordered columns
+  member: {type: boolean}
+  cost:   {type: number, edges: [0, 100, 500, 2000, 10000]}       # or min, max and bins
+  joined: {type: date, min: 2025-01-01, max: 2026-12-31, every: quarter}
+  city:   {type: categorical, values: [north, south], outside: other}   # undeclared values share one cell
+
+workload: {marginals: 2}             # what matters: all 2-way marginals; or a list such as [[sex, age], [age, cost]]
+strategy: {name: mwem}               # or pmw
+output: {path: releases, rows: noisy}
+"""

@@ -1,0 +1,171 @@
+"""The one place where a mechanism meets the data: charge first, then draw, then keep the result with its charge.
+
+Prices are given as a share of what is left of the run's reservation. A step that a crash made the run pay for twice thus takes
+its money from the steps that follow, and the reservation is never exceeded.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from dpcore.accounting import Currency
+from dpcore.errors import StepFailed
+from dpcore.histogram import Histogram
+from dpcore.ledger import Ledger
+from dpcore.measurements import Counts, Measurement, Selection
+from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Mechanism
+from dpcore.privacy import Protection, Sensitivity
+from dpcore.queries import Axes
+
+
+LEAST_UNITS = 100  # an answer that costs less would lose more than a percent of its price to rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A marginal that may be selected: the model's whole counts for it, its weight, and what to take off for expected noise."""
+
+    axes: Axes
+    expected: Counts
+    weight: int
+    penalty: int
+
+
+class Curator:
+    """Answers for one run: every answer is charged to the run's reservation before the data is looked at.
+
+    An answer that the ledger already holds is given again as it is, without a charge, a draw, or the data.
+    """
+
+    def __init__(self, *, ledger: Ledger, run_id: str, protection: Protection, currency: Currency) -> None:
+        self._ledger = ledger
+        self._run_id = run_id
+        self._protection = protection
+        self._currency = currency
+        self._histogram: Histogram | None = None
+
+    def receive(self, histogram: Histogram) -> None:
+        """Take the private counts in."""
+        self._histogram = histogram
+
+    def exhausted(self, step: str) -> bool:
+        """Tell whether interruptions have left too little to do this step, which has no result yet."""
+        return self._stored(step) is None and self._left() < LEAST_UNITS
+
+    def expected_noise(self, share: Fraction) -> float:
+        """Return the standard deviation per cell that `share` of what is left would buy for a marginal."""
+        return self._marginal_mechanism(share).standard_deviation
+
+    def select_marginal(
+        self, step: str, candidates: Callable[[], Sequence[Candidate]], *, share: Fraction
+    ) -> Selection:
+        """Select the marginal that the model gets most wrong, by the exponential mechanism.
+
+        The score is weight x (|true - expected|_1 - penalty), a whole number. One neighbour step moves |true - expected|_1 by at
+        most the L1 sensitivity, so the scores' sensitivity is that times the largest weight.
+        """
+
+        def pay_and_draw() -> bytes:
+            offered = candidates()
+            sensitivity = max(candidate.weight for candidate in offered) * self._protection.sensitivity.l1
+            mechanism = ExponentialMechanism.for_amount(
+                self._units(share), currency=self._currency, sensitivity=sensitivity
+            )
+
+            def draw(histogram: Histogram) -> bytes:
+                scores = [
+                    c.weight * (int(np.abs(histogram.marginal(c.axes) - c.expected).sum()) - c.penalty) for c in offered
+                ]
+                return Selection(axes=offered[mechanism.draw(np.array(scores, dtype=np.int64))].axes).to_bytes()
+
+            return self._charge_then(step, mechanism, draw)
+
+        return Selection.from_bytes(self._stored(step) or pay_and_draw(), step=step)
+
+    def select_cell(
+        self, step: str, expected: Callable[[], Sequence[tuple[Axes, Counts]]], *, share: Fraction
+    ) -> Selection:
+        """Select the one counting query, a cell of one of the marginals, that the model gets most wrong.
+
+        The score |true - expected| of a cell moves by at most the Linf sensitivity.
+        """
+
+        def pay_and_draw() -> bytes:
+            offered = expected()
+            mechanism = ExponentialMechanism.for_amount(
+                self._units(share), currency=self._currency, sensitivity=self._protection.sensitivity.linf
+            )
+
+            def draw(histogram: Histogram) -> bytes:
+                errors = [np.abs(histogram.marginal(axes) - counts).ravel() for axes, counts in offered]
+                ends = np.cumsum([error.size for error in errors])
+                index = mechanism.draw(np.concatenate(errors))
+                marginal = int(np.searchsorted(ends, index, side="right"))
+                cell = index - int(ends[marginal]) + errors[marginal].size
+                return Selection(axes=offered[marginal][0], cell=cell).to_bytes()
+
+            return self._charge_then(step, mechanism, draw)
+
+        return Selection.from_bytes(self._stored(step) or pay_and_draw(), step=step)
+
+    def measure_marginal(self, step: str, axes: Axes, *, share: Fraction) -> Measurement:
+        """Measure a whole marginal: Gaussian noise in a zCDP account, Laplace noise in a pure one."""
+        return self._measure(step, lambda: self._marginal_mechanism(share), axes, cell=None)
+
+    def measure_cell(self, step: str, axes: Axes, cell: int | None, *, share: Fraction) -> Measurement:
+        """Measure one count with Laplace noise: a cell of a marginal, or the total (axes empty, cell None).
+
+        One count moves by at most k, the rows of a unit, under either neighbouring relation.
+        """
+        k = self._protection.rows_per_unit
+        one_count = Sensitivity(l1=k, l2_squared=k * k, linf=k)
+        return self._measure(
+            step,
+            lambda: DiscreteLaplace.for_amount(self._units(share), currency=self._currency, sensitivity=one_count),
+            axes,
+            cell=cell,
+        )
+
+    def _measure(
+        self, step: str, mechanism_of: Callable[[], DiscreteGaussian | DiscreteLaplace], axes: Axes, *, cell: int | None
+    ) -> Measurement:
+        def pay_and_draw() -> bytes:
+            mechanism = mechanism_of()
+
+            def draw(histogram: Histogram) -> bytes:
+                true = histogram.marginal(axes)
+                noisy = mechanism.draw(true if cell is None else true.ravel()[cell : cell + 1])
+                return Measurement(
+                    step=step, axes=axes, cell=cell, values=noisy, noise=mechanism.standard_deviation
+                ).to_bytes()
+
+            return self._charge_then(step, mechanism, draw)
+
+        return Measurement.from_bytes(self._stored(step) or pay_and_draw(), step=step)
+
+    def _marginal_mechanism(self, share: Fraction) -> DiscreteGaussian | DiscreteLaplace:
+        kind = DiscreteGaussian if self._currency is Currency.ZCDP else DiscreteLaplace
+        return kind.for_amount(self._units(share), currency=self._currency, sensitivity=self._protection.sensitivity)
+
+    def _units(self, share: Fraction) -> int:
+        return int(self._left() * share)
+
+    def _left(self) -> int:
+        return self._ledger.run(self._run_id).remaining
+
+    def _stored(self, step: str) -> bytes | None:
+        done = self._ledger.operation(self._run_id, step)
+        return done.output if done else None
+
+    def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
+        """Pay for the step, draw its result, and store it: in that order."""
+        if self._histogram is None:
+            raise StepFailed(f"step {step} has no result yet and the data was not read; resume the run")
+        operation = self._ledger.start(
+            self._run_id, step=step, amount=mechanism.charge(self._currency), mechanism=mechanism.describe()
+        )
+        output = draw(self._histogram)
+        self._ledger.commit(operation, output)
+        return output

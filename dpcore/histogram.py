@@ -1,0 +1,77 @@
+"""The private table as counts over the universe: only the cells that occur are kept.
+
+A Histogram is read by the curator alone, which charges before it looks: nothing else may call `marginal`.
+"""
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.ingest.records import Codes, Records, code_type
+from dpcore.private import Private
+from dpcore.universe import Universe
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+LARGEST_KEY = np.iinfo(np.int64).max
+
+
+class Histogram(Private):
+    """Exact counts of rows by cell, for universes of any size: memory goes with the distinct rows, not the cells."""
+
+    __slots__ = ("_codes", "_counts", "_shape")
+
+    def __init__(self, *, codes: Sequence[Codes], counts: Counts, shape: Sequence[int]) -> None:
+        self._codes = tuple(codes)
+        self._counts = counts
+        self._shape = tuple(shape)
+
+    @classmethod
+    def count(cls, records: Records, universe: Universe) -> "Histogram":
+        """Count the records by cell."""
+        shape = universe.shape
+        cells, counts = _distinct([records.codes(axis) for axis in range(len(shape))], shape)
+        return cls(codes=cells, counts=counts, shape=shape)
+
+    def marginal(self, axes: tuple[int, ...]) -> Counts:
+        """Return the exact counts over some axes, shaped by them in that order; over none, the exact number of rows.
+
+        For the curator only, after the charge: what this returns is private, and nothing of it is kept here.
+        """
+        shape = tuple(self._shape[axis] for axis in axes)
+        cells = np.zeros(len(self._counts), dtype=np.int64)
+        for axis in axes:
+            cells *= self._shape[axis]
+            cells += self._codes[axis]
+        # bincount adds in float64, which is exact for whole numbers below 2^53, and no table has that many rows
+        sums = np.bincount(cells, weights=self._counts, minlength=int(np.prod(shape, dtype=np.int64)))
+        return sums.astype(np.int64).reshape(shape)
+
+
+def _distinct(codes: Sequence[Codes], shape: Sequence[int]) -> tuple[list[Codes], Counts]:
+    """Return the distinct rows, column by column, and how often each occurs.
+
+    A row's codes are the digits of one number. Where the next digit could overflow it, the numbers so far are replaced
+    by their rank among those that occur, and the way back is remembered.
+    """
+    keys = np.zeros(len(codes[0]), dtype=np.int64)
+    bound = 1
+    by_rank: dict[int, Counts] = {}
+    for axis, size in enumerate(shape):
+        if bound * size > LARGEST_KEY:
+            by_rank[axis], keys = np.unique(keys, return_inverse=True)
+            bound = len(by_rank[axis])
+        keys *= size
+        keys += codes[axis]
+        bound *= size
+    keys, counts = np.unique(keys, return_counts=True)
+
+    cells: list[Codes] = []
+    for axis in reversed(range(len(shape))):
+        keys, digits = np.divmod(keys, shape[axis])
+        cells.append(digits.astype(code_type(shape[axis])))
+        if axis in by_rank:
+            keys = by_rank[axis][keys]
+    return cells[::-1], counts.astype(np.int64)

@@ -1,0 +1,115 @@
+"""CSV files: every column as text, in batches, whatever the rows hold.
+
+A row is one record as RFC 4180 has it: a quoted value may hold delimiters, line breaks and doubled quotation marks. In
+a file that is written so, no row has a say in how another is read. The policy, without errors that depend on a value
+and without counts in clear:
+
+- no types are guessed: text is what the universe reads, and an empty value, quoted or not, is null;
+- a row with another number of fields than the header is left out, silently; so are blank lines;
+- bytes that are not UTF-8 are read as Latin-1, value by value;
+- a quotation mark that opens a value and is never closed takes in all that follows. A record that is longer than the
+  largest block below cannot be told from a damaged file, and is refused as one.
+"""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import compute
+from pyarrow import csv as arrow_csv
+
+from dpcore.ingest.text import text_of
+
+# The first is for speed. The second is for records that are larger than the first, and bounds the memory they can take.
+BLOCK_BYTES = (1 << 22, 1 << 27)
+HEADER_BYTES = 1 << 20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Files are cut into values in this encoding, which gives every byte a meaning; what a value says in UTF-8 is seen after.
+# Otherwise the reader writes to the standard error stream about the bytes of a row that it is to leave out.
+EVERY_BYTE = "latin-1"
+
+
+class CsvFile:
+    """One CSV or TSV file with a header, plain or compressed by gzip."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        name = path.name.lower()
+        self._compression = "gzip" if name.endswith(".gz") else None
+        self._delimiter = "\t" if name.removesuffix(".gz").endswith(".tsv") else ","
+
+    def column_names(self) -> list[str]:
+        """Read the header; an empty list if there is none."""
+        text = self._head().removeprefix(BYTE_ORDER_MARK).decode(EVERY_BYTE)
+        records = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter)
+        header = next((record for record in records if record), [])
+        return [text_of(field.encode(EVERY_BYTE)) for field in header]
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows' named columns as text, in the order asked for."""
+        header = self.column_names()
+        positions = [header.index(column) for column in columns]
+        for batch in self._records(positions, fields=len(header)):
+            yield pa.RecordBatch.from_arrays([_decoded(values) for values in batch.columns], names=list(columns))
+
+    def _head(self) -> bytes:
+        with self._open() as stream:
+            return bytes(stream.read(HEADER_BYTES))
+
+    def _open(self) -> pa.NativeFile:
+        return pa.input_stream(self._path, compression=self._compression)
+
+    def _records(self, positions: Sequence[int], *, fields: int) -> Iterator[pa.RecordBatch]:
+        """Yield the records after the header, beginning again with larger blocks if one does not fit."""
+        done = 1  # the header, which is the first record
+        for block_bytes in BLOCK_BYTES[:-1]:
+            with suppress(pa.ArrowInvalid):
+                for batch in _after(done, self._blocks(positions, fields=fields, block_bytes=block_bytes)):
+                    done += batch.num_rows
+                    yield batch
+                return
+        yield from _after(done, self._blocks(positions, fields=fields, block_bytes=BLOCK_BYTES[-1]))
+
+    def _blocks(self, positions: Sequence[int], *, fields: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
+        # columns go by their place: names may repeat among those that nobody declared
+        names = [str(place) for place in range(fields)]
+        wanted = [names[place] for place in positions]
+        marked = self._head().startswith(BYTE_ORDER_MARK)
+        with self._open() as stream:
+            stream.read(len(BYTE_ORDER_MARK) if marked else 0)
+            reader = arrow_csv.open_csv(
+                stream,
+                read_options=arrow_csv.ReadOptions(column_names=names, block_size=block_bytes, encoding=EVERY_BYTE),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=lambda _: "skip"
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    include_columns=wanted,
+                    column_types=dict.fromkeys(wanted, pa.string()),
+                    null_values=[""],
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=True,
+                ),
+            )
+            with reader:
+                yield from reader
+
+
+def _decoded(values: pa.Array) -> pa.Array:
+    """Read as UTF-8 what was cut byte by byte, value by value."""
+    if compute.all(compute.string_is_ascii(values)).as_py() is not False:
+        return values
+    distinct = values.dictionary_encode()
+    texts = [None if text is None else text_of(text.encode(EVERY_BYTE)) for text in distinct.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(distinct.indices)
+
+
+def _after(count: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Leave out the first `count` rows."""
+    for batch in batches:
+        rest = batch.slice(min(count, batch.num_rows))
+        count -= batch.num_rows - rest.num_rows
+        yield rest

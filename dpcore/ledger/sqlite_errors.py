@@ -1,0 +1,57 @@
+"""The one place where what SQLite and the file system say becomes an error of ours, with what to do next."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dpcore.errors import DpflowError, LedgerDamaged, LedgerError
+
+_DAMAGED = "does not read as a ledger; restore it from a backup"
+
+_MEANINGS: dict[int, tuple[type[DpflowError], str]] = {
+    sqlite3.SQLITE_BUSY: (LedgerError, "stayed locked by another process; wait until it ends, then try again"),
+    sqlite3.SQLITE_LOCKED: (LedgerError, "stayed locked by another process; wait until it ends, then try again"),
+    sqlite3.SQLITE_FULL: (LedgerError, "cannot grow because its disk is full; make room, then try again"),
+    sqlite3.SQLITE_READONLY: (LedgerError, "is read-only for this user; allow writing to the file and its folder"),
+    sqlite3.SQLITE_PERM: (LedgerError, "may not be used by this user; allow writing to the file and its folder"),
+    sqlite3.SQLITE_AUTH: (LedgerError, "may not be used by this user; allow writing to the file and its folder"),
+    sqlite3.SQLITE_CANTOPEN: (LedgerError, "cannot be opened; allow this user to write to the file and its folder"),
+    sqlite3.SQLITE_IOERR: (
+        LedgerError,
+        "cannot be read or written; check its disk (space, quota, health), then try again",
+    ),
+    sqlite3.SQLITE_PROTOCOL: (LedgerError, "cannot be locked; keep it on a local disk, not on a network folder"),
+    sqlite3.SQLITE_NOLFS: (LedgerError, "is too large for its file system; move it to another disk"),
+    sqlite3.SQLITE_TOOBIG: (LedgerError, "cannot hold an output this large; measure fewer cells at once"),
+    sqlite3.SQLITE_NOMEM: (LedgerError, "needs more memory than there is; free some, then try again"),
+    sqlite3.SQLITE_CORRUPT: (LedgerDamaged, _DAMAGED),
+    sqlite3.SQLITE_NOTADB: (LedgerDamaged, _DAMAGED),
+    sqlite3.SQLITE_FORMAT: (LedgerDamaged, _DAMAGED),
+    sqlite3.SQLITE_SCHEMA: (LedgerDamaged, _DAMAGED),
+    sqlite3.SQLITE_ERROR: (LedgerDamaged, _DAMAGED),
+    sqlite3.SQLITE_MISMATCH: (LedgerDamaged, _DAMAGED),
+    # The protocol checks before it writes, so a rule of the tables is broken only by rows that contradict each other.
+    sqlite3.SQLITE_CONSTRAINT: (LedgerDamaged, "contradicts itself; nothing was changed: restore it from a backup"),
+}
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn every error of SQLite or the file system into one line about the ledger at `path`."""
+    try:
+        yield
+    except sqlite3.ProgrammingError as error:
+        raise LedgerError(
+            f"the ledger at {path} is closed here, or was opened by another thread; open it again where it is used"
+        ) from error
+    except sqlite3.Error as error:
+        # Without a code the module itself could not make sense of a stored value.
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
+        unforeseen = (LedgerError, f"cannot be used (SQLite code {code}); check the file and its disk")
+        kind, meaning = _MEANINGS.get(code & 0xFF, unforeseen)
+        raise kind(f"the ledger at {path} {meaning}") from error
+    except OSError as error:
+        raise LedgerError(
+            f"the ledger at {path} cannot be used ({error.strerror}); check the path, its permissions and its disk"
+        ) from error

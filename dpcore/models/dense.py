@@ -1,0 +1,171 @@
+"""A model that holds the weight of every cell of the universe: exact, for universes of up to a hundred million cells."""
+
+import math
+from collections.abc import Iterable
+from typing import Self
+
+import numpy as np
+
+from dpcore.errors import UsageError
+from dpcore.models.model import Weights
+from dpcore.models.passes import scale_along, sum_to
+from dpcore.queries import Axes
+
+MAX_CELLS = 100_000_000
+
+_SAFE = 1e-100, 1e100  # the mass that the array may have before it is normalised for real
+
+
+class DenseModel:
+    """The multiplicative-weights distribution, as an n-dimensional array of weights.
+
+    A marginal reads the array once; a multiplication reads and writes it once. Normalising costs no pass of its own: the array need not add
+    up to one, as the mass that a factor leaves is known beforehand from the marginal on its axes. That mass is computed afresh by every
+    multiplication, so that rounding does not add up over thousands of them. The array itself is normalised only where the mass leaves the
+    range from 1e-100 to 1e100, and when `weights` are asked for.
+
+    >>> model = DenseModel((2, 3), total=6.0)
+    >>> model.multiply((0,), np.array([1.0, 2.0]))
+    >>> model.marginal((0,)).round(6).tolist()
+    [2.0, 4.0]
+    """
+
+    def __init__(self, shape: tuple[int, ...], *, total: float) -> None:
+        """Start from the uniform distribution.
+
+        Raises:
+            UsageError: the universe has more cells than fit, an axis is empty, or the total is not a positive number.
+        """
+        cells = math.prod(shape)
+        if any(size < 1 for size in shape):
+            raise UsageError("An axis of a model has no cells: give every column at least one.")
+        if cells > MAX_CELLS:
+            raise UsageError(
+                f"A dense model of {cells:,} cells is too large, {MAX_CELLS:,} are possible: "
+                "declare fewer columns, or coarser ones (larger widths, fewer categories)."
+            )
+        self._weights: Weights = np.full(shape, 1.0 / cells)
+        self._mass = 1.0  # the sum of the weights
+        self._known: tuple[Axes, Weights] | None = None  # the last marginal, until the weights change
+        self.rescale(total)
+
+    @classmethod
+    def from_weights(cls, weights: Weights, *, total: float) -> Self:
+        """Return a model with these weights, such as an average of iterates; they need not be normalised."""
+        model = cls(weights.shape, total=total)
+        mass = float(weights.sum())
+        if not (math.isfinite(mass) and mass > 0 and weights.min() >= 0):
+            raise UsageError("The weights of a model are finite and not negative, and one of them is positive.")
+        np.divide(weights, mass, out=model._weights)
+        return model
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the number of cells of every column."""
+        return self._weights.shape
+
+    @property
+    def total(self) -> float:
+        """Return the number of rows that all marginals add up to."""
+        return self._total
+
+    @property
+    def weights(self) -> Weights:
+        """Return the probabilities of all cells, as a view that cannot be written to; it is valid until the next multiplication."""
+        self._normalise(self._mass)
+        view = self._weights.view()
+        view.flags.writeable = False
+        return view
+
+    def rescale(self, total: float) -> None:
+        """Set the number of rows; the distribution stays as it is."""
+        if not (math.isfinite(total) and total > 0):
+            raise UsageError(
+                "A model's total is a positive number of rows: use at least 1, also where the noisy count is below it."
+            )
+        self._total = float(total)
+
+    def copy(self) -> Self:
+        """Return a model of its own with the same weights and total."""
+        return type(self).from_weights(self.weights, total=self._total)
+
+    def marginal(self, axes: Axes) -> Weights:
+        """Return the counts that the model expects in every cell of these columns: one pass."""
+        return self._counts(self._sums(axes))
+
+    def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
+        """Return several marginals, in the order asked, in far fewer passes than one each: sets that lack an axis share the sums over it."""
+        wanted = list(dict.fromkeys(sets))
+        for axes in wanted:
+            self._check(axes)
+        found = _shared_sums(self._weights, tuple(range(self._weights.ndim)), wanted=set(wanted))
+        return {axes: self._counts(found[axes]) for axes in wanted}
+
+    def multiply(self, axes: Axes, factor: Weights) -> None:
+        """Multiply the distribution by a function of these columns, and normalise it again: one pass if their marginal was asked last.
+
+        A weight of zero stays zero. A weight too small for a floating-point number becomes zero.
+
+        Raises:
+            UsageError: the factor does not have the marginal's shape, has a negative or non-finite entry, or leaves no mass at all.
+        """
+        sums = self._sums(axes)
+        factor = np.asarray(factor, dtype=np.float64, order="C")
+        if factor.shape != sums.shape:
+            raise UsageError(f"A factor of shape {factor.shape} does not suit a marginal of shape {sums.shape}.")
+        lowest, highest = float(factor.min()), float(factor.max())
+        if not (lowest >= 0 and math.isfinite(highest)):
+            raise UsageError("A factor has a negative or non-finite entry: use finite numbers from zero up.")
+        mass = float(np.einsum("i,i->", sums.ravel(), factor.ravel()))
+        if _SAFE[0] < mass < _SAFE[1]:
+            scale_along(self._weights, axes, factor=factor)
+            self._mass = mass
+        else:
+            self._multiply_extreme(axes, np.where(sums > 0, factor, 0.0))
+        self._known = None
+
+    def _multiply_extreme(self, axes: Axes, factor: Weights) -> None:
+        """Multiply by a factor that leaves next to nothing or overflows: only where there is weight, relative to its largest."""
+        highest = float(factor.max())
+        if not highest:
+            raise UsageError("A factor is zero wherever the model has weight: leave at least one possible cell.")
+        scale_along(self._weights, axes, factor=factor / highest)
+        self._normalise(float(self._weights.sum()))
+
+    def _normalise(self, mass: float) -> None:
+        if mass != 1.0:
+            self._weights /= mass
+        self._mass = 1.0
+        self._known = None
+
+    def _sums(self, axes: Axes) -> Weights:
+        """Return the unscaled marginal, from the last call if the weights are still the same."""
+        if self._known is None or self._known[0] != axes:
+            self._check(axes)
+            self._known = (axes, sum_to(self._weights, axes))
+        return self._known[1]
+
+    def _counts(self, sums: Weights) -> Weights:
+        """Return an unscaled marginal as counts, in an array of its own."""
+        return np.multiply(sums, self._total / self._mass, out=np.empty(sums.shape))
+
+    def _check(self, axes: Axes) -> None:
+        if list(axes) != sorted(set(axes)) or any(not 0 <= axis < self._weights.ndim for axis in axes):
+            raise UsageError(f"Axes are ascending positions from 0 to {self._weights.ndim - 1}, each named once.")
+
+
+def _shared_sums(array: Weights, axes: Axes, *, wanted: set[Axes]) -> dict[Axes, Weights]:
+    """Return the sums of an array over these axes to each wanted set of them."""
+    found = {axes: array} if axes in wanted else {}
+    left = wanted - {axes}
+    while left:
+        # Sum out the axis that most sets lack; among equals the longest, which leaves the least to read again.
+        _, _, absent = max(
+            (sum(axis not in one for one in left), array.shape[at], axis) for at, axis in enumerate(axes)
+        )
+        group = {one for one in left if absent not in one}
+        union = tuple(axis for axis in axes if any(axis in one for one in group))
+        reduced = sum_to(array, tuple(axes.index(axis) for axis in union))
+        found |= _shared_sums(reduced, union, wanted=group)
+        left -= group
+    return found

@@ -1,0 +1,153 @@
+"""Two passes over a large array, each at about the speed of memory: sum it to some of its axes, scale it along some of its axes.
+
+Plain NumPy reaches that speed only where the innermost run of alike axes (all kept or all dropped) is long: with the two to ten cells of a
+typical column it spends its time starting loops. Both passes therefore look at a suffix of the axes large enough for long loops. Measured
+against the alternatives: threads gain nothing where another process uses the second core, and neither does a BLAS call large enough to be
+threaded (such a call can wait a whole time slice for its second thread), so that all calls here stay below that size.
+"""
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.models.model import Weights
+from dpcore.queries import Axes
+
+_LOOP = 32  # cells from which NumPy's own inner loop is fast enough
+_SUFFIX = 256  # cells that a vector sum should run over
+_CALL = 8192  # cells of a matrix in one BLAS call: OpenBLAS starts threads above 9216
+_BLOCK = 1 << 15  # cells of an expanded factor: stays in the second-level cache
+
+
+def sum_to(array: Weights, axes: Axes) -> Weights:
+    """Return the sums of a contiguous array over all axes but the given ones, which are in ascending order.
+
+    First the axes in front of the suffix are added up, in vectors as long as the suffix; what is left is the suffix's own sums.
+    """
+    shape = array.shape
+    kept = _kept(array, axes)
+    cut = _cut(shape, _SUFFIX)
+    sizes, keeps = _runs(shape[:cut], kept[:cut])
+    if not all(keeps):
+        dropped = tuple(run for run, keep in enumerate(keeps) if not keep)
+        array = np.add.reduce(array.reshape(*sizes, -1), axis=dropped)
+    before = math.prod(_only(sizes, keeps))
+    sizes, keeps = _runs(shape[cut:], kept[cut:])
+    while not all(keeps):
+        run = keeps.index(False)
+        before *= math.prod(sizes[:run])
+        size, after = sizes[run], math.prod(sizes[run + 1 :])
+        if after >= _LOOP or (after == 1 and size > _CALL):
+            array = np.add.reduce(array.reshape(before, size, after), axis=1)
+        elif after > 1 and size * after >= _SUFFIX:
+            array = _column_sums(array.reshape(before, size, after))
+        else:
+            array = _times(array.reshape(before, size * after), _summing(sizes[run:], keeps[run:]))
+            break
+        sizes, keeps = sizes[run + 1 :], keeps[run + 1 :]
+    return array.reshape(_only(shape, kept))
+
+
+def scale_along(array: Weights, axes: Axes, *, factor: Weights) -> None:
+    """Multiply a contiguous array in place by a function of the given axes, which are in ascending order.
+
+    Where the innermost run is short, the factor is first expanded over blocks of trailing axes that stay in the cache.
+    """
+    shape = array.shape
+    kept = _kept(array, axes)
+    sizes, keeps = _runs(shape, kept)
+    if not sizes or sizes[-1] >= _LOOP:
+        view = array.reshape(sizes)
+        view *= factor.reshape([size if keep else 1 for size, keep in zip(sizes, keeps, strict=True)])
+        return
+    cut = _cut(shape, _BLOCK)
+    inner = math.prod(shape[cut + 1 :])
+    step = min(shape[cut], max(1, _BLOCK // inner))
+    block, block_kept = (step, *shape[cut + 1 :]), kept[cut:]
+    cells = _cells(block, block_kept)
+    expanded = np.empty(block)
+    choices: list[Iterable[int | slice]] = [
+        range(size) if keep else (slice(None),) for size, keep in zip(shape[:cut], kept[:cut], strict=True)
+    ]
+    for outer in itertools.product(*choices):
+        inside = factor[tuple(index for index in outer if isinstance(index, int))]
+        for start in range(0, shape[cut], step):
+            view = array[*outer, start : start + step]
+            length = min(step, shape[cut] - start)
+            source = inside[start : start + length] if kept[cut] else inside
+            # Every index is in range; "clip" only spares NumPy the buffer with which it checks that beforehand.
+            np.take(source, cells[:length], out=expanded[:length], mode="clip")
+            view *= expanded[:length]
+
+
+def _kept(array: Weights, axes: Axes) -> list[bool]:
+    return [axis in axes for axis in range(array.ndim)]
+
+
+def _only(sizes: Sequence[int], keeps: Sequence[bool]) -> list[int]:
+    return [size for size, keep in zip(sizes, keeps, strict=True) if keep]
+
+
+def _runs(shape: Sequence[int], kept: Sequence[bool]) -> tuple[list[int], list[bool]]:
+    """Return the axes with neighbours that are alike taken together, and those of size one left out."""
+    sizes: list[int] = []
+    keeps: list[bool] = []
+    for size, keep in zip(shape, kept, strict=True):
+        if size == 1:
+            continue
+        if keeps and keeps[-1] == keep:
+            sizes[-1] *= size
+        else:
+            sizes.append(size)
+            keeps.append(keep)
+    return sizes, keeps
+
+
+def _cut(shape: Sequence[int], cells: int) -> int:
+    """Return where the shortest suffix of axes with that many cells begins."""
+    cut, product = len(shape), 1
+    while cut and product < cells:
+        cut -= 1
+        product *= shape[cut]
+    return cut
+
+
+def _cells(shape: Sequence[int], kept: Sequence[bool]) -> NDArray[np.intp]:
+    """Return, for every cell of the shape, the flat index of its cell among the kept axes."""
+    kept_shape = [size if keep else 1 for size, keep in zip(shape, kept, strict=True)]
+    return np.ascontiguousarray(np.broadcast_to(np.arange(math.prod(kept_shape)).reshape(kept_shape), shape))
+
+
+def _summing(sizes: Sequence[int], keeps: Sequence[bool]) -> Weights:
+    """Return the zero-one matrix that sums a row of cells to the kept runs."""
+    return np.eye(math.prod(_only(sizes, keeps)))[_cells(sizes, keeps).ravel()]
+
+
+def _times(rows: Weights, matrix: Weights) -> Weights:
+    """Return the product with a small matrix, in batches of BLAS calls; narrow rows are taken together to fill its registers."""
+    group = max(1, 8 // matrix.shape[1])
+    wide = np.kron(np.eye(group), matrix)
+    height = max(1, _CALL // wide.shape[0])
+    batched = len(rows) // (height * group)
+    split = batched * height * group
+    result = np.empty((len(rows), matrix.shape[1]))
+    np.matmul(
+        rows[:split].reshape(batched, height, wide.shape[0]),
+        wide,
+        out=result[:split].reshape(batched, height, wide.shape[1]),
+    )
+    np.matmul(rows[split:], matrix, out=result[split:])
+    return result
+
+
+def _column_sums(stack: Weights) -> Weights:
+    """Return the sums over the middle axis, where the last one is short."""
+    step = _CALL // stack.shape[2]
+    result = np.zeros((stack.shape[0], stack.shape[2]))
+    for start in range(0, stack.shape[1], step):
+        part = stack[:, start : start + step]
+        result += np.matmul(np.ones(part.shape[1]), part)
+    return result

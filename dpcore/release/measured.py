@@ -1,0 +1,48 @@
+"""The noisy measurements as a table: more exact than the rows, for whoever wants them."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.measurements import Measurement
+from dpcore.universe import Universe
+
+
+def measurement_schema() -> pa.Schema:
+    """Return the table's columns: the step, the attributes, the cell's label for each of them, the noisy count, its noise."""
+    return pa.schema(
+        [
+            ("step", pa.dictionary(pa.int32(), pa.string())),
+            ("attributes", pa.list_(pa.string())),
+            ("cell", pa.list_(pa.string())),
+            ("noisy_count", pa.int64()),
+            ("noise_standard_deviation", pa.float64()),
+        ]
+    )
+
+
+def measurement_tables(universe: Universe, measurements: Sequence[Measurement]) -> Iterator[pa.Table]:
+    """Yield one table for each measurement, a row for each noisy count."""
+    labels = [np.array(attribute.labels, dtype=object) for attribute in universe.attributes.values()]
+    for measurement in measurements:
+        count = measurement.values.size
+        shape = tuple(universe.shape[axis] for axis in measurement.axes)
+        cells = np.arange(count) if measurement.cell is None else np.array([measurement.cell])
+        codes = np.unravel_index(cells, shape) if shape else ()
+        cell_labels = np.array(
+            [labels[axis][code] for axis, code in zip(measurement.axes, codes, strict=True)], dtype=object
+        )
+        width = len(measurement.axes)
+        offsets = pa.array(np.arange(count + 1, dtype=np.int32) * width)
+        names = [universe.names[axis] for axis in measurement.axes]
+        yield pa.table(
+            [
+                pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([measurement.step])),
+                pa.ListArray.from_arrays(offsets, pa.array(names * count, pa.string())),
+                pa.ListArray.from_arrays(offsets, pa.array(cell_labels.T.ravel().tolist(), pa.string())),
+                pa.array(measurement.values.ravel()),
+                pa.array(np.full(count, measurement.noise)),
+            ],
+            schema=measurement_schema(),
+        )

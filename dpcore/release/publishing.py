@@ -1,0 +1,189 @@
+"""Write a release beside its final place and rename it there: a reader never sees half of one."""
+
+import datetime as dt
+import errno
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dpcore.errors import OutputError
+from dpcore.measurements import Measurement
+from dpcore.release.measured import measurement_schema, measurement_tables
+from dpcore.release.statement import Statement
+from dpcore.spec import Declaration
+
+ROWS_PER_GROUP = 1 << 18
+LEAST_FREE_BYTES = 4 << 20
+
+Codes = Sequence[npt.NDArray[np.int64]]
+
+
+def release_id(run_id: str, *, opened_at: str) -> str:
+    """Name a run's release: the same run always gets the same name.
+
+    >>> release_id("5f0c2ab1-7d8e", opened_at="2026-11-15T02:10:00+00:00")
+    '20261115T021000Z-5f0c2ab1'
+    """
+    opened = dt.datetime.fromisoformat(opened_at).astimezone(dt.UTC)
+    return f"{opened:%Y%m%dT%H%M%SZ}-{run_id[:8]}"
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse an output folder that cannot take a release, without creating anything."""
+    nearest = folder.absolute()
+    while not nearest.exists() and nearest != nearest.parent:
+        nearest = nearest.parent
+    if not nearest.is_dir():
+        raise OutputError(
+            f"the output folder {folder} cannot be made: {nearest.name} is a file; choose another `output: {{path: ...}}`"
+        )
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise OutputError(
+            f"the output folder {folder} is read-only; make it writable or choose another `output: {{path: ...}}`"
+        )
+    if shutil.disk_usage(nearest).free < LEAST_FREE_BYTES:
+        raise OutputError(f"the disk of the output folder {folder} is full; free some space and run again")
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """All that a release is made of: the model's rows as codes, the measurements, and what was promised."""
+
+    declaration: Declaration
+    codes: Codes
+    measurements: Sequence[Measurement]
+    statement: Statement
+    name: str
+    seed: int
+
+
+def publish(draft: Draft) -> Path:
+    """Write rows, measurements and manifest, and let the release appear at once. An existing release of the run is left alone."""
+    folder, name = draft.declaration.output_folder, draft.name
+    final = folder / name
+    with _output_errors(folder, draft.statement.run):
+        if not final.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            partial = folder / f".partial-{name}-{secrets.token_hex(4)}"
+            try:
+                _write(partial, draft)
+                _rename(partial, final)
+            finally:
+                shutil.rmtree(partial, ignore_errors=True)
+        for leftover in folder.glob(f".partial-{name}-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        _point_latest(folder, name)
+    return final
+
+
+def _write(partial: Path, draft: Draft) -> None:
+    (partial / "data").mkdir(parents=True)
+    footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}
+    universe, codes = draft.declaration.universe, draft.codes
+    rng = np.random.default_rng(draft.seed)
+    rows = len(codes[0])
+    starts = range(0, max(rows, 1), ROWS_PER_GROUP)
+    chunks = (universe.decode([axis[start : start + ROWS_PER_GROUP] for axis in codes], rng) for start in starts)
+    measured = measurement_tables(universe, draft.measurements)
+    files = [
+        _write_parquet(partial, "data/part-00000.parquet", chunks, universe.schema.with_metadata(footer)),
+        _write_parquet(partial, "measurements.parquet", measured, measurement_schema().with_metadata(footer)),
+    ]
+    manifest = {
+        "format": 1,
+        "dataset": draft.declaration.spec.dataset,
+        "release": draft.name,
+        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "rows": rows,
+        "privacy": draft.statement.to_json(),
+        "columns": {field.name: str(field.type) for field in universe.schema},
+        "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source"}),
+        "files": files,
+    }
+    _write_text(partial / "manifest.json", json.dumps(manifest, indent=2) + "\n")
+    for part in (partial / "data", partial):
+        _sync(part)
+
+
+def _write_parquet(partial: Path, name: str, tables: Iterator[pa.Table], schema: pa.Schema) -> dict[str, Any]:
+    path = partial / name
+    rows = 0
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for table in tables:
+            writer.write_table(table.replace_schema_metadata(schema.metadata))
+            rows += table.num_rows
+    _sync(path)
+    with path.open("rb") as written:
+        digest = hashlib.file_digest(written, "sha256").hexdigest()
+    return {"path": name, "rows": rows, "bytes": path.stat().st_size, "sha256": digest}
+
+
+def _write_text(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    _sync(path)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _rename(partial: Path, final: Path) -> None:
+    try:
+        partial.rename(final)
+    except OSError:
+        if not final.exists():  # otherwise another worker of the same run was quicker with the same release
+            raise
+    _sync(final.parent)
+
+
+def _point_latest(folder: Path, name: str) -> None:
+    """Let latest.json name the newest release; a resumed older run does not take the place of a newer one."""
+    latest = folder / "latest.json"
+    try:
+        if json.loads(latest.read_text(encoding="utf-8"))["release"] >= name:
+            return
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # none yet, or unreadable: write it anew
+    temporary = folder / f".latest-{secrets.token_hex(4)}"
+    try:
+        _write_text(
+            temporary, json.dumps({"release": name, "data": f"{name}/data", "manifest": f"{name}/manifest.json"}) + "\n"
+        )
+        temporary.replace(latest)
+    finally:
+        temporary.unlink(missing_ok=True)
+    _sync(folder)
+
+
+@contextmanager
+def _output_errors(folder: Path, run_id: str) -> Iterator[None]:
+    """Translate what the file system refuses; the run is paid for, so the message says how to go on."""
+    problem = None
+    try:
+        yield
+    except OSError as error:
+        problem = {
+            errno.ENOSPC: "the disk is full; free some space",
+            errno.EDQUOT: "the disk quota is used up; free some space",
+            errno.EROFS: "the disk is read-only; make it writable",
+            errno.EACCES: "permission denied; make it writable",
+            errno.EPERM: "permission denied; make it writable",
+        }.get(error.errno or 0, "the file system refused; check the disk")
+    if problem:
+        raise OutputError(f"the release cannot be written to {folder}: {problem}, then resume with --resume {run_id}")

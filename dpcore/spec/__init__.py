@@ -1,0 +1,14 @@
+"""The release spec: what a steward writes, read and checked without touching any data."""
+
+from typing import Any
+
+from dpcore.spec.load import Declaration, load_spec
+from dpcore.spec.release import ReleaseSpec
+
+__all__ = ["Declaration", "ReleaseSpec", "json_schema", "load_spec"]
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a release spec, for editors."""
+    schema = ReleaseSpec.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "dpflow release spec"}

@@ -1,0 +1,100 @@
+"""The release spec: what a steward declares, as one pydantic model."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from dpcore.privacy import Neighbours, Protection
+from dpcore.spec.attributes import AttributeSpec, Finite, SpecPart
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+
+class SourceSpec(SpecPart):
+    """Where the raw table is."""
+
+    path: Annotated[str, Field(min_length=1)] = Field(
+        description="a CSV or Parquet file, a folder of them, or a pattern such as visits/*.parquet; relative to the spec"
+    )
+
+
+class PrivacySpec(SpecPart):
+    """Whom the release protects, and what it may spend."""
+
+    unit: Annotated[str, Field(min_length=1)] = Field(description="`row`, or the column that identifies a person")
+    max_rows_per_unit: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        1, description="how many rows of a person are kept, chosen uniformly; all noise grows with it"
+    )
+    neighbours: Annotated[Neighbours, Field(strict=False)] = Field(
+        description="add-remove: one unit more or less; replace-one: one unit exchanged"
+    )
+    epsilon: Annotated[Finite, Field(gt=0)] = Field(description="what this release may spend")
+    delta: Annotated[Finite, Field(ge=0, lt=1)] = Field(
+        description="0 for pure differential privacy; else below 1 / people"
+    )
+
+    @field_validator("max_rows_per_unit")
+    @classmethod
+    def _one_row_is_one_row(cls, value: int, info: ValidationInfo) -> int:
+        if info.data.get("unit") == "row" and value != 1:
+            raise ValueError("is 1 when the unit is `row`; name the person's column as `unit` to keep more")
+        return value
+
+    @property
+    def protection(self) -> Protection:
+        """Whom the release protects, for the layers that compute."""
+        return Protection(unit=self.unit, rows_per_unit=self.max_rows_per_unit, neighbours=self.neighbours)
+
+
+class WorkloadSpec(SpecPart):
+    """Which marginals matter."""
+
+    marginals: (
+        Annotated[int, Field(ge=1, le=8)]
+        | Annotated[
+            tuple[Annotated[tuple[str, ...], Field(strict=False, min_length=1)], ...], Field(strict=False, min_length=1)
+        ]
+    ) = Field(description="a number k for all k-way marginals, or a list of lists of columns")
+
+
+class MwemSpec(SpecPart):
+    """Multiplicative weights with the exponential mechanism, on whole marginals."""
+
+    name: Literal["mwem"]
+    rounds: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None, description="how many marginals to select; chosen for you if left out"
+    )
+
+
+class PmwSpec(SpecPart):
+    """Private multiplicative weights on single counting queries, with a threshold."""
+
+    name: Literal["pmw"]
+    rounds: Annotated[int, Field(ge=1, le=1000)] = Field(50, description="how many queries to select at most")
+    alpha: Annotated[Finite, Field(gt=0, lt=1)] = Field(
+        0.01,
+        description="the accuracy aimed at, as a share of the rows; the run ends once no query seems worse than 2 alpha",
+    )
+
+
+class OutputSpec(SpecPart):
+    """Where the release goes, and how many rows it has."""
+
+    path: Annotated[str, Field(min_length=1)] = Field("releases", description="a folder, relative to the spec")
+    rows: Literal["noisy"] | Annotated[int, Field(ge=1, le=10**9)] = Field(
+        "noisy", description="`noisy`: as many as the noisy total says; or a number of your own"
+    )
+
+
+class ReleaseSpec(SpecPart):
+    """A release: one private table in, one synthetic table out."""
+
+    dataset: Annotated[str, Field(pattern=NAME, max_length=100)] = Field(description="the ledger account that pays")
+    source: SourceSpec
+    privacy: PrivacySpec
+    universe: Annotated[dict[str, AttributeSpec], Field(min_length=1)] = Field(
+        description="the columns to release, and everything that may be in them"
+    )
+    workload: WorkloadSpec = WorkloadSpec(marginals=3)
+    strategy: Annotated[MwemSpec | PmwSpec, Field(discriminator="name")] = MwemSpec(name="mwem")
+    output: OutputSpec = OutputSpec()

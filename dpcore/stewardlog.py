@@ -1,0 +1,63 @@
+"""The steward's own log: what broke in a private step, in full, for nobody else.
+
+A traceback may quote the raw table, so it goes into a file that only the account that runs dpflow can read, and never
+into a message, a run's log or a database. Everything public names this file and nothing that is in it.
+"""
+
+import os
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+
+FOLDER_VARIABLE = "DPFLOW_PRIVATE"
+FILE_NAME = "failures.log"
+
+
+def private_folder() -> Path:
+    """Return the steward's folder: `$DPFLOW_PRIVATE`, or `.dpflow/private` of the working folder."""
+    return Path(os.environ.get(FOLDER_VARIABLE) or Path(".dpflow", "private"))
+
+
+def record(error: BaseException, *, where: str = "dpflow") -> Path | None:
+    """Append the error with its traceback and its causes, and return the file, or None if it could not be written.
+
+    Args:
+        error: What was raised; nothing of it is changed.
+        where: The public name of what raised it, such as a step's.
+    """
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001  the __str__ of a foreign error may itself fail, and the run goes on
+        text = f"{type(error).__name__}, whose text could not be made\n"
+    return note(text, where=where)
+
+
+def note(text: str, *, where: str) -> Path | None:
+    """Append a text under a dated heading, and return the file, or None if it could not be written.
+
+    A log that cannot be written is no reason to lose a run that has already paid for its measurements, so nothing is raised.
+    """
+    entry = f"=== {datetime.now(UTC).isoformat(timespec='seconds')} {where}\n{text.rstrip()}\n\n"
+    try:
+        return _append(entry.encode(errors="backslashreplace"))
+    except OSError:
+        return None
+
+
+def _append(entry: bytes) -> Path:
+    place = private_folder()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    # A folder that already exists keeps the mode its owner gave it: the file alone is then what is closed to others.
+    place.mkdir(mode=0o700, exist_ok=True)
+    path = place / FILE_NAME
+    # Not followed if it is a link: in a folder that others may write to, it could point anywhere.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        if hasattr(os, "fchmod"):
+            os.fchmod(descriptor, 0o600)
+        # One write, so that the entries of processes that fail together do not interleave.
+        os.write(descriptor, entry)
+    finally:
+        os.close(descriptor)
+    return path

@@ -1,0 +1,85 @@
+"""Private multiplicative weights on single counting queries, as in the lecture notes this project grew from."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from dpcore.curator import Curator
+from dpcore.errors import SpecError
+from dpcore.measurements import Counts, Measurement, Selection
+from dpcore.models import DenseModel
+from dpcore.queries import Axes, Workload
+from dpcore.strategies.strategy import Strategy, step_name
+
+
+class Pmw(Strategy):
+    """Select the worst query, check its error against 2 alpha, and update by the sign of the error.
+
+    The queries are the cells of the workload's marginals. In round t, with the model p of n rows:
+
+    1. the exponential mechanism selects a query q by the score |<q, p> - <q, x>|;
+    2. y = <q, p> - <q, x> + Laplace noise; if |y| <= 2 alpha n the model is accurate enough, and the run ends;
+    3. otherwise p <- p (1 - s eta q), renormalised, with s the sign of y and eta = sqrt(ln |X| / T).
+
+    All counts are whole; n is a noisy total, bought first. Each of the 2 T + 1 answers gets an equal share of the budget.
+
+    Reference: Hardt and Rothblum 2010; Hardt, Ligett and McSherry 2012.
+    """
+
+    def __init__(self, shape: tuple[int, ...], workload: Workload, *, rounds: int, alpha: float) -> None:
+        super().__init__()
+        cells = math.prod(shape)
+        self._rate = math.sqrt(math.log(max(cells, 2)) / rounds)
+        if self._rate >= 1:
+            least = math.floor(math.log(cells)) + 1
+            raise SpecError(
+                f"pmw on {cells:,} cells needs at least {least} rounds; write `rounds: {4 * least}` in `strategy`"
+            )
+        self.model = DenseModel(shape, total=1.0)
+        self._workload = workload
+        self._rounds = rounds
+        self._alpha = alpha
+
+    @property
+    def rounds(self) -> int:
+        """How many queries are selected at most."""
+        return self._rounds
+
+    @property
+    def answers(self) -> int:
+        """The total, and a selection and a measurement in each round."""
+        return 2 * self._rounds + 1
+
+    def begin(self, curator: Curator) -> None:
+        """Buy the noisy number of rows."""
+        measured = curator.measure_cell("total", (), None, share=Fraction(1, 2 * self._rounds + 1))
+        self.measurements.append(measured)
+        self.model.rescale(max(1.0, float(measured.values.sum())))
+
+    def select(self, curator: Curator, number: int) -> Selection:
+        """Select the query with the largest error."""
+        share = Fraction(1, 2 * (self._rounds - number + 1))
+        return curator.select_cell(step_name(number, "select"), self._expected, share=share)
+
+    def _expected(self) -> list[tuple[Axes, Counts]]:
+        return [(axes, np.rint(self.model.marginal(axes)).astype(np.int64)) for axes in self._workload.marginals]
+
+    def measure(self, curator: Curator, number: int, selection: Selection) -> Measurement:
+        """Measure the selected count."""
+        share = Fraction(1, 2 * (self._rounds - number) + 1)
+        return curator.measure_cell(step_name(number, "measure"), selection.axes, selection.cell, share=share)
+
+    def update(self, number: int, measurement: Measurement) -> None:
+        """End if the noisy error is within 2 alpha; otherwise move the query's cells against its sign."""
+        del number  # every round's update is alike
+        self.measurements.append(measurement)
+        marginal = self.model.marginal(measurement.axes)
+        cell = measurement.cell or 0
+        error = float(marginal.ravel()[cell]) - float(measurement.values[0])
+        if abs(error) <= 2 * self._alpha * self.model.total:
+            self.finished = True
+            return
+        factor = np.ones(marginal.shape)
+        factor.ravel()[cell] -= math.copysign(self._rate, error)
+        self.model.multiply(measurement.axes, factor)

@@ -1,0 +1,233 @@
+"""The steps of a run, from a declared table to a published release. Two drivers call them: `synthesize` here, and the Prefect flow."""
+
+import hashlib
+import logging
+import uuid
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcore.accounting import UNIT, Currency, cap_units, epsilon_to_zcdp
+from dpcore.curator import LEAST_UNITS, Curator
+from dpcore.errors import SourceError, UsageError
+from dpcore.histogram import Histogram
+from dpcore.ingest import Records, Source, data_version, fingerprint_key, ingest
+from dpcore.ledger import Account, Ledger, Run, open_ledger
+from dpcore.measurements import Measurement, Selection
+from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state
+from dpcore.sampling import sample_rows
+from dpcore.spec import Declaration, load_spec
+from dpcore.stewardlog import private_folder
+from dpcore.strategies import Strategy, step_name, strategy_for
+
+progress = logging.getLogger("dpcore.progress")
+
+PLAN_VERSION = 1  # part of every claim: a run is never resumed under rules other than those it was reserved for
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished run leaves: all public."""
+
+    run: str
+    release: str
+    rows: int
+    account: str
+    currency: str
+    delta: float
+    spent: float
+    spent_epsilon: float
+    remaining: float
+    remaining_epsilon: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as plain JSON values."""
+        return asdict(self)
+
+
+class Synthesis:
+    """One run of a release: holds what its steps hand on to each other. Nothing is read or spent by making one."""
+
+    def __init__(self, spec: str | Path, *, run_id: str, resume: bool) -> None:
+        self.declaration: Declaration = load_spec(spec)
+        self.run_id = run_id
+        self.source = Source.locate(self.declaration.spec.source.path, base=self.declaration.path.parent)
+        check_writable(self.declaration.output_folder)
+        with ExitStack() as opened:
+            self.ledger: Ledger = opened.enter_context(open_ledger())
+            self.account: Account = _paying_account(self.ledger, self.declaration)
+            if resume and run_id not in {run.id for run in self.ledger.runs(self.account.name)}:
+                raise UsageError(
+                    f"account {self.account.name} has no run {run_id} to resume; see `dpflow ledger show`, or run without --resume"
+                )
+            self.strategy: Strategy = strategy_for(self.declaration)
+            self.curator = Curator(
+                ledger=self.ledger,
+                run_id=run_id,
+                protection=self.declaration.protection,
+                currency=self.account.currency,
+            )
+            opened.pop_all()  # from here on `close` closes it
+        self._release: Path | None = None
+        self._rows = 0
+
+    def reserve(self) -> Run:
+        """Set the whole budget of the run aside, or refuse; a run that is started again finds its reservation."""
+        privacy = self.declaration.spec.privacy
+        amount = (
+            privacy.epsilon
+            if self.account.currency is Currency.PURE
+            else epsilon_to_zcdp(privacy.epsilon, delta=privacy.delta)
+        )
+        units = cap_units(amount)
+        if units < LEAST_UNITS * self.strategy.answers:
+            raise UsageError(
+                f"epsilon {privacy.epsilon:g} is too small to be shared by {self.strategy.answers} answers; "
+                "ask for more epsilon or fewer `rounds`"
+            )
+        claim = hashlib.sha256(f"{PLAN_VERSION}:{self.declaration.digest}".encode()).hexdigest()
+        run = self.ledger.reserve(self.run_id, account=self.account.name, amount=units, claim=claim)
+        progress.info("run %s: reserved epsilon %g of account %s", self.run_id, privacy.epsilon, self.account.name)
+        return run
+
+    @property
+    def settled(self) -> bool:
+        """Whether the run is finished already, so that it is only replayed from its transcript."""
+        return self.ledger.run(self.run_id).state == "settled"
+
+    def ingest(self) -> Records | None:
+        """Read and encode the table. If it can't be read at all and nothing was started yet, the reservation is given back."""
+        if self.settled:
+            return None
+        try:
+            version = data_version(self.source, key=fingerprint_key(private_folder()))
+            self.ledger.record_data_version(self.run_id, version)
+            return ingest(self.source, universe=self.declaration.universe, protection=self.declaration.protection)
+        except SourceError:
+            if self.ledger.run(self.run_id).spent == 0:
+                self.ledger.release_run(self.run_id)
+            raise
+
+    def histogram(self, records: Records | None) -> None:
+        """Count the records over the universe and hand the counts to the curator; nobody else gets them."""
+        if records is not None:
+            self.curator.receive(Histogram.count(records, self.declaration.universe))
+
+    def begin(self) -> None:
+        """Buy the measurements that the first model is made of."""
+        self.strategy.begin(self.curator)
+        progress.info("first model from %d measurements", len(self.strategy.measurements))
+
+    def select(self, number: int) -> Selection | None:
+        """Select what the model gets most wrong; None if interruptions have used up what a selection needs."""
+        if self.curator.exhausted(step_name(number, "select")):
+            return None
+        return self.strategy.select(self.curator, number)
+
+    def measure(self, number: int, selection: Selection | None) -> Measurement | None:
+        """Measure what was selected; None if interruptions have used up what a measurement needs."""
+        if selection is None or self.curator.exhausted(step_name(number, "measure")):
+            return None
+        return self.strategy.measure(self.curator, number, selection)
+
+    def update(self, number: int, measurement: Measurement | None) -> None:
+        """Correct the model by what was measured; with nothing left to measure by, the rounds end here."""
+        if measurement is None:
+            self.strategy.finished = True
+            progress.info("round %d/%d: left out, interruptions have used up its budget", number, self.strategy.rounds)
+            return
+        self.strategy.update(number, measurement)
+        names = " x ".join(self.declaration.universe.names[axis] for axis in measurement.axes)
+        run = self.ledger.run(self.run_id)
+        progress.info(
+            "round %d/%d: %s, noise %.1f, spent %.0f %%",
+            *(number, self.strategy.rounds, names, measurement.noise, 100 * run.spent / run.reserved),
+        )
+
+    def sample(self) -> Codes:
+        """Draw the synthetic rows from the model, from a public seed: post-processing."""
+        wanted = self.declaration.spec.output.rows
+        rows = max(0, round(self.strategy.total)) if wanted == "noisy" else wanted
+        return sample_rows(self.strategy.model, rows, rng=np.random.default_rng(self._seed("rows")))
+
+    def publish(self, codes: Codes) -> Path:
+        """Write the release, and let it appear at once."""
+        run = self.ledger.run(self.run_id)
+        self._rows = len(codes[0])
+        draft = Draft(
+            declaration=self.declaration,
+            codes=codes,
+            measurements=self.strategy.measurements,
+            statement=state(self.declaration, account=self.account, run=run, head=self.ledger.head()),
+            name=release_id(self.run_id, opened_at=run.opened_at),
+            seed=self._seed("values"),
+        )
+        self._release = publish(draft)
+        return self._release
+
+    def settle(self) -> Outcome:
+        """Give back what was reserved and not spent, and say what the run left."""
+        release = self._release
+        if release is None:
+            raise UsageError("nothing was published yet; publish before settling")
+        run = self.ledger.settle(self.run_id, release=release.name)
+        account = self.ledger.account(self.account.name)
+        delta = self.declaration.spec.privacy.delta
+        return Outcome(
+            run=self.run_id,
+            release=str(release),
+            rows=self._rows,
+            account=account.name,
+            currency=account.currency.value,
+            delta=delta,
+            spent=run.spent / UNIT,
+            spent_epsilon=epsilon_of(run.spent, currency=account.currency, delta=delta),
+            remaining=account.remaining / UNIT,
+            remaining_epsilon=epsilon_of(account.remaining, currency=account.currency, delta=account.delta),
+        )
+
+    def close(self) -> None:
+        """Close the ledger's connection."""
+        self.ledger.close()
+
+    def _seed(self, purpose: str) -> int:
+        return int.from_bytes(hashlib.sha256(f"{purpose}:{self.run_id}".encode()).digest()[:8])
+
+
+def synthesize(spec: str | Path, *, run_id: str | None = None, resume: bool = False) -> Outcome:
+    """Make a release from a spec, without Prefect. With `resume`, `run_id` names a run that was started before."""
+    run = Synthesis(spec, run_id=run_id or str(uuid.uuid4()), resume=resume)
+    try:
+        run.reserve()
+        run.histogram(run.ingest())
+        run.begin()
+        for number in range(1, run.strategy.rounds + 1):
+            if run.strategy.finished:
+                break
+            run.update(number, run.measure(number, run.select(number)))
+        run.publish(run.sample())
+        return run.settle()
+    finally:
+        run.close()
+
+
+def _paying_account(ledger: Ledger, declaration: Declaration) -> Account:
+    """Find the account and refuse a spec that promises something else than the account protects."""
+    spec = declaration.spec
+    account = ledger.account(spec.dataset)
+    for what, wanted, fixed in (
+        ("unit", spec.privacy.unit, account.unit),
+        ("neighbours", spec.privacy.neighbours.value, account.neighbours.value),
+    ):
+        if wanted != fixed:
+            raise UsageError(
+                f"the spec says `{what}: {wanted}`, account {account.name} was opened with {fixed}; make them agree"
+            )
+    pure = account.currency is Currency.PURE
+    if pure != (spec.privacy.delta == 0):
+        kind = "pure epsilon: write `delta: 0`" if pure else "zCDP: write a `delta` above 0"
+        raise UsageError(f"account {account.name} is kept in {kind} in the spec, or open another account")
+    return account

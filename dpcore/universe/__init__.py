@@ -1,0 +1,21 @@
+"""What may be in a table, declared column by column, and the total functions between its values and cells."""
+
+from dpcore.universe.attribute import Attribute, Codes, Outside
+from dpcore.universe.categorical import Boolean, Categorical
+from dpcore.universe.numeric import Integer, Number
+from dpcore.universe.temporal import Date, Datetime, Every
+from dpcore.universe.universe import Universe
+
+__all__ = [
+    "Attribute",
+    "Boolean",
+    "Categorical",
+    "Codes",
+    "Date",
+    "Datetime",
+    "Every",
+    "Integer",
+    "Number",
+    "Outside",
+    "Universe",
+]

@@ -1,0 +1,148 @@
+"""What every column of a universe is: declared cells, and a declared answer to whatever else is in the data."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpcore.errors import SpecError, UsageError
+from dpcore.universe.column import BLOCK_ROWS, place_column
+from dpcore.universe.places import Places
+
+Codes = npt.NDArray[np.int64]
+
+MAX_CELLS = 10_000_000
+DROPPED = -1
+
+
+class Outside(StrEnum):
+    """What becomes of a value that is in no declared cell."""
+
+    CLIP = "clip"
+    OTHER = "other"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attribute(ABC):
+    """One column of the universe, declared before any data is seen.
+
+    Its codes are 0 .. cells - 1 for the declared cells, then one for `other` if `outside` says so, then one for
+    `missing` if nulls are declared. `encode` is total, and each row's code depends on that row alone:
+
+    | value | clip | other | drop |
+    |---|---|---|---|
+    | null (None, NaN, empty text), `missing` declared | missing | missing | missing |
+    | below or above the bounds | first or last cell | other | dropped |
+    | not readable as this type, or null without `missing` | missing if declared, else dropped | other | dropped |
+    """
+
+    missing: bool = False
+    outside: Outside = Outside.DROP
+
+    def __post_init__(self) -> None:
+        """Refuse a policy that does not exist."""
+        if not isinstance(self.outside, Outside):
+            raise SpecError("outside must be one of Outside.CLIP, Outside.OTHER, Outside.DROP")
+
+    @property
+    @abstractmethod
+    def cells(self) -> int:
+        """Number of declared cells, without those for other and missing."""
+
+    @property
+    @abstractmethod
+    def ordered(self) -> bool:
+        """Whether the declared cells follow one another, so that ranges of them make sense."""
+
+    @property
+    @abstractmethod
+    def arrow_type(self) -> pa.DataType:
+        """Type of the column in a release."""
+
+    @abstractmethod
+    def _cell_labels(self) -> tuple[str, ...]:
+        """One public text for each declared cell."""
+
+    @abstractmethod
+    def _place(self, array: pa.Array) -> Places:
+        """Place the values of a flat array, each by itself; see `place_column`."""
+
+    @abstractmethod
+    def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
+        """Draw a value uniformly from each of the declared cells given."""
+
+    @property
+    def other_cell(self) -> int | None:
+        """Code of whatever is not declared, if it has one."""
+        return self.cells if self.outside is Outside.OTHER else None
+
+    @property
+    def missing_cell(self) -> int | None:
+        """Code of null, if it is declared."""
+        return self.size - 1 if self.missing else None
+
+    @property
+    def size(self) -> int:
+        """Number of codes, with those for other and missing."""
+        return self.cells + (self.other_cell == self.cells) + self.missing
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """One public text for each code, all different."""
+        labels = self._cell_labels()
+        if self.other_cell == self.cells:
+            labels += ("other",)
+        if self.missing:
+            label = "missing"
+            while label in labels:
+                label = f"({label})"
+            labels += (label,)
+        return labels
+
+    def encode(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+        """Give each row of a private column its code, or -1 for a row to drop; never raises, never tells."""
+        codes = place_column(column, self._place)
+        # A place is looked up as an index: a cell is its own code, and the four others, negative, count from the end.
+        codes_by_place = np.concatenate([np.arange(self.cells), self._policy()])
+        for start in range(0, len(codes), BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            codes[block] = codes_by_place[codes[block]]
+        return codes
+
+    def decode(self, codes: npt.NDArray[np.integer[Any]], rng: np.random.Generator) -> pa.Array:
+        """Draw a value from each code's cell, uniformly; missing, and an `other` that has no text, become null."""
+        checked = self._checked(codes)
+        inside = checked < self.cells
+        values = self._draw(np.where(inside, checked, 0), rng)
+        return pa.array(values, type=self.arrow_type, mask=~inside)
+
+    def _checked(self, codes: npt.NDArray[np.integer[Any]]) -> Codes:
+        checked = np.asarray(codes, dtype=np.int64)
+        if checked.size and (checked.min() < 0 or checked.max() >= self.size):
+            raise UsageError(
+                f"codes of this attribute go from 0 to {self.size - 1}; decode only what encode kept or a model drew"
+            )
+        return checked
+
+    def _policy(self) -> Codes:
+        """Codes of the four places without a cell: ALIEN, ABOVE, BELOW, NULL."""
+        missing = DROPPED if self.missing_cell is None else self.missing_cell
+        if self.other_cell is not None:
+            below = above = alien = self.other_cell
+        elif self.outside is Outside.CLIP:
+            below, above, alien = 0, self.cells - 1, missing
+        else:
+            below = above = alien = DROPPED
+        null = missing if self.missing else alien
+        return np.array([alien, above, below, null], dtype=np.int64)
+
+
+def refuse_too_many_cells(cells: int) -> None:
+    """Refuse an attribute so fine that no model could hold even its own marginal."""
+    if cells > MAX_CELLS:
+        raise SpecError(f"one attribute may have at most {MAX_CELLS} cells, this has {cells}: declare wider bins")

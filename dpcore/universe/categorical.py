@@ -1,0 +1,236 @@
+"""Attributes whose values are names: a declared list of categories, and the boolean."""
+
+from dataclasses import dataclass
+from datetime import date, time
+from decimal import Decimal
+from functools import cached_property
+from math import isfinite, isnan
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpcore.errors import SpecError
+from dpcore.universe import reading
+from dpcore.universe.attribute import Attribute, Codes, Outside
+from dpcore.universe.places import ALIEN, NULL, Places, all_of, spread
+
+Category = str | int | float | bool
+
+_TRUE = ("true", "t", "yes", "y", "1")
+_FALSE = ("false", "f", "no", "n", "0")
+
+
+def canonical(value: object) -> str | None:  # noqa: PLR0911  a table, one line for each type
+    """Write a value as the one text by which categories are compared; None if it has none, empty if it is a null.
+
+    >>> canonical(True), canonical(7), canonical(7.0), canonical(0.5), canonical("7.0")
+    ('true', '7', '7', '0.5', '7.0')
+    """
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case int():
+            return str(value)
+        case float():
+            return _canonical_float(float(value))
+        case Decimal():
+            return _canonical_decimal(value)
+        case date() | time():
+            return value.isoformat()
+        case _:
+            return None
+
+
+def _canonical_float(value: float) -> str:
+    if isnan(value):
+        return ""
+    return str(int(value)) if isfinite(value) and value.is_integer() else repr(value)
+
+
+def _canonical_decimal(value: Decimal) -> str:
+    nearest = float(value)
+    if Decimal(repr(nearest)) == value:
+        return _canonical_float(nearest)
+    digits = f"{value:f}"
+    return digits.rstrip("0").rstrip(".") if "." in digits else digits
+
+
+class _Unordered(Attribute):
+    """What names have in common: there is no below and no above, so nothing can be clipped."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.outside is Outside.CLIP:
+            raise SpecError("categories have no order to clip to: declare outside as other or drop")
+
+    @property
+    def ordered(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Categorical(_Unordered):
+    """A declared list of categories.
+
+    Values and data are compared by their canonical text, so that a declared 1 is found in whole numbers, in the float
+    1.0 and in the text "1"; a declared number is also found in any other text that writes it, such as "1.0".
+
+    A column of one Python type keeps it in a release; text, and any mixture, is released as dictionary-encoded text.
+
+    >>> Categorical(("F", "M"), missing=True).encode(pa.array(["M", None, "x", "F"])).tolist()
+    [1, 2, -1, 0]
+    """
+
+    values: tuple[Category, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse an empty list, duplicates, and values that could not be told from a null."""
+        super().__post_init__()
+        if isinstance(self.values, str):
+            raise SpecError("the values of a categorical attribute must be a list of categories, not one text")
+        object.__setattr__(self, "values", tuple(self.values))
+        if not self.values:
+            raise SpecError("a categorical attribute needs at least one value")
+        for value in self.values:
+            _refuse_unusable(value)
+        if len(set(self._texts)) < len(self._texts):
+            raise SpecError(
+                "the values of a categorical attribute must differ, also when written as text: remove duplicates"
+            )
+
+    @property
+    def cells(self) -> int:
+        """Number of declared categories."""
+        return len(self.values)
+
+    @property
+    def other_cell(self) -> int | None:
+        """Code of undeclared values; a declared text `other` is that cell itself."""
+        if self.outside is Outside.OTHER and "other" in self._texts:
+            return self._texts.index("other")
+        return super().other_cell
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """Type of the column in a release: that of the values if they have one type, else dictionary-encoded text."""
+        kept = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
+        return kept.get(self._kinds[0], _TEXT_TYPE) if len(set(self._kinds)) == 1 else _TEXT_TYPE
+
+    @cached_property
+    def _kinds(self) -> tuple[type, ...]:
+        """The plain type of each value; a boolean is also an int, and is asked for first."""
+        return tuple(next(kind for kind in (bool, int, float, str) if isinstance(value, kind)) for value in self.values)
+
+    @cached_property
+    def _texts(self) -> tuple[str, ...]:
+        return tuple(canonical(value) or "" for value in self.values)
+
+    @cached_property
+    def _cells_by_text(self) -> dict[str | None, int]:
+        nothing: dict[str | None, int] = {"": NULL}
+        return nothing | {text: cell for cell, text in enumerate(self._texts)}
+
+    @cached_property
+    def _cells_by_number(self) -> dict[str | None, int]:
+        declared = zip(self._texts, self._kinds, strict=True)
+        numbers = {text for text, kind in declared if kind in (int, float)}
+        return {text: cell for text, cell in self._cells_by_text.items() if text in numbers}
+
+    def _cell_labels(self) -> tuple[str, ...]:
+        return self._texts
+
+    def _place(self, array: pa.Array) -> Places:
+        kind = array.type
+        if reading.is_parsed(kind):
+            return self._place_distinct(array)
+        if reading.is_whole(kind) or pa.types.is_floating(kind) or reading.is_moment(kind) or pa.types.is_time(kind):
+            encoded = array.dictionary_encode()
+            return spread(encoded, self._place_distinct(encoded.dictionary))
+        return all_of(len(array), ALIEN)
+
+    def _place_distinct(self, array: pa.Array) -> Places:
+        values = reading.python_values(array)
+        places = [self._cells_by_text.get(canonical(value), ALIEN) for value in values]
+        if self._cells_by_number and reading.is_text(array.type):
+            places = [
+                self._place_written_number(value) if place == ALIEN else place
+                for value, place in zip(values, places, strict=True)
+            ]
+        return np.array(places, dtype=np.int64)
+
+    def _place_written_number(self, text: str) -> int:
+        try:
+            return self._cells_by_number.get(canonical(reading.number(text)), ALIEN)
+        except ValueError:
+            return ALIEN
+
+    def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:  # noqa: ARG002  nothing to draw: one value a cell
+        return np.array(self.values)[cells]
+
+    def decode(self, codes: npt.NDArray[np.integer[Any]], rng: np.random.Generator) -> pa.Array:
+        """Give each code its category; `other` is the text "other" in a text column, else null; missing is null."""
+        if self.arrow_type != _TEXT_TYPE:
+            return super().decode(codes, rng)
+        checked = self._checked(codes)
+        named = self.size - self.missing
+        indices = pa.array(checked, type=pa.int32(), mask=checked >= named)
+        return pa.DictionaryArray.from_arrays(indices, pa.array(self.labels[:named], type=pa.string()))
+
+
+@dataclass(frozen=True)
+class Boolean(_Unordered):
+    """True or false, however the data writes it: true, t, yes, y, 1 and their opposites, in any case."""
+
+    @property
+    def cells(self) -> int:
+        """Two: false, then true."""
+        return 2
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """Type of the column in a release."""
+        return pa.bool_()
+
+    def _cell_labels(self) -> tuple[str, ...]:
+        return ("false", "true")
+
+    def _place(self, array: pa.Array) -> Places:
+        kind = array.type
+        if reading.is_text(kind):
+            known = {"": NULL} | dict.fromkeys(_FALSE, 0) | dict.fromkeys(_TRUE, 1)
+            places = [known.get(text.strip().lower(), ALIEN) for text in reading.texts(array)]
+            return np.array(places, dtype=np.int64)
+        if pa.types.is_decimal(kind):
+            numbers, _ = reading.parsed_numbers(array)
+        elif reading.is_whole(kind) or pa.types.is_floating(kind):
+            numbers = reading.floats(array)
+        else:
+            return all_of(len(array), ALIEN)
+        return np.select([numbers == 0, numbers == 1, np.isnan(numbers)], [0, 1, NULL], default=ALIEN)
+
+    def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:  # noqa: ARG002  nothing to draw: one value a cell
+        return np.array([False, True])[cells]
+
+
+_TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
+
+
+def _refuse_unusable(value: object) -> None:
+    if not isinstance(value, str | int | float):
+        raise SpecError(
+            "categories are texts, numbers or booleans: write anything else, such as a date, as text in quotes"
+        )
+    if value == "":
+        raise SpecError("an empty text is a null: declare missing: true instead of an empty category")
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise SpecError("a category is not valid Unicode text: write it as UTF-8")
+    if isinstance(value, float) and not isfinite(value):
+        raise SpecError("a category must be a finite number: declare missing: true for NaN, and infinity as text")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise SpecError("a whole number as category must fit in 64 bits: write a longer one as text in quotes")

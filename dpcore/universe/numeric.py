@@ -1,0 +1,174 @@
+"""Attributes whose values are numbers: whole ones in bins of one width, and any in bins between declared edges."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf, nextafter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpcore.errors import SpecError
+from dpcore.universe import reading
+from dpcore.universe.attribute import Attribute, Codes, Outside, refuse_too_many_cells
+from dpcore.universe.places import ABOVE, ALIEN, BELOW, NULL, Places, all_of, cut
+from dpcore.universe.reading import Floats, Integers
+
+_LARGEST = 2**53  # up to here every whole number is also a double, so that no reading of it is rounded
+
+
+@dataclass(frozen=True, kw_only=True)
+class Integer(Attribute):
+    """Whole numbers from minimum to maximum, both inclusive, in bins of `width`; the last bin may be shorter.
+
+    Whole numbers are compared exactly; a fraction is rounded down; text and decimals are read as the nearest double.
+
+    >>> Integer(minimum=0, maximum=99, width=5).labels[-1]
+    '[95, 100)'
+    """
+
+    minimum: int
+    maximum: int
+    width: int = 1
+    outside: Outside = field(default=Outside.CLIP)
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that are empty or not exact, and bins without content."""
+        super().__post_init__()
+        for name, value in (("minimum", self.minimum), ("maximum", self.maximum), ("width", self.width)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise SpecError(f"the {name} of an integer attribute must be a whole number")
+        if max(abs(self.minimum), abs(self.maximum)) > _LARGEST:
+            raise SpecError(f"the bounds of an integer attribute must lie between -{_LARGEST} and {_LARGEST}")
+        if self.minimum > self.maximum:
+            raise SpecError("the minimum of an integer attribute is above its maximum: swap them")
+        if self.width < 1:
+            raise SpecError("the width of an integer attribute's bins must be at least 1")
+        refuse_too_many_cells(self.cells)
+
+    @property
+    def cells(self) -> int:
+        """Number of bins."""
+        return (self.maximum - self.minimum) // self.width + 1
+
+    @property
+    def ordered(self) -> bool:
+        """True: bins ascend."""
+        return True
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """Type of the column in a release."""
+        return pa.int64()
+
+    def _cell_labels(self) -> tuple[str, ...]:
+        starts = range(self.minimum, self.maximum + 1, self.width)
+        if self.width == 1:
+            return tuple(map(str, starts))
+        return tuple(f"[{start}, {min(start + self.width, self.maximum + 1)})" for start in starts)
+
+    def _place(self, array: pa.Array) -> Places:
+        kind = array.type
+        if reading.is_whole(kind):
+            return self._bin_whole(reading.whole_numbers(array))
+        if pa.types.is_floating(kind):
+            return self._bin(reading.floats(array))
+        if reading.is_parsed(kind):
+            values, states = reading.parsed_numbers(array)
+            return np.where(states < 0, states, self._bin(values))
+        return all_of(len(array), ALIEN)
+
+    def _bin(self, values: Floats) -> Places:
+        null = np.isnan(values)
+        limited = np.clip(np.floor(values), -2 * _LARGEST, 2 * _LARGEST)
+        places = self._bin_whole(np.where(null, 0, limited).astype(np.int64))
+        np.putmask(places, null, NULL)
+        return places
+
+    def _bin_whole(self, values: Integers) -> Places:
+        places = np.clip(values, self.minimum, self.maximum) - self.minimum
+        if self.width > 1:
+            places //= self.width
+        np.putmask(places, values < self.minimum, BELOW)
+        np.putmask(places, values > self.maximum, ABOVE)
+        return places
+
+    def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
+        starts = self.minimum + cells * self.width
+        return rng.integers(starts, np.minimum(starts + self.width, self.maximum + 1))
+
+
+@dataclass(frozen=True)
+class Number(Attribute):
+    """Numbers in bins between ascending edges: each bin holds its lower edge, the last one also its upper edge.
+
+    Every number is read as the nearest double. Infinity is above or below the edges, NaN is a null.
+
+    >>> Number((0, 100, 500)).labels
+    ('[0, 100)', '[100, 500]')
+    """
+
+    edges: tuple[float, ...]
+    outside: Outside = field(default=Outside.CLIP, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Refuse edges that are not numbers, not finite or not ascending."""
+        super().__post_init__()
+        edges = tuple(self.edges)
+        if any(isinstance(edge, bool) or not isinstance(edge, int | float) for edge in edges):
+            raise SpecError("the edges of a number attribute must be numbers")
+        if any(not -_LARGEST_DOUBLE <= edge <= _LARGEST_DOUBLE for edge in edges):
+            raise SpecError(
+                "the edges of a number attribute must be finite: use outside for what lies beyond the last one"
+            )
+        object.__setattr__(self, "edges", tuple(map(float, edges)))
+        if len(edges) < 2:
+            raise SpecError("a number attribute needs at least two edges, the bounds of one bin")
+        if any(low >= high for low, high in zip(self.edges, self.edges[1:], strict=False)):
+            raise SpecError("the edges of a number attribute must ascend, each above the one before")
+        refuse_too_many_cells(self.cells)
+
+    @property
+    def cells(self) -> int:
+        """Number of bins."""
+        return len(self.edges) - 1
+
+    @property
+    def ordered(self) -> bool:
+        """True: bins ascend."""
+        return True
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """Type of the column in a release."""
+        return pa.float64()
+
+    @cached_property
+    def _bounds(self) -> Floats:
+        """The edges, the last one moved by the least possible, so that its bin holds it."""
+        return np.array([*self.edges[:-1], nextafter(self.edges[-1], inf)])
+
+    def _cell_labels(self) -> tuple[str, ...]:
+        texts = [repr(edge).removesuffix(".0") for edge in self.edges]
+        brackets = [")"] * (self.cells - 1) + ["]"]
+        return tuple(f"[{low}, {high}{end}" for low, high, end in zip(texts, texts[1:], brackets, strict=False))
+
+    def _place(self, array: pa.Array) -> Places:
+        kind = array.type
+        if reading.is_whole(kind) or pa.types.is_floating(kind):
+            return cut(reading.floats(array), self._bounds)
+        if reading.is_parsed(kind):
+            values, states = reading.parsed_numbers(array)
+            return np.where(states < 0, states, cut(values, self._bounds))
+        return all_of(len(array), ALIEN)
+
+    def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
+        edges = np.array(self.edges)
+        low, high = edges[cells], edges[cells + 1]
+        share = rng.random(len(cells))
+        # Not low + share * (high - low), which overflows in the widest bins; clipped, since rounding may reach an edge.
+        return np.clip(low * (1 - share) + high * share, low, np.nextafter(high, -np.inf))
+
+
+_LARGEST_DOUBLE = np.finfo(np.float64).max.item()

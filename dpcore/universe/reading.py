@@ -1,0 +1,194 @@
+"""Read the values of a flat Arrow array, of whatever type, as what an attribute compares: numbers, moments, texts.
+
+Every function reads each value by itself. A whole array is never parsed in one attempt with another parser to fall back
+on: one unreadable value would then change how the others in its column are read.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dpcore.universe.places import ALIEN, NULL, Places
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+# Texts that every correct parser reads alike; Arrow is the fastest of them, and cannot fail on one.
+_PLAIN_NUMBER = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
+_PLAIN_DAY = r"[1-9][0-9]{3}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
+_PLAIN_MOMENT = f"^{_PLAIN_DAY}([T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9])?$"
+
+_TEXT = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_binary_view,
+    pa.types.is_fixed_size_binary,
+)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Tell whether a type holds text; bytes are read as UTF-8, since old Parquet files keep text so."""
+    return any(test(kind) for test in _TEXT)
+
+
+def is_parsed(kind: pa.DataType) -> bool:
+    """Tell whether values of a type are read one by one in Python, so that only distinct ones should be."""
+    return is_text(kind) or bool(pa.types.is_decimal(kind))
+
+
+def is_whole(kind: pa.DataType) -> bool:
+    """Tell whether a type holds whole numbers; a boolean is 0 or 1."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+
+
+def is_moment(kind: pa.DataType) -> bool:
+    """Tell whether a type holds days or points in time."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
+def distinct(array: pa.Array) -> pa.DictionaryArray:
+    """Dictionary-encode an array of a parsed type; text becomes `large_binary`, which may hold any bytes."""
+    if is_text(array.type):
+        array = array.cast(pa.large_binary())
+    elif array.type.bit_width < 128:
+        array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    return array.dictionary_encode()
+
+
+def whole_numbers(array: pa.Array) -> Integers:
+    """Read whole numbers exactly; what exceeds 64 signed bits becomes the largest of them."""
+    values = _filled(array)
+    if values.dtype == np.uint64:
+        values = np.minimum(values, np.uint64(np.iinfo(np.int64).max))
+    return values.astype(np.int64, copy=False)
+
+
+def floats(array: pa.Array) -> Floats:
+    """Read native numbers as doubles."""
+    if pa.types.is_floating(array.type):
+        return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+    return _filled(array).astype(np.float64)
+
+
+def parsed_numbers(array: pa.Array) -> tuple[Floats, Places]:
+    """Read decimals, or the numbers that texts write, as doubles, and say which are NULL or ALIEN instead."""
+    if pa.types.is_decimal(array.type):
+        return _each(array.to_pylist(), lambda value: None if value is None else float(value), dtype=np.float64)
+    return _plain_or_each(array, _PLAIN_NUMBER, lambda plain: floats(plain.cast(pa.float64())), number)
+
+
+def seconds(array: pa.Array) -> Integers:
+    """Read days and timestamps as whole seconds since 1970, rounded down; a time zone's values are taken in UTC."""
+    if pa.types.is_date32(array.type):
+        return _filled(array.view(pa.int32())).astype(np.int64) * 86_400
+    unit = "ms" if pa.types.is_date64(array.type) else array.type.unit
+    ticks: Integers = _filled(array.view(pa.int64())) // _PER_SECOND[unit]
+    return ticks
+
+
+def parsed_seconds(array: pa.Array) -> tuple[Integers, Places]:
+    """Read ISO dates and datetimes as `seconds` would, and say which are NULL or ALIEN instead."""
+    return _plain_or_each(array, _PLAIN_MOMENT, lambda plain: seconds(plain.cast(pa.timestamp("s"))), _moment)
+
+
+def texts(array: pa.Array) -> list[str]:
+    """Read bytes as UTF-8; what is not UTF-8 stays distinguishable and equals no declared text."""
+    return [(value or b"").decode("utf-8", "surrogateescape") for value in array.to_pylist()]
+
+
+def python_values(array: pa.Array) -> list[Any]:
+    """Read scalars of any type as Python objects; what Python cannot hold, such as the year 20000, becomes `...`."""
+    kind = array.type
+    if is_text(kind):
+        return texts(array)
+    if pa.types.is_float16(kind) or pa.types.is_float32(kind):
+        # The shortest text that gives this number in its own width: 0.1, not 0.10000000149011612.
+        return [float(str(value)) for value in array.to_numpy(zero_copy_only=False)]
+    if pa.types.is_timestamp(kind):
+        array = array.view(pa.timestamp(kind.unit))
+    if pa.types.is_temporal(kind):
+        return [_as_python(scalar) for scalar in array]
+    values: list[Any] = array.to_pylist()
+    return values
+
+
+def number(text: str) -> float | None:
+    """Read the number that a text writes; None if it is blank, ValueError if it writes none."""
+    stripped = text.strip()
+    if not stripped:
+        return None
+    if "_" in stripped:
+        raise ValueError  # Python's own digit separator, not a number in data
+    return float(stripped)
+
+
+def _moment(text: str) -> int | None:
+    stripped = text.strip()
+    if not stripped or stripped == "NaT":
+        return None
+    moment = datetime.fromisoformat(stripped)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - EPOCH) // _SECOND
+
+
+def _as_python(scalar: pa.Scalar) -> Any:
+    try:
+        return scalar.as_py()
+    except (ValueError, ArithmeticError):
+        return ...
+
+
+def _filled(array: pa.Array) -> npt.NDArray[Any]:
+    """Give numbers as they are and nulls as 0; to_numpy alone would round them all through doubles."""
+    fill = False if pa.types.is_boolean(array.type) else 0
+    values: npt.NDArray[Any] = array.fill_null(fill).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _plain_or_each(
+    array: pa.Array,
+    pattern: str,
+    read_plain: Callable[[pa.Array], npt.NDArray[Any]],
+    read: Callable[[str], float | None],
+) -> tuple[npt.NDArray[Any], Places]:
+    """Let Arrow read the texts of a plain form and Python each of the others: which one reads a text depends on it alone."""
+    plain = pc.match_substring_regex(array, pattern).fill_null(False)  # noqa: FBT003  Arrow's signature
+    values = read_plain(pc.if_else(plain, array, None).cast(pa.large_string()))
+    states: Places = np.zeros(len(array), dtype=np.int64)
+    others = ~plain.to_numpy(zero_copy_only=False)
+    if others.any():
+        values = values.copy()
+        values[others], states[others] = _each(texts(array.filter(pa.array(others))), read, dtype=values.dtype)
+    return values, states
+
+
+def _each(
+    values: Iterable[Any], read: Callable[[Any], float | None], *, dtype: npt.DTypeLike
+) -> tuple[npt.NDArray[Any], Places]:
+    found: list[float] = []
+    states: list[int] = []
+    for value in values:
+        result: float | None = 0
+        state = 0
+        try:
+            result = read(value)
+        except (ValueError, ArithmeticError):
+            state = ALIEN
+        if result is None:
+            result, state = 0, NULL
+        found.append(result)
+        states.append(state)
+    return np.array(found, dtype=dtype), np.array(states, dtype=np.int64)

@@ -1,0 +1,205 @@
+"""Attributes whose values are days or points in time, in bins that follow the calendar."""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpcore.errors import SpecError
+from dpcore.universe import reading
+from dpcore.universe.attribute import Attribute, Codes, Outside, refuse_too_many_cells
+from dpcore.universe.places import ALIEN, Places, all_of, cut
+from dpcore.universe.reading import Integers
+
+_DAY = 86_400
+
+
+class Every(StrEnum):
+    """How long a bin of the calendar is; minutes and hours are for points in time only."""
+
+    MINUTE = "minute"
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+
+
+_SECONDS = {Every.MINUTE: 60, Every.HOUR: 3600, Every.DAY: _DAY, Every.WEEK: 7 * _DAY}
+_MONTHS = {Every.MONTH: 1, Every.QUARTER: 3, Every.YEAR: 12}
+_MONDAY = 4 * _DAY  # 1970-01-05; minutes, hours and days start with the epoch itself
+_NUMPY_UNIT = {Every.MINUTE: "m", Every.HOUR: "h", Every.DAY: "D", Every.MONTH: "M", Every.YEAR: "Y"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Calendar(Attribute):
+    """What days and points in time have in common: whole ticks since 1970, cut where the calendar says.
+
+    The first bin starts at the minimum, the last one ends with the maximum; the others are whole units of the calendar.
+    """
+
+    every: Every
+    outside: Outside = field(default=Outside.CLIP)
+
+    tick: ClassVar[int]  # seconds
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.every, Every):
+            raise SpecError(f"every must be one of {', '.join(Every)}")
+        if self._first > self._last:
+            raise SpecError("the minimum of a date or datetime attribute is after its maximum: swap them")
+        if self.every in _SECONDS:
+            refuse_too_many_cells((self._last - self._first) * self.tick // _SECONDS[self.every] + 1)
+
+    @property
+    @abstractmethod
+    def _first(self) -> int:
+        """The minimum in ticks since 1970."""
+
+    @property
+    @abstractmethod
+    def _last(self) -> int:
+        """The maximum in ticks since 1970."""
+
+    @property
+    def cells(self) -> int:
+        """Number of bins."""
+        return len(self._bounds) - 1
+
+    @property
+    def ordered(self) -> bool:
+        """True: time ascends."""
+        return True
+
+    @cached_property
+    def _bounds(self) -> Integers:
+        """First tick of each bin, and the tick after the last bin."""
+        return np.concatenate([[self._first], self._cuts(), [self._last + 1]])
+
+    def _cuts(self) -> Integers:
+        """Ticks after the first, up to the last, at which the calendar starts something new."""
+        if self.every in _SECONDS:
+            length = _SECONDS[self.every] // self.tick
+            phase = _MONDAY // self.tick if self.every is Every.WEEK else 0
+            start = self._first + 1 + (phase - self._first - 1) % length
+            return np.arange(start, self._last + 1, length, dtype=np.int64)
+        step = _MONTHS[self.every]
+        ends = np.array([self._first, self._last]) * self.tick
+        first, last = ends.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64).tolist()
+        months = np.arange((first // step + 1) * step, last + 1, step).astype("datetime64[M]")
+        return months.astype("datetime64[s]").astype(np.int64) // self.tick
+
+    def _cell_labels(self) -> tuple[str, ...]:
+        starts = (self._bounds[:-1] * self.tick).astype("datetime64[s]")
+        if self.every is Every.WEEK:
+            weeks = [day.isocalendar() for day in starts.astype("datetime64[D]").tolist()]
+            return tuple(f"{week.year:04}-W{week.week:02}" for week in weeks)
+        if self.every is Every.QUARTER:
+            days = starts.astype("datetime64[D]").tolist()
+            return tuple(f"{day.year:04}-Q{(day.month + 2) // 3}" for day in days)
+        unit = _NUMPY_UNIT[self.every]
+        return tuple(np.datetime_as_string(starts.astype(f"datetime64[{unit}]")).tolist())
+
+    def _place(self, array: pa.Array) -> Places:
+        if reading.is_moment(array.type):
+            return cut(reading.seconds(array) // self.tick, self._bounds)
+        if reading.is_text(array.type):
+            seconds, states = reading.parsed_seconds(array)
+            return np.where(states < 0, states, cut(seconds // self.tick, self._bounds))
+        return all_of(len(array), ALIEN)
+
+    def _draw_ticks(self, cells: Codes, rng: np.random.Generator) -> Integers:
+        return rng.integers(self._bounds[cells], self._bounds[cells + 1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Date(_Calendar):
+    """Days from minimum to maximum, both inclusive, in bins of the calendar.
+
+    A point in time counts as its calendar day, in UTC if it has a time zone.
+
+    >>> Date(minimum=date(2025, 1, 15), maximum=date(2025, 3, 1), every=Every.MONTH).labels
+    ('2025-01', '2025-02', '2025-03')
+    """
+
+    minimum: date
+    maximum: date
+
+    tick = _DAY
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that are not days, and bins shorter than one."""
+        if type(self.minimum) is not date or type(self.maximum) is not date:
+            raise SpecError("the bounds of a date attribute must be days, such as 2025-01-31")
+        super().__post_init__()
+        if self.every in (Every.MINUTE, Every.HOUR):
+            raise SpecError("a date attribute has no minutes or hours: declare every as day or longer, or a datetime")
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """Type of the column in a release."""
+        return pa.date32()
+
+    @property
+    def _first(self) -> int:
+        return self.minimum.toordinal() - _EPOCH_DAY
+
+    @property
+    def _last(self) -> int:
+        return self.maximum.toordinal() - _EPOCH_DAY
+
+    def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
+        return self._draw_ticks(cells, rng).astype("datetime64[D]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Datetime(_Calendar):
+    """Points in time from minimum to maximum, both inclusive, to the second, in bins of the calendar.
+
+    The bounds have no time zone; values that have one are compared in UTC, a day counts as its midnight.
+    """
+
+    minimum: datetime
+    maximum: datetime
+
+    tick = 1
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that are not points in time, or that say more than a second can."""
+        for bound in (self.minimum, self.maximum):
+            if not isinstance(bound, datetime):
+                raise SpecError(
+                    "the bounds of a datetime attribute must be points in time, such as 2025-01-31T00:00:00"
+                )
+            if bound.tzinfo is not None:
+                raise SpecError("the bounds of a datetime attribute are in UTC: write them without a time zone")
+            if bound.microsecond:
+                raise SpecError("the bounds of a datetime attribute must be whole seconds")
+        super().__post_init__()
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        """Type of the column in a release; in microseconds, since Parquet knows no seconds."""
+        return pa.timestamp("us")
+
+    @property
+    def _first(self) -> int:
+        return (self.minimum.replace(tzinfo=UTC) - reading.EPOCH) // timedelta(seconds=1)
+
+    @property
+    def _last(self) -> int:
+        return (self.maximum.replace(tzinfo=UTC) - reading.EPOCH) // timedelta(seconds=1)
+
+    def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
+        return self._draw_ticks(cells, rng).astype("datetime64[s]").astype("datetime64[us]")
+
+
+_EPOCH_DAY = reading.EPOCH.toordinal()

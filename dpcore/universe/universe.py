@@ -1,0 +1,106 @@
+"""The universe: everything that may be in a row, declared before any row is seen."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpcore.errors import SourceError, SpecError, UsageError
+from dpcore.universe.attribute import Attribute, Codes
+
+
+@dataclass(frozen=True, eq=False)
+class Universe:
+    """The product of its attributes' cells, in the order in which they were declared.
+
+    >>> from dpcore.universe import Boolean, Integer
+    >>> universe = Universe({"smoker": Boolean(), "age": Integer(minimum=0, maximum=99, width=10)})
+    >>> universe.shape, universe.size
+    ((2, 10), 20)
+    """
+
+    attributes: Mapping[str, Attribute]
+
+    def __post_init__(self) -> None:
+        """Refuse a universe without columns, or with columns that have no name."""
+        object.__setattr__(self, "attributes", dict(self.attributes))
+        if not self.attributes:
+            raise SpecError("a universe needs at least one attribute")
+        if any(not isinstance(name, str) or not name for name in self.attributes):
+            raise SpecError("every attribute needs the name of its column")
+
+    def __eq__(self, other: object) -> bool:
+        """Compare with the order of the attributes, which a mapping alone would not."""
+        if not isinstance(other, Universe):
+            return NotImplemented
+        return tuple(self.attributes.items()) == tuple(other.attributes.items())
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.attributes.items()))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.attributes)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of codes of each attribute."""
+        return tuple(attribute.size for attribute in self.attributes.values())
+
+    @property
+    def size(self) -> int:
+        """Number of cells, which may be far more than could ever be listed."""
+        return prod(self.shape)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of a release."""
+        return pa.schema([(name, attribute.arrow_type) for name, attribute in self.attributes.items()])
+
+    def encode(self, table: pa.Table) -> tuple[Codes, ...]:
+        """Give the codes of a private table's rows, attribute by attribute, without the rows that any of them drops."""
+        return self.encode_rows(table)[0]
+
+    def encode_rows(self, table: pa.Table) -> tuple[tuple[Codes, ...], npt.NDArray[np.bool_]]:
+        """Encode a private table and tell which rows were kept, so that a column beside the universe can follow.
+
+        Args:
+            table: Any table that has each declared column once; other columns are not looked at.
+
+        Returns:
+            The codes of the kept rows, attribute by attribute, and for each row of the table whether it was kept: both
+            as private as the table itself.
+        """
+        self._refuse_incomplete(table)
+        columns = [attribute.encode(table.column(name)) for name, attribute in self.attributes.items()]
+        keep: npt.NDArray[np.bool_] = np.ones(table.num_rows, dtype=np.bool_)
+        for codes in columns:
+            keep &= codes >= 0
+        if not keep.all():
+            columns = [codes[keep] for codes in columns]
+        return tuple(columns), keep
+
+    def decode(self, codes: Sequence[npt.NDArray[np.integer[Any]]], rng: np.random.Generator) -> pa.Table:
+        """Draw a row of values for each row of codes, uniformly within their cells."""
+        if len(codes) != len(self.attributes) or len({len(column) for column in codes}) != 1:
+            raise UsageError(
+                f"decode needs {len(self.attributes)} arrays of codes of one length, one for each attribute"
+            )
+        columns = [
+            attribute.decode(column, rng) for attribute, column in zip(self.attributes.values(), codes, strict=True)
+        ]
+        return pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _refuse_incomplete(self, table: pa.Table) -> None:
+        for name in self.names:
+            found = table.column_names.count(name)
+            if found != 1:
+                raise SourceError(
+                    f"the table has {found} columns named {name!r} where the universe declares one: "
+                    "rename columns in the source, or correct the universe"
+                )

@@ -1,0 +1,1 @@
+"""Prefect flows, tasks and artifacts over dpcore."""

@@ -1,0 +1,92 @@
+"""A small private table with a spec and an account, in a folder of its own that is also the working folder."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpcore.accounting import Currency, cap_units, epsilon_to_zcdp
+from dpcore.ledger import Ledger, open_ledger
+from dpcore.privacy import Neighbours
+
+SPEC = """\
+dataset: visits
+source: {path: visits.csv}
+privacy: {unit: person, max_rows_per_unit: 2, neighbours: add-remove, epsilon: 1.0, delta: 1e-9}
+universe:
+  sex: {type: categorical, values: [F, M], missing: true}
+  age: {type: integer, min: 0, max: 99, width: 25}
+  smoker: {type: boolean}
+  city: {type: categorical, values: [north, south, west], outside: other}
+workload: {marginals: 2}
+strategy: {name: mwem, rounds: 4}
+"""
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The folder, its spec and what a test does with them."""
+
+    folder: Path
+    spec: Path
+
+    def write_spec(self, *changes: tuple[str, str]) -> Path:
+        text = SPEC
+        for old, new in changes:
+            if old not in text:
+                message = f"the spec has no {old!r}"
+                raise ValueError(message)
+            text = text.replace(old, new)
+        self.spec.write_text(text, encoding="utf-8")
+        return self.spec
+
+    def open_account(self, *, epsilon: float = 10.0, delta: float = 1e-9, unit: str = "person") -> None:
+        with open_ledger(create=True) as ledger:
+            ledger.open_account(
+                "visits",
+                currency=Currency.ZCDP if delta else Currency.PURE,
+                cap=cap_units(epsilon_to_zcdp(epsilon, delta=delta) if delta else epsilon),
+                epsilon=epsilon,
+                delta=delta,
+                unit=unit,
+                neighbours=Neighbours.ADD_REMOVE,
+            )
+
+    def ledger(self) -> Ledger:
+        return open_ledger()
+
+
+def visits(rows: int, *, seed: int) -> pd.DataFrame:
+    """Make a table with nulls, repeats of persons and values outside the universe."""
+    rng = np.random.default_rng(seed)
+    age = rng.integers(0, 110, rows)
+    return pd.DataFrame(
+        {
+            "person": [f"p{number}" for number in rng.integers(0, rows * 2 // 3, rows)],
+            "sex": rng.choice(np.array(["F", "M", None], dtype=object), rows, p=[0.6, 0.35, 0.05]),
+            "age": age,
+            "smoker": rng.random(rows) < np.where(age > 50, 0.1, 0.4),
+            "city": rng.choice(["north", "south", "west", "elsewhere"], rows, p=[0.5, 0.3, 0.19, 0.01]),
+        }
+    )
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+    """Work in a fresh folder with a table and a spec; the account is the test's to open."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
+    monkeypatch.delenv("DPFLOW_PRIVATE", raising=False)
+    visits(3000, seed=1).to_csv(tmp_path / "visits.csv", index=False)
+    space = Workspace(tmp_path, tmp_path / "spec.yaml")
+    space.write_spec()
+    yield space
+
+
+@pytest.fixture
+def tree_of() -> Callable[[Path], dict[str, bytes]]:
+    """Return a function that reads every file below a folder, to compare before and after."""
+    return lambda folder: {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}

@@ -1,0 +1,225 @@
+"""What every mechanism must keep: a test class inherits it and says which mechanism it is about."""
+
+import json
+import math
+from dataclasses import FrozenInstanceError, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpcore.accounting import UNIT, Currency
+from dpcore.errors import UsageError
+from dpcore.mechanisms import entropy, from_description
+from dpcore.privacy import Sensitivity
+
+CONFIDENCE = 0.9999
+"""Of each Clopper-Pearson bound."""
+
+
+def chi_square_p(observed: np.ndarray, expected: np.ndarray) -> float:
+    """The probability of an agreement this bad, with rare outcomes pooled."""
+    rare = expected < 25
+    if rare.any():
+        observed = np.append(observed[~rare], observed[rare].sum())
+        expected = np.append(expected[~rare], max(expected[rare].sum(), 1e-9))
+    if expected[-1] < 5:
+        observed = np.append(observed[:-2], observed[-2:].sum())
+        expected = np.append(expected[:-2], expected[-2:].sum())
+    return float(stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), len(expected) - 1))
+
+
+def probability_bounds(events: np.ndarray) -> tuple[float, float]:
+    """Clopper-Pearson bounds of an event's probability."""
+    hits, n = int(events.sum()), events.size
+    low = stats.beta.ppf(1 - CONFIDENCE, hits, n - hits + 1) if hits else 0.0
+    high = stats.beta.ppf(CONFIDENCE, hits + 1, n - hits) if hits < n else 1.0
+    return float(low), float(high)
+
+
+def epsilon_at_least(events: np.ndarray, neighbours_events: np.ndarray) -> float:
+    """A pure epsilon that the mechanism certainly exceeds, if the event is likelier here than on the neighbour."""
+    low, high = probability_bounds(events)[0], probability_bounds(neighbours_events)[1]
+    return math.log(low / high) if low > 0 else -math.inf
+
+
+def rho_at_least(events: np.ndarray, neighbours_events: np.ndarray) -> float:
+    """A rho that the mechanism certainly exceeds: the event's Kullback-Leibler divergence is one of post-processing."""
+    p, q = probability_bounds(events)[0], probability_bounds(neighbours_events)[1]
+    return p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q)) if p > q else 0.0
+
+
+def recorded_words(seed: int) -> Any:
+    """A stream of words that is the same each time it is started."""
+    generator = np.random.default_rng(seed)
+    return lambda count: generator.integers(0, 2**64, size=count, dtype=np.uint64)
+
+
+class MechanismContract:
+    """Prices, descriptions and calibration."""
+
+    kind: ClassVar[Any]
+    sensitivity: ClassVar[Any]
+    currencies: ClassVar[tuple[Currency, ...]]
+    less_noise: ClassVar[tuple[str, float]]
+    """The parameter that sets the noise, and the direction in which there is less of it."""
+
+    def bought(self, units: int, currency: Currency) -> Any:
+        return self.kind.for_amount(units, currency=currency, sensitivity=self.sensitivity)
+
+    @pytest.fixture(params=[10**6, 123_456_789, 10**11, 3 * 10**12])
+    def units(self, request):
+        return request.param
+
+    def test_an_amount_buys_a_mechanism_that_costs_no_more(self, units):
+        for currency in self.currencies:
+            charge = self.bought(units, currency).charge(currency)
+            assert isinstance(charge, int)
+            assert units * (1 - 1e-9) - 1 <= charge <= units
+
+    def test_no_mechanism_with_less_noise_can_be_had_for_the_amount(self, units):
+        name, direction = self.less_noise
+        for currency in self.currencies:
+            bought = self.bought(units, currency)
+            better = replace(bought, **{name: math.nextafter(getattr(bought, name), direction)})
+            assert better.charge(currency) > units
+
+    def test_more_budget_never_buys_more_noise(self):
+        name, direction = self.less_noise
+        for currency in self.currencies:
+            noises = [getattr(self.bought(units, currency), name) for units in (10**7, 10**9, 10**11, 10**13, 10**17)]
+            assert noises == sorted(noises, reverse=direction < noises[0])
+
+    @pytest.mark.parametrize("units", [0, -1, True, 1.0, None])
+    def test_no_amount_buys_nothing(self, units):
+        with pytest.raises(UsageError, match="at least 1 unit"):
+            self.bought(units, self.currencies[0])
+
+    def test_a_description_survives_json_and_is_priced_the_same(self, units):
+        for currency in self.currencies:
+            mechanism = self.bought(units, currency)
+            read_back = from_description(json.loads(json.dumps(mechanism.describe())))
+            assert read_back == mechanism
+            assert read_back.charge(currency) == mechanism.charge(currency)
+
+    def test_a_description_that_was_changed_is_refused(self):
+        description = self.bought(10**11, self.currencies[0]).describe()
+        for key in description:
+            with pytest.raises(UsageError):
+                from_description({**description, key: None})
+            with pytest.raises(UsageError):
+                from_description({other: value for other, value in description.items() if other != key})
+        with pytest.raises(UsageError, match="more or other"):
+            from_description({**description, "seed": 1})
+
+    def test_a_mechanism_does_not_change(self):
+        mechanism = self.bought(10**11, self.currencies[0])
+        with pytest.raises(FrozenInstanceError):
+            setattr(mechanism, self.less_noise[0], 1.0)
+
+
+class NoiseContract(MechanismContract):
+    """What integer noise on counts must keep as well."""
+
+    sensitivity = Sensitivity(l1=2, l2_squared=2, linf=1)
+    draws = 1_000_000
+
+    def weight(self, k: np.ndarray, scale: float) -> np.ndarray:
+        """The probability of each k, up to a factor, by its formula."""
+        raise NotImplementedError
+
+    def at(self, scale: float, sensitivity: Sensitivity | None = None) -> Any:
+        return self.kind(**{self.less_noise[0]: scale}, sensitivity=sensitivity or self.sensitivity)
+
+    def noise(self, scale: float, count: int | None = None) -> np.ndarray:
+        return self.at(scale).draw(np.zeros(count or self.draws, dtype=np.int64))
+
+    def agreement(self, noise: np.ndarray, scale: float) -> float:
+        reach = int(30 * scale) + 30
+        weights = self.weight(np.arange(-reach, reach + 1), scale)
+        observed = np.bincount(np.clip(noise, -reach, reach) + reach, minlength=2 * reach + 1)
+        return chi_square_p(observed, weights / weights.sum() * noise.size)
+
+    @pytest.mark.parametrize("scale", [0.7, 2.0, 40.0, 1000.0])
+    def test_the_noise_has_its_distribution_and_not_one_three_percent_wider(self, scale):
+        assert self.agreement(self.noise(scale), scale) > 1e-9
+        assert self.agreement(self.noise(scale * 1.03), scale) < 1e-9
+
+    @pytest.mark.parametrize("scale", [0.7, 2.0, 40.0, 1000.0])
+    def test_the_standard_deviation_is_the_stated_one_and_not_that_of_another_scale(self, scale):
+        squares = self.noise(scale).astype(np.float64) ** 2
+        deviations = squares.std() / math.sqrt(squares.size)
+        assert abs(squares.mean() - self.at(scale).standard_deviation ** 2) < 6 * deviations
+        assert abs(squares.mean() - self.at(scale * 1.03).standard_deviation ** 2) > 6 * deviations
+
+    def test_noise_too_wide_for_a_table_is_drawn_too(self):
+        scale = 1e6
+        squares = self.noise(scale, count=4000).astype(np.float64) ** 2
+        deviations = squares.std() / math.sqrt(squares.size)
+        assert abs(squares.mean() - self.at(scale).standard_deviation ** 2) < 6 * deviations
+        assert abs(squares.mean() - self.at(scale * 1.3).standard_deviation ** 2) > 6 * deviations
+
+    def test_the_noise_comes_from_the_entropy_stream_and_never_depends_on_the_counts(self, monkeypatch):
+        counts = np.arange(30_000, dtype=np.int64).reshape(30, -1)
+
+        def draw(seed: int, counts: np.ndarray) -> np.ndarray:
+            monkeypatch.setattr(entropy, "random_words", recorded_words(seed))
+            return self.at(12.5).draw(counts) - counts
+
+        first = draw(1, counts)
+        assert first.shape == counts.shape
+        assert first.dtype == np.int64
+        assert np.array_equal(draw(1, counts * 1000 - 7), first)
+        assert not np.array_equal(draw(2, counts), first)
+
+    def test_the_counts_are_left_as_they_were(self):
+        counts = np.zeros(10, dtype=np.int64)
+        counts.flags.writeable = False
+        assert self.at(100.0).draw(counts).any()
+        assert not counts.any()
+
+    def test_an_empty_vector_stays_empty(self):
+        assert self.at(3.0).draw(np.zeros((0, 4), dtype=np.int64)).shape == (0, 4)
+
+    @pytest.mark.parametrize("counts", [np.zeros(3), np.zeros(3, dtype=np.int32), [1, 2], np.zeros(3, dtype=np.uint64)])
+    def test_counts_that_are_not_64_bit_integers_are_refused(self, counts):
+        with pytest.raises(UsageError, match="64-bit"):
+            self.at(3.0).draw(counts)
+
+    @pytest.mark.parametrize("scale", [0, 0.0, -1.0, 1e-9, 1e13, math.nan, math.inf, -math.inf, True, "1", None])
+    def test_a_scale_that_means_nothing_is_refused(self, scale):
+        with pytest.raises(UsageError, match="scale of noise"):
+            self.at(scale)
+
+    @pytest.mark.parametrize(
+        "norms", [(0, 0, 0), (1, 1, 0), (1, 2, 2), (2, 1, 2), (2, 5, 2), (1.0, 1.0, 1.0), (-1, 1, -1), (True, 1, 1)]
+    )
+    def test_a_sensitivity_that_no_movement_has_is_refused(self, norms):
+        with pytest.raises(UsageError, match="sensitivity"):
+            self.at(1.0, Sensitivity(*norms))
+
+    def test_less_sensitivity_costs_less(self):
+        for currency in self.currencies:
+            charges = [self.at(10.0, Sensitivity(k, k * k, k)).charge(currency) for k in (1, 2, 3, 10)]
+            assert charges == sorted(set(charges))
+
+    def audited(self, currency: Currency, *, moved: int) -> tuple[float, float]:
+        """Return what a mechanism for a movement of 1 charges, and a lower bound of what a movement of `moved` costs."""
+        mechanism = self.kind.for_amount(UNIT // 2, currency=currency, sensitivity=Sensitivity(1, 1, 1))
+        here, there = (mechanism.draw(np.full(self.draws, count, dtype=np.int64)) for count in (0, moved))
+        half = self.draws // 2
+        at_least = epsilon_at_least if currency is Currency.PURE else rho_at_least
+        cuts = range(-3, 4)
+        cut = max(cuts, key=lambda cut: at_least(here[:half] <= cut, there[:half] <= cut))
+        return mechanism.charge(currency) / UNIT, at_least(here[half:] <= cut, there[half:] <= cut)
+
+    def test_no_event_shows_more_privacy_loss_than_was_charged(self):
+        for currency in self.currencies:
+            charged, shown = self.audited(currency, moved=1)
+            assert charged * 0.5 < shown <= charged
+
+    def test_a_sensitivity_that_is_half_of_the_truth_shows(self):
+        for currency in self.currencies:
+            charged, shown = self.audited(currency, moved=2)
+            assert shown > charged

@@ -1,0 +1,237 @@
+"""The arithmetic of privacy against reference values, and the directions in which it may be wrong."""
+
+import itertools
+import json
+import math
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore.accounting import (
+    UNIT,
+    basic_composition,
+    cap_units,
+    discrete_laplace_zcdp,
+    epsilon_to_zcdp,
+    exponential_zcdp,
+    gaussian_zcdp,
+    group_pure,
+    group_zcdp,
+    laplace_zcdp,
+    pure_zcdp,
+    spend_units,
+    zcdp_to_delta,
+    zcdp_to_epsilon,
+)
+from dpcore.errors import UsageError
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["vectors"]
+
+SPENDS: dict[str, Callable[[dict[str, float]], Fraction | float]] = {
+    "zcdp_to_eps": lambda i: zcdp_to_epsilon(i["rho"], delta=i["delta"]),
+    "zcdp_to_delta": lambda i: zcdp_to_delta(i["rho"], epsilon=i["eps"]),
+    "laplace_rho": lambda i: laplace_zcdp(i["eps"]),
+    "pure_dp_rho": lambda i: pure_zcdp(i["eps"]),
+    "expmech_rho": lambda i: exponential_zcdp(i["eps"]),
+    "gaussian_rho": lambda i: gaussian_zcdp(l2_squared=round(i["l2"] ** 2), sigma=i["sigma"]),
+    "group_zcdp": lambda i: group_zcdp(i["rho"], size=i["k"]),
+    "mixed": lambda i: zcdp_to_epsilon(sum(map(Fraction, i["parts"])), delta=i["delta"]),
+    "census2020_persons": lambda i: zcdp_to_epsilon(i["rho"], delta=i["delta"]),
+}
+BUDGETS = {"eps_delta_to_rho": lambda i: epsilon_to_zcdp(i["eps"], delta=i["delta"])}
+OUT_OF_SCOPE = {
+    "analytic_gaussian": "no account promises a single Gaussian by its own profile",
+    "gaussian_profile": "likewise",
+    "discrete_gaussian_profile": "likewise",
+    "optimal_composition": "accounts add; optimal composition is not a filter",
+    "group_approx": "accounts are pure or zCDP, and groups are priced in those",
+    "laplace_pld": "privacy loss distributions are not computed",
+    "gaussian_pld": "likewise",
+}
+
+epsilons = st.floats(min_value=1e-4, max_value=30)
+rhos = st.floats(min_value=1e-5, max_value=50)
+deltas = st.sampled_from([1e-15, 1e-12, 1e-9, 1e-6, 1e-3])
+
+
+def family(vector: dict[str, str]) -> str:
+    return vector["id"].split()[0]
+
+
+def in_any(families: dict[str, object]) -> list[object]:
+    return [pytest.param(vector, id=vector["id"]) for vector in VECTORS if family(vector) in families]
+
+
+def test_every_reference_value_is_checked_or_named_as_out_of_scope():
+    assert {family(vector) for vector in VECTORS} == {*SPENDS, *BUDGETS, *OUT_OF_SCOPE}
+    assert len({*SPENDS, *BUDGETS, *OUT_OF_SCOPE}) == len(SPENDS) + len(BUDGETS) + len(OUT_OF_SCOPE)
+
+
+@pytest.mark.parametrize("vector", in_any(SPENDS))
+def test_a_spend_agrees_with_its_reference_and_is_not_below_it(vector):
+    ours = float(SPENDS[family(vector)](vector["inputs"]))
+    assert ours == pytest.approx(vector["expected"], rel=vector["rel_tol"])
+    assert ours >= vector["expected"] * (1 - 1e-14)
+
+
+@pytest.mark.parametrize("vector", in_any(BUDGETS))
+def test_a_budget_agrees_with_its_reference_and_is_not_above_it(vector):
+    ours = BUDGETS[family(vector)](vector["inputs"])
+    assert ours == pytest.approx(vector["expected"], rel=vector["rel_tol"])
+    assert ours <= vector["expected"]
+
+
+@given(rhos, deltas)
+def test_epsilon_of_rho_and_rho_of_epsilon_are_inverse(rho, delta):
+    epsilon = zcdp_to_epsilon(rho, delta=delta)
+    assert epsilon_to_zcdp(epsilon, delta=delta) == pytest.approx(rho, rel=1e-9)
+
+
+@given(epsilons, deltas)
+def test_a_budget_never_shows_more_epsilon_than_was_promised(epsilon, delta):
+    assert epsilon * (1 - 1e-9) <= zcdp_to_epsilon(epsilon_to_zcdp(epsilon, delta=delta), delta=delta) <= epsilon
+
+
+@given(rhos, deltas)
+def test_delta_of_rho_is_the_inverse_of_epsilon_of_rho(rho, delta):
+    epsilon = zcdp_to_epsilon(rho, delta=delta)
+    assert zcdp_to_delta(rho, epsilon=epsilon) == pytest.approx(delta, rel=1e-6)
+
+
+@given(rhos, st.floats(min_value=1.0001, max_value=2), deltas)
+def test_more_rho_is_more_epsilon_and_more_delta(rho, factor, delta):
+    assert zcdp_to_epsilon(rho * factor, delta=delta) > zcdp_to_epsilon(rho, delta=delta)
+    assert zcdp_to_delta(rho * factor, epsilon=rho) >= zcdp_to_delta(rho, epsilon=rho)
+    assert zcdp_to_epsilon(rho, delta=delta / 2) > zcdp_to_epsilon(rho, delta=delta)
+
+
+@given(rhos, deltas)
+def test_epsilon_is_no_worse_than_the_simple_bound_and_no_better_than_any_order_allows(rho, delta):
+    epsilon = zcdp_to_epsilon(rho, delta=delta)
+    assert epsilon <= rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    orders = 1 + np.geomspace(1e-3, 1e6, 2000)
+    log_delta = (orders - 1) * (orders * rho - epsilon) - (orders - 1) * np.log1p(1 / (orders - 1)) - np.log(orders)
+    assert log_delta.min() >= math.log(delta) - 1e-6
+
+
+@given(epsilons)
+def test_the_prices_of_pure_mechanisms_are_in_their_known_order(epsilon):
+    generic = epsilon**2 / 2
+    continuous, tight, selection = laplace_zcdp(epsilon), pure_zcdp(epsilon), float(exponential_zcdp(epsilon))
+    assert continuous <= tight <= generic * (1 + 1e-15)
+    assert selection == pytest.approx(generic / 4)
+    assert discrete_laplace_zcdp(1 / Fraction(epsilon), l1=1, linf=1) == pytest.approx(tight, rel=1e-14)
+
+
+def test_discrete_laplace_noise_costs_more_than_the_continuous_formula_says():
+    assert discrete_laplace_zcdp(10.0, l1=1, linf=1) > 1.03 * laplace_zcdp(0.1)
+    assert discrete_laplace_zcdp(1e6, l1=10**5, linf=10**5) == pytest.approx(laplace_zcdp(0.1), rel=1e-9)
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 4.0, 25.0])
+@pytest.mark.parametrize("distance", [1, 2, 3, 7, 40])
+def test_no_order_of_the_renyi_divergence_of_discrete_laplace_noise_exceeds_its_price(scale, distance):
+    reach = int(60 * scale) + 2 * distance + 60
+    k = np.arange(-reach, reach + distance + 1)
+    log_p = -np.abs(k) / scale - np.log(np.exp(-np.abs(k) / scale).sum())
+    loss = (np.abs(k - distance) - np.abs(k)) / scale
+    orders = 1 + np.geomspace(1e-4, 1e3, 200)
+    exponents = log_p[None, :] + (orders[:, None] - 1) * loss[None, :]
+    peak = exponents.max(axis=1)
+    divergence = (peak + np.log(np.exp(exponents - peak[:, None]).sum(axis=1))) / (orders - 1)
+    price = discrete_laplace_zcdp(scale, l1=distance, linf=distance)
+    assert (divergence / orders).max() <= price * (1 + 1e-9)
+    assert (divergence / orders).max() >= price * (1 - 1e-3)
+
+
+@pytest.mark.parametrize("distance", range(1, 13))
+def test_the_third_cumulant_behind_that_price_has_no_positive_coefficient(distance):
+    """The proof's last step, in whole numbers: uniform points with ends of weight 1 + v, for every v at once."""
+    points = range(-distance, distance + 1, 2)
+    coefficients: Counter[tuple[int, int]] = Counter()
+    for triple in itertools.product(points, repeat=3):
+        total = sum(triple)
+        ends = sum(abs(x) == distance for x in triple)
+        for power in range(ends + 1):
+            coefficients[total, power] += math.comb(ends, power) * math.prod(3 * x - total for x in triple)
+    assert all(value <= 0 for (total, _), value in coefficients.items() if total > 0)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.floats(min_value=0.2, max_value=50))
+def test_a_movement_costs_most_when_it_is_concentrated(first, second, scale):
+    apart = sum(discrete_laplace_zcdp(scale, l1=d, linf=d) for d in (first, second))
+    together = discrete_laplace_zcdp(scale, l1=first + second, linf=first + second)
+    at_most = discrete_laplace_zcdp(scale, l1=first + second, linf=max(first, second))
+    assert apart == pytest.approx(at_most, rel=1e-12)
+    assert at_most < together
+
+
+@given(st.fractions(min_value=Fraction(1, 10**12), max_value=1000))
+def test_a_spend_is_rounded_up_and_a_cap_down_by_less_than_one_unit(amount):
+    assert 0 <= spend_units(amount) - amount * UNIT < 1
+    assert 0 <= amount * UNIT - cap_units(amount) < 1
+
+
+@pytest.mark.parametrize("amount", [0, 0.0, -0.0, -1, -1e-300, math.nan, math.inf, -math.inf, 1e7, True, "1", None])
+@pytest.mark.parametrize("units", [spend_units, cap_units])
+def test_an_amount_that_means_nothing_is_refused(units, amount):
+    with pytest.raises(UsageError):
+        units(amount)
+
+
+def test_a_cap_that_would_round_to_nothing_is_refused_and_such_a_spend_costs_one_unit():
+    with pytest.raises(UsageError, match="1e-12"):
+        cap_units(1e-13)
+    assert spend_units(1e-300) == 1
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
+def test_every_formula_refuses_arguments_that_mean_nothing(bad):
+    calls = [
+        lambda: zcdp_to_epsilon(bad, delta=1e-9),
+        lambda: zcdp_to_epsilon(0.1, delta=bad),
+        lambda: zcdp_to_delta(bad, epsilon=1.0),
+        lambda: epsilon_to_zcdp(bad, delta=1e-9),
+        lambda: epsilon_to_zcdp(1.0, delta=bad),
+        lambda: laplace_zcdp(bad),
+        lambda: pure_zcdp(bad),
+        lambda: exponential_zcdp(bad),
+        lambda: gaussian_zcdp(l2_squared=1, sigma=bad),
+        lambda: discrete_laplace_zcdp(bad, l1=1, linf=1),
+        lambda: basic_composition([(bad, 0.0)]),
+        lambda: group_pure(bad, size=2),
+        lambda: group_zcdp(bad, size=2),
+    ]
+    for call in calls:
+        with pytest.raises(UsageError):
+            call()
+
+
+@pytest.mark.parametrize("delta", [1.0, 1.5])
+def test_a_delta_of_one_promises_nothing_and_is_refused(delta):
+    with pytest.raises(UsageError, match="below 1"):
+        zcdp_to_epsilon(0.1, delta=delta)
+
+
+@pytest.mark.parametrize(("l1", "linf"), [(1, 0), (1, 2), (0, 0), (2, -1)])
+def test_sensitivities_that_contradict_each_other_are_refused(l1, linf):
+    with pytest.raises(UsageError, match="linf <= l1"):
+        discrete_laplace_zcdp(1.0, l1=l1, linf=linf)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True])
+def test_a_group_without_a_whole_size_is_refused(size):
+    with pytest.raises(UsageError, match="size"):
+        group_pure(1.0, size=size)
+
+
+def test_pure_parts_add_and_groups_multiply():
+    assert basic_composition([(0.5, 0.0), (0.25, 0.125)]) == (Fraction(3, 4), Fraction(1, 8))
+    assert group_pure(0.5, size=3) == Fraction(3, 2)
+    assert group_zcdp(Fraction(1, 100), size=3) == Fraction(9, 100)

@@ -1,0 +1,216 @@
+"""The command line: one clear line for every mistake, the right exit code, and nothing spent."""
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore import Outcome, cli, synthesize
+from dpcore.ledger import open_ledger
+from tests.dpcore.conftest import Workspace
+
+Run = Callable[..., int]
+
+
+def runner(spec: Path, resume: str | None) -> Outcome:
+    return synthesize(spec, run_id=resume, resume=resume is not None)
+
+
+def dpflow(*arguments: object) -> int:
+    return cli.main([str(argument) for argument in arguments], runner=runner)
+
+
+def open_visits(*, epsilon: str = "10", delta: str = "1e-9", unit: str = "person") -> int:
+    return dpflow("ledger", "open", "visits", "--epsilon", epsilon, "--delta", delta, "--unit", unit, "--neighbours", "add-remove")
+
+
+def dump() -> list[str]:
+    with open_ledger() as ledger:
+        return [str(ledger.accounts()), str(ledger.history(None)), ledger.head()]
+
+
+def test_from_init_to_release(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dpflow("init", "mine") == 0
+    assert dpflow("check", "mine.yaml") == 0
+    assert open_visits() == 0
+    assert dpflow("check", workspace.spec) == 0
+    capsys.readouterr()
+    assert dpflow("run", workspace.spec, "--json") == 0
+    captured = capsys.readouterr()
+    outcome = json.loads(captured.out)
+    assert {"run", "release", "spent", "remaining"} <= set(outcome)
+    assert pq.read_table(Path(outcome["release"]) / "data").num_rows == outcome["rows"]
+    assert "round 4/4" in captured.err
+    assert dpflow("ledger", "show") == 0
+    assert outcome["run"] in capsys.readouterr().out
+    assert dpflow("ledger", "history", "visits", "--json") == 0
+    kinds = [event["kind"] for event in json.loads(capsys.readouterr().out)["events"]]
+    assert kinds[:2] == ["account-opened", "reserved"]
+    assert kinds[-1] == "settled"
+
+
+def test_init_never_overwrites(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dpflow("init", "mine") == 0
+    assert dpflow("init", "mine") == 1
+    assert "exists already" in capsys.readouterr().err
+    assert dpflow("init", "../mine") == 2
+
+
+def test_schema_is_json(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dpflow("schema") == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "dpflow release spec"
+
+
+def test_more_than_remains_is_refused_with_the_three_numbers_and_changes_nothing(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], tree_of: Callable[[Path], dict[str, bytes]]
+) -> None:
+    open_visits(epsilon="0.5")
+    (workspace.folder / "visits.csv").write_bytes(b"")  # whoever read it would fail otherwise
+    before, rows = tree_of(workspace.folder / "releases"), dump()
+    capsys.readouterr()
+    assert dpflow("run", workspace.spec, "--json") == 3
+    refusal = json.loads(capsys.readouterr().out)
+    assert refusal["requested"] > refusal["remaining"] > 0
+    assert refusal["difference"] == pytest.approx(refusal["requested"] - refusal["remaining"])
+    assert dpflow("run", workspace.spec) == 3
+    assert "too little" in capsys.readouterr().err
+    assert (tree_of(workspace.folder / "releases"), dump()) == (before, rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (("--epsilon", "0", "--delta", "0"), "--epsilon must be"),
+        (("--epsilon", "nan", "--delta", "0"), "--epsilon must be"),
+        (("--epsilon", "inf", "--delta", "0"), "--epsilon must be"),
+        (("--epsilon", "-1", "--delta", "0"), "--epsilon must be"),
+        (("--epsilon", "1", "--delta", "1"), "--delta must be"),
+        (("--epsilon", "1", "--delta", "nan"), "--delta must be"),
+        (("--epsilon", "1e-30", "--delta", "0"), "at least"),
+    ],
+)
+def test_an_absurd_budget_opens_no_account(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], hint: str
+) -> None:
+    assert dpflow("ledger", "open", "visits", *arguments, "--unit", "row", "--neighbours", "add-remove") == 2
+    assert hint in capsys.readouterr().err
+    assert not (workspace.folder / ".dpflow" / "ledger.sqlite").exists()
+
+
+def test_an_account_is_opened_once(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert open_visits() == 0
+    assert open_visits(epsilon="100") == 2
+    assert "open already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("account", "changes", "code", "hint"),
+    [
+        ({}, [("dataset: visits", "dataset: other")], 2, "no account 'other'"),
+        ({"unit": "row"}, [], 2, "`unit: person`"),
+        ({"delta": "0"}, [], 2, "pure epsilon"),
+        ({}, [("delta: 1e-9", "delta: 0")], 2, "delta"),
+        ({}, [("add-remove", "replace-one")], 2, "`neighbours: replace-one`"),
+        ({}, [("path: visits.csv", "path: none.csv")], 1, "none.csv"),
+        ({}, [("age: {type", "height: {type")], 1, "'height'"),
+        ({}, [("epsilon: 1.0", "epsilon: 1e-5")], 2, "too small"),
+        ({}, [("min: 0, max: 99, width: 25", "min: 0, max: 9999999")], 2, "cells"),
+        ({}, [("name: mwem, rounds: 4", "name: pmw, rounds: 2")], 2, "rounds"),
+    ],
+)
+def test_a_run_that_cannot_work_costs_nothing(
+    workspace: Workspace,
+    capsys: pytest.CaptureFixture[str],
+    account: dict[str, str],
+    changes: list[tuple[str, str]],
+    code: int,
+    hint: str,
+) -> None:
+    open_visits(**account)
+    workspace.write_spec(*changes)
+    capsys.readouterr()
+    assert dpflow("run", workspace.spec) == code
+    error = capsys.readouterr().err
+    assert hint in error
+    assert "Traceback" not in error
+    with open_ledger() as ledger:
+        (found,) = ledger.accounts()
+    assert (found.spent, found.reserved) == (0, 0)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and nothing more", os.urandom(2000)])
+def test_a_damaged_table_costs_nothing(workspace: Workspace, capsys: pytest.CaptureFixture[str], content: bytes) -> None:
+    (workspace.folder / "visits.parquet").write_bytes(content)
+    workspace.write_spec(("visits.csv", "visits.parquet"))
+    open_visits()
+    capsys.readouterr()
+    assert dpflow("run", workspace.spec) == 1
+    assert len([line for line in capsys.readouterr().err.splitlines() if line.startswith("dpflow: ")]) == 1
+    with open_ledger() as ledger:
+        (account,) = ledger.accounts()
+    assert (account.spent, account.reserved) == (0, 0)
+
+
+def test_no_ledger_yet_says_how_to_open_one(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dpflow("run", workspace.spec) == 2
+    assert "dpflow ledger open" in capsys.readouterr().err
+    assert dpflow("ledger", "show") == 2
+    assert not (workspace.folder / ".dpflow").exists()
+
+
+def test_a_damaged_ledger_ends_with_4(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    open_visits()
+    path = workspace.folder / ".dpflow" / "ledger.sqlite"
+    for beside in path.parent.glob("ledger.sqlite-*"):
+        beside.unlink()
+    path.write_bytes(b"this is no ledger at all" * 400)
+    capsys.readouterr()
+    assert dpflow("run", workspace.spec) == 4
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_output_folder_is_refused_before_anything_is_spent(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    open_visits()
+    releases = workspace.folder / "releases"
+    releases.mkdir()
+    releases.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    assert dpflow("run", workspace.spec) == 1
+    assert "read-only" in capsys.readouterr().err
+
+
+def test_a_file_in_place_of_the_output_folder_is_refused_before_anything_is_spent(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_visits()
+    (workspace.folder / "releases").write_text("in the way", encoding="utf-8")
+    assert dpflow("run", workspace.spec) == 1
+    assert "output folder" in capsys.readouterr().err
+    with open_ledger() as ledger:
+        assert ledger.runs("visits") == ()
+
+
+def test_resuming_an_unknown_run_starts_none(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    open_visits()
+    assert dpflow("run", workspace.spec, "--resume", "nobody") == 2
+    assert "without --resume" in capsys.readouterr().err
+
+
+def test_an_unforeseen_error_is_one_line_without_its_text(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_spec: Path, _resume: str | None) -> Outcome:
+        message = "Jane Doe, 44"
+        raise ValueError(message)
+
+    assert cli.main(["run", str(workspace.spec)], runner=broken) == 1
+    captured = capsys.readouterr()
+    assert "Jane" not in captured.out + captured.err
+    assert "ValueError" in captured.err
+    log = workspace.folder / ".dpflow" / "private" / "failures.log"
+    assert "Jane Doe" in log.read_text(encoding="utf-8")
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600

@@ -1,0 +1,90 @@
+"""Counts over the universe equal a naive count, for universes of any size."""
+
+from math import prod
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcore.histogram import Histogram
+from dpcore.ingest.records import Records, code_type
+from dpcore.universe import Integer, Universe
+
+SIZES = st.sampled_from([1, 2, 3, 7, 255, 256, 257, 65536, 65537, 10_000_000])
+
+
+def universe_of(shape: list[int]) -> Universe:
+    return Universe({f"x{axis}": Integer(minimum=0, maximum=size - 1) for axis, size in enumerate(shape)})
+
+
+def drawn(shape: list[int], *, rows: int, seed: int, cells: int) -> pd.DataFrame:
+    """Draw rows from at most so many cells, the corners of the universe among them."""
+    rng = np.random.default_rng(seed)
+    corners = np.array([[0] * len(shape), [size - 1 for size in shape]])
+    possible = np.concatenate([corners, rng.integers(0, shape, (cells, len(shape)))])
+    return pd.DataFrame(possible[rng.integers(0, len(possible), rows)])
+
+
+def counted(table: pd.DataFrame, shape: list[int]) -> Histogram:
+    codes = [table[axis].to_numpy().astype(code_type(size)) for axis, size in enumerate(shape)]
+    return Histogram.count(Records(codes), universe_of(shape))
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    shape=st.lists(SIZES, min_size=1, max_size=12),
+    rows=st.integers(0, 300),
+    cells=st.integers(1, 300),
+    seed=st.integers(0, 2**32 - 1),
+    data=st.data(),
+)
+def test_every_marginal_equals_a_naive_count(
+    shape: list[int], rows: int, cells: int, seed: int, data: st.DataObject
+) -> None:
+    table = drawn(shape, rows=rows, seed=seed, cells=cells)
+    histogram = counted(table, shape)
+    for _ in range(5):
+        axes = tuple(data.draw(st.lists(st.integers(0, len(shape) - 1), min_size=1, max_size=4, unique=True)))
+        if prod(shape[axis] for axis in axes) > 100_000:
+            continue
+        marginal = histogram.marginal(axes)
+        assert marginal.dtype == np.int64
+        assert marginal.shape == tuple(shape[axis] for axis in axes)
+        occurring = zip(*np.nonzero(marginal), strict=True)
+        naive = table.groupby(list(axes)).size()
+        assert {cell: marginal[cell] for cell in occurring} == dict(
+            zip(naive.index.to_frame().itertuples(index=False, name=None), naive, strict=True)
+        )
+
+
+def test_a_universe_of_ten_to_the_thirty_five_cells_is_counted_exactly() -> None:
+    shape = [10_000_000] * 5
+    table = drawn(shape, rows=2000, seed=1, cells=500)
+    histogram = counted(table, shape)
+    assert universe_of(shape).size == 10**35
+    assert sorted(histogram._counts.tolist()) == sorted(table.value_counts().tolist())
+    cells = pd.DataFrame(dict(enumerate(histogram._codes))).astype(np.int64)
+    assert not cells.duplicated().any()
+    assert set(cells.itertuples(index=False, name=None)) == set(table.itertuples(index=False, name=None))
+
+
+def test_memory_goes_with_the_distinct_rows() -> None:
+    table = drawn([100, 100, 100], rows=5000, seed=2, cells=3)
+    histogram = counted(table, [100, 100, 100])
+    assert len(histogram._counts) == len(table.drop_duplicates())
+    assert {codes.dtype for codes in histogram._codes} == {np.dtype(np.uint8)}
+
+
+@pytest.mark.parametrize("rows", [0, 17])
+def test_the_marginal_over_nothing_is_the_number_of_rows(rows: int) -> None:
+    histogram = counted(drawn([3, 4], rows=rows, seed=3, cells=5), [3, 4])
+    assert histogram.marginal(()).shape == ()
+    assert int(histogram.marginal(())) == rows
+
+
+def test_what_a_marginal_returns_is_the_callers_own() -> None:
+    histogram = counted(drawn([3, 4], rows=50, seed=4, cells=5), [3, 4])
+    histogram.marginal((0,))[:] = -1
+    assert histogram.marginal((0,)).sum() == 50

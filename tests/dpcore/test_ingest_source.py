@@ -1,0 +1,165 @@
+"""Finding the files of a source, and reading good ones."""
+
+import gzip
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from dpcore.errors import SourceError
+from dpcore.ingest import csv_file
+from dpcore.ingest.source import Source, check_columns, read_batches
+
+
+def rows(folder: Path, path: str, *columns: str) -> list[tuple[object, ...]]:
+    batches = list(read_batches(Source.locate(path, base=folder), columns=columns))
+    assert all(tuple(batch.schema.names) == columns for batch in batches)
+    return [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+
+
+def write(folder: Path, name: str, content: bytes | str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def test_csv_columns_are_text_in_the_order_asked_for_and_empty_text_is_null(tmp_path: Path) -> None:
+    write(tmp_path, "t.csv", 'id,age,x\n007,41,a\n8,"",b\n9,,c\n')
+    assert rows(tmp_path, "t.csv", "age", "id") == [("41", "007"), (None, "8"), (None, "9")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        pytest.param("t.csv", b"a,b\n1,2\n3,4\n", id="plain"),
+        pytest.param("T.CSV", b"a,b\n1,2\n3,4\n", id="upper-case ending"),
+        pytest.param("t.csv", b"a,b\n1,2\n3,4", id="no line break at the end"),
+        pytest.param("t.csv", b"\n\na,b\n1,2\n\n\n3,4\n\n", id="blank lines"),
+        pytest.param("t.csv", b"a,b\r\n1,2\r\n3,4\r\n", id="windows line breaks"),
+        pytest.param("t.csv", b"a,b\r1,2\r3,4\r", id="old line breaks"),
+        pytest.param("t.csv", b"\xef\xbb\xbfa,b\n1,2\n3,4\n", id="byte order mark"),
+        pytest.param("t.csv", b'"a","b"\n"1","2"\n"3","4"\n', id="quoted"),
+        pytest.param("t.csv", b'c,"a",c,b\n,"1",,2\n,"3",,4\n', id="others' names repeat"),
+        pytest.param("t.tsv", b"a\tb\n1\t2\n3\t4\n", id="tabs"),
+        pytest.param("t.csv.gz", gzip.compress(b"a,b\n1,2\n3,4\n"), id="gzip"),
+        pytest.param("t.csv.gz", gzip.compress(b"a,b\n1,2\n") + gzip.compress(b"3,4\n"), id="gzip in two parts"),
+        pytest.param("t.tsv.gz", gzip.compress(b"a\tb\n1\t2\n3\t4\n"), id="tabs and gzip"),
+    ],
+)
+def test_every_common_form_of_csv_reads_the_same(tmp_path: Path, name: str, content: bytes) -> None:
+    write(tmp_path, name, content)
+    assert rows(tmp_path, name, "a", "b") == [("1", "2"), ("3", "4")]
+
+
+def test_quoted_values_may_hold_delimiters_line_breaks_and_quotation_marks(tmp_path: Path) -> None:
+    write(tmp_path, "t.csv", 'a,"b\nc"\n"x, y","line\nline ""two"""\n')
+    assert rows(tmp_path, "t.csv", "a", "b\nc") == [("x, y", 'line\nline "two"')]
+
+
+def test_a_row_with_the_wrong_number_of_fields_is_left_out(tmp_path: Path) -> None:
+    write(tmp_path, "t.csv", "a,b\n1\n1,2\n1,2,3\n3,4\n,\n")
+    assert rows(tmp_path, "t.csv", "a", "b") == [("1", "2"), ("3", "4"), (None, None)]
+
+
+def test_bytes_that_are_not_utf8_are_read_as_latin1_value_by_value(tmp_path: Path) -> None:
+    write(tmp_path, "t.csv", b"gr\xf6\xdfe,b\nZ\xfcrich,\xff\xfe\n" + "Zürich,€\n".encode())
+    assert rows(tmp_path, "t.csv", "größe", "b") == [("Zürich", "ÿþ"), ("Zürich", "€")]
+
+
+def test_a_record_larger_than_a_block_is_read_whole_and_no_row_comes_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(csv_file, "BLOCK_BYTES", (1 << 10, 1 << 20))
+    before, after = [(str(i), "x") for i in range(2000)], [(str(i), "z") for i in range(2000)]
+    long = [("long", "line\n" * 5000)]
+    text = "".join(f'{a},"{b}"\n' for a, b in (*before, *long, *after))
+    write(tmp_path, "t.csv", "a,b\n" + text)
+    assert rows(tmp_path, "t.csv", "a", "b") == before + long + after
+
+
+def test_parquet_types_are_passed_through(tmp_path: Path) -> None:
+    table = pa.table({"a": [1, None], "b": [1.5, 2.5], "c": [[1], []], "d": pa.array(["x", "y"]).dictionary_encode()})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    batch = next(read_batches(Source.locate("t.parquet", base=tmp_path), columns=("d", "c", "a")))
+    assert batch.schema.types == [table.schema.field(name).type for name in ("d", "c", "a")]
+    assert rows(tmp_path, "t.parquet", "a", "d") == [(1, "x"), (None, "y")]
+
+
+def test_a_dot_in_a_parquet_column_name_is_only_a_dot(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"a.b": [1], "a": [2], "s": [{"t": 3}]}), tmp_path / "t.parquet")
+    assert rows(tmp_path, "t.parquet", "a", "a.b") == [(2, 1)]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+)
+def test_text_in_parquet_that_is_not_utf8_becomes_valid_text(tmp_path: Path, kind: pa.DataType) -> None:
+    raw = pa.array([b"Z\xfcrich", None, b"ok"])
+    unchecked = pa.StringArray.from_buffers(3, raw.buffers()[1], raw.buffers()[2], raw.buffers()[0])
+    parquet.write_table(
+        pa.table({"a": unchecked.cast(kind) if kind != pa.string() else unchecked}), tmp_path / "t.parquet"
+    )
+    assert rows(tmp_path, "t.parquet", "a") == [("Zürich",), (None,), ("ok",)]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_a_table_without_rows_is_a_table(tmp_path: Path, ending: str) -> None:
+    write(tmp_path, "t.csv", "a,b")
+    parquet.write_table(
+        pa.table({"a": pa.array([], pa.int64()), "b": pa.array([], pa.string())}), tmp_path / "t.parquet"
+    )
+    assert rows(tmp_path, f"t{ending}", "a", "b") == []
+
+
+def test_reading_goes_in_batches_and_not_all_at_once(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"a": range(500_000)}), tmp_path / "t.parquet")
+    sizes = [batch.num_rows for batch in read_batches(Source.locate("t.parquet", base=tmp_path), columns=("a",))]
+    assert sum(sizes) == 500_000
+    assert max(sizes) <= 1 << 17
+
+
+def test_a_folder_stands_for_its_tables_in_sorted_order(tmp_path: Path) -> None:
+    for name in ("b.csv", "a.csv.gz", "c.tsv", "notes.txt", ".hidden.csv", "_temporary.csv", "sub/d.csv"):
+        write(tmp_path, f"in/{name}", gzip.compress(b"a\n1\n") if name.endswith(".gz") else "a\n1\n")
+    assert [path.name for path in Source.locate("in", base=tmp_path).paths] == ["a.csv.gz", "b.csv", "c.tsv"]
+    assert rows(tmp_path, "in", "a") == [("1",)] * 3
+
+
+def test_a_pattern_stands_for_what_it_matches_relative_or_absolute(tmp_path: Path) -> None:
+    for name in ("2025/1.csv", "2025/2.csv", "2026/1.csv", "2026/1.txt"):
+        write(tmp_path, f"[odd] in/{name}", "a\n1\n")
+    base = tmp_path / "[odd] in"
+    names = [path.relative_to(base).as_posix() for path in Source.locate("**/*", base=base).paths]
+    assert names == ["2025/1.csv", "2025/2.csv", "2026/1.csv"]
+    assert len(Source.locate(str(tmp_path / "*" / "202?" / "1.csv"), base=Path("elsewhere")).paths) == 2
+
+
+@pytest.mark.parametrize("path", ["none.csv", "none/*.csv", "empty", "empty/*", "notes.txt", "**none/*.csv", "\0"])
+def test_a_path_that_leads_to_no_table_is_refused_by_its_own_words(tmp_path: Path, path: str) -> None:
+    (tmp_path / "empty").mkdir()
+    write(tmp_path, "notes.txt", "a\n1\n")
+    with pytest.raises(SourceError) as refusal:
+        Source.locate(path, base=tmp_path)
+    assert repr(path) in str(refusal.value)
+    assert str(tmp_path) not in str(refusal.value)
+    assert refusal.value.__context__ is None
+
+
+def test_csv_and_parquet_files_together_are_refused_since_they_may_be_the_same_rows(tmp_path: Path) -> None:
+    write(tmp_path, "t.csv", "a\n1\n")
+    parquet.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
+    with pytest.raises(SourceError, match="twice"):
+        Source.locate(".", base=tmp_path)
+
+
+def test_every_header_is_checked_before_any_row_is_read(tmp_path: Path) -> None:
+    write(tmp_path, "1.csv", "a,b\n1,2\n")
+    write(tmp_path, "2.csv", "a,secret\n1,2\n")
+    source = Source.locate(".", base=tmp_path)
+    with pytest.raises(SourceError, match=r"'2\.csv' lacks the declared column 'b'"):
+        next(read_batches(source, columns=("a", "b")))
+    with pytest.raises(SourceError, match=r"'2\.csv'"):
+        check_columns(source, columns=("a", "b"))
+    check_columns(source, columns=("a",))

@@ -1,0 +1,44 @@
+"""The mechanisms together: reading them back, and what loading them costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+from dpcore.accounting import Currency
+from dpcore.errors import UsageError
+from dpcore.mechanisms import DiscreteGaussian, from_description
+from dpcore.privacy import Sensitivity
+
+
+@pytest.mark.parametrize("name", ["continuous-laplace", "", None, 3])
+def test_an_unknown_mechanism_is_refused(name):
+    with pytest.raises(UsageError, match="not known here"):
+        from_description({"name": name, "scale": "1.0"})
+
+
+@pytest.mark.parametrize("sigma", ["nan", "inf", "0.0", "-1.0", "x", 1.0, "1.00"])
+def test_a_recorded_number_must_read_back_as_the_very_same_text(sigma):
+    description = DiscreteGaussian(sigma=1.0, sensitivity=Sensitivity(1, 1, 1)).describe()
+    with pytest.raises(UsageError):
+        from_description({**description, "sigma": sigma})
+
+
+def test_a_currency_by_another_name_is_never_taken_for_a_cheaper_one():
+    mechanism = from_description({"name": "discrete-laplace", "scale": "4.0", "l1": 1, "l2_squared": 1, "linf": 1})
+    assert mechanism.charge("pure") == mechanism.charge(Currency.PURE)
+    with pytest.raises(ValueError, match="gdp"):
+        mechanism.charge("gdp")
+
+
+def test_prices_are_found_without_loading_opendp():
+    program = """
+import sys
+from dpcore.accounting import Currency
+from dpcore.mechanisms import DiscreteLaplace, ExponentialMechanism
+from dpcore.privacy import Sensitivity
+DiscreteLaplace.for_amount(10**11, currency=Currency.ZCDP, sensitivity=Sensitivity(1, 1, 1)).charge(Currency.ZCDP)
+ExponentialMechanism.for_amount(10**11, currency=Currency.ZCDP, sensitivity=1).charge(Currency.ZCDP)
+sys.exit("opendp" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,20 @@
+"""Workloads and what is worth measuring for them."""
+
+from dpcore.queries import Workload
+
+
+def test_all_marginals_of_an_order_are_listed_once() -> None:
+    assert len(Workload.all_of(attributes=7, order=3).marginals) == 35
+    assert Workload.all_of(attributes=2, order=3).marginals == ((0, 1),)
+
+
+def test_listed_marginals_are_sorted_and_kept_once() -> None:
+    assert Workload.of([(2, 0), (0, 2), (1, 1)]).marginals == ((0, 2), (1,))
+
+
+def test_candidates_are_all_parts_and_weigh_what_they_overlap() -> None:
+    candidates = Workload.of([(0, 1, 2), (2, 3)]).candidates()
+    assert set(candidates) == {(0,), (1,), (2,), (3,), (0, 1), (0, 2), (1, 2), (2, 3), (0, 1, 2)}
+    assert candidates[(2,)] == 2
+    assert candidates[(0, 1, 2)] == 4
+    assert list(candidates)[0] == (0,)

@@ -1,0 +1,154 @@
+"""What leaves: files that every reader opens, with the declared types and the privacy statement, all or nothing."""
+
+import datetime as dt
+import errno
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore import synthesize
+from dpcore.errors import OutputError
+from dpcore.ledger import open_ledger
+from dpcore.release.publishing import check_writable
+from dpcore.release.statement import Statement
+from tests.dpcore.conftest import Workspace
+
+TYPES = """\
+  day: {type: date, min: 2025-01-01, max: 2025-12-31, every: month, missing: true}
+  at: {type: datetime, min: 2025-01-01T00:00:00, max: 2025-01-02T00:00:00, every: hour}
+  cost: {type: number, edges: [0, 10, 100]}
+workload"""
+
+
+@pytest.fixture
+def release(workspace: Workspace) -> Path:
+    table = pd.read_csv("visits.csv")
+    rng = np.random.default_rng(3)
+    table["day"] = pd.Timestamp("2025-01-01") + pd.to_timedelta(rng.integers(0, 365, len(table)), unit="D")
+    table.loc[:200, "day"] = pd.NaT
+    table["at"] = pd.Timestamp("2025-01-01") + pd.to_timedelta(rng.integers(0, 86400, len(table)), unit="s")
+    table["cost"] = rng.uniform(0, 100, len(table))
+    table.to_parquet("visits.parquet")
+    workspace.write_spec(("visits.csv", "visits.parquet"), ("workload", TYPES))
+    workspace.open_account(epsilon=50)
+    return Path(synthesize(workspace.spec).release)
+
+
+def test_every_reader_opens_it_with_the_declared_types(release: Path) -> None:
+    files = str(release / "data" / "*.parquet")
+    expected = {
+        "sex": pa.dictionary(pa.int32(), pa.string()),
+        "age": pa.int64(),
+        "smoker": pa.bool_(),
+        "city": pa.dictionary(pa.int32(), pa.string()),
+        "day": pa.date32(),
+        "at": pa.timestamp("us"),
+        "cost": pa.float64(),
+    }
+    table = pq.read_table(release / "data")
+    assert {field.name: field.type for field in table.schema} == expected
+    frame = pd.read_parquet(release / "data")
+    assert set(frame.sex.dropna()) <= {"F", "M"}
+    assert frame.sex.isna().any()
+    assert frame.age.between(0, 99).all()
+    kinds = dict(duckdb.sql(f"select column_name, column_type from (describe select * from '{files}')").fetchall())
+    assert (kinds["age"], kinds["smoker"], kinds["day"], kinds["cost"]) == ("BIGINT", "BOOLEAN", "DATE", "DOUBLE")
+    assert kinds["at"].startswith("TIMESTAMP")
+    polars = pl.read_parquet(files)
+    assert polars.schema["day"] == pl.Date
+    assert polars.schema["age"] == pl.Int64
+    assert polars.schema["sex"] in (pl.Categorical, pl.String) or isinstance(polars.schema["sex"], pl.Enum | pl.Categorical)
+    assert polars["day"].null_count() > 0
+    assert polars["day"].drop_nulls().is_between(dt.date(2025, 1, 1), dt.date(2025, 12, 31)).all()
+    assert len(polars) == len(frame) == table.num_rows
+
+
+def test_the_footer_and_the_manifest_carry_the_statement(release: Path) -> None:
+    manifest = json.loads((release / "manifest.json").read_text(encoding="utf-8"))
+    with open_ledger() as ledger:
+        hashes = {event.hash for event in ledger.history(None)}
+    for file in ("data/part-00000.parquet", "measurements.parquet"):
+        statement = json.loads(pq.read_metadata(release / file).metadata[b"dpflow"])
+        assert statement == manifest["privacy"]
+    privacy = manifest["privacy"]
+    assert privacy["unit"] == "person"
+    assert (privacy["max_rows_per_unit"], privacy["neighbours"], privacy["delta"]) == (2, "add-remove", 1e-9)
+    assert 0 < privacy["epsilon"] <= 1
+    assert privacy["ledger_head"] in hashes
+    assert "source" not in manifest["spec"]
+    latest = json.loads((release.parent / "latest.json").read_text(encoding="utf-8"))
+    assert latest["release"] == release.name
+
+
+def test_the_measurements_are_readable_by_people(release: Path) -> None:
+    measured = pd.read_parquet(release / "measurements.parquet")
+    one_way = measured[measured.attributes.map(list).map(lambda names: names == ["sex"])]
+    assert {tuple(cell) for cell in one_way.cell} == {("F",), ("M",), ("missing",)}
+    assert (one_way.noise_standard_deviation > 0).all()
+
+
+def test_the_statement_says_whom_it_protects() -> None:
+    words = {"accounting": "", "rho": None, "account": "", "run": "", "ledger_head": "", "spec_sha256": "", "versions": {}}
+    person = Statement(epsilon=1, delta=1e-9, unit="patient", max_rows_per_unit=2, neighbours="add-remove", **words)
+    row = Statement(epsilon=0.5, delta=0, unit="row", max_rows_per_unit=1, neighbours="replace-one", **words)
+    assert "(1, 1e-09)-differentially private with respect to adding or removing one patient" in person.sentence
+    assert "0.5-differentially private with respect to replacing one row" in row.sentence
+
+
+def test_a_disk_that_fills_up_leaves_nothing_half_and_the_run_goes_on_later(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace.open_account()
+    with monkeypatch.context() as patch:
+
+        def full(*_arguments: object, **_more: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        patch.setattr("dpcore.release.publishing._sync", full)
+        with pytest.raises(OutputError, match="--resume r1"):
+            synthesize(workspace.spec, run_id="r1")
+    assert not [path for path in (workspace.folder / "releases").rglob("*") if path.is_file()]
+    with open_ledger() as ledger:
+        spent = ledger.run("r1").spent
+    outcome = synthesize(workspace.spec, run_id="r1", resume=True)
+    with open_ledger() as ledger:
+        assert ledger.run("r1").spent == spent
+    assert Path(outcome.release).is_dir()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
+def test_a_really_full_disk_is_refused_before_anything_is_spent(workspace: Workspace) -> None:
+    small = workspace.folder / "releases"
+    small.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], check=False, capture_output=True)  # noqa: S607
+    if mounted.returncode:
+        pytest.skip("this machine lets nobody mount")
+    try:
+        workspace.open_account()
+        with pytest.raises(OutputError, match="full"):
+            synthesize(workspace.spec)
+        with open_ledger() as ledger:
+            assert ledger.runs("visits") == ()
+    finally:
+        subprocess.run(["umount", str(small)], check=True)  # noqa: S607
+
+
+def test_checking_an_output_folder_creates_nothing(tmp_path: Path) -> None:
+    check_writable(tmp_path / "a" / "b")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_older_run_that_finishes_late_does_not_become_the_latest(workspace: Workspace) -> None:
+    workspace.open_account()
+    newer = Path(synthesize(workspace.spec).release)
+    latest = newer.parent / "latest.json"
+    latest.write_text(json.dumps({"release": "99991231T000000Z-ffffffff"}), encoding="utf-8")
+    synthesize(workspace.spec)
+    assert json.loads(latest.read_text(encoding="utf-8"))["release"].startswith("9999")

@@ -1,0 +1,172 @@
+"""A spec is read whole: every mistake at once, each at its place, each with what to write instead."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from dpcore.errors import SpecError
+from dpcore.spec import json_schema, load_spec
+
+GOOD = """\
+dataset: visits
+source: {path: visits.csv}
+privacy: {unit: row, neighbours: add-remove, epsilon: 1.0, delta: 1e-9}
+universe:
+  sex: {type: categorical, values: [F, M], missing: true}
+  age: {type: integer, min: 0, max: 99, width: 10}
+  cost: {type: number, min: 0, max: 100, bins: 4}
+  day: {type: date, min: 2025-01-01, max: 2025-12-31, every: month}
+workload: {marginals: 2}
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "spec.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    with pytest.raises(SpecError) as caught:
+        load_spec(write(folder, text))
+    return [line.removeprefix(f"{folder}/") for line in str(caught.value).splitlines()]
+
+
+def place_of(token: str, text: str) -> str:
+    before = text[: text.index(token)]
+    return f"{before.count(chr(10)) + 1}:{len(before) - before.rfind(chr(10))}"
+
+
+def test_a_good_spec_becomes_a_declaration(tmp_path: Path) -> None:
+    declaration = load_spec(write(tmp_path, GOOD))
+    assert declaration.universe.names == ("sex", "age", "cost", "day")
+    assert declaration.universe.shape == (3, 10, 4, 12)
+    assert len(declaration.workload.marginals) == 6
+    assert declaration.spec.strategy.name == "mwem"
+    assert declaration.output_folder == tmp_path / "releases" / "visits"
+
+
+def test_ten_mistakes_are_reported_at_once_with_line_and_column(tmp_path: Path) -> None:
+    text = """\
+dataset: my visits
+source: {pth: visits.csv}
+privacy:
+  unit: row
+  epsilon: -1
+  delta: 1.0
+universe:
+  sex: {type: categorical, values: [F, M, F]}
+  age: {type: integer, min: 99, max: 0, width: many}
+  cost: {type: number, edges: [0, 100, 50]}
+  city: {type: categorical, values: []}
+  day: {type: date, min: 2025-13-01, max: 2025-12-31, every: fortnight}
+workload: {marginals: [[sex, town]]}
+outputs: {path: releases}
+"""
+    found = mistakes(tmp_path, text)
+    tokens = ("dataset:", "source:", "pth:", "privacy:", "epsilon:", "delta:", "values: [F", "max: 0", "width:", "edges:", "values: []", "min: 2025-13",
+              "every:", "town", "outputs:")  # fmt: skip
+    assert [line.split(": ", 1)[0] for line in found] == [f"spec.yaml:{place_of(token, text)}" for token in tokens]
+    together = "\n".join(found)
+    for hint in (
+        "did you mean `path`",
+        "neighbours: add-remove",
+        "must be > 0",
+        "must be < 1",
+        "swap them",
+        "100",
+        "town",
+        "'F' twice",
+        "did you mean `output`",
+    ):
+        assert hint in together
+
+
+@pytest.mark.parametrize(
+    ("change", "token", "hint"),
+    [
+        (("epsilon: 1.0", "epsilon: 0"), "epsilon:", "must be > 0"),
+        (("epsilon: 1.0", "epsilon: .nan"), "epsilon:", "`epsilon`"),
+        (("epsilon: 1.0", "epsilon: .inf"), "epsilon:", "finite"),
+        (("epsilon: 1.0", 'epsilon: "1"'), "epsilon:", "must be a number"),
+        (("delta: 1e-9", "delta: 1"), "delta:", "must be < 1"),
+        (("delta: 1e-9", "delta: -0.1"), "delta:", "must be >= 0"),
+        (("neighbours: add-remove, ", ""), "privacy:", "`neighbours` is missing"),
+        (("neighbours: add-remove", "neighbours: both"), "neighbours:", "'add-remove' or 'replace-one'"),
+        (("unit: row", "unit: row, max_rows_per_unit: 2"), "max_rows_per_unit:", "is 1 when the unit is `row`"),
+        (("unit: row", "unit: patient"), "privacy:", "`max_rows_per_unit` is missing"),
+        (("unit: row", "unit: age, max_rows_per_unit: 2"), "age: {", "can't be released"),
+        (("type: integer", "type: intger"), "age: {", "did you mean `integer`"),
+        (("type: integer, ", ""), "age: {", "`type` must be one of"),
+        (("width: 10", "width: 0"), "width:", "must be >= 1"),
+        (("bins: 4", "edges: [0, 1]"), "cost:", "keep one of the two forms"),
+        (("bins: 4", "missing: true"), "cost:", "`min`, `max` and `bins` together"),
+        (("values: [F, M]", "values: [F, M], values_from: sex.txt"), "sex: {", "either `values: [...]` or"),
+        (("values: [F, M]", "values_from: sex.txt"), "sex: {", "sex.txt cannot be read"),
+        (("values: [F, M], missing: true", "values: [F, M], outside: clip"), "outside:", "'other' or 'drop'"),
+        (("marginals: 2", "marginals: 7"), "marginals:", "the universe has 4 columns"),
+        (("marginals: 2", "marginals: [[sex, sox]]"), "sox", "`sox` is not a column"),
+        (("workload: {marginals: 2}", "blocks: {column: day, every: month}"), "blocks:", "not part of this version"),
+        (("workload: {marginals: 2}", "constraints: []"), "constraints:", "not part of this version"),
+        (("workload: {marginals: 2}", "strategy: {name: adaptive}"), "strategy:", "not part of this version"),
+        (("workload: {marginals: 2}", "strategy: {name: mwem, round: 3}"), "round:", "did you mean `rounds`"),
+        (("workload: {marginals: 2}", "output: {rows: 0}"), "rows:", "`rows`"),
+        (("source: {path: visits.csv}", "source: {sql: select 1}"), "sql:", "not part of this version"),
+        (("dataset: visits", "dataset: visits\ndataset: visits"), "dataset: visits\nsource", "written twice"),
+        (("dataset: visits", "dataset: ../visits"), "dataset:", "letters, digits"),
+    ],
+)  # fmt: skip
+def test_each_mistake_has_its_place_and_its_remedy(
+    tmp_path: Path, change: tuple[str, str], token: str, hint: str
+) -> None:
+    assert change[0] in GOOD
+    text = GOOD.replace(*change)
+    found = mistakes(tmp_path, text)
+    matching = [line for line in found if hint in line]
+    assert matching, found
+    assert matching[0].startswith(f"spec.yaml:{place_of(token, text)}: "), found
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "just text", "- a\n- b\n", "a: [1, 2", "a: b: c", "\tkey: 1", "a: !!python/object:os.system {}", "a: &a [*a]"],
+)
+def test_what_is_not_a_spec_at_all_is_one_clear_error(tmp_path: Path, text: str) -> None:
+    found = mistakes(tmp_path, text)
+    assert found
+    assert all(re.match(r"spec\.yaml:\d+:\d+: ", line) for line in found)
+
+
+def test_a_missing_file_says_how_to_write_one(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="dpflow init"):
+        load_spec(tmp_path / "none.yaml")
+
+
+def test_countries_are_not_booleans_and_small_numbers_are_numbers(tmp_path: Path) -> None:
+    text = GOOD.replace("values: [F, M]", "values: [NO, yes, on, y]")
+    assert load_spec(write(tmp_path, text)).universe.attributes["sex"].labels[:4] == ("NO", "yes", "on", "y")
+
+
+def test_values_from_a_file_are_relative_to_the_spec_and_part_of_the_digest(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD.replace("values: [F, M]", "values_from: sex.txt"))
+    (tmp_path / "sex.txt").write_text("F\n\nM\n", encoding="utf-8")
+    first = load_spec(path)
+    assert first.universe.shape[0] == 3
+    (tmp_path / "sex.txt").write_text("F\nM\nX\n", encoding="utf-8")
+    assert load_spec(path).digest != first.digest
+
+
+def test_comments_and_layout_do_not_change_the_digest(tmp_path: Path) -> None:
+    first = load_spec(write(tmp_path, GOOD)).digest
+    assert (
+        load_spec(write(tmp_path, "# a comment\n" + GOOD.replace("{path: visits.csv}", "\n  path: visits.csv"))).digest
+        == first
+    )
+    assert load_spec(write(tmp_path, GOOD.replace("epsilon: 1.0", "epsilon: 1.5"))).digest != first
+
+
+def test_the_schema_is_json_and_names_every_key() -> None:
+    schema = json.loads(json.dumps(json_schema()))
+    assert set(schema["properties"]) == {"dataset", "source", "privacy", "universe", "workload", "strategy", "output"}
