@@ -9,4 +9,14 @@ from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.strategies import step_name
 from dpcore.synthesis import Outcome, Synthesis, synthesize
 
-__all__ = ["Declaration", "DpflowError", "Outcome", "Synthesis", "cli", "json_schema", "load_spec", "step_name", "synthesize"]
+__all__ = [
+    "Declaration",
+    "DpflowError",
+    "Outcome",
+    "Synthesis",
+    "cli",
+    "json_schema",
+    "load_spec",
+    "step_name",
+    "synthesize",
+]

@@ -19,7 +19,6 @@ from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMech
 from dpcore.privacy import Protection, Sensitivity
 from dpcore.queries import Axes
 
-
 LEAST_UNITS = 100  # an answer that costs less would lose more than a percent of its price to rounding
 
 

@@ -3,6 +3,8 @@
 Messages carry public numbers and names only: never a value of the data, never a text that another library wrote about one.
 """
 
+from functools import partial
+
 
 class DpflowError(Exception):
     """The base of all errors whose text is safe to show, log and store anywhere."""
@@ -31,6 +33,10 @@ class BudgetRefused(DpflowError):  # noqa: N818  a refusal is the ledger doing i
         super().__init__(message)
         self.requested = requested
         self.remaining = remaining
+
+    def __reduce__(self) -> tuple[partial["BudgetRefused"], tuple[object, ...]]:
+        """Let another process have it with its numbers."""
+        return partial(BudgetRefused, requested=self.requested, remaining=self.remaining), self.args
 
     @property
     def difference(self) -> int:

@@ -30,19 +30,36 @@ R = TypeVar("R")
 
 # What ends or suspends a run from outside. Every other error, also one that is no Exception, such as the panic of a
 # compiled library, is replaced.
-CONTROL = (KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError, PrefectSignal, ExternalSignal, CancelledRun, PausedRun)
+CONTROL = (
+    KeyboardInterrupt,
+    SystemExit,
+    GeneratorExit,
+    asyncio.CancelledError,
+    PrefectSignal,
+    ExternalSignal,
+    CancelledRun,
+    PausedRun,
+)
 
 OUR_CODE = (Path(dpcore.__file__).parent, Path(__file__).parent)
 
 
 class _Sealed:
-    """An envelope: nothing to show, to walk through or to compare. It holds a step's call on the way in, its result on the way out."""
+    """An envelope with nothing to show or to walk through: a step's call on the way in, its result on the way out.
 
-    __slots__ = ("__weakref__", "content", "name")
+    It is opened once and is empty from then on, so that Prefect, which keeps the envelope for longer, keeps nothing private alive.
+    """
+
+    __slots__ = ("__weakref__", "_content", "name")
 
     def __init__(self, content: Any, *, name: str) -> None:
-        self.content = content
+        self._content = content
         self.name = name
+
+    def open(self) -> Any:
+        """Take out what is inside."""
+        content, self._content = self._content, None
+        return content
 
     def __repr__(self) -> str:
         return f"<sealed: {self.name}>"
@@ -56,7 +73,7 @@ def step(name: str, function: Callable[P, R]) -> Callable[P, R]:
     task = private_task(name.rpartition("/")[2])
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = task(_Sealed(functools.partial(function, *args, **kwargs), name=name)).content
+        result: R = task(_Sealed(functools.partial(function, *args, **kwargs), name=name)).open()
         return result
 
     return call
@@ -67,7 +84,7 @@ def private_task(kind: str) -> Task[[_Sealed], _Sealed]:
     """Return the one Prefect task for all steps of a kind: never cached, stored, printed or retried."""
 
     def run(call: _Sealed) -> _Sealed:
-        return _Sealed(guarded(call.content, where=call.name)(), name=call.name)
+        return _Sealed(guarded(call.open(), where=call.name)(), name=call.name)
 
     run.__name__ = run.__qualname__ = kind
     return Task(
@@ -86,7 +103,9 @@ def _run_name(parameters: dict[str, _Sealed]) -> str:
     return parameters["call"].name
 
 
-def private_flow(*, name: str, flow_run_name: str | Callable[[], str] | None = None) -> Callable[[Callable[P, R]], Flow[P, R]]:
+def private_flow(
+    *, name: str, flow_run_name: str | Callable[[], str] | None = None
+) -> Callable[[Callable[P, R]], Flow[P, R]]:
     """Make a flow of a function whose parameters are public: they are validated, shown and stored.
 
     While it runs, the lines that dpcore reports as its progress are in the log of the run.
@@ -143,7 +162,9 @@ def public_form(error: BaseException, *, where: str) -> BaseException:
     details = f"the details are in the steward's log {log.name}" if log else "the steward's log could not be written"
     kind = type(error).__name__
     if isinstance(error, httpx.HTTPError):  # dpcore knows no HTTP: this was a call to Prefect's own API
-        return DpflowError(f"the Prefect server failed in {where} ({kind}); see that it runs, then resume the run; {details}")
+        return DpflowError(
+            f"the Prefect server failed in {where} ({kind}); see that it runs, then resume the run; {details}"
+        )
     return StepFailed(f"step {where} failed: {kind} at {_place(error.__traceback__)}; {details}")
 
 

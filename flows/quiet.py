@@ -46,7 +46,9 @@ def quiet() -> Iterator[str]:
     """
     with ExitStack() as stack:
         stack.callback(_read_logging_settings)
-        stack.enter_context(_environment({name: value for name, value in ENVIRONMENT.items() if name not in os.environ}))
+        stack.enter_context(
+            _environment({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
+        )
         stack.enter_context(_environment(_homes()))
         stack.enter_context(_no_logging_errors())
         _read_logging_settings()
@@ -54,8 +56,14 @@ def quiet() -> Iterator[str]:
         if url is None:
             url = stack.enter_context(_on_temporary_server())
         elif not server_answers(url, timeout=ANSWER_SECONDS):
-            remedy = "unset PREFECT_API_URL" if "PREFECT_API_URL" in os.environ else "run `prefect config unset PREFECT_API_URL`"
-            raise UsageError(f"the Prefect server at {_shown(url)} does not answer; start it, or {remedy} to run on a temporary one")
+            remedy = (
+                "unset PREFECT_API_URL"
+                if "PREFECT_API_URL" in os.environ
+                else "run `prefect config unset PREFECT_API_URL`"
+            )
+            raise UsageError(
+                f"the Prefect server at {_shown(url)} does not answer; start it, or {remedy} to run on a temporary one"
+            )
         with _server_errors_in_one_line(url):
             yield url
 
@@ -84,8 +92,19 @@ def _on_temporary_server() -> Iterator[str]:
     with ExitStack() as stack:
         server = stack.enter_context(temporary_server())
         stack.callback(_read_settings)
-        stack.enter_context(_environment({"PREFECT_API_URL": server.url, "PREFECT_HOME": str(server.home)}))
+        direct = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), "127.0.0.1")))
+        stack.enter_context(
+            _environment(
+                {
+                    "PREFECT_API_URL": server.url,
+                    "PREFECT_HOME": str(server.home),
+                    "NO_PROXY": direct,
+                    "no_proxy": direct,
+                }
+            )
+        )
         _read_settings()
+        stack.enter_context(_no_heartbeats())
         stack.callback(_send_what_is_left)
         yield server.url
 
@@ -96,6 +115,15 @@ def _read_settings() -> None:
 
     with _no_warnings():
         refresh_global_settings_context()
+
+
+@contextmanager
+def _no_heartbeats() -> Iterator[None]:
+    """Spare every flow the second at its end in which Prefect waits for the thread of its heartbeats; nobody listens to them here."""
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: PLC0415
+
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        yield
 
 
 def _send_what_is_left() -> None:

@@ -61,7 +61,7 @@ def temporary_server() -> Iterator[TemporaryServer]:
 
 
 def _child(home: Path) -> subprocess.Popen[bytes]:
-    with (home / LOG_NAME).open("wb") as log:
+    with (home / LOG_NAME).open("ab") as log:
         return subprocess.Popen(  # noqa: S603  our own file, by our own interpreter
             [sys.executable, "-P", str(Path(__file__).with_name("server_child.py"))],
             stdin=subprocess.PIPE,

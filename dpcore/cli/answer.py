@@ -1,5 +1,6 @@
 """What a verb hands back: data for programs, a text for people, and an exit code."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ class Answer:
     exit_code: int = 0
 
 
-def table(rows: list[tuple[str, ...]]) -> str:
+def table(rows: Sequence[tuple[str, ...]]) -> str:
     """Lay rows out in columns; the first row is the heading.
 
     >>> print(table([("run", "spent"), ("a1", "0.5")]))

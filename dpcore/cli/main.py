@@ -5,7 +5,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ EPILOG = "exit codes: 0 done, 1 something else went wrong, 2 bad spec or usage, 
 def main(argv: list[str] | None = None, *, runner: Runner) -> int:
     """Run one verb; `runner` makes a release from a spec and, perhaps, the id of a run to resume."""
     arguments = _parser(runner).parse_args(argv)
-    _show_progress()
     try:
-        answer: Answer = arguments.verb(arguments)
+        with _progress_shown():
+            answer: Answer = arguments.verb(arguments)
         print(json.dumps(answer.data) if arguments.json else answer.text)  # noqa: T201  the command line's own output
         sys.stdout.flush()
     except DpflowError as error:
@@ -64,14 +65,20 @@ def _refuse(error: DpflowError, *, as_json: bool) -> int:
     return error.exit_code
 
 
-def _show_progress() -> None:
+@contextmanager
+def _progress_shown() -> Iterator[None]:
     """Print the run's public progress lines to the error stream, so that standard output holds the result only."""
     logger = logging.getLogger("dpcore.progress")
+    handler = logging.StreamHandler(sys.stderr)
+    before = logger.level, logger.propagate
+    logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     logger.propagate = False
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(message)s"))
-    logger.handlers = [handler, *(h for h in logger.handlers if not isinstance(h, logging.StreamHandler))]
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.level, logger.propagate = before
 
 
 def _parser(runner: Runner) -> argparse.ArgumentParser:

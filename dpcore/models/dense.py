@@ -113,19 +113,19 @@ class DenseModel:
         factor = np.asarray(factor, dtype=np.float64, order="C")
         if factor.shape != sums.shape:
             raise UsageError(f"A factor of shape {factor.shape} does not suit a marginal of shape {sums.shape}.")
-        lowest, highest = float(factor.min()), float(factor.max())
-        if not (lowest >= 0 and math.isfinite(highest)):
-            raise UsageError("A factor has a negative or non-finite entry: use finite numbers from zero up.")
         mass = float(np.einsum("i,i->", sums.ravel(), factor.ravel()))
-        if _SAFE[0] < mass < _SAFE[1]:
+        if factor.min() >= 0 and _SAFE[0] < mass < _SAFE[1]:  # never true of a factor that is not finite everywhere
             scale_along(self._weights, axes, factor=factor)
             self._mass = mass
         else:
-            self._multiply_extreme(axes, np.where(sums > 0, factor, 0.0))
+            self._multiply_extreme(axes, factor)
         self._known = None
 
     def _multiply_extreme(self, axes: Axes, factor: Weights) -> None:
         """Multiply by a factor that leaves next to nothing or overflows: only where there is weight, relative to its largest."""
+        if not (np.isfinite(factor).all() and factor.min() >= 0):
+            raise UsageError("A factor has a negative or non-finite entry: use finite numbers from zero up.")
+        factor = np.where(self._sums(axes) > 0, factor, 0.0)
         highest = float(factor.max())
         if not highest:
             raise UsageError("A factor is zero wherever the model has weight: leave at least one possible cell.")

@@ -1,9 +1,10 @@
 """Two passes over a large array, each at about the speed of memory: sum it to some of its axes, scale it along some of its axes.
 
 Plain NumPy reaches that speed only where the innermost run of alike axes (all kept or all dropped) is long: with the two to ten cells of a
-typical column it spends its time starting loops. Both passes therefore look at a suffix of the axes large enough for long loops. Measured
-against the alternatives: threads gain nothing where another process uses the second core, and neither does a BLAS call large enough to be
-threaded (such a call can wait a whole time slice for its second thread), so that all calls here stay below that size.
+typical column it spends its time starting loops. Both passes therefore look at a suffix of the axes large enough for long loops.
+
+Everything runs on one thread. Two were up to twice as fast on an idle machine, and gained nothing where another process had the second core;
+a BLAS call large enough to be threaded could even wait a whole time slice for its other half, so all calls here stay below that size.
 """
 
 import itertools
@@ -127,18 +128,13 @@ def _summing(sizes: Sequence[int], keeps: Sequence[bool]) -> Weights:
 
 
 def _times(rows: Weights, matrix: Weights) -> Weights:
-    """Return the product with a small matrix, in batches of BLAS calls; narrow rows are taken together to fill its registers."""
-    group = max(1, 8 // matrix.shape[1])
-    wide = np.kron(np.eye(group), matrix)
-    height = max(1, _CALL // wide.shape[0])
-    batched = len(rows) // (height * group)
-    split = batched * height * group
-    result = np.empty((len(rows), matrix.shape[1]))
-    np.matmul(
-        rows[:split].reshape(batched, height, wide.shape[0]),
-        wide,
-        out=result[:split].reshape(batched, height, wide.shape[1]),
-    )
+    """Return the product with a small matrix, in a batch of BLAS calls."""
+    length, width = matrix.shape
+    height = max(1, _CALL // length)
+    batches = len(rows) // height
+    split = batches * height
+    result = np.empty((len(rows), width))
+    np.matmul(rows[:split].reshape(batches, height, length), matrix, out=result[:split].reshape(batches, height, width))
     np.matmul(rows[split:], matrix, out=result[split:])
     return result
 

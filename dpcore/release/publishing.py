@@ -31,13 +31,13 @@ Codes = Sequence[npt.NDArray[np.int64]]
 
 
 def release_id(run_id: str, *, opened_at: str) -> str:
-    """Name a run's release: the same run always gets the same name.
+    """Name a run's release: the same run always gets the same name, and no other run does.
 
     >>> release_id("5f0c2ab1-7d8e", opened_at="2026-11-15T02:10:00+00:00")
-    '20261115T021000Z-5f0c2ab1'
+    '20261115T021000Z-7d9117748bbf'
     """
     opened = dt.datetime.fromisoformat(opened_at).astimezone(dt.UTC)
-    return f"{opened:%Y%m%dT%H%M%SZ}-{run_id[:8]}"
+    return f"{opened:%Y%m%dT%H%M%SZ}-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"
 
 
 def check_writable(folder: Path) -> None:

@@ -63,7 +63,8 @@ class Pmw(Strategy):
         return curator.select_cell(step_name(number, "select"), self._expected, share=share)
 
     def _expected(self) -> list[tuple[Axes, Counts]]:
-        return [(axes, np.rint(self.model.marginal(axes)).astype(np.int64)) for axes in self._workload.marginals]
+        marginals = self.model.marginals(self._workload.marginals)
+        return [(axes, np.rint(marginal).astype(np.int64)) for axes, marginal in marginals.items()]
 
     def measure(self, curator: Curator, number: int, selection: Selection) -> Measurement:
         """Measure the selected count."""

@@ -53,12 +53,15 @@ def _canonical_float(value: float) -> str:
     return str(int(value)) if isfinite(value) and value.is_integer() else repr(value)
 
 
-def _canonical_decimal(value: Decimal) -> str:
+def _canonical_decimal(value: Decimal) -> str | None:
+    if abs(value.adjusted()) > 400:
+        return None  # no such number can be declared, and its digits might fill the memory
+    if value == value.to_integral_value():
+        return str(int(value))
     nearest = float(value)
     if Decimal(repr(nearest)) == value:
         return _canonical_float(nearest)
-    digits = f"{value:f}"
-    return digits.rstrip("0").rstrip(".") if "." in digits else digits
+    return f"{value:f}".rstrip("0")
 
 
 class _Unordered(Attribute):
@@ -156,15 +159,16 @@ class Categorical(_Unordered):
 
     def _place_distinct(self, array: pa.Array) -> Places:
         values = reading.python_values(array)
-        places = [self._cells_by_text.get(canonical(value), ALIEN) for value in values]
-        if self._cells_by_number and reading.is_text(array.type):
-            places = [
-                self._place_written_number(value) if place == ALIEN else place
-                for value, place in zip(values, places, strict=True)
-            ]
+        if reading.is_text(array.type):
+            places = [self._place_text(text) for text in values]
+        else:
+            places = [self._cells_by_text.get(canonical(value), ALIEN) for value in values]
         return np.array(places, dtype=np.int64)
 
-    def _place_written_number(self, text: str) -> int:
+    def _place_text(self, text: str) -> int:
+        place = self._cells_by_text.get(text, ALIEN)
+        if place != ALIEN or not self._cells_by_number:
+            return place
         try:
             return self._cells_by_number.get(canonical(reading.number(text)), ALIEN)
         except ValueError:

@@ -43,8 +43,8 @@ class Integer(Attribute):
             raise SpecError(f"the bounds of an integer attribute must lie between -{_LARGEST} and {_LARGEST}")
         if self.minimum > self.maximum:
             raise SpecError("the minimum of an integer attribute is above its maximum: swap them")
-        if self.width < 1:
-            raise SpecError("the width of an integer attribute's bins must be at least 1")
+        if not 1 <= self.width <= 2 * _LARGEST + 1:
+            raise SpecError("the width of an integer attribute's bins must lie between 1 and the whole range")
         refuse_too_many_cells(self.cells)
 
     @property

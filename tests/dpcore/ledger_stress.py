@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from hypothesis import settings
@@ -17,38 +17,39 @@ from tests.dpcore.ledger_model import LedgerMachine, assert_sound, opened
 from tests.dpcore.ledger_worker import SHARED_RUN, output_of
 
 
+class Workers:
+    """Processes that charge one ledger; see `ledger_worker.py` for what they do and say."""
+
+    def __init__(self, running: subprocess.Popen[str]) -> None:
+        self._running = running
+
+    def tell(self, *lines: str) -> None:
+        assert self._running.stdin is not None
+        self._running.stdin.writelines(f"{line}\n" for line in lines)
+        self._running.stdin.flush()
+
+    def said(self) -> str:
+        assert self._running.stdout is not None
+        line = self._running.stdout.readline()
+        assert line, "the workers ended unasked"
+        return line.strip()
+
+
 @contextmanager
-def worker(work: str, url: str, name: str, *, charges: int) -> Iterator[subprocess.Popen[str]]:
+def workers(work: str, url: str, *, charges: int) -> Iterator[Workers]:
     script = Path(__file__).with_name("ledger_worker.py")
-    command = [sys.executable, str(script), work, url, name, str(charges)]
+    command = [sys.executable, str(script), work, url, str(charges)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
-        try:
-            yield running
-        finally:
-            running.kill()
-
-
-def said(running: subprocess.Popen[str]) -> str:
-    assert running.stdout is not None
-    return running.stdout.readline().strip()
-
-
-def go(running: subprocess.Popen[str]) -> None:
-    assert running.stdin is not None
-    running.stdin.write("go\n")
-    running.stdin.flush()
+        yield Workers(running)
 
 
 def race(work: str, url: str, *, processes: int, charges: int) -> int:
-    """Let all workers go once each of them has the ledger open; return how many charges were granted in all."""
-    with ExitStack() as stack:
-        running = [
-            stack.enter_context(worker(work, url, f"worker-{number}", charges=charges)) for number in range(processes)
-        ]
-        assert [said(each) for each in running] == ["ready"] * processes
-        for each in running:
-            go(each)
-        return sum(int(said(each)) for each in running)
+    """Let all processes go once each of them has the ledger open; return how many charges were granted in all."""
+    with workers(work, url, charges=charges) as racing:
+        racing.tell(*(f"fork racer-{number}" for number in range(processes)))
+        assert [racing.said() for _ in range(processes)] == ["ready"] * processes
+        racing.tell("go")
+        return sum(int(racing.said()) for _ in range(processes))
 
 
 class LedgerStress:
@@ -70,17 +71,17 @@ class LedgerStress:
         ledger.reserve(SHARED_RUN, account="wide", amount=10**9, claim="claim")
         moments = random.Random(20)  # noqa: S311  moments of death are no secret
         reported: list[str] = []
-        for number in range(20):
-            with worker("commit", url, f"life-{number}", charges=1000) as running:
-                assert said(running) == "ready"
-                go(running)
-                reported.extend(said(running) for _ in range(moments.randrange(1, 6)))
+        with workers("commit", url, charges=1_000) as mortal:
+            mortal.tell("go")
+            for number in range(20):
+                mortal.tell(f"fork life-{number}")
+                assert mortal.said() == "ready"
+                reported.extend(mortal.said() for _ in range(moments.randrange(1, 6)))
                 death = time.perf_counter() + moments.uniform(0, 0.01)
                 while time.perf_counter() < death:
                     pass
-                running.kill()
-                assert running.stdout is not None
-                reported.extend(running.stdout.read().split())
+                mortal.tell("kill")
+                reported.extend(iter(mortal.said, "dead"))
         transcript = {operation.step: operation.output for operation in ledger.transcript(SHARED_RUN)}
         assert len(reported) == len(set(reported)) >= 20
         assert transcript.keys() >= set(reported)

@@ -179,6 +179,10 @@ class NoiseContract(MechanismContract):
         assert self.at(100.0).draw(counts).any()
         assert not counts.any()
 
+    def test_a_count_at_the_end_of_64_bits_wraps_around_and_raises_nothing(self):
+        ends = np.array([2**63 - 1, -(2**63)] * 200, dtype=np.int64)
+        assert np.abs(self.at(50.0).draw(ends) - ends).max() < 5000
+
     def test_an_empty_vector_stays_empty(self):
         assert self.at(3.0).draw(np.zeros((0, 4), dtype=np.int64)).shape == (0, 4)
 

@@ -181,6 +181,13 @@ class ModelContract:
             model.multiply((1,), np.array([1.0, entry, 1.0]))
         np.testing.assert_allclose(model.marginal((0, 1)), np.ones((2, 3)), rtol=1e-14)
 
+    @pytest.mark.parametrize("entry", [-1.0, math.nan, math.inf])
+    def test_such_a_factor_is_refused_also_where_there_is_no_weight(self, entry: float) -> None:
+        model = self.new((2, 3), total=6.0)
+        model.multiply((1,), np.array([1.0, 0.0, 1.0]))
+        with pytest.raises(UsageError, match="finite numbers from zero up"):
+            model.multiply((1,), np.array([1.0, entry, 1.0]))
+
     def test_a_factor_that_leaves_nothing_is_refused_and_changes_nothing(self) -> None:
         model = self.new((2, 3), total=6.0)
         model.multiply((0,), np.array([1.0, 0.0]))

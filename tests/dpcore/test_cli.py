@@ -11,7 +11,7 @@ import pytest
 
 from dpcore import Outcome, cli, synthesize
 from dpcore.ledger import open_ledger
-from tests.dpcore.conftest import Workspace
+from tests.conftest import Workspace
 
 Run = Callable[..., int]
 
@@ -25,7 +25,9 @@ def dpflow(*arguments: object) -> int:
 
 
 def open_visits(*, epsilon: str = "10", delta: str = "1e-9", unit: str = "person") -> int:
-    return dpflow("ledger", "open", "visits", "--epsilon", epsilon, "--delta", delta, "--unit", unit, "--neighbours", "add-remove")
+    return dpflow(
+        "ledger", "open", "visits", "--epsilon", epsilon, "--delta", delta, "--unit", unit, "--neighbours", "add-remove"
+    )
 
 
 def dump() -> list[str]:
@@ -108,18 +110,18 @@ def test_an_account_is_opened_once(workspace: Workspace, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("account", "changes", "code", "hint"),
+    ("account", "changes", "ending"),
     [
-        ({}, [("dataset: visits", "dataset: other")], 2, "no account 'other'"),
-        ({"unit": "row"}, [], 2, "`unit: person`"),
-        ({"delta": "0"}, [], 2, "pure epsilon"),
-        ({}, [("delta: 1e-9", "delta: 0")], 2, "delta"),
-        ({}, [("add-remove", "replace-one")], 2, "`neighbours: replace-one`"),
-        ({}, [("path: visits.csv", "path: none.csv")], 1, "none.csv"),
-        ({}, [("age: {type", "height: {type")], 1, "'height'"),
-        ({}, [("epsilon: 1.0", "epsilon: 1e-5")], 2, "too small"),
-        ({}, [("min: 0, max: 99, width: 25", "min: 0, max: 9999999")], 2, "cells"),
-        ({}, [("name: mwem, rounds: 4", "name: pmw, rounds: 2")], 2, "rounds"),
+        ({}, [("dataset: visits", "dataset: other")], (2, "no account 'other'")),
+        ({"unit": "row"}, [], (2, "`unit: person`")),
+        ({"delta": "0"}, [], (2, "pure epsilon")),
+        ({}, [("delta: 1e-9", "delta: 0")], (2, "delta")),
+        ({}, [("add-remove", "replace-one")], (2, "`neighbours: replace-one`")),
+        ({}, [("path: visits.csv", "path: none.csv")], (1, "none.csv")),
+        ({}, [("age: {type", "height: {type")], (1, "'height'")),
+        ({}, [("epsilon: 1.0", "epsilon: 1e-5")], (2, "too small")),
+        ({}, [("min: 0, max: 99, width: 25", "min: 0, max: 9999999")], (2, "cells")),
+        ({}, [("name: mwem, rounds: 4", "name: pmw, rounds: 2")], (2, "rounds")),
     ],
 )
 def test_a_run_that_cannot_work_costs_nothing(
@@ -127,12 +129,12 @@ def test_a_run_that_cannot_work_costs_nothing(
     capsys: pytest.CaptureFixture[str],
     account: dict[str, str],
     changes: list[tuple[str, str]],
-    code: int,
-    hint: str,
+    ending: tuple[int, str],
 ) -> None:
     open_visits(**account)
     workspace.write_spec(*changes)
     capsys.readouterr()
+    code, hint = ending
     assert dpflow("run", workspace.spec) == code
     error = capsys.readouterr().err
     assert hint in error
@@ -143,7 +145,9 @@ def test_a_run_that_cannot_work_costs_nothing(
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1 and nothing more", os.urandom(2000)])
-def test_a_damaged_table_costs_nothing(workspace: Workspace, capsys: pytest.CaptureFixture[str], content: bytes) -> None:
+def test_a_damaged_table_costs_nothing(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], content: bytes
+) -> None:
     (workspace.folder / "visits.parquet").write_bytes(content)
     workspace.write_spec(("visits.csv", "visits.parquet"))
     open_visits()
@@ -174,7 +178,9 @@ def test_a_damaged_ledger_ends_with_4(workspace: Workspace, capsys: pytest.Captu
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_output_folder_is_refused_before_anything_is_spent(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_read_only_output_folder_is_refused_before_anything_is_spent(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
     open_visits()
     releases = workspace.folder / "releases"
     releases.mkdir()

@@ -17,4 +17,4 @@ def test_candidates_are_all_parts_and_weigh_what_they_overlap() -> None:
     assert set(candidates) == {(0,), (1,), (2,), (3,), (0, 1), (0, 2), (1, 2), (2, 3), (0, 1, 2)}
     assert candidates[(2,)] == 2
     assert candidates[(0, 1, 2)] == 4
-    assert list(candidates)[0] == (0,)
+    assert next(iter(candidates)) == (0,)

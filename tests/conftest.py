@@ -1,6 +1,6 @@
 """A small private table with a spec and an account, in a folder of its own that is also the working folder."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +75,7 @@ def visits(rows: int, *, seed: int) -> pd.DataFrame:
 
 
 @pytest.fixture
-def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     """Work in a fresh folder with a table and a spec; the account is the test's to open."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
@@ -83,7 +83,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Works
     visits(3000, seed=1).to_csv(tmp_path / "visits.csv", index=False)
     space = Workspace(tmp_path, tmp_path / "spec.yaml")
     space.write_spec()
-    yield space
+    return space
 
 
 @pytest.fixture

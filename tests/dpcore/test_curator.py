@@ -1,0 +1,155 @@
+"""Where mechanisms meet the data: paid first, drawn once, never from anything but the stated sensitivity."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.accounting import Currency
+from dpcore.curator import Candidate, Curator
+from dpcore.errors import StepFailed
+from dpcore.histogram import Histogram
+from dpcore.ledger import Ledger, open_ledger
+from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism
+from dpcore.privacy import Neighbours, Protection
+from tests.conftest import Workspace
+
+SHAPE = (2, 3)
+COUNTS = np.array([[50, 0, 10], [5, 100, 35]])
+MECHANISMS = (DiscreteGaussian, DiscreteLaplace, ExponentialMechanism)
+
+
+def histogram() -> Histogram:
+    codes = np.unravel_index(np.arange(6), SHAPE)
+    return Histogram(codes=[code.astype(np.uint8) for code in codes], counts=COUNTS.ravel(), shape=SHAPE)
+
+
+@pytest.fixture
+def make_curator(workspace: Workspace) -> Callable[..., tuple[Curator, Ledger]]:
+    def make(
+        *, delta: float = 1e-9, rows_per_unit: int = 1, neighbours: Neighbours = Neighbours.ADD_REMOVE
+    ) -> tuple[Curator, Ledger]:
+        workspace.open_account(delta=delta)
+        ledger = open_ledger()
+        ledger.reserve("r", account="visits", amount=10**11, claim="c")
+        protection = Protection(unit="person", rows_per_unit=rows_per_unit, neighbours=neighbours)
+        curator = Curator(ledger=ledger, run_id="r", protection=protection, currency=ledger.account("visits").currency)
+        curator.receive(histogram())
+        opened.append(ledger)
+        return curator, ledger
+
+    opened: list[Ledger] = []
+    yield make
+    for ledger in opened:
+        ledger.close()
+
+
+def candidates(*weights: int) -> Callable[[], list[Candidate]]:
+    return lambda: [
+        Candidate(axes=(axis,), expected=np.zeros(SHAPE[axis], dtype=np.int64), weight=weight, penalty=0)
+        for axis, weight in enumerate(weights)
+    ]
+
+
+def ask_everything(curator: Curator) -> None:
+    curator.select_marginal("a/select", candidates(1, 2), share=Fraction(1, 10))
+    curator.select_cell("b/select", lambda: [((0,), np.zeros(2, dtype=np.int64))], share=Fraction(1, 10))
+    curator.measure_marginal("a/measure", (0, 1), share=Fraction(1, 10))
+    curator.measure_cell("b/measure", (0,), 1, share=Fraction(1, 10))
+    curator.measure_cell("total", (), None, share=Fraction(1, 10))
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+def test_nothing_is_drawn_before_its_charge_is_in_the_ledger(
+    make_curator: Any, monkeypatch: pytest.MonkeyPatch, delta: float
+) -> None:
+    curator, ledger = make_curator(delta=delta)
+    drawn: list[tuple[int, int]] = []
+
+    def watched(draw: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, values: Any) -> Any:
+            paid = sum(event.details["amount"] for event in ledger.history("visits") if event.kind == "started")
+            drawn.append((self.charge(ledger.account("visits").currency), paid))
+            return draw(self, values)
+
+        return call
+
+    for mechanism in MECHANISMS:
+        monkeypatch.setattr(mechanism, "draw", watched(mechanism.draw))
+    ask_everything(curator)
+    assert len(drawn) == 5
+    charges = 0
+    for charge, paid in drawn:
+        charges += charge
+        assert paid >= charges
+
+
+def test_the_same_question_is_answered_from_the_ledger_without_charge_draw_or_data(
+    make_curator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    curator, ledger = make_curator()
+    first = curator.measure_marginal("m", (0, 1), share=Fraction(1, 2))
+    chosen = curator.select_marginal("s", candidates(1, 1), share=Fraction(1, 2))
+    head = ledger.head()
+    blind = Curator(
+        ledger=ledger,
+        run_id="r",
+        protection=Protection(unit="person", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE),
+        currency=Currency.ZCDP,
+    )
+    again = blind.measure_marginal("m", (0, 1), share=Fraction(1, 2))
+    assert (again.values == first.values).all()
+    assert blind.select_marginal("s", lambda: pytest.fail("not needed"), share=Fraction(1, 2)) == chosen
+    assert ledger.head() == head
+    with pytest.raises(StepFailed):
+        blind.measure_marginal("new", (0,), share=Fraction(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "rows", "squared"), [("add-remove", 1, 1), ("add-remove", 3, 9), ("replace-one", 3, 18)]
+)
+def test_the_noise_follows_from_unit_and_neighbours(
+    make_curator: Any, neighbours: str, rows: int, squared: int
+) -> None:
+    curator, ledger = make_curator(rows_per_unit=rows, neighbours=Neighbours(neighbours))
+    curator.measure_marginal("m", (0, 1), share=Fraction(1, 2))
+    curator.select_marginal("s", candidates(1, 4), share=Fraction(1, 2))
+    curator.measure_cell("c", (0,), 0, share=Fraction(1, 2))
+    measured, selected, counted = ledger.transcript("r")
+    assert measured.mechanism["l2_squared"] == squared
+    assert selected.mechanism["sensitivity"] == 4 * rows * (2 if neighbours == "replace-one" else 1)
+    assert counted.mechanism["l1"] == rows
+
+
+def test_selection_finds_what_the_model_gets_most_wrong(make_curator: Any) -> None:
+    curator, _ = make_curator(delta=0.0)
+    wrong = COUNTS.sum(axis=0)
+    offered = [
+        Candidate(axes=(0,), expected=COUNTS.sum(axis=1), weight=1, penalty=0),
+        Candidate(axes=(1,), expected=wrong + np.array([-40000, 0, 0]), weight=1, penalty=0),
+        Candidate(axes=(0, 1), expected=COUNTS + 10**6, weight=1, penalty=10**7),
+    ]
+    assert curator.select_marginal("s", lambda: offered, share=Fraction(1, 2)).axes == (1,)
+    expected = [((0,), COUNTS.sum(axis=1)), ((0, 1), COUNTS + np.eye(2, 3, 1, dtype=np.int64) * 40000)]
+    chosen = curator.select_cell("c", lambda: expected, share=Fraction(1, 2))
+    assert chosen.axes == (0, 1)
+    assert chosen.cell in (1, 5)
+
+
+def test_measurements_are_the_true_counts_plus_noise(make_curator: Any) -> None:
+    curator, _ = make_curator(delta=0.0)
+    measured = curator.measure_marginal("m", (1, 0)[::-1], share=Fraction(99, 100))
+    assert np.abs(measured.values - COUNTS).max() < 40 * measured.noise
+    total = curator.measure_cell("t", (), None, share=Fraction(99, 100))
+    assert abs(int(total.values.sum()) - 200) < 40 * total.noise
+
+
+def test_interruptions_that_use_up_the_reservation_are_seen(make_curator: Any) -> None:
+    curator, ledger = make_curator()
+    assert not curator.exhausted("m")
+    curator.measure_marginal("m", (0,), share=Fraction(1))
+    assert ledger.run("r").remaining < 100
+    assert curator.exhausted("n")
+    assert not curator.exhausted("m")

@@ -1,0 +1,88 @@
+import stat
+from pathlib import Path
+
+import pytest
+
+from dpcore import stewardlog
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "new" / "private"))
+    return tmp_path / "new" / "private"
+
+
+def raised(error: Exception) -> Exception:
+    try:
+        try:
+            raise KeyError("inner value 4711")
+        except KeyError:
+            raise error
+    except type(error) as caught:
+        return caught
+
+
+def test_the_whole_traceback_with_its_causes_is_recorded(folder: Path) -> None:
+    path = stewardlog.record(raised(ValueError("outer value 4712")), where="round-001/measure")
+    assert path == folder / "failures.log"
+    text = path.read_text()
+    assert "round-001/measure" in text
+    assert "inner value 4711" in text
+    assert "ValueError: outer value 4712" in text
+    assert "test_stewardlog.py" in text
+
+
+def test_folder_and_file_are_closed_to_others(folder: Path) -> None:
+    path = stewardlog.record(ValueError("x"))
+    assert path is not None
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_that_was_left_open_to_others_is_closed(folder: Path) -> None:
+    path = stewardlog.note("first", where="x")
+    assert path is not None
+    path.chmod(0o644)
+    stewardlog.note("second", where="x")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_folder_that_the_steward_made_keeps_its_mode(folder: Path) -> None:
+    folder.mkdir(parents=True, mode=0o750)
+    stewardlog.note("x", where="x")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o750
+
+
+def test_entries_are_appended(folder: Path) -> None:
+    stewardlog.note("first", where="a")
+    path = stewardlog.note("second", where="b")
+    assert path is not None
+    assert path.read_text().index("first") < path.read_text().index("second")
+
+
+def test_a_log_that_cannot_be_written_does_not_fail_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "file" / "private"))
+    assert stewardlog.record(ValueError("x")) is None
+
+
+def test_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "failures.log").symlink_to(tmp_path / "elsewhere")
+    assert stewardlog.note("x", where="x") is None
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_an_error_whose_text_fails_is_recorded_by_its_type(folder: Path) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    path = stewardlog.record(Mute())
+    assert path is not None
+    assert "Mute" in path.read_text()
+
+
+def test_without_a_setting_the_folder_lies_beside_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DPFLOW_PRIVATE", raising=False)
+    assert stewardlog.private_folder() == Path(".dpflow", "private")

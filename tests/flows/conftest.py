@@ -1,0 +1,104 @@
+"""One quiet Prefect server for all tests marked `prefect`, and a look at everything it has stored."""
+
+import os
+import shutil
+import sqlite3
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+# Set before any test module imports Prefect, so that no test touches or depends on what the user has.
+HOME = Path(tempfile.mkdtemp(prefix="dpflow-test-"))
+for variable in [name for name in os.environ if name.startswith("PREFECT_")]:
+    del os.environ[variable]
+os.environ["PREFECT_HOME"] = str(HOME)
+os.environ["PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL"] = "1"  # the tests search events, too
+DATABASE = f"file:{HOME / 'prefect.db'}?mode=ro"
+
+Search = Callable[[str], list[str]]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _clean_home() -> Iterator[None]:
+    yield
+    shutil.rmtree(HOME, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def prefect_server() -> Iterator[str]:
+    """The URL of a server that this session's flows run on, started as the command line starts it."""
+    from flows.quiet import quiet  # noqa: PLC0415
+
+    with quiet() as url:
+        yield url
+
+
+@pytest.fixture(autouse=True)
+def _served(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("prefect"):
+        request.getfixturevalue("prefect_server")
+
+
+@pytest.fixture(autouse=True)
+def steward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The steward's log of this test."""
+    monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "private"))
+    return tmp_path / "private" / "failures.log"
+
+
+@pytest.fixture
+def stored(prefect_server: str) -> Search:
+    """Search every column of the server's database, and every file beside it, for a text; return where it is."""
+
+    def search(text: str) -> list[str]:
+        _wait_until_recorded()
+        with closing(sqlite3.connect(DATABASE, uri=True)) as database:
+            found = _columns_with(database, text)
+        files = [path for path in HOME.rglob("*") if path.is_file() and not path.name.startswith("prefect.db")]
+        return found + [path.name for path in files if text.encode() in path.read_bytes()]
+
+    return search
+
+
+def _columns_with(database: sqlite3.Connection, text: str) -> list[str]:
+    tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    columns = [(table, row[1]) for table in tables for row in database.execute(f"PRAGMA table_info('{table}')")]
+    # instr, not LIKE, for which an underscore is a wildcard
+    condition = 'SELECT count(*) FROM "{}" WHERE instr(CAST("{}" AS TEXT), ?)'
+    return [
+        f"{table}.{column}"
+        for table, column in columns
+        if database.execute(condition.format(table, column), (text,)).fetchone()[0]
+    ]
+
+
+def _wait_until_recorded() -> None:
+    """Wait until the server has written all that it was sent so far, by sending one more task run and waiting for that."""
+    from prefect.events.worker import EventsWorker  # noqa: PLC0415
+    from prefect.logging.handlers import APILogWorker  # noqa: PLC0415
+
+    from flows.private import step  # noqa: PLC0415
+
+    last = f"{uuid.uuid4()}/last"
+    step(last, int)()
+    APILogWorker.drain_all(timeout=10)
+    EventsWorker.drain_all(timeout=10)
+    questions = (
+        ("SELECT count(*) FROM task_run WHERE name = ? AND state_type = 'COMPLETED'", "its end"),
+        (
+            "SELECT count(*) FROM events WHERE instr(resource, ?) AND event = 'prefect.task-run.Completed'",
+            "the event of its end",
+        ),
+    )
+    deadline = time.monotonic() + 60
+    with closing(sqlite3.connect(DATABASE, uri=True)) as database:
+        for question, what in questions:
+            while not database.execute(question, (last,)).fetchone()[0]:
+                if time.monotonic() > deadline:
+                    pytest.fail(f"the Prefect server has not recorded of the last task {what} within a minute")
+                time.sleep(0.05)

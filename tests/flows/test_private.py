@@ -1,0 +1,260 @@
+import asyncio
+import logging
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+import pydantic
+import pytest
+from prefect import flow, get_client, task
+from prefect.exceptions import CancelledRun, Pause
+from prefect.runtime import flow_run
+
+from dpcore.errors import BudgetRefused, DpflowError, SourceError, StepFailed
+from flows.private import guarded, private_flow, step
+
+pytestmark = pytest.mark.prefect
+
+MARKER = "Zq7_private%value"  # an underscore and a percent sign, because both are wildcards somewhere
+
+
+class Panic(BaseException):
+    """As compiled libraries raise it: no Exception, and with a text that quotes what it found."""
+
+
+class Row(pydantic.BaseModel):
+    age: int
+
+
+def chained() -> None:
+    try:
+        raise KeyError(MARKER)
+    except KeyError as error:
+        raise ValueError(f"bad row {MARKER}") from error
+
+
+def in_pandas() -> None:
+    pd.Series([MARKER]).astype(float)
+
+
+def in_pydantic() -> None:
+    Row.model_validate({"age": MARKER})
+
+
+def in_locals() -> None:
+    value = MARKER
+    del value[0]  # type: ignore[attr-defined]
+
+
+def with_a_note() -> None:
+    error = SourceError("the table cannot be read")
+    error.add_note(MARKER)
+    raise error
+
+
+def public_over_private() -> None:
+    try:
+        raise ValueError(MARKER)
+    except ValueError as error:
+        raise SourceError("the table cannot be read") from error
+
+
+def in_a_panic() -> None:
+    raise Panic(MARKER)
+
+
+def in_a_group() -> None:
+    raise ExceptionGroup(MARKER, [ValueError(MARKER)])
+
+
+def by_an_interrupt() -> None:
+    try:
+        raise ValueError(MARKER)
+    except ValueError:
+        raise KeyboardInterrupt
+
+
+FAILURES: list[Callable[[], None]] = [
+    *(
+        chained,
+        in_pandas,
+        in_pydantic,
+        in_locals,
+        with_a_note,
+        public_over_private,
+        in_a_panic,
+        in_a_group,
+        by_an_interrupt,
+    )
+]
+
+
+@private_flow(name="failing")
+def failing(number: int, *, inside: bool) -> None:
+    function = FAILURES[number]
+    step(f"round-001/{function.__name__}", function)() if inside else function()
+
+
+@private_flow(name="speaking")
+def speaking(rounds: int) -> list[str]:
+    def say(number: int) -> str:
+        logging.getLogger("dpcore.progress").info("round %d/%d", number, rounds)
+        return str(flow_run.id)
+
+    return [step(f"round-{number:03d}/say", say)(number) for number in range(1, rounds + 1)]
+
+
+@pytest.fixture(scope="module")
+def failed(
+    prefect_server: str, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, bool], tuple[BaseException, str]]:
+    """What every failure, in a step and in the flow itself, raised, and what the steward read about it."""
+    outcomes = {}
+    for number, function in enumerate(FAILURES):
+        for inside in (True, False):
+            folder = tmp_path_factory.mktemp("private")
+            with pytest.MonkeyPatch.context() as patch, pytest.raises((DpflowError, KeyboardInterrupt)) as caught:
+                patch.setenv("DPFLOW_PRIVATE", str(folder))
+                failing(number, inside=inside)
+            log = folder / "failures.log"
+            outcomes[function.__name__, inside] = caught.value, log.read_text() if log.exists() else ""
+    return outcomes
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["step", "flow"])
+@pytest.mark.parametrize("name", [function.__name__ for function in FAILURES])
+def test_what_leaves_a_failing_run_holds_nothing_private(
+    name: str, inside: bool, failed: dict[tuple[str, bool], tuple[BaseException, str]]
+) -> None:
+    error, log = failed[name, inside]
+    assert MARKER not in "".join(traceback.format_exception(error))
+    assert MARKER not in repr(vars(error))
+    assert (error.__cause__, error.__context__) == (None, None)
+    assert name not in {frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)}
+    assert (MARKER in log) == (name not in {"with_a_note", "in_locals", "by_an_interrupt"})
+
+
+def test_nothing_that_prefect_stored_of_all_these_runs_holds_the_marker(
+    failed: dict[tuple[str, bool], tuple[BaseException, str]], stored: Callable[[str], list[str]]
+) -> None:
+    assert stored("round-001/in_pandas")  # these runs are what is searched
+    assert stored("StepFailed")
+    assert stored(MARKER) == []
+
+
+def test_the_search_finds_a_marker_that_an_ordinary_task_gives_away(stored: Callable[[str], list[str]]) -> None:
+    other = MARKER.replace("Z", "Y")
+
+    @task
+    def careless() -> None:
+        raise ValueError(other)
+
+    @flow
+    def ordinary() -> None:
+        careless()
+
+    with pytest.raises(ValueError, match="Yq7"):
+        ordinary()
+    assert {"log.message", "task_run_state.message", "flow_run_state.message"} <= set(stored(other))
+
+
+def test_an_unforeseen_error_is_named_by_type_and_place_only() -> None:
+    with pytest.raises(StepFailed) as caught:
+        step("round-007/measure", chained)()
+    line = chained.__code__.co_firstlineno + 4
+    expected = f"step round-007/measure failed: ValueError at test_private.py:{line}; the details are in the steward's log failures.log"
+    assert str(caught.value) == expected
+
+
+def test_without_a_steward_log_the_message_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "file" / "private"))
+    with pytest.raises(StepFailed, match="the steward's log could not be written"):
+        guarded(chained, where="a")()
+
+
+def test_a_refusal_arrives_as_itself_with_its_numbers() -> None:
+    def refuse() -> None:
+        raise BudgetRefused("too dear", requested=3, remaining=2)
+
+    @private_flow(name="refusing")
+    def refusing() -> None:
+        step("reserve", refuse)()
+
+    with pytest.raises(BudgetRefused, match="too dear") as caught:
+        refusing()
+    assert (caught.value.requested, caught.value.remaining, caught.value.difference) == (3, 2, 1)
+
+
+@pytest.mark.parametrize(
+    "control", [KeyboardInterrupt(), SystemExit(3), asyncio.CancelledError(), Pause(), CancelledRun("stop")]
+)
+def test_what_ends_or_suspends_a_run_from_outside_passes_as_itself(control: BaseException) -> None:
+    def interrupted() -> None:
+        try:
+            raise ValueError(MARKER)
+        except ValueError:
+            raise control
+
+    with pytest.raises(type(control)) as caught:
+        guarded(interrupted, where="a")()
+    assert caught.value is control
+    assert control.__context__ is None
+
+
+def test_a_steps_warnings_go_to_the_steward(steward: Path) -> None:
+    def warn() -> int:
+        warnings.simplefilter("always")
+        warnings.warn(MARKER, stacklevel=1)
+        return 5
+
+    with warnings.catch_warnings(record=True) as seen:
+        assert step("ingest", warn)() == 5
+    assert not seen
+    assert MARKER in steward.read_text()
+
+
+def test_a_step_gets_the_very_objects_it_is_called_with_and_hands_back_the_very_result() -> None:
+    array, table = np.zeros(3), {"list": [1, 2, 3]}
+
+    def same(first: Any, *, second: Any) -> tuple[Any, Any]:
+        return first, second
+
+    first, second = step("ingest", same)(array, second=table)
+    assert first is array
+    assert second is table
+
+
+def test_steps_and_progress_lines_are_recorded_without_an_echo(
+    stored: Callable[[str], list[str]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    speaking(11)
+    assert "task_run.name" in stored("round-011/say")
+    assert stored("round 11/11") == ["log.message"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_every_step_knows_the_flow_run_it_belongs_to() -> None:
+    (known,) = set(speaking(2))
+    with get_client(sync_client=True) as client:
+        assert client.read_flow_run(UUID(known)).state_name == "Completed"
+
+
+def test_flow_parameters_are_validated() -> None:
+    with pytest.raises(Exception, match="rounds"):
+        speaking("many")  # type: ignore[arg-type]
+
+
+def test_a_flow_can_be_found_by_its_module_and_name() -> None:
+    assert speaking._entrypoint.endswith(":speaking")
+    assert (speaking.retries, speaking.persist_result, speaking.log_prints, speaking.should_validate_parameters) == (
+        0,
+        False,
+        False,
+        True,
+    )

@@ -1,0 +1,158 @@
+"""The flow on a real Prefect server: named steps, retries that replay, kills that lose nothing, and no private byte in Prefect."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from prefect import flow, get_client, task
+from prefect.flow_engine import run_flow
+from prefect.states import Scheduled
+
+from dpcore import Synthesis
+from dpcore.errors import BudgetRefused, StepFailed
+from dpcore.ledger import open_ledger
+from flows.synthesize import synthesize
+from tests.conftest import Workspace
+from tests.flows.conftest import Search
+
+pytestmark = pytest.mark.prefect
+
+STEPS = ("reserve", "ingest", "histogram", "begin", "select", "measure", "update", "sample", "publish", "settle")
+MARKER = "Zq7_secret%"
+
+
+def test_every_step_is_a_task_run_of_its_own_name(workspace: Workspace, stored: Search) -> None:
+    workspace.open_account()
+    outcome = synthesize(str(workspace.spec))
+    assert Path(outcome["release"], "manifest.json").exists()
+    for name in ("reserve", "ingest", "histogram", "begin", "sample", "publish", "settle"):
+        assert "task_run.name" in stored(name)
+    for number in range(1, 5):
+        for action in ("select", "measure", "update"):
+            assert "task_run.name" in stored(f"round-00{number}/{action}")
+    assert "log.message" in stored("round 4/4")
+
+
+def test_a_refusal_keeps_its_numbers_and_leaves_no_run(workspace: Workspace) -> None:
+    workspace.open_account(epsilon=0.5)
+    with pytest.raises(BudgetRefused) as caught:
+        synthesize(str(workspace.spec))
+    assert caught.value.difference == caught.value.requested - caught.value.remaining > 0
+    with open_ledger() as ledger:
+        assert ledger.runs("visits") == ()
+
+
+def test_a_retry_of_a_completed_run_replays_it(workspace: Workspace) -> None:
+    workspace.open_account()
+    first = synthesize(str(workspace.spec))
+    with open_ledger() as ledger:
+        head = ledger.head()
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(first["run"], Scheduled(), force=True)
+        again = run_flow(
+            synthesize, flow_run=client.read_flow_run(first["run"]), parameters={"spec": str(workspace.spec)}
+        )
+    assert again == first
+    with open_ledger() as ledger:
+        assert ledger.head() == head
+
+
+def dpflow(*arguments: str, url: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "from flows.command import main; main()", *arguments],
+        env=os.environ | {"PREFECT_API_URL": url},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("moment", ["reserved epsilon", "first model", "round 1/", "round 3/", "round 4/"])
+def test_a_killed_command_is_resumed_by_its_run_id(workspace: Workspace, prefect_server: str, moment: str) -> None:
+    workspace.open_account()
+    run_id = ""
+    with dpflow("run", str(workspace.spec), url=prefect_server) as killed:
+        assert killed.stderr
+        for line in killed.stderr:
+            run_id = (re.findall(r"run (\S+): reserved", line) or [run_id])[0]
+            if moment in line:
+                killed.send_signal(signal.SIGKILL)
+                break
+    with open_ledger() as ledger:
+        before = [(done.step, done.output) for done in ledger.transcript(run_id)]
+    with dpflow("run", str(workspace.spec), "--resume", run_id, "--json", url=prefect_server) as resumed:
+        out, errors = resumed.communicate()
+    assert resumed.returncode == 0, errors
+    assert len(out.splitlines()) == 1
+    assert Path(json.loads(out)["release"], "manifest.json").exists()
+    with open_ledger() as ledger:
+        run = ledger.run(run_id)
+        after = [(done.step, done.output) for done in ledger.transcript(run_id)]
+        paid = Counter(event.details["step"] for event in ledger.history("visits") if event.kind == "started")
+    assert after[: len(before)] == before
+    assert sum(paid.values()) <= len(after) + 1
+    assert run.spent <= run.reserved
+
+
+def test_the_command_says_nothing_but_its_own(workspace: Workspace, prefect_server: str) -> None:
+    workspace.open_account()
+    with dpflow("run", str(workspace.spec), url=prefect_server) as process:
+        out, errors = process.communicate()
+    assert process.returncode == 0
+    assert [line.split()[0] for line in out.splitlines()] == ["release", "rows", "run", "spent", "remaining"]
+    assert all(re.match(r"run |first model|round ", line) for line in errors.splitlines())
+
+
+@pytest.mark.parametrize("broken", STEPS)
+def test_a_failure_in_any_step_gives_nothing_private_to_prefect(
+    workspace: Workspace,
+    stored: Search,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    marker = f"{MARKER}{broken}"
+    table = pd.read_csv("visits.csv", dtype=str)
+    for column in table:
+        table.loc[::7, column] = f"{marker}-{column}"
+    table.to_csv("visits.csv", index=False)
+    workspace.open_account()
+
+    def fail(self: Synthesis, *_arguments: object) -> None:
+        raise ValueError(table.to_string())
+
+    monkeypatch.setattr(Synthesis, broken, fail)
+    with pytest.raises(StepFailed):
+        synthesize(str(workspace.spec))
+    assert stored(marker) == []
+    assert marker not in "".join(capfd.readouterr())
+    public = [
+        path
+        for path in workspace.folder.rglob("*")
+        if path.is_file() and path.name not in ("visits.csv", "failures.log")
+    ]
+    assert not [path for path in public if marker.encode() in path.read_bytes()]
+    assert marker in (workspace.folder / ".dpflow" / "private" / "failures.log").read_text(encoding="utf-8")
+
+
+def test_the_search_finds_a_marker_that_is_there(stored: Search) -> None:
+    planted = f"{MARKER}planted"
+
+    @task
+    def leaky() -> None:
+        raise ValueError(planted)
+
+    @flow
+    def careless() -> None:
+        leaky()
+
+    with pytest.raises(ValueError, match="planted"):
+        careless()
+    assert stored(planted)
