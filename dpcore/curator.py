@@ -5,7 +5,6 @@ its money from the steps that follow, and the reservation is never exceeded.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -19,17 +18,10 @@ from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMech
 from dpcore.privacy import Protection, Sensitivity
 from dpcore.queries import Axes
 
+Expected = Callable[[], Sequence[tuple[Axes, Counts]]]
+"""What the model expects of each marginal on offer, in whole counts; asked for only if the answer is not stored yet."""
+
 LEAST_UNITS = 100  # an answer that costs less would lose more than a percent of its price to rounding
-
-
-@dataclass(frozen=True, eq=False)
-class Candidate:
-    """A marginal that may be selected: the model's whole counts for it, its weight, and what to take off for expected noise."""
-
-    axes: Axes
-    expected: Counts
-    weight: int
-    penalty: int
 
 
 class Curator:
@@ -57,35 +49,27 @@ class Curator:
         """Return the standard deviation per cell that `share` of what is left would buy for a marginal."""
         return self._marginal_mechanism(share).standard_deviation
 
-    def select_marginal(
-        self, step: str, candidates: Callable[[], Sequence[Candidate]], *, share: Fraction
-    ) -> Selection:
+    def select_marginal(self, step: str, expected: Expected, *, share: Fraction) -> Selection:
         """Select the marginal that the model gets most wrong, by the exponential mechanism.
 
-        The score is weight x (|true - expected|_1 - penalty), a whole number. One neighbour step moves |true - expected|_1 by at
-        most the L1 sensitivity, so the scores' sensitivity is that times the largest weight.
+        The score |true - expected|_1 is a whole number, and one neighbour step moves it by at most the L1 sensitivity.
         """
 
         def pay_and_draw() -> bytes:
-            offered = candidates()
-            sensitivity = max(candidate.weight for candidate in offered) * self._protection.sensitivity.l1
+            offered = expected()
             mechanism = ExponentialMechanism.for_amount(
-                self._units(share), currency=self._currency, sensitivity=sensitivity
+                self._units(share), currency=self._currency, sensitivity=self._protection.sensitivity.l1
             )
 
             def draw(histogram: Histogram) -> bytes:
-                scores = [
-                    c.weight * (int(np.abs(histogram.marginal(c.axes) - c.expected).sum()) - c.penalty) for c in offered
-                ]
-                return Selection(axes=offered[mechanism.draw(np.array(scores, dtype=np.int64))].axes).to_bytes()
+                scores = [np.abs(histogram.marginal(axes) - counts).sum() for axes, counts in offered]
+                return Selection(axes=offered[mechanism.draw(np.array(scores, dtype=np.int64))][0]).to_bytes()
 
             return self._charge_then(step, mechanism, draw)
 
         return Selection.from_bytes(self._stored(step) or pay_and_draw(), step=step)
 
-    def select_cell(
-        self, step: str, expected: Callable[[], Sequence[tuple[Axes, Counts]]], *, share: Fraction
-    ) -> Selection:
+    def select_cell(self, step: str, expected: Expected, *, share: Fraction) -> Selection:
         """Select the one counting query, a cell of one of the marginals, that the model gets most wrong.
 
         The score |true - expected| of a cell moves by at most the Linf sensitivity.

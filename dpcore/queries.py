@@ -27,20 +27,13 @@ class Workload:
         """Return the listed marginals, each once."""
         return cls(tuple(dict.fromkeys(tuple(sorted(set(marginal))) for marginal in marginals)))
 
-    def candidates(self) -> dict[Axes, int]:
-        """Return every marginal worth measuring, and its weight: all parts of the workload's marginals.
+    def parts(self) -> tuple[Axes, ...]:
+        """Return every marginal that says something about one of the workload's: all their parts, smaller ones first.
 
-        A marginal's weight is the number of attributes it shares with each marginal of the workload, added up: what is
-        measured helps every query that it overlaps (McKenna et al. 2022, AIM, section 4).
-
-        >>> Workload.of([(0, 1)]).candidates()
-        {(0,): 1, (1,): 1, (0, 1): 2}
+        >>> Workload.of([(0, 1)]).parts()
+        ((0,), (1,), (0, 1))
         """
-        parts = {
+        found = {
             part for axes in self.marginals for size in range(1, len(axes) + 1) for part in combinations(axes, size)
         }
-        sets = [frozenset(axes) for axes in self.marginals]
-        return {
-            part: sum(len(axes.intersection(part)) for axes in sets)
-            for part in sorted(parts, key=lambda p: (len(p), p))
-        }
+        return tuple(sorted(found, key=lambda part: (len(part), part)))

@@ -148,7 +148,8 @@ class Synthesis:
         )
 
     def sample(self) -> Codes:
-        """Draw the synthetic rows from the model, from a public seed: post-processing."""
+        """Make the final model and draw the synthetic rows from it, from a public seed: post-processing."""
+        self.strategy.conclude()
         wanted = self.declaration.spec.output.rows
         rows = max(0, round(self.strategy.total)) if wanted == "noisy" else wanted
         return sample_rows(self.strategy.model, rows, rng=np.random.default_rng(self._seed("rows")))
@@ -178,7 +179,7 @@ class Synthesis:
         delta = self.declaration.spec.privacy.delta
         return Outcome(
             run=self.run_id,
-            release=str(release),
+            release=_shown(release),
             rows=self._rows,
             account=account.name,
             currency=account.currency.value,
@@ -212,6 +213,12 @@ def synthesize(spec: str | Path, *, run_id: str | None = None, resume: bool = Fa
         return run.settle()
     finally:
         run.close()
+
+
+def _shown(path: Path) -> str:
+    """Return the path as a person would write it: from the working folder if it lies below it."""
+    here, whole = Path.cwd().resolve(), path.resolve()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
 
 
 def _paying_account(ledger: Ledger, declaration: Declaration) -> Account:

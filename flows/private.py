@@ -90,7 +90,7 @@ def private_task(kind: str) -> Task[[_Sealed], _Sealed]:
     return Task(
         run,
         name=kind,
-        task_run_name=_run_name,
+        task_run_name=_run_name,  # type: ignore[arg-type]  # Prefect asks the function itself
         description=f"The step {kind} of a private run",
         cache_policy=NO_CACHE,
         persist_result=False,
@@ -141,7 +141,7 @@ def guarded(function: Callable[P, R], *, where: str) -> Callable[P, R]:
                 public = public_form(error, where=where)
             finally:
                 if seen:
-                    stewardlog.note("".join(map(str, seen)), where=f"warnings of {where}")
+                    stewardlog.note("\n".join(map(str, seen)), where=f"warnings of {where}")
         # Only here, where no exception is being handled, does the new error get no context. The arguments leave its frame.
         del args, kwargs
         raise public from None

@@ -29,7 +29,7 @@ ENVIRONMENT = {
     # The run's log is sent to the server as ever; only the two handlers that write to the terminal are closed.
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_HANDLERS_DEBUG_LEVEL": "CRITICAL",
-    # Waits of 2, 4 and 8 seconds outlast a server's restart; Prefect's default would keep a user for minutes.
+    # Waits of 2, 4 and 8 seconds bridge a short absence of the server; Prefect's default keeps a user waiting for minutes.
     "PREFECT_CLIENT_MAX_RETRIES": "3",
 }
 
@@ -56,14 +56,10 @@ def quiet() -> Iterator[str]:
         if url is None:
             url = stack.enter_context(_on_temporary_server())
         elif not server_answers(url, timeout=ANSWER_SECONDS):
-            remedy = (
-                "unset PREFECT_API_URL"
-                if "PREFECT_API_URL" in os.environ
-                else "run `prefect config unset PREFECT_API_URL`"
-            )
             raise UsageError(
-                f"the Prefect server at {_shown(url)} does not answer; start it, or {remedy} to run on a temporary one"
+                f"the Prefect server at {_shown(url)} does not answer; start it, or {_remedy()} to run on a temporary one"
             )
+        stack.callback(_send_what_is_left)
         with _server_errors_in_one_line(url):
             yield url
 
@@ -72,7 +68,7 @@ def configured_url() -> str | None:
     """Return the API URL that the environment, the profile or a settings file names, if any."""
     from prefect.settings import get_current_settings  # noqa: PLC0415
 
-    return get_current_settings().api.url
+    return get_current_settings().api.url or None
 
 
 def server_answers(url: str, *, timeout: float) -> bool:
@@ -92,20 +88,11 @@ def _on_temporary_server() -> Iterator[str]:
     with ExitStack() as stack:
         server = stack.enter_context(temporary_server())
         stack.callback(_read_settings)
-        direct = ",".join(filter(None, (os.environ.get("NO_PROXY") or os.environ.get("no_proxy"), "127.0.0.1")))
         stack.enter_context(
-            _environment(
-                {
-                    "PREFECT_API_URL": server.url,
-                    "PREFECT_HOME": str(server.home),
-                    "NO_PROXY": direct,
-                    "no_proxy": direct,
-                }
-            )
+            _environment({"PREFECT_API_URL": server.url, "PREFECT_HOME": str(server.home)} | _no_proxy())
         )
         _read_settings()
         stack.enter_context(_no_heartbeats())
-        stack.callback(_send_what_is_left)
         yield server.url
 
 
@@ -127,7 +114,7 @@ def _no_heartbeats() -> Iterator[None]:
 
 
 def _send_what_is_left() -> None:
-    """Send the log lines and task states that Prefect still holds back, before the server goes."""
+    """Send the log lines and task states that Prefect still holds back: a temporary server goes now, and no other need be waited for."""
     from prefect.events.worker import EventsWorker  # noqa: PLC0415
     from prefect.logging.handlers import APILogWorker  # noqa: PLC0415
 
@@ -148,7 +135,11 @@ def _server_errors_in_one_line(url: str) -> Iterator[None]:
         raise DpflowError(
             f"the Prefect server at {_shown(url)} failed during the run ({failure}); what was measured is kept in the ledger: "
             "see that the server runs, then resume the run"
-        )
+        ) from None
+
+
+def _remedy() -> str:
+    return "unset PREFECT_API_URL" if "PREFECT_API_URL" in os.environ else "run `prefect config unset PREFECT_API_URL`"
 
 
 def _shown(url: str) -> str:
@@ -182,6 +173,12 @@ def _homes() -> dict[str, str]:
     if "PREFECT_HOME" in os.environ or os.access(profiles, os.R_OK):
         return {}
     return {"PREFECT_HOME": own}
+
+
+def _no_proxy() -> dict[str, str]:
+    """Return the variables that keep a proxy, if there is one, from being asked for the server on this machine."""
+    direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
+    return dict.fromkeys(("no_proxy", "NO_PROXY"), f"{direct},127.0.0.1" if direct else "127.0.0.1")
 
 
 @contextmanager

@@ -61,13 +61,15 @@ def temporary_server() -> Iterator[TemporaryServer]:
 
 
 def _child(home: Path) -> subprocess.Popen[bytes]:
+    inherited = dict(os.environ)
+    inherited.pop("PREFECT_SERVER_API_AUTH_STRING", None)  # a password that the user has set is for another server
     with (home / LOG_NAME).open("ab") as log:
         return subprocess.Popen(  # noqa: S603  our own file, by our own interpreter
             [sys.executable, "-P", str(Path(__file__).with_name("server_child.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env=os.environ | SERVER_ENVIRONMENT | {"PREFECT_HOME": str(home)},
+            env=inherited | SERVER_ENVIRONMENT | {"PREFECT_HOME": str(home)},
             # Ctrl-C in a terminal is for the run, which still has to tell the server how it ended.
             start_new_session=True,
         )

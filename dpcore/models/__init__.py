@@ -1,6 +1,8 @@
 """Public distributions over the universe: everything here is a function of what was measured, never of the data."""
 
 from dpcore.models.dense import MAX_CELLS, DenseModel
-from dpcore.models.model import Model, Weights, update_towards
+from dpcore.models.evidence import Evidence
+from dpcore.models.model import Model, Weights
+from dpcore.models.refine import Potentials, refine
 
-__all__ = ["MAX_CELLS", "DenseModel", "Model", "Weights", "update_towards"]
+__all__ = ["MAX_CELLS", "DenseModel", "Evidence", "Model", "Potentials", "Weights", "refine"]

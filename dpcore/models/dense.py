@@ -1,7 +1,7 @@
 """A model that holds the weight of every cell of the universe: exact, for universes of up to a hundred million cells."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 import numpy as np
@@ -121,6 +121,16 @@ class DenseModel:
             self._multiply_extreme(axes, factor)
         self._known = None
 
+    def assign(self, functions: Mapping[Axes, Weights]) -> None:
+        """Make the distribution proportional to exp of a sum of functions, each of some columns; of none, uniform."""
+        for axes in functions:
+            self._check(axes)
+        logarithm = _shared_spread(functions, self._weights.shape)
+        logarithm -= logarithm.max()
+        np.exp(logarithm, out=self._weights)
+        self._mass = float(self._weights.sum())
+        self._known = None
+
     def _multiply_extreme(self, axes: Axes, factor: Weights) -> None:
         """Multiply by a factor that leaves next to nothing or overflows: only where there is weight, relative to its largest."""
         if not (np.isfinite(factor).all() and factor.min() >= 0):
@@ -169,3 +179,23 @@ def _shared_sums(array: Weights, axes: Axes, *, wanted: set[Axes]) -> dict[Axes,
         found |= _shared_sums(reduced, union, wanted=group)
         left -= group
     return found
+
+
+def _shared_spread(functions: Mapping[Axes, Weights], shape: tuple[int, ...]) -> Weights:
+    """Return the sum of functions of some axes each, over all axes: functions that lack an axis are added up before they are spread over it."""
+    everywhere = range(len(shape))
+    longest_first = sorted(everywhere, key=lambda axis: -shape[axis])
+    sums: dict[Axes, Weights] = {(): np.zeros(shape)}
+
+    def add(absent: Axes, function: Weights) -> None:
+        if absent not in sums:
+            sums[absent] = np.zeros([1 if axis in absent else shape[axis] for axis in everywhere])
+        sums[absent] += function
+
+    for axes, function in functions.items():
+        absent = tuple(axis for axis in longest_first if axis not in axes)
+        add(absent, function.reshape([shape[axis] if axis in axes else 1 for axis in everywhere]))
+    for count in range(len(shape), 0, -1):
+        for absent in [key for key in sums if len(key) == count]:
+            add(absent[:-1], sums.pop(absent))
+    return sums[()]

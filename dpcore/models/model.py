@@ -1,6 +1,5 @@
-"""What a strategy may ask of a model, and the one step that moves a model towards what was measured."""
+"""What a strategy may ask of a model."""
 
-from collections.abc import Iterable
 from typing import Protocol
 
 import numpy as np
@@ -36,20 +35,3 @@ class Model(Protocol):
     def multiply(self, axes: Axes, factor: Weights) -> None:
         """Multiply the distribution by a function of these columns, and normalise it again."""
         ...
-
-
-def update_towards(model: Model, measured: Iterable[tuple[Axes, Weights | NDArray[np.int64]]], *, rate: float) -> None:
-    """Move a model towards measured marginals: one multiplicative-weights step for each, in the order given.
-
-    A step multiplies every cell by exp(rate * (measured - expected) / total) of its marginal's cell; the rate is 1/2 in MWEM (Hardt,
-    Ligett and McSherry 2012). A marginal and a multiplication are all that it takes: two passes over a dense model.
-
-    Args:
-        model: the model to move, in place.
-        measured: axes and noisy counts; counts may be negative.
-        rate: the length of the step.
-    """
-    for axes, counts in measured:
-        exponent = (counts - model.marginal(axes)) * (rate / model.total)
-        # A constant cancels in the normalisation; this one keeps the exponential finite whatever the noise was.
-        model.multiply(axes, np.exp(exponent - exponent.max()))

@@ -11,7 +11,8 @@ __all__ = ["Mwem", "Pmw", "Strategy", "step_name", "strategy_for"]
 
 def strategy_for(declaration: Declaration) -> Strategy:
     """Build the strategy that a spec names; a universe it cannot work on is refused here, before anything is read or spent."""
-    shape, workload, chosen = declaration.universe.shape, declaration.workload, declaration.spec.strategy
+    universe, workload, chosen = declaration.universe, declaration.workload, declaration.spec.strategy
     if isinstance(chosen, PmwSpec):
-        return Pmw(shape, workload, rounds=chosen.rounds, alpha=chosen.alpha)
-    return Mwem(shape, workload, rounds=chosen.rounds)
+        return Pmw(universe.shape, workload, rounds=chosen.rounds, alpha=chosen.alpha)
+    pure = declaration.spec.privacy.delta == 0
+    return Mwem(universe.names, universe.shape, workload, rounds=chosen.rounds, pure=pure)

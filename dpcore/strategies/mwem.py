@@ -1,28 +1,63 @@
 """Multiplicative weights with the exponential mechanism, on whole marginals."""
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from dpcore.curator import Candidate, Curator
-from dpcore.measurements import Measurement, Selection
-from dpcore.models import DenseModel, update_towards
-from dpcore.queries import Workload
+from dpcore.curator import Curator
+from dpcore.measurements import Counts, Measurement, Selection
+from dpcore.models import DenseModel, Evidence, Potentials, refine
+from dpcore.queries import Axes, Workload
 from dpcore.strategies.strategy import Strategy, step_name
 
-INITIAL = Fraction(1, 5)
-SELECTING = Fraction(1, 10)
+# How the budget is shared and the model is made: measured on Adult (seven columns) and on two other census and hospital tables,
+# see docs/decisions/0006.
+SELECTING = Fraction(1, 20)  # of a round's budget
+LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # of all, for the one-way marginals
+MOST_ROUNDS, MOST_ROUNDS_PURE = (
+    60,
+    20,
+)  # noise grows as the root of the rounds in zCDP, and as the rounds in pure epsilon
+ROOM = (
+    2.0  # a marginal is worth measuring while its expected noise, all cells together, is below this many times the rows
+)
+FIRST_STEPS, ROUND_STEPS, LAST_STEPS = 50, 3, 400
+LAST_CELL_STEPS = 8e8  # the last refinement of a large model takes fewer steps, but
+FEWEST_LAST_STEPS = 60
 
 
 class Mwem(Strategy):
-    """Draft."""
+    """Measure every column, then round by round the marginal that the model gets most wrong, then agree with all of it.
 
-    def __init__(self, shape: tuple[int, ...], workload: Workload, *, rounds: int | None) -> None:
+    1. All one-way marginals, sharing a part of the budget that follows from their sizes, make the first model.
+    2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score |true - expected|_1, measures it, and takes
+       a few multiplicative steps on all that was measured so far. Only marginals whose expected noise leaves room for a signal are
+       candidates, only the largest such ones, and none twice before all were measured.
+    3. At the end the model is made anew from the first one, with all measurements at once, up to the point where it agrees with them as
+       well as the truth would.
+
+    Laplace noise in a pure account, Gaussian noise in a zCDP account: the curator's choice.
+
+    Reference: Hardt, Ligett and McSherry 2012 (MWEM); McKenna, Mullins, Sheldon and Miklau 2022 (AIM) for whole marginals and the first
+    one-way round.
+    """
+
+    def __init__(
+        self, names: Sequence[str], shape: tuple[int, ...], workload: Workload, *, rounds: int | None, pure: bool
+    ) -> None:
         super().__init__()
         self.model = DenseModel(shape, total=1.0)
-        self._candidates = workload.candidates()
-        self._rounds = rounds or 30
+        self._names = names
+        parts = workload.parts()
+        self._candidates = tuple(axes for axes in parts if len(axes) > 1) or parts
+        self._cells = {axes: math.prod(shape[axis] for axis in axes) for axes in self._candidates}
+        self._rounds = rounds or min(MOST_ROUNDS_PURE if pure else MOST_ROUNDS, len(workload.marginals))
+        self._first = _first_shares(shape, list(self._cells.values()), rounds=self._rounds, pure=pure)
+        self._evidence = Evidence()
+        self._picked: set[Axes] = set()
+        self._base = self._now = Potentials()
 
     @property
     def rounds(self) -> int:
@@ -35,43 +70,68 @@ class Mwem(Strategy):
         return len(self.model.shape) + 2 * self._rounds
 
     def begin(self, curator: Curator) -> None:
-        """Measure."""
-        columns = len(self.model.shape)
-        for axis in range(columns):
-            share = INITIAL / columns / (1 - INITIAL * axis / columns)
-            self.measurements.append(curator.measure_marginal(f"one-way/{axis}", (axis,), share=share))
-        self.model.rescale(max(1.0, float(np.mean([m.values.sum() for m in self.measurements]))))
-        self._refine()
+        """Measure every column and make the first model."""
+        left = Fraction(1)
+        for axis, share in enumerate(self._first):
+            self._learn(curator.measure_marginal(f"one-way/{self._names[axis]}", (axis,), share=share / left))
+            left -= share
+        self._base = self._now = refine(self.model, self._evidence, Potentials(), steps=FIRST_STEPS)
 
     def select(self, curator: Curator, number: int) -> Selection:
-        """Select."""
-        left = self._rounds - number + 1
+        """Select the candidate with the largest error."""
+        rounds_left = self._rounds - number + 1
 
-        def candidates() -> list[Candidate]:
-            noise = curator.expected_noise((1 - SELECTING) / left) * math.sqrt(2 / math.pi)
-            return [
-                Candidate(
-                    axes=axes,
-                    expected=np.rint(marginal).astype(np.int64),
-                    weight=self._candidates[axes],
-                    penalty=round(noise * marginal.size),
-                )
-                for axes, marginal in self.model.marginals(self._candidates).items()
-            ]
+        def expected() -> list[tuple[Axes, Counts]]:
+            noise = curator.expected_noise((1 - SELECTING) / rounds_left)
+            marginals = self.model.marginals(self._affordable(noise))
+            return [(axes, np.rint(marginal).astype(np.int64)) for axes, marginal in marginals.items()]
 
-        return curator.select_marginal(step_name(number, "select"), candidates, share=SELECTING / left)
+        return curator.select_marginal(step_name(number, "select"), expected, share=SELECTING / rounds_left)
 
     def measure(self, curator: Curator, number: int, selection: Selection) -> Measurement:
-        """Measure."""
-        left = self._rounds - number
-        share = (1 - SELECTING) / (left + 1 - SELECTING)
+        """Measure the selected marginal; the last round takes all that is left."""
+        rounds_left = self._rounds - number + 1
+        share = (1 - SELECTING) / (rounds_left - SELECTING)
         return curator.measure_marginal(step_name(number, "measure"), selection.axes, share=share)
 
     def update(self, number: int, measurement: Measurement) -> None:
-        """Update."""
-        self.measurements.append(measurement)
-        self._refine()
+        """Take a few steps towards all that was measured."""
+        del number  # every round's update is alike
+        self._picked.add(measurement.axes)
+        self._learn(measurement)
+        self._now = refine(self.model, self._evidence, self._now, steps=ROUND_STEPS)
 
-    def _refine(self) -> None:
-        for _ in range(20):
-            update_towards(self.model, [(m.axes, m.values) for m in self.measurements], rate=0.5)
+    def conclude(self) -> None:
+        """Make the released model: from the first one, so that what was measured early has no more say than what came late."""
+        steps = max(FEWEST_LAST_STEPS, min(LAST_STEPS, int(LAST_CELL_STEPS / math.prod(self.model.shape))))
+        start = Potentials(self._base.functions, self._now.rate)
+        refine(self.model, self._evidence, start, steps=steps)
+
+    def _learn(self, measurement: Measurement) -> None:
+        self.measurements.append(measurement)
+        self._evidence.add(measurement)
+        self.model.rescale(self._evidence.total)
+
+    def _affordable(self, noise: float) -> list[Axes]:
+        """Return the largest candidates that noise of this standard deviation leaves something of; new ones, while there are any."""
+        worth = ROOM * self.model.total / (math.sqrt(2 / math.pi) * noise)  # in cells
+        fitting = {axes for axes in self._candidates if self._cells[axes] <= worth}
+        if not fitting:
+            fitting = {min(self._candidates, key=self._cells.__getitem__)}
+        # with a marginal, all its parts are candidates and fit: so one that is one column larger tells
+        inside = {axes[:place] + axes[place + 1 :] for axes in fitting for place in range(len(axes))}
+        largest = [axes for axes in self._candidates if axes in fitting and axes not in inside]
+        return [axes for axes in largest if axes not in self._picked] or largest
+
+
+def _first_shares(shape: tuple[int, ...], cells: list[int], *, rounds: int, pure: bool) -> list[Fraction]:
+    """Return each column's share of the whole budget.
+
+    Splitting in proportion to size^(2/3) (to its root, with Laplace noise) makes the noise of all marginals together least. By the same
+    rule the columns as a whole get their part against the rounds' marginals, within limits.
+    """
+    power = 1 / 2 if pure else 2 / 3
+    wanted = [size**power for size in shape]
+    later = rounds * sum(cell**power for cell in cells) / len(cells)
+    together = min(MOST_FIRST, max(LEAST_FIRST, sum(wanted) / (sum(wanted) + later)))
+    return [Fraction(together * want / sum(wanted)).limit_denominator(10**6) for want in wanted]

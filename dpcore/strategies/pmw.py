@@ -84,3 +84,6 @@ class Pmw(Strategy):
         factor = np.ones(marginal.shape)
         factor.ravel()[cell] -= math.copysign(self._rate, error)
         self.model.multiply(measurement.axes, factor)
+
+    def conclude(self) -> None:
+        """Leave the last round's model as it is."""

@@ -10,7 +10,8 @@ from dpcore.models import DenseModel
 class Strategy(ABC):
     """Improves a public model round by round; all that it learns comes from the curator's noisy answers.
 
-    The drivers call `begin` once, then `select`, `measure` and `update` for each round until `finished`. Every choice depends
+    The drivers call `begin` once, then `select`, `measure` and `update` for each round until `finished`,
+    and `conclude`. Every choice depends
     on the spec and on earlier noisy answers only, so a run that is started again takes the same way through its transcript.
     """
 
@@ -45,6 +46,10 @@ class Strategy(ABC):
     @abstractmethod
     def update(self, number: int, measurement: Measurement) -> None:
         """Correct the model by the measurement, and decide from noisy values alone whether to go on."""
+
+    @abstractmethod
+    def conclude(self) -> None:
+        """Make the model that is released, once all is measured."""
 
     @property
     def total(self) -> float:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
-from dpcore.models import Model, Weights, update_towards
+from dpcore.models import Model, Weights
 from dpcore.queries import Axes
 
 Steps = list[tuple[Axes, Weights]]
@@ -210,24 +210,3 @@ class ModelContract:
     def test_an_empty_axis_is_refused(self) -> None:
         with pytest.raises(UsageError, match="no cells"):
             self.new((2, 0), total=6.0)
-
-    def test_updates_lead_to_what_was_measured(self) -> None:
-        truth = np.random.default_rng(3).gamma(0.5, size=(3, 4, 2))
-        truth *= 1000 / truth.sum()
-        measured = [((0, 1), summed(truth, (0, 1))), ((1, 2), summed(truth, (1, 2)))]
-        model = self.new((3, 4, 2), total=1000.0)
-        for _ in range(300):
-            update_towards(model, measured, rate=5.0)
-        for axes, counts in measured:
-            assert np.abs(model.marginal(axes) - counts).sum() < 5
-
-    def test_one_update_is_the_step_of_multiplicative_weights(self) -> None:
-        model = self.new((2, 2), total=8.0)
-        update_towards(model, [((0,), np.array([6, 2]))], rate=0.5)
-        step = np.exp([0.5 * 2 / 8, -0.5 * 2 / 8])
-        np.testing.assert_allclose(model.marginal((0,)), 8 * step / step.sum(), rtol=1e-13)
-
-    def test_an_update_by_absurd_noise_stays_finite(self) -> None:
-        model = self.new((2, 2), total=1.0)
-        update_towards(model, [((0,), np.array([10**15, -(10**15)]))], rate=1.0)
-        np.testing.assert_allclose(model.marginal((0,)), [1.0, 0.0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpcore.accounting import Currency
-from dpcore.curator import Candidate, Curator
+from dpcore.curator import Curator
 from dpcore.errors import StepFailed
 from dpcore.histogram import Histogram
 from dpcore.ledger import Ledger, open_ledger
@@ -46,15 +46,12 @@ def make_curator(workspace: Workspace) -> Callable[..., tuple[Curator, Ledger]]:
         ledger.close()
 
 
-def candidates(*weights: int) -> Callable[[], list[Candidate]]:
-    return lambda: [
-        Candidate(axes=(axis,), expected=np.zeros(SHAPE[axis], dtype=np.int64), weight=weight, penalty=0)
-        for axis, weight in enumerate(weights)
-    ]
+def marginals() -> list[tuple[tuple[int, ...], np.ndarray]]:
+    return [((axis,), np.zeros(SHAPE[axis], dtype=np.int64)) for axis in (0, 1)]
 
 
 def ask_everything(curator: Curator) -> None:
-    curator.select_marginal("a/select", candidates(1, 2), share=Fraction(1, 10))
+    curator.select_marginal("a/select", marginals, share=Fraction(1, 10))
     curator.select_cell("b/select", lambda: [((0,), np.zeros(2, dtype=np.int64))], share=Fraction(1, 10))
     curator.measure_marginal("a/measure", (0, 1), share=Fraction(1, 10))
     curator.measure_cell("b/measure", (0,), 1, share=Fraction(1, 10))
@@ -91,7 +88,7 @@ def test_the_same_question_is_answered_from_the_ledger_without_charge_draw_or_da
 ) -> None:
     curator, ledger = make_curator()
     first = curator.measure_marginal("m", (0, 1), share=Fraction(1, 2))
-    chosen = curator.select_marginal("s", candidates(1, 1), share=Fraction(1, 2))
+    chosen = curator.select_marginal("s", marginals, share=Fraction(1, 2))
     head = ledger.head()
     blind = Curator(
         ledger=ledger,
@@ -115,22 +112,17 @@ def test_the_noise_follows_from_unit_and_neighbours(
 ) -> None:
     curator, ledger = make_curator(rows_per_unit=rows, neighbours=Neighbours(neighbours))
     curator.measure_marginal("m", (0, 1), share=Fraction(1, 2))
-    curator.select_marginal("s", candidates(1, 4), share=Fraction(1, 2))
+    curator.select_marginal("s", marginals, share=Fraction(1, 2))
     curator.measure_cell("c", (0,), 0, share=Fraction(1, 2))
     measured, selected, counted = ledger.transcript("r")
     assert measured.mechanism["l2_squared"] == squared
-    assert selected.mechanism["sensitivity"] == 4 * rows * (2 if neighbours == "replace-one" else 1)
+    assert selected.mechanism["sensitivity"] == rows * (2 if neighbours == "replace-one" else 1)
     assert counted.mechanism["l1"] == rows
 
 
 def test_selection_finds_what_the_model_gets_most_wrong(make_curator: Any) -> None:
     curator, _ = make_curator(delta=0.0)
-    wrong = COUNTS.sum(axis=0)
-    offered = [
-        Candidate(axes=(0,), expected=COUNTS.sum(axis=1), weight=1, penalty=0),
-        Candidate(axes=(1,), expected=wrong + np.array([-40000, 0, 0]), weight=1, penalty=0),
-        Candidate(axes=(0, 1), expected=COUNTS + 10**6, weight=1, penalty=10**7),
-    ]
+    offered = [((0,), COUNTS.sum(axis=1)), ((1,), COUNTS.sum(axis=0) + np.array([-40000, 0, 0])), ((0, 1), COUNTS + 10)]
     assert curator.select_marginal("s", lambda: offered, share=Fraction(1, 2)).axes == (1,)
     expected = [((0,), COUNTS.sum(axis=1)), ((0, 1), COUNTS + np.eye(2, 3, 1, dtype=np.int64) * 40000)]
     chosen = curator.select_cell("c", lambda: expected, share=Fraction(1, 2))

@@ -12,9 +12,7 @@ def test_listed_marginals_are_sorted_and_kept_once() -> None:
     assert Workload.of([(2, 0), (0, 2), (1, 1)]).marginals == ((0, 2), (1,))
 
 
-def test_candidates_are_all_parts_and_weigh_what_they_overlap() -> None:
-    candidates = Workload.of([(0, 1, 2), (2, 3)]).candidates()
-    assert set(candidates) == {(0,), (1,), (2,), (3,), (0, 1), (0, 2), (1, 2), (2, 3), (0, 1, 2)}
-    assert candidates[(2,)] == 2
-    assert candidates[(0, 1, 2)] == 4
-    assert next(iter(candidates)) == (0,)
+def test_parts_are_all_that_the_workload_is_made_of_smaller_ones_first() -> None:
+    parts = Workload.of([(0, 1, 2), (2, 3)]).parts()
+    assert set(parts) == {(0,), (1,), (2,), (3,), (0, 1), (0, 2), (1, 2), (2, 3), (0, 1, 2)}
+    assert [len(part) for part in parts] == sorted(len(part) for part in parts)

@@ -140,9 +140,8 @@ def test_a_disk_that_fills_up_leaves_nothing_half_and_the_run_goes_on_later(
 def test_a_really_full_disk_is_refused_before_anything_is_spent(workspace: Workspace) -> None:
     small = workspace.folder / "releases"
     small.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], check=False, capture_output=True
-    )  # noqa: S607
+    mount = ["/bin/mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)]
+    mounted = subprocess.run(mount, check=False, capture_output=True)
     if mounted.returncode:
         pytest.skip("this machine lets nobody mount")
     try:
@@ -152,7 +151,7 @@ def test_a_really_full_disk_is_refused_before_anything_is_spent(workspace: Works
         with open_ledger() as ledger:
             assert ledger.runs("visits") == ()
     finally:
-        subprocess.run(["umount", str(small)], check=True)  # noqa: S607
+        subprocess.run(["/bin/umount", str(small)], check=True)
 
 
 def test_checking_an_output_folder_creates_nothing(tmp_path: Path) -> None:

@@ -12,18 +12,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "new" / "private"
 
 
-def raised(error: Exception) -> Exception:
+def look_up() -> None:
+    {}["inner value 4711"]
+
+
+def chained_error() -> ValueError:
     try:
         try:
-            raise KeyError("inner value 4711")
-        except KeyError:
-            raise error
-    except type(error) as caught:
-        return caught
+            look_up()
+        except KeyError as inner:
+            raise ValueError("outer value 4712") from inner
+    except ValueError as outer:
+        return outer
 
 
 def test_the_whole_traceback_with_its_causes_is_recorded(folder: Path) -> None:
-    path = stewardlog.record(raised(ValueError("outer value 4712")), where="round-001/measure")
+    path = stewardlog.record(chained_error(), where="round-001/measure")
     assert path == folder / "failures.log"
     text = path.read_text()
     assert "round-001/measure" in text
@@ -74,13 +78,13 @@ def test_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
 
 
 def test_an_error_whose_text_fails_is_recorded_by_its_type(folder: Path) -> None:
-    class Mute(Exception):
+    class MuteError(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")
 
-    path = stewardlog.record(Mute())
+    path = stewardlog.record(MuteError())
     assert path is not None
-    assert "Mute" in path.read_text()
+    assert "MuteError" in path.read_text()
 
 
 def test_without_a_setting_the_folder_lies_beside_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:

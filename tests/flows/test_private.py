@@ -31,9 +31,13 @@ class Row(pydantic.BaseModel):
     age: int
 
 
+def stumble() -> None:
+    raise KeyError(MARKER)
+
+
 def chained() -> None:
     try:
-        raise KeyError(MARKER)
+        stumble()
     except KeyError as error:
         raise ValueError(f"bad row {MARKER}") from error
 
@@ -59,8 +63,8 @@ def with_a_note() -> None:
 
 def public_over_private() -> None:
     try:
-        raise ValueError(MARKER)
-    except ValueError as error:
+        stumble()
+    except KeyError as error:
         raise SourceError("the table cannot be read") from error
 
 
@@ -74,9 +78,9 @@ def in_a_group() -> None:
 
 def by_an_interrupt() -> None:
     try:
-        raise ValueError(MARKER)
-    except ValueError:
-        raise KeyboardInterrupt
+        stumble()
+    except KeyError:
+        raise KeyboardInterrupt  # noqa: B904  the context that comes by itself is what is tested
 
 
 FAILURES: list[Callable[[], None]] = [
@@ -118,9 +122,10 @@ def failed(
     for number, function in enumerate(FAILURES):
         for inside in (True, False):
             folder = tmp_path_factory.mktemp("private")
-            with pytest.MonkeyPatch.context() as patch, pytest.raises((DpflowError, KeyboardInterrupt)) as caught:
+            with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("DPFLOW_PRIVATE", str(folder))
-                failing(number, inside=inside)
+                with pytest.raises((DpflowError, KeyboardInterrupt)) as caught:
+                    failing(number, inside=inside)
             log = folder / "failures.log"
             outcomes[function.__name__, inside] = caught.value, log.read_text() if log.exists() else ""
     return outcomes
@@ -166,7 +171,7 @@ def test_the_search_finds_a_marker_that_an_ordinary_task_gives_away(stored: Call
 def test_an_unforeseen_error_is_named_by_type_and_place_only() -> None:
     with pytest.raises(StepFailed) as caught:
         step("round-007/measure", chained)()
-    line = chained.__code__.co_firstlineno + 4
+    line = chained.__code__.co_firstlineno + 4  # where it says raise
     expected = f"step round-007/measure failed: ValueError at test_private.py:{line}; the details are in the steward's log failures.log"
     assert str(caught.value) == expected
 
@@ -197,9 +202,9 @@ def test_a_refusal_arrives_as_itself_with_its_numbers() -> None:
 def test_what_ends_or_suspends_a_run_from_outside_passes_as_itself(control: BaseException) -> None:
     def interrupted() -> None:
         try:
-            raise ValueError(MARKER)
-        except ValueError:
-            raise control
+            stumble()
+        except KeyError:
+            raise control  # noqa: B904  the context that comes by itself is what is tested
 
     with pytest.raises(type(control)) as caught:
         guarded(interrupted, where="a")()

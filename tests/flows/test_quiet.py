@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from flows.quiet import quiet, server_answers
-from flows.temporary_server import own_home
+from flows.temporary_server import own_home, temporary_server
 
 TINY = """
 from flows.quiet import quiet
@@ -34,11 +34,12 @@ except DpflowError as error:
     print(f"{{type(error).__name__}}: {{error}}")
 print("after")
 """
+Start = Callable[..., subprocess.Popen[str]]
 NOBODY = "http://127.0.0.1:9/api"  # the discard port, where no server is
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+def start(tmp_path: Path) -> Start:
     def start(then: str = "pass", *, name: str = "tiny", **environment: str) -> subprocess.Popen[str]:
         script = tmp_path / "script.py"
         script.write_text(TINY.format(then=then, name=name))
@@ -70,16 +71,14 @@ def wait_until_nobody_listens(url: str) -> None:
 
 
 @pytest.mark.prefect
-def test_a_run_on_a_running_server_prints_only_what_the_script_prints(
-    start: Callable[..., subprocess.Popen[str]], prefect_server: str
-) -> None:
+def test_a_run_on_a_running_server_prints_only_what_the_script_prints(start: Start, prefect_server: str) -> None:
     run = start(PREFECT_API_URL=prefect_server)
     assert run.communicate() == (f"before\n{prefect_server}\n20\nafter\n", "")
     assert run.returncode == 0
 
 
 def test_a_run_on_a_temporary_server_prints_only_what_the_script_prints_and_is_recorded_whole(
-    start: Callable[..., subprocess.Popen[str]],
+    start: Start,
 ) -> None:
     run = start(name="whole")
     out, err = run.communicate()
@@ -91,7 +90,7 @@ def test_a_run_on_a_temporary_server_prints_only_what_the_script_prints_and_is_r
         assert database.execute(query + "WHERE flow_run.name = 'whole'").fetchone() == (20, "COMPLETED", "COMPLETED")
 
 
-def test_a_killed_run_leaves_no_server_running(start: Callable[..., subprocess.Popen[str]]) -> None:
+def test_a_killed_run_leaves_no_server_running(start: Start) -> None:
     with start(then="input()") as run:
         assert run.stdout is not None
         url = [run.stdout.readline() for _ in range(3)][1]
@@ -100,25 +99,26 @@ def test_a_killed_run_leaves_no_server_running(start: Callable[..., subprocess.P
     wait_until_nobody_listens(url)
 
 
-def test_a_server_that_vanishes_is_told_in_one_line(start: Callable[..., subprocess.Popen[str]]) -> None:
-    kill = "import flows.temporary_server as s, signal, gc, subprocess; [p.kill() for p in gc.get_objects() if isinstance(p, subprocess.Popen)]; tiny(3)"
-    run = start(then=kill, PREFECT_CLIENT_MAX_RETRIES="0")
-    out, err = run.communicate()
-    assert err == ""
-    *_, failure, after = out.splitlines()
-    assert failure.startswith("DpflowError: the Prefect server at http://127.0.0.1:")
-    assert after == "after"
+def test_a_server_that_vanishes_is_told_in_one_line(start: Start) -> None:
+    with temporary_server() as server:
+        run = start(then="input(); tiny(3)", PREFECT_API_URL=server.url, PREFECT_CLIENT_MAX_RETRIES="0")
+        assert run.stdout is not None
+        assert [run.stdout.readline() for _ in range(3)] == ["before\n", f"{server.url}\n", "20\n"]
+    failure, err = run.communicate("\n")
+    assert failure.startswith(f"DpflowError: the Prefect server at {server.url} failed during the run")
+    assert failure.endswith("\nafter\n")
+    assert (err, run.returncode) == ("", 0)
 
 
 def test_a_server_that_does_not_answer_is_refused_before_anything_is_done(
-    start: Callable[..., subprocess.Popen[str]],
+    start: Start,
 ) -> None:
     run = start(PREFECT_API_URL=NOBODY)
     expected = f"UsageError: the Prefect server at {NOBODY} does not answer; start it, or unset PREFECT_API_URL to run on a temporary one"
     assert run.communicate() == (f"before\n{expected}\nafter\n", "")
 
 
-def test_a_server_of_the_profile_counts(start: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+def test_a_server_of_the_profile_counts(start: Start, tmp_path: Path) -> None:
     (tmp_path / "profiles.toml").write_text(f'active = "mine"\n[profiles.mine]\nPREFECT_API_URL = "{NOBODY}"\n')
     out, err = start(PREFECT_HOME=str(tmp_path)).communicate()
     assert "run `prefect config unset PREFECT_API_URL` to run on a temporary one" in out
@@ -151,9 +151,7 @@ def test_a_quiet_context_within_another_uses_the_same_server(prefect_server: str
         assert url == prefect_server
 
 
-def test_the_password_in_a_url_is_not_shown(
-    monkeypatch: pytest.MonkeyPatch, start: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_the_password_in_a_url_is_not_shown(monkeypatch: pytest.MonkeyPatch, start: Start) -> None:
     out, _ = start(PREFECT_API_URL="http://user:secret@127.0.0.1:9/api").communicate()
     assert "secret" not in out
     assert "http://127.0.0.1:9/api" in out

@@ -1,0 +1,125 @@
+"""MWEM on whole marginals: what is offered, what it costs, and that it learns."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpcore.measurements import Measurement, Selection
+from dpcore.queries import Workload
+from dpcore.strategies import Mwem
+
+SHAPE = (3, 4, 2, 5)
+NAMES = ("a", "b", "c", "d")
+TRIPLES = Workload.all_of(attributes=4, order=3)
+
+
+def counts() -> np.ndarray:
+    rng = np.random.default_rng(1)
+    return np.rint(rng.gamma(0.3, size=SHAPE) * 400).astype(np.int64)
+
+
+class Recording:
+    """Stands for a curator: seeded noise, the worst marginal selected, and account kept of every share and offer."""
+
+    def __init__(self, table: np.ndarray, *, noise: float) -> None:
+        self.table, self.noise = table, noise
+        self.left = Fraction(1)
+        self.spent: list[Fraction] = []
+        self.offers: list[list[tuple[int, ...]]] = []
+        self._rng = np.random.default_rng(2)
+
+    def _take(self, share: Fraction) -> None:
+        self.spent.append(self.left * share)
+        self.left -= self.left * share
+
+    def _true(self, axes: tuple[int, ...]) -> np.ndarray:
+        return self.table.sum(axis=tuple(axis for axis in range(self.table.ndim) if axis not in axes))
+
+    def expected_noise(self, share: Fraction) -> float:
+        assert 0 < share < 1
+        return self.noise
+
+    def measure_marginal(self, step: str, axes: tuple[int, ...], *, share: Fraction) -> Measurement:
+        self._take(share)
+        true = self._true(axes)
+        values = np.rint(true + self._rng.normal(0, self.noise, true.shape)).astype(np.int64)
+        return Measurement(step=step, axes=axes, cell=None, values=values, noise=self.noise)
+
+    def select_marginal(self, step: str, expected, *, share: Fraction) -> Selection:
+        self._take(share)
+        offered = expected()
+        self.offers.append([axes for axes, _ in offered])
+        errors = [np.abs(self._true(axes) - guess).sum() for axes, guess in offered]
+        return Selection(axes=offered[int(np.argmax(errors))][0])
+
+
+def run(
+    *, noise: float, rounds: int | None = None, pure: bool = False, workload: Workload = TRIPLES
+) -> tuple[Mwem, Recording]:
+    strategy, curator = Mwem(NAMES, SHAPE, workload, rounds=rounds, pure=pure), Recording(counts(), noise=noise)
+    strategy.begin(curator)
+    for number in range(1, strategy.rounds + 1):
+        chosen = strategy.select(curator, number)
+        strategy.update(number, strategy.measure(curator, number, chosen))
+    strategy.conclude()
+    return strategy, curator
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_all_shares_together_are_the_whole_budget(pure: bool) -> None:
+    _, curator = run(noise=2.0, rounds=7, pure=pure)
+    assert curator.left == 0
+    rounds = curator.spent[len(SHAPE) :]
+    assert len(set(rounds[0::2])) == len(set(rounds[1::2])) == 1
+    assert rounds[0] / (rounds[0] + rounds[1]) == Fraction(1, 20)
+    assert Fraction(1, 20) <= sum(curator.spent[: len(SHAPE)]) <= Fraction(1, 2)
+
+
+def test_a_larger_column_gets_more_but_not_in_proportion() -> None:
+    _, curator = run(noise=2.0)
+    three, four, two, five = curator.spent[: len(SHAPE)]
+    assert two < three < four < five < two * Fraction(5, 2)
+
+
+def test_the_largest_affordable_marginals_are_offered_and_none_twice_before_all() -> None:
+    _, curator = run(noise=1.0, rounds=6)
+    assert set(curator.offers[0]) == {(0, 1, 2), (0, 1, 3), (0, 2, 3), (1, 2, 3)}
+    assert [len(offer) for offer in curator.offers] == [4, 3, 2, 1, 4, 4]
+
+
+def test_noise_that_swamps_triples_leaves_pairs_and_more_noise_the_smallest_pair() -> None:
+    total = counts().sum()
+    _, curator = run(noise=2.0 * total / 0.7979 / 21)
+    assert {len(axes) for axes in curator.offers[0]} == {2}
+    _, curator = run(noise=100.0 * total)
+    assert curator.offers[0] == [(0, 2)]
+
+
+def test_rounds_follow_from_workload_and_currency() -> None:
+    wide = Workload.all_of(attributes=12, order=3)
+    names, shape = tuple("abcdefghijkl"), (2,) * 12
+    assert Mwem(NAMES, SHAPE, TRIPLES, rounds=None, pure=False).rounds == 4
+    assert Mwem(names, shape, wide, rounds=None, pure=False).rounds == 60
+    assert Mwem(names, shape, wide, rounds=None, pure=True).rounds == 20
+    assert Mwem(names, shape, wide, rounds=7, pure=True).rounds == 7
+
+
+def test_the_model_comes_close_to_the_table_and_closer_with_less_noise() -> None:
+    def error(noise: float) -> float:
+        strategy, _ = run(noise=noise)
+        table, errors = counts(), []
+        for axes in TRIPLES.marginals:
+            true = table.sum(axis=tuple(axis for axis in range(4) if axis not in axes))
+            errors.append(np.abs(strategy.model.marginal(axes) - true).sum() / table.sum())
+        return float(np.mean(errors))
+
+    assert error(1.0) < 0.05 < error(30.0) < 0.5
+
+
+def test_a_workload_of_single_columns_and_a_single_column_work() -> None:
+    strategy, curator = run(noise=2.0, workload=Workload.all_of(attributes=4, order=1))
+    assert {len(axes) for axes in curator.offers[0]} == {1}
+    assert np.isfinite(strategy.model.weights).all()
+    alone = Mwem(("a",), (3,), Workload.all_of(attributes=1, order=3), rounds=None, pure=False)
+    assert alone.rounds == 1
