@@ -23,8 +23,8 @@ MOST_ROUNDS, MOST_ROUNDS_PURE = (
 ROOM = (
     2.0  # a marginal is worth measuring while its expected noise, all cells together, is below this many times the rows
 )
-FIRST_STEPS, ROUND_STEPS, LAST_STEPS = 50, 3, 400
-LAST_CELL_STEPS = 8e8  # the last refinement of a large model takes fewer steps, but
+FIRST_STEPS, ROUND_STEPS, LAST_STEPS = 50, 3, 1000
+LAST_CELL_STEPS = 4e8  # the last refinement of a large model takes fewer steps, but
 FEWEST_LAST_STEPS = 60
 
 
