@@ -1,6 +1,9 @@
 """A small private table with a spec and an account, in a folder of its own that is also the working folder."""
 
-from collections.abc import Callable
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,6 +87,33 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     space = Workspace(tmp_path, tmp_path / "spec.yaml")
     space.write_spec()
     return space
+
+
+@contextmanager
+def small_disk(folder: Path, options: str) -> Iterator[None]:
+    """Mount a disk of its own on a folder; only root may."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["/bin/mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("this machine lets nobody mount a disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["/bin/umount", str(folder)], check=True)
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Make a folder that nobody here can write to: by its mode, or, for root, whom modes do not bind, by its disk."""
+    if os.geteuid() == 0:
+        with small_disk(folder, "ro"):
+            yield
+        return
+    folder.mkdir(mode=0o500)
+    yield
+    folder.chmod(0o700)
 
 
 @pytest.fixture

@@ -14,7 +14,15 @@ from pydantic_core import ErrorDetails
 from dpcore.errors import SpecError
 from dpcore.privacy import Protection
 from dpcore.queries import Workload
-from dpcore.spec.attributes import BooleanSpec, CategoricalSpec, DateSpec, DatetimeSpec, IntegerSpec, NumberSpec
+from dpcore.spec.attributes import (
+    AttributeSpec,
+    BooleanSpec,
+    CategoricalSpec,
+    DateSpec,
+    DatetimeSpec,
+    IntegerSpec,
+    NumberSpec,
+)
 from dpcore.spec.document import Document, Place, read_document
 from dpcore.spec.release import MwemSpec, OutputSpec, PmwSpec, PrivacySpec, ReleaseSpec, SourceSpec, WorkloadSpec
 from dpcore.universe import Attribute, Universe
@@ -126,10 +134,16 @@ def load_spec(path: str | Path) -> Declaration:
 
 
 def _digest(spec: ReleaseSpec, universe: Universe) -> str:
-    """Hash what the spec means: its keys, and the labels of every cell (so the contents of `values_from` too)."""
-    labels = {name: attribute.labels for name, attribute in universe.attributes.items()}
-    meaning = {"spec": spec.model_dump(mode="json"), "labels": labels}
+    """Hash what the spec means: its keys, and the values that stand in files of their own."""
+    from_files = {
+        name: universe.attributes[name].labels for name, part in spec.universe.items() if _has_values_file(part)
+    }
+    meaning = {"spec": spec.model_dump(mode="json"), "values": from_files}
     return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _has_values_file(part: AttributeSpec) -> bool:
+    return isinstance(part, CategoricalSpec) and part.values_from is not None
 
 
 def _place(loc: tuple[str | int, ...]) -> Place:

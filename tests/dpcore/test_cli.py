@@ -11,7 +11,7 @@ import pytest
 
 from dpcore import Outcome, cli, synthesize
 from dpcore.ledger import open_ledger
-from tests.conftest import Workspace
+from tests.conftest import Workspace, read_only
 
 Run = Callable[..., int]
 
@@ -177,16 +177,15 @@ def test_a_damaged_ledger_ends_with_4(workspace: Workspace, capsys: pytest.Captu
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_output_folder_is_refused_before_anything_is_spent(
     workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     open_visits()
-    releases = workspace.folder / "releases"
-    releases.mkdir()
-    releases.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    assert dpflow("run", workspace.spec) == 1
+    with read_only(workspace.folder / "releases"):
+        assert dpflow("run", workspace.spec) == 1
     assert "read-only" in capsys.readouterr().err
+    with open_ledger() as ledger:
+        assert ledger.runs("visits") == ()
 
 
 def test_a_file_in_place_of_the_output_folder_is_refused_before_anything_is_spent(

@@ -4,7 +4,6 @@ import datetime as dt
 import errno
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import duckdb
@@ -20,7 +19,7 @@ from dpcore.errors import OutputError
 from dpcore.ledger import open_ledger
 from dpcore.release.publishing import check_writable
 from dpcore.release.statement import Statement
-from tests.conftest import Workspace
+from tests.conftest import Workspace, small_disk
 
 TYPES = """\
   day: {type: date, min: 2025-01-01, max: 2025-12-31, every: month, missing: true}
@@ -138,20 +137,11 @@ def test_a_disk_that_fills_up_leaves_nothing_half_and_the_run_goes_on_later(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a small disk")
 def test_a_really_full_disk_is_refused_before_anything_is_spent(workspace: Workspace) -> None:
-    small = workspace.folder / "releases"
-    small.mkdir()
-    mount = ["/bin/mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)]
-    mounted = subprocess.run(mount, check=False, capture_output=True)
-    if mounted.returncode:
-        pytest.skip("this machine lets nobody mount")
-    try:
-        workspace.open_account()
-        with pytest.raises(OutputError, match="full"):
-            synthesize(workspace.spec)
-        with open_ledger() as ledger:
-            assert ledger.runs("visits") == ()
-    finally:
-        subprocess.run(["/bin/umount", str(small)], check=True)
+    workspace.open_account()
+    with small_disk(workspace.folder / "releases", "size=64k"), pytest.raises(OutputError, match="full"):
+        synthesize(workspace.spec)
+    with open_ledger() as ledger:
+        assert ledger.runs("visits") == ()
 
 
 def test_checking_an_output_folder_creates_nothing(tmp_path: Path) -> None:
