@@ -1,5 +1,6 @@
 """The `dpflow` command: dpcore's command line, with runs made by the Prefect flow."""
 
+import logging
 import sys
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from dpcore import Outcome, cli
 
 def _run(spec: Path, resume: str | None) -> Outcome:
     """Run the flow in this process; Prefect is imported only now, since most verbs do without it."""
+    logging.getLogger("dpcore.progress").info("starting Prefect")
     from flows.quiet import quiet  # noqa: PLC0415  see above
 
     with quiet():

@@ -37,6 +37,8 @@ print("after")
 Start = Callable[..., subprocess.Popen[str]]
 NOBODY = "http://127.0.0.1:9/api"  # the discard port, where no server is
 
+FOR_OTHER_SERVERS = {"HTTP_PROXY": NOBODY, "ALL_PROXY": NOBODY, "PREFECT_SERVER_API_AUTH_STRING": "name:password"}
+
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
@@ -80,7 +82,7 @@ def test_a_run_on_a_running_server_prints_only_what_the_script_prints(start: Sta
 def test_a_run_on_a_temporary_server_prints_only_what_the_script_prints_and_is_recorded_whole(
     start: Start,
 ) -> None:
-    run = start(name="whole")
+    run = start(name="whole", **FOR_OTHER_SERVERS)
     out, err = run.communicate()
     url = out.splitlines()[1]
     assert (out, err, run.returncode) == (f"before\n{url}\n20\nafter\n", "", 0)
