@@ -1,86 +1,21 @@
 """From a YAML file to a checked declaration; all mistakes at once, each with its place and what to write instead."""
 
-import difflib
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
 from dpcore.errors import SpecError
 from dpcore.privacy import Protection
 from dpcore.queries import Workload
-from dpcore.spec.attributes import (
-    AttributeSpec,
-    BooleanSpec,
-    CategoricalSpec,
-    DateSpec,
-    DatetimeSpec,
-    IntegerSpec,
-    NumberSpec,
-)
-from dpcore.spec.document import Document, Place, read_document
-from dpcore.spec.release import MwemSpec, OutputSpec, PmwSpec, PrivacySpec, ReleaseSpec, SourceSpec, WorkloadSpec
+from dpcore.spec.attributes import AttributeSpec, CategoricalSpec
+from dpcore.spec.document import Document, read_document
+from dpcore.spec.release import ReleaseSpec
+from dpcore.spec.sentences import KINDS, place_of, sentence
 from dpcore.universe import Attribute, Universe
-
-_LATER: Mapping[Place, str] = {
-    ("blocks",): "`blocks` is not part of this version; remove it, the whole table is one block",
-    ("constraints",): "`constraints` is not part of this version; remove it",
-    ("source", "sql"): "`sql` is not part of this version; export the table to Parquet or CSV and name it with `path`",
-    ("source", "url_env"): "`url_env` is not part of this version; export the table and name it with `path`",
-}
-_KINDS: Mapping[str, type[BaseModel]] = {
-    "categorical": CategoricalSpec,
-    "boolean": BooleanSpec,
-    "integer": IntegerSpec,
-    "number": NumberSpec,
-    "date": DateSpec,
-    "datetime": DatetimeSpec,
-}
-_STRATEGIES: Mapping[str, type[BaseModel]] = {"mwem": MwemSpec, "pmw": PmwSpec}
-_SECTIONS: Mapping[Place, type[BaseModel]] = {
-    (): ReleaseSpec,
-    ("source",): SourceSpec,
-    ("privacy",): PrivacySpec,
-    ("workload",): WorkloadSpec,
-    ("output",): OutputSpec,
-}
-_EXAMPLES = {
-    "dataset": "dataset: clinic-visits",
-    "source": "source: {path: visits.csv}",
-    "privacy": "privacy: {unit: row, neighbours: add-remove, epsilon: 1.0, delta: 1.0e-9}",
-    "universe": "universe: {sex: {type: categorical, values: [F, M]}}",
-    "path": "path: visits.csv",
-    "unit": "unit: row, or the column that identifies a person",
-    "neighbours": "neighbours: add-remove, or neighbours: replace-one",
-    "epsilon": "epsilon: 1.0",
-    "delta": "delta: 1.0e-9, or delta: 0 for pure differential privacy",
-    "type": f"type: {' | '.join(_KINDS)}",
-    "name": f"name: {' | '.join(_STRATEGIES)}",
-    "min": "min: 0",
-    "max": "max: 99",
-    "every": "every: month",
-    "marginals": "marginals: 3",
-}
-_WANTED = {
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "string_type": "must be a text",
-    "bool_type": "must be true or false",
-    "model_type": "must be a block of keys",
-    "model_attributes_type": "must be a block of keys",
-    "dict_type": "must be a block of keys",
-    "tuple_type": "must be a list such as [a, b]",
-    "string_pattern_mismatch": "must be letters, digits, dots, dashes and underscores, and begin with a letter or digit",
-    "string_too_short": "is empty",
-    "string_too_long": "is too long; use at most 100 characters",
-    "too_short": "is empty; declare at least one",
-}
 
 
 @dataclass(frozen=True)
@@ -115,8 +50,8 @@ def load_spec(path: str | Path) -> Declaration:
         spec = ReleaseSpec.model_validate(document.data)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            place = _place(detail["loc"])
-            document.mistake(place, _sentence(place, detail))
+            place = place_of(detail["loc"])
+            document.mistake(place, sentence(place, detail))
     _check_across(document)
     attributes = _attributes(document, spec)
     document.raise_mistakes()
@@ -144,63 +79,6 @@ def _digest(spec: ReleaseSpec, universe: Universe) -> str:
 
 def _has_values_file(part: AttributeSpec) -> bool:
     return isinstance(part, CategoricalSpec) and part.values_from is not None
-
-
-def _place(loc: tuple[str | int, ...]) -> Place:
-    """Drop the tags that pydantic puts into a location for the members of a union."""
-    if loc[:1] == ("universe",) and len(loc) > 2 and loc[2] in _KINDS:
-        loc = (*loc[:2], *loc[3:])
-    if loc[:1] == ("strategy",) and len(loc) > 1 and loc[1] in _STRATEGIES:
-        loc = (*loc[:1], *loc[2:])
-    return tuple(
-        part for part in loc if not (isinstance(part, str) and ("[" in part or part in {"int", "float", "str", "bool"}))
-    )
-
-
-def _sentence(place: Place, detail: ErrorDetails) -> str:  # noqa: PLR0911  a table of cases reads best flat
-    """Say what is wrong and what to write instead."""
-    kind, key = detail["type"], str(place[-1]) if place else "the spec"
-    context = detail.get("ctx", {})
-    if kind == "missing":
-        return f"`{key}` is missing; write `{_EXAMPLES.get(key, f'{key}: ...')}`"
-    if kind == "extra_forbidden":
-        return _unknown_key(place, detail)
-    if kind in {"union_tag_not_found", "union_tag_invalid"}:
-        return _unknown_kind(place, detail)
-    if kind in {"enum", "literal_error"}:
-        return f"`{key}` must be one of {context.get('expected')}"
-    if kind == "value_error":
-        return f"`{key}` {context.get('error')}"
-    limits = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}
-    example = f"; write `{_EXAMPLES[key]}`" if key in _EXAMPLES else ""
-    if kind in limits:
-        return f"`{key}` must be {limits[kind]} {next(iter(context.values())):g}{example}"
-    return f"`{key}` {_WANTED.get(kind, 'has the wrong form')}{example}"
-
-
-def _unknown_key(place: Place, detail: ErrorDetails) -> str:
-    if place in _LATER:
-        return _LATER[place]
-    model = _SECTIONS.get(place[:-1])
-    if len(place) > 2 and place[0] == "universe":
-        model = _KINDS[str(detail["loc"][2])]
-    elif place[0] == "strategy":
-        model = _STRATEGIES[str(detail["loc"][1])]
-    known = sorted(model.model_fields) if model else []
-    close = difflib.get_close_matches(str(place[-1]), known, n=1)
-    hint = f"did you mean `{close[0]}`?" if close else f"the keys here are {', '.join(known)}"
-    return f"unknown key `{place[-1]}`; {hint}"
-
-
-def _unknown_kind(place: Place, detail: ErrorDetails) -> str:
-    given = detail.get("ctx", {}).get("tag")
-    if place[:1] == ("strategy",):
-        if given == "adaptive":
-            return "strategy `adaptive` is not part of this version; write `strategy: {name: mwem}`"
-        return "a strategy needs `name: mwem` or `name: pmw`"
-    name = f"`{place[-1]}`: " if len(place) > 1 else ""
-    close = difflib.get_close_matches(str(given), _KINDS, n=1) if given else []
-    return f"{name}`type` must be one of {', '.join(_KINDS)}" + (f"; did you mean `{close[0]}`?" if close else "")
 
 
 def _check_across(document: Document) -> None:
@@ -240,7 +118,7 @@ def _attributes(document: Document, spec: ReleaseSpec | None) -> dict[str, Attri
     built: dict[str, Attribute] = {}
     raw: Any = document.data.get("universe")
     for name, part in raw.items() if isinstance(raw, dict) else ():
-        model = _KINDS.get(str(part.get("type"))) if isinstance(part, dict) else None
+        model = KINDS.get(str(part.get("type"))) if isinstance(part, dict) else None
         if model is None:
             continue
         try:
