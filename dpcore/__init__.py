@@ -7,13 +7,14 @@ from dpcore import cli
 from dpcore.errors import DpflowError
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.strategies import step_name
-from dpcore.synthesis import Outcome, Synthesis, synthesize
+from dpcore.synthesis import Outcome, Synthesis, check_run, synthesize
 
 __all__ = [
     "Declaration",
     "DpflowError",
     "Outcome",
     "Synthesis",
+    "check_run",
     "cli",
     "json_schema",
     "load_spec",

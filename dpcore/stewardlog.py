@@ -14,8 +14,12 @@ FILE_NAME = "failures.log"
 
 
 def private_folder() -> Path:
-    """Return the steward's folder: `$DPFLOW_PRIVATE`, or `.dpflow/private` of the working folder."""
-    return Path(os.environ.get(FOLDER_VARIABLE) or Path(".dpflow", "private"))
+    """Return the steward's folder: `$DPFLOW_PRIVATE`, or `private` beside the ledger's file, or `.dpflow/private`."""
+    chosen, ledger = os.environ.get(FOLDER_VARIABLE), os.environ.get("DPFLOW_LEDGER_URL", "")
+    if chosen:
+        return Path(chosen)
+    beside = Path(ledger.removeprefix("sqlite:///")).parent if ledger.startswith("sqlite:///") else Path(".dpflow")
+    return beside / "private"
 
 
 def record(error: BaseException, *, where: str = "dpflow") -> Path | None:

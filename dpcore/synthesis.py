@@ -12,10 +12,10 @@ import numpy as np
 
 from dpcore.accounting import UNIT, Currency, cap_units, epsilon_to_zcdp
 from dpcore.curator import LEAST_UNITS, Curator
-from dpcore.errors import SourceError, UsageError
+from dpcore.errors import BudgetRefused, SourceError, UsageError
 from dpcore.histogram import Histogram
 from dpcore.ingest import Records, Source, data_version, fingerprint_key, ingest
-from dpcore.ledger import Account, Ledger, Run, open_ledger
+from dpcore.ledger import Account, Ledger, Run, budget_refused, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state
 from dpcore.sampling import sample_rows
@@ -74,8 +74,8 @@ class Synthesis:
         self._release: Path | None = None
         self._rows = 0
 
-    def reserve(self) -> Run:
-        """Set the whole budget of the run aside, or refuse; a run that is started again finds its reservation."""
+    def requested(self) -> int:
+        """Return what the run may spend, in units; an amount too small to buy anything is refused."""
         privacy = self.declaration.spec.privacy
         amount = (
             privacy.epsilon
@@ -88,10 +88,28 @@ class Synthesis:
                 f"epsilon {privacy.epsilon:g} is too small to be shared by {self.strategy.answers} answers; "
                 "ask for more epsilon or fewer `rounds`"
             )
+        return units
+
+    def reserve(self) -> Run:
+        """Set the whole budget of the run aside, or refuse; a run that is started again finds its reservation."""
+        units = self.requested()
         claim = hashlib.sha256(f"{PLAN_VERSION}:{self.declaration.digest}".encode()).hexdigest()
-        run = self.ledger.reserve(self.run_id, account=self.account.name, amount=units, claim=claim)
-        progress.info("run %s: reserved epsilon %g of account %s", self.run_id, privacy.epsilon, self.account.name)
+        try:
+            run = self.ledger.reserve(self.run_id, account=self.account.name, amount=units, claim=claim)
+        except BudgetRefused as refused:
+            raise self.in_epsilon(refused) from None
+        epsilon = self.declaration.spec.privacy.epsilon
+        progress.info("run %s: reserved epsilon %g of account %s", self.run_id, epsilon, self.account.name)
         return run
+
+    def in_epsilon(self, refused: BudgetRefused) -> BudgetRefused:
+        """Return a refusal that also says what the spec's epsilon is compared with, where the account counts in something else."""
+        if self.account.currency is Currency.PURE:
+            return refused
+        privacy = self.declaration.spec.privacy
+        most = epsilon_of(refused.remaining, currency=self.account.currency, delta=privacy.delta)
+        message = f"{refused} (epsilon {privacy.epsilon:g} was asked for, at most {most:.4g} remains at delta {privacy.delta:g})"
+        return BudgetRefused(message, requested=refused.requested, remaining=refused.remaining)
 
     @property
     def settled(self) -> bool:
@@ -211,6 +229,23 @@ def synthesize(spec: str | Path, *, run_id: str | None = None, resume: bool = Fa
             run.update(number, run.measure(number, run.select(number)))
         run.publish(run.sample())
         return run.settle()
+    finally:
+        run.close()
+
+
+def check_run(spec: str | Path, *, resume: str | None) -> None:
+    """Refuse at once what a run would refuse: a wrong spec, a wrong account, too little budget. Nothing is read, changed or spent.
+
+    For drivers that take long to start. The ledger decides again, for good, when the run reserves.
+    """
+    run = Synthesis(spec, run_id=resume or "unnamed", resume=resume is not None)
+    try:
+        units = run.requested()
+        if resume is None and units > run.account.remaining:
+            payer, currency = f"account '{run.account.name}'", run.account.currency
+            raise run.in_epsilon(
+                budget_refused(payer, currency=currency, requested=units, remaining=run.account.remaining)
+            )
     finally:
         run.close()
 

@@ -1,6 +1,7 @@
 """The steward's verbs: open an account, show what is left, list what happened."""
 
 import argparse
+import re
 from typing import Any
 
 from dpcore.accounting import UNIT, Currency, cap_units, epsilon_to_zcdp
@@ -9,13 +10,14 @@ from dpcore.errors import UsageError
 from dpcore.ledger import Account, open_ledger
 from dpcore.privacy import Neighbours
 from dpcore.release import epsilon_of
+from dpcore.spec.release import NAME
 
 BAR = 40
 
 
 def add_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     """Add `ledger` and its verbs to the parser."""
-    ledger = verbs.add_parser("ledger", help="the budget: open, show, history")
+    ledger = verbs.add_parser("ledger", help="the budget: open, show, history, release")
     steward = ledger.add_subparsers(required=True, metavar="VERB")
 
     opening = steward.add_parser("open", parents=[common], help="open an account; its terms are fixed from then on")
@@ -32,6 +34,12 @@ def add_verbs(verbs: Any, common: argparse.ArgumentParser) -> None:
     show.add_argument("account", metavar="ACCOUNT", nargs="?")
     show.set_defaults(verb=_show)
 
+    release = steward.add_parser(
+        "release", parents=[common], help="end a run that will not go on; what it never started goes back"
+    )
+    release.add_argument("run", metavar="RUN")
+    release.set_defaults(verb=_release)
+
     history = steward.add_parser("history", parents=[common], help="every event, oldest first")
     history.add_argument("account", metavar="ACCOUNT", nargs="?")
     history.set_defaults(verb=_history)
@@ -45,6 +53,10 @@ def _open(arguments: argparse.Namespace) -> Answer:
         )
     if not 0 < epsilon < float("inf"):
         raise UsageError("--epsilon must be a number above 0, such as 10")
+    if not re.fullmatch(NAME, arguments.account):
+        raise UsageError(
+            "an account is named like the dataset of its specs: letters, digits, dots, dashes and underscores"
+        )
     currency = Currency.ZCDP if delta else Currency.PURE
     cap = cap_units(epsilon_to_zcdp(epsilon, delta=delta) if delta else epsilon)
     with open_ledger(create=True) as ledger:
@@ -92,6 +104,16 @@ def _show(arguments: argparse.Namespace) -> Answer:
         ]
         texts.append(_account_text(account) + (f"\n\n{table(rows)}" if len(rows) > 1 else ""))
     return Answer(data, "\n\n".join([*texts, f"head {head}"]))
+
+
+def _release(arguments: argparse.Namespace) -> Answer:
+    with open_ledger() as ledger:
+        run = ledger.run(arguments.run)
+        ended = ledger.settle(run.id, release=None) if run.spent else ledger.release_run(run.id)
+        account = ledger.account(run.account)
+    data = {"run": ended.id, "state": ended.state.value, "spent": ended.spent / UNIT, "returned": run.remaining / UNIT}
+    text = f"run {ended.id} is {ended.state.value}: {_amount(run.remaining, account.currency)} went back, {_amount(ended.spent, account.currency)} stay spent"
+    return Answer(data, text)
 
 
 def _history(arguments: argparse.Namespace) -> Answer:

@@ -33,7 +33,8 @@ def main(argv: list[str] | None = None, *, runner: Runner) -> int:
     except DpflowError as error:
         return _refuse(error, as_json=arguments.json)
     except KeyboardInterrupt:
-        print("interrupted; what was paid is kept, go on with: dpflow run SPEC --resume RUN", file=sys.stderr)  # noqa: T201
+        hint = "interrupted; what was measured is kept: go on with dpflow run SPEC --resume and the run id above"
+        print(hint, file=sys.stderr)  # noqa: T201
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: nothing more to say

@@ -36,14 +36,16 @@ def add_verbs(
     run = verbs.add_parser("run", parents=[common], help="make a release; prints its path and what remains")
     run.add_argument("spec", metavar="SPEC", type=Path)
     run.add_argument(
-        "--resume", metavar="RUN", help="go on with a run that was interrupted; nothing is paid or drawn twice"
+        "--resume",
+        metavar="RUN",
+        help="go on with a run that was interrupted; nothing that was measured is paid or drawn again",
     )
     run.set_defaults(verb=lambda arguments: _run(arguments, runner))
 
 
 def _init(arguments: argparse.Namespace) -> Answer:
     name: str = arguments.dataset
-    if not re.match(NAME, name):
+    if not re.fullmatch(NAME, name):
         raise UsageError(f"{name!r} can't be a dataset's name; use letters, digits, dots, dashes and underscores")
     path = Path(f"{name}.yaml")
     try:
@@ -99,6 +101,8 @@ def _schema(_arguments: argparse.Namespace) -> Answer:
 
 
 def _run(arguments: argparse.Namespace, runner: Callable[[Path, str | None], Outcome]) -> Answer:
+    if arguments.resume == "":
+        raise UsageError("--resume needs the id of a run; `dpflow ledger show` lists them")
     outcome = runner(arguments.spec, arguments.resume)
     at = f" at delta {outcome.delta:g}" if outcome.delta else ""
     rho = f" (rho {outcome.spent:.6g})" if outcome.currency == "zcdp" else ""

@@ -7,8 +7,9 @@ and without counts in clear:
 - no types are guessed: text is what the universe reads, and an empty value, quoted or not, is null;
 - a row with another number of fields than the header is left out, silently; so are blank lines;
 - bytes that are not UTF-8 are read as Latin-1, value by value;
-- a quotation mark that opens a value and is never closed takes in all that follows. A record that is longer than the
-  largest block below cannot be told from a damaged file, and is refused as one.
+- a file with a quotation mark where RFC 4180 allows none, say one that is never closed, is refused as damaged before any row
+  is read: it would take in the rows that follow, and one person's value would decide about others. So is a record that is
+  longer than the largest block below.
 """
 
 import csv
@@ -21,6 +22,8 @@ import pyarrow as pa
 from pyarrow import compute
 from pyarrow import csv as arrow_csv
 
+from dpcore.errors import SourceError
+from dpcore.ingest.quotation import QuotationScan
 from dpcore.ingest.text import text_of
 
 # The first is for speed. The second is for records that are larger than the first, and bounds the memory they can take.
@@ -48,12 +51,30 @@ class CsvFile:
         header = next((record for record in records if record), [])
         return [text_of(field.encode(EVERY_BYTE)) for field in header]
 
+    def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
+        """Return text for every column: a CSV file knows no other type."""
+        return [pa.string()] * len(columns)
+
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the rows' named columns as text, in the order asked for."""
+        self._check_quotation()
         header = self.column_names()
         positions = [header.index(column) for column in columns]
         for batch in self._records(positions, fields=len(header)):
             yield pa.RecordBatch.from_arrays([_decoded(values) for values in batch.columns], names=list(columns))
+
+    def _check_quotation(self) -> None:
+        """Refuse a file in which a quotation mark stands where RFC 4180 allows none: nobody can tell where its rows end."""
+        scan = QuotationScan(self._delimiter)
+        with self._open() as stream:
+            scan.take(stream.read(BLOCK_BYTES[0]).removeprefix(BYTE_ORDER_MARK))
+            while block := stream.read(BLOCK_BYTES[0]):
+                scan.take(block)
+        if not scan.well_formed():
+            raise SourceError(
+                f"{self._path.name!r} has quotation marks that are not closed, or not doubled inside a value; "
+                "write it again with proper quoting (RFC 4180), or as Parquet"
+            )
 
     def _head(self) -> bytes:
         with self._open() as stream:

@@ -22,6 +22,11 @@ class ParquetFile:
         with parquet.ParquetFile(self._path) as file:
             return list(file.schema_arrow.names)
 
+    def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
+        """Read the types of the named columns from the file's footer."""
+        with parquet.ParquetFile(self._path) as file:
+            return [file.schema_arrow.field(column).type for column in columns]
+
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the named columns in the order asked for; text is checked, all other types are passed through."""
         with parquet.ParquetFile(self._path) as file:

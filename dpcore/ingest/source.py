@@ -4,7 +4,7 @@ Only the declared columns are read. Every failure is one SourceError of one line
 columns: nothing of what is in the file, not even the names of other columns, and nothing that a reader wrote about it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +22,9 @@ class TableFile(Protocol):
 
     def column_names(self) -> list[str]:
         """Return the names of all columns, as often as they occur."""
+
+    def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
+        """Return the types of the named columns."""
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, in that order, in batches of bounded size."""
@@ -75,6 +78,24 @@ def check_columns(source: Source, *, columns: Sequence[str]) -> None:
         _check_file(path)
         names = attempt(_table(path).column_names, otherwise=_damaged(path))
         _check_names(path, names, columns=columns)
+
+
+def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], bool]]) -> None:
+    """Refuse a source that holds a declared column in a type of which no value can be what was declared.
+
+    Args:
+        source: Whose headers are read, never a row.
+        reads: For each declared column, whether it can be read from a type.
+    """
+    columns = tuple(reads)
+    for path in source.paths:
+        types = attempt(lambda path=path: _table(path).column_types(columns), otherwise=_damaged(path))  # type: ignore[misc]
+        wrong = [column for column, kind in zip(columns, types, strict=True) if not reads[column](kind)]
+        if wrong:
+            raise SourceError(
+                f"{path.name!r} holds the declared {_listed(wrong)} in a type that cannot be read as declared; "
+                "convert it, or correct the spec"
+            )
 
 
 def read_batches(source: Source, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from dpcore.errors import UsageError
 from dpcore.ledger.chain import GENESIS
 from dpcore.ledger.ledger import Ledger
+from dpcore.ledger.refusals import budget_refused
 from dpcore.ledger.rows import Account, Event, EventKind, Operation, OperationState, Run, RunState, in_currency
 from dpcore.ledger.sqlite import SqliteLedger
 
@@ -20,6 +21,7 @@ __all__ = [
     "OperationState",
     "Run",
     "RunState",
+    "budget_refused",
     "in_currency",
     "open_ledger",
 ]

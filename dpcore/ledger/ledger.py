@@ -116,7 +116,10 @@ class Ledger(LedgerReader):
             if run.data_version == version:
                 return run
             if run.data_version is not None:
-                raise UsageError("the source data changed since this run began; start a new run")
+                raise UsageError(
+                    "the source data changed since this run began, or DPFLOW_PRIVATE names another folder than then; "
+                    "put it back, or start a new run"
+                )
             refuse_unless_open(run)
             run = replace(run, data_version=version)
             rows.replace_run(run)

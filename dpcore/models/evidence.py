@@ -9,6 +9,8 @@ from dpcore.measurements import Measurement
 from dpcore.models.model import Weights
 from dpcore.queries import Axes
 
+LEAST_NOISE = 1e-3  # counts are whole: what a huge budget measures exactly need not weigh infinitely much
+
 
 @dataclass(frozen=True, eq=False)
 class Target:
@@ -29,7 +31,7 @@ class Evidence:
 
     def add(self, measurement: Measurement) -> None:
         """Take a whole marginal in."""
-        counts, variance = measurement.values.astype(np.float64), measurement.noise**2
+        counts, variance = measurement.values.astype(np.float64), max(measurement.noise, LEAST_NOISE) ** 2
         if known := self._targets.get(measurement.axes):
             both = known.variance + variance
             counts = (counts * known.variance + known.counts * variance) / both

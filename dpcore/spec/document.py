@@ -15,6 +15,8 @@ from dpcore.errors import SpecError
 
 Place = tuple[str | int, ...]
 
+MOST_PARTS = 200_000
+
 _RESOLVERS = (
     ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", "~nN\0"),
     ("tag:yaml.org,2002:bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -81,8 +83,9 @@ def read_document(path: Path) -> Document:
         raise SpecError(f"{path}: is a folder; name the release spec in it") from None
     except (OSError, UnicodeDecodeError):
         raise SpecError(f"{path}: cannot be read as UTF-8 text; check the file and its permissions") from None
-    loader = _CoreLoader(text)
+    loader = None
     try:
+        loader = _CoreLoader(text)
         node = loader.get_single_node()
         if node is not None:
             document.data = _plain(node, (), loader, document)
@@ -97,12 +100,19 @@ def read_document(path: Path) -> Document:
         document.mistake((), "not valid YAML; check for control characters and unclosed brackets")
         document.raise_mistakes()
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
     return document
 
 
 def _plain(node: yaml.Node, place: Place, loader: _CoreLoader, document: Document) -> Any:
     """Turn a node into dicts, lists and scalars, noting positions and duplicate keys on the way."""
+    if len(document.positions) > MOST_PARTS:
+        document.mistake(
+            (),
+            f"the file has more than {MOST_PARTS:,} parts, aliases counted each time; put long lists into `values_from`",
+        )
+        document.raise_mistakes()
     document.positions.setdefault(place, (node.start_mark.line + 1, node.start_mark.column + 1))
     if isinstance(node, yaml.SequenceNode):
         return [_plain(item, (*place, index), loader, document) for index, item in enumerate(node.value)]

@@ -106,6 +106,10 @@ def _check_across(document: Document) -> None:
     if isinstance(marginals, list):
         for row, columns in enumerate(marginals):
             for index, column in enumerate(columns if isinstance(columns, list) else []):
+                if column in columns[:index]:
+                    document.mistake(
+                        ("workload", "marginals", row, index), f"`{column}` stands twice in this marginal; keep one"
+                    )
                 if column not in declared:
                     document.mistake(
                         ("workload", "marginals", row, index),

@@ -7,7 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from dpcore.privacy import Neighbours, Protection
 from dpcore.spec.attributes import AttributeSpec, Finite, SpecPart
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 
 class SourceSpec(SpecPart):

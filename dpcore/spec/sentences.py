@@ -72,15 +72,32 @@ def place_of(loc: tuple[str | int, ...]) -> Place:
         loc = (*loc[:2], *loc[3:])
     if loc[:1] == ("strategy",) and len(loc) > 1 and loc[1] in _STRATEGIES:
         loc = (*loc[:1], *loc[2:])
-    return tuple(
-        part for part in loc if not (isinstance(part, str) and ("[" in part or part in {"int", "float", "str", "bool"}))
+    if loc[:1] == ("universe",):
+        return loc[:4] if loc[2:3] in {("values",), ("edges",)} else loc
+    return (
+        loc[:4] if loc[:2] == ("workload", "marginals") and all(isinstance(part, int) for part in loc[2:4]) else loc[:2]
     )
+
+
+_EITHER: Mapping[Place, str] = {
+    ("output", "rows"): "`rows` must be `noisy` or a whole number from 1 on",
+    (
+        "workload",
+        "marginals",
+    ): "`marginals` must be a whole number from 1 to 8, or a list of lists of columns such as [[sex, age]]",
+}
 
 
 def sentence(place: Place, detail: ErrorDetails) -> str:  # noqa: PLR0911  a table of cases reads best flat
     """Say what is wrong and what to write instead."""
     kind, key = detail["type"], str(place[-1]) if place else "the spec"
+    if place and isinstance(place[-1], int):
+        key = f"{place[-2]}[{place[-1]}]"
     context = detail.get("ctx", {})
+    if place[:2] in _EITHER:  # pydantic would complain once for each form
+        return _EITHER[place[:2]]
+    if place[:1] == ("universe",) and place[2:3] == ("values",) and len(place) == 4:
+        return "a category must be a text, a number or a boolean; put anything else in quotes"
     if kind == "missing":
         return f"`{key}` is missing; write `{_EXAMPLES.get(key, f'{key}: ...')}`"
     if kind == "extra_forbidden":

@@ -9,8 +9,9 @@ import numpy as np
 from dpcore.curator import Curator
 from dpcore.measurements import Counts, Measurement, Selection
 from dpcore.models import DenseModel, Evidence, Potentials, refine
+from dpcore.models.evidence import LEAST_NOISE
 from dpcore.queries import Axes, Workload
-from dpcore.strategies.strategy import Strategy, step_name
+from dpcore.strategies.strategy import Strategy, column_step, step_name
 
 # How the budget is shared and the model is made: measured on Adult (seven columns) and on two other census and hospital tables,
 # see docs/decisions/0006.
@@ -73,7 +74,7 @@ class Mwem(Strategy):
         """Measure every column and make the first model."""
         left = Fraction(1)
         for axis, share in enumerate(self._first):
-            self._learn(curator.measure_marginal(f"one-way/{self._names[axis]}", (axis,), share=share / left))
+            self._learn(curator.measure_marginal(column_step(axis, self._names[axis]), (axis,), share=share / left))
             left -= share
         self._base = self._now = refine(self.model, self._evidence, Potentials(), steps=FIRST_STEPS)
 
@@ -114,7 +115,7 @@ class Mwem(Strategy):
 
     def _affordable(self, noise: float) -> list[Axes]:
         """Return the largest candidates that noise of this standard deviation leaves something of; new ones, while there are any."""
-        worth = ROOM * self.model.total / (math.sqrt(2 / math.pi) * noise)  # in cells
+        worth = ROOM * self.model.total / (math.sqrt(2 / math.pi) * max(noise, LEAST_NOISE))  # in cells
         fitting = {axes for axes in self._candidates if self._cells[axes] <= worth}
         if not fitting:
             fitting = {min(self._candidates, key=self._cells.__getitem__)}

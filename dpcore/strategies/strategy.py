@@ -64,3 +64,13 @@ def step_name(number: int, action: str) -> str:
     'round-007/select'
     """
     return f"round-{number:03}/{action}"
+
+
+def column_step(axis: int, name: str) -> str:
+    r"""Name the step that measures one column: its place makes it unique, and its name, as far as it can be printed, readable.
+
+    >>> column_step(2, " age\t")
+    'one-way/03-age'
+    """
+    printable = "".join(character for character in name if character.isprintable())
+    return f"one-way/{axis + 1:02}-{printable[:100].strip()}"

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.errors import SpecError, UsageError
+from dpcore.universe import reading
 from dpcore.universe.column import BLOCK_ROWS, place_column
 from dpcore.universe.places import Places
 
@@ -65,6 +66,10 @@ class Attribute(ABC):
         """Type of the column in a release."""
 
     @abstractmethod
+    def _reads(self, kind: pa.DataType) -> bool:
+        """Tell whether some value of a flat type could be in a declared cell."""
+
+    @abstractmethod
     def _cell_labels(self) -> tuple[str, ...]:
         """One public text for each declared cell."""
 
@@ -103,6 +108,15 @@ class Attribute(ABC):
                 label = f"({label})"
             labels += (label,)
         return labels
+
+    def reads(self, kind: pa.DataType) -> bool:
+        """Tell whether a column of this Arrow type can hold values of this attribute at all.
+
+        A column of another type would be encoded as well, by the policy for what is not readable; but every row alike, which nobody
+        wants to pay for.
+        """
+        flat = reading.flat(kind)
+        return bool(pa.types.is_null(flat)) or self._reads(flat)
 
     def encode(self, column: pa.Array | pa.ChunkedArray) -> Codes:
         """Give each row of a private column its code, or -1 for a row to drop; never raises, never tells."""

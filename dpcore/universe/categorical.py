@@ -148,6 +148,11 @@ class Categorical(_Unordered):
     def _cell_labels(self) -> tuple[str, ...]:
         return self._texts
 
+    def _reads(self, kind: pa.DataType) -> bool:
+        return (
+            reading.is_text(kind) or reading.is_number(kind) or reading.is_moment(kind) or bool(pa.types.is_time(kind))
+        )
+
     def _place(self, array: pa.Array) -> Places:
         kind = array.type
         if reading.is_parsed(kind):
@@ -203,6 +208,9 @@ class Boolean(_Unordered):
 
     def _cell_labels(self) -> tuple[str, ...]:
         return ("false", "true")
+
+    def _reads(self, kind: pa.DataType) -> bool:
+        return reading.is_text(kind) or reading.is_number(kind)
 
     def _place(self, array: pa.Array) -> Places:
         kind = array.type

@@ -68,6 +68,9 @@ class Integer(Attribute):
             return tuple(map(str, starts))
         return tuple(f"[{start}, {min(start + self.width, self.maximum + 1)})" for start in starts)
 
+    def _reads(self, kind: pa.DataType) -> bool:
+        return reading.is_text(kind) or reading.is_number(kind)
+
     def _place(self, array: pa.Array) -> Places:
         kind = array.type
         if reading.is_whole(kind):
@@ -153,6 +156,9 @@ class Number(Attribute):
         texts = [repr(edge).removesuffix(".0") for edge in self.edges]
         brackets = [")"] * (self.cells - 1) + ["]"]
         return tuple(f"[{low}, {high}{end}" for low, high, end in zip(texts, texts[1:], brackets, strict=False))
+
+    def _reads(self, kind: pa.DataType) -> bool:
+        return reading.is_text(kind) or reading.is_number(kind)
 
     def _place(self, array: pa.Array) -> Places:
         kind = array.type

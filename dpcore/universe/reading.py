@@ -38,6 +38,17 @@ _TEXT = (
 )
 
 
+def flat(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values themselves, without what only concerns how they are stored."""
+    while True:
+        if isinstance(kind, pa.BaseExtensionType):
+            kind = kind.storage_type
+        elif pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+            kind = kind.value_type
+        else:
+            return kind
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Tell whether a type holds text; bytes are read as UTF-8, since old Parquet files keep text so."""
     return any(test(kind) for test in _TEXT)
@@ -51,6 +62,11 @@ def is_parsed(kind: pa.DataType) -> bool:
 def is_whole(kind: pa.DataType) -> bool:
     """Tell whether a type holds whole numbers; a boolean is 0 or 1."""
     return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Tell whether a type holds numbers of any kind."""
+    return is_whole(kind) or bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def is_moment(kind: pa.DataType) -> bool:

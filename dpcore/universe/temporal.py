@@ -108,6 +108,9 @@ class _Calendar(Attribute):
         unit = _NUMPY_UNIT[self.every]
         return tuple(np.datetime_as_string(starts.astype(f"datetime64[{unit}]")).tolist())
 
+    def _reads(self, kind: pa.DataType) -> bool:
+        return reading.is_text(kind) or reading.is_moment(kind)
+
     def _place(self, array: pa.Array) -> Places:
         if reading.is_moment(array.type):
             return cut(reading.seconds(array) // self.tick, self._bounds)

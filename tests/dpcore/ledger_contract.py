@@ -166,7 +166,7 @@ class LedgerContract(LedgerStress):
         assert ledger.record_data_version("run", "v1").data_version == "v1"
         with self.unchanged(url):
             again = ledger.record_data_version("run", "v1")
-            with pytest.raises(UsageError, match="the source data changed since this run began; start a new run"):
+            with pytest.raises(UsageError, match="the source data changed since this run began"):
                 ledger.record_data_version("run", "v2")
         assert again.opened_at == opened_at
         assert ledger.run("run") == again

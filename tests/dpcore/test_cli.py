@@ -6,11 +6,13 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dpcore import Outcome, cli, synthesize
-from dpcore.ledger import open_ledger
+from dpcore.ledger import Ledger, open_ledger
 from tests.conftest import Workspace, read_only
 
 Run = Callable[..., int]
@@ -157,6 +159,86 @@ def test_a_damaged_table_costs_nothing(
     with open_ledger() as ledger:
         (account,) = ledger.accounts()
     assert (account.spent, account.reserved) == (0, 0)
+
+
+def test_a_table_in_impossible_types_costs_nothing(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = {
+        "person": ["a", "b"],
+        "sex": [["F"], ["M"]],
+        "age": [{"years": 3}, None],
+        "smoker": [True, False],
+        "city": ["north"] * 2,
+    }
+    pq.write_table(pa.table(columns), workspace.folder / "visits.parquet")
+    workspace.write_spec(("visits.csv", "visits.parquet"))
+    open_visits()
+    capsys.readouterr()
+    assert dpflow("run", workspace.spec) == 1
+    assert "columns 'sex', 'age' in a type that cannot be read as declared" in capsys.readouterr().err
+    with open_ledger() as ledger:
+        assert ledger.account("visits").remaining == ledger.account("visits").cap
+
+
+def test_columns_with_odd_names_are_released(workspace: Workspace) -> None:
+    odd = " a\tge/ö'\" "
+    table = pd.read_csv("visits.csv").rename(columns={"age": odd, "city": "x" * 600})
+    table.to_csv("visits.csv", index=False)
+    quoted = json.dumps(odd)
+    workspace.write_spec(("  age: {", f"  {quoted}: {{"), ("  city: {", f"  {'x' * 600}: {{"))
+    open_visits()
+    assert dpflow("run", workspace.spec) == 0
+
+
+@pytest.mark.parametrize("epsilon", ["1000.0", "20000.0"])
+def test_a_huge_budget_is_no_error(workspace: Workspace, epsilon: str) -> None:
+    workspace.write_spec(("epsilon: 1.0", f"epsilon: {epsilon}"))
+    open_visits(epsilon="500000")
+    assert dpflow("run", workspace.spec) == 0
+
+
+def test_a_run_that_will_not_go_on_is_ended_by_the_steward(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_visits()
+
+    def interrupted(*_arguments: object, **_more: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "commit", interrupted)
+        assert dpflow("run", workspace.spec) == 130
+    with open_ledger() as ledger:
+        (run,) = ledger.runs("visits")
+    assert run.state == "open"
+    capsys.readouterr()
+    assert dpflow("ledger", "release", run.id, "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    with open_ledger() as ledger:
+        account = ledger.account("visits")
+    assert (account.reserved, account.spent) == (0, run.spent)
+    assert answer["returned"] == pytest.approx((run.reserved - run.spent) / 1e12)
+    assert dpflow("run", workspace.spec, "--resume", run.id) == 2
+
+
+def test_a_run_is_resumed_from_another_folder(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{workspace.folder}/led/ger.sqlite")
+    open_visits()
+    assert dpflow("run", workspace.spec) == 0
+    with open_ledger() as ledger:
+        (run,) = ledger.runs("visits")
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
+    assert dpflow("run", workspace.spec, "--resume", run.id) == 0
+    assert (workspace.folder / "led" / "private" / "fingerprint.key").exists()
+
+
+def test_an_account_no_spec_could_name_is_not_opened(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    terms = ("--epsilon", "1", "--delta", "0", "--unit", "row", "--neighbours", "add-remove")
+    for name in ("a/../b", "a\n", "", " a"):
+        assert dpflow("ledger", "open", name, *terms) == 2
+    assert dpflow("init", "clinic\n") == 2
+    assert dpflow("run", workspace.spec, "--resume", "") == 2
 
 
 def test_no_ledger_yet_says_how_to_open_one(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,7 @@ REFUSED = {
     "truncated gzip": ("t.csv.gz", gzip.compress(csv_bytes(100_000))[:-100_000], "not a whole CSV file"),
     "gzip without its end": ("t.csv.gz", gzip.compress(csv_bytes())[:-4], "not a whole CSV file"),
     "utf-16": ("t.csv", csv_bytes().decode().encode("utf-16"), "lacks"),
+    "quotation marks in the middle": ("t.csv", csv_bytes(10).replace(b"Doe", b'D"e'), "quotation marks"),
     "missing column": ("t.csv", csv_bytes().replace(b"age,", b"years,", 1), "lacks the declared column 'age'"),
     "missing parquet column": ("t.parquet", parquet_bytes(name=[CANARY]), "lacks the declared column 'age'"),
     "no columns": ("t.parquet", parquet_bytes(**{CANARY: [1]}), "lacks the declared columns 'name', 'age'"),
@@ -69,12 +70,10 @@ def test_a_damaged_file_is_refused_without_a_word_of_its_content(tmp_path: Path,
     refused(lambda: read(tmp_path / name), file=name, reason=reason)
 
 
-def test_a_quotation_that_is_never_closed_is_refused_once_it_exceeds_the_largest_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_quotation_that_is_never_closed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_file, "BLOCK_BYTES", (1 << 10, 1 << 12))
     (tmp_path / "t.csv").write_bytes(csv_bytes().replace(b"Jane", b'"Jane', 1))
-    refused(lambda: read(tmp_path / "t.csv"), file="t.csv", reason="leaves a quotation open")
+    refused(lambda: read(tmp_path / "t.csv"), file="t.csv", reason="quotation marks that are not closed")
 
 
 def test_a_file_that_cannot_be_opened_or_has_gone_is_refused(tmp_path: Path) -> None:
@@ -98,9 +97,9 @@ ACCEPTED = {
     "ragged rows": ("t.csv", csv_bytes(10) + b"1\n1,2\n1,2,3,4\n", 10),
     "garbage rows": ("t.csv", csv_bytes(10) + b"\xff\xfe\0\x01\x02,,,,\n", 10),
     "header only": ("t.csv", csv_bytes(0), 0),
+    "byte order mark and quotes": ("t.csv", b'\xef\xbb\xbf"name","age"\n"Jane","4"\n', 1),
     "no rows": ("t.parquet", parquet_bytes(name=[], age=[]), 0),
     "nothing but nulls": ("t.parquet", parquet_bytes(name=[None], age=[None]), 1),
-    "quotation marks in the middle": ("t.csv", csv_bytes(10).replace(b"Doe", b'D"e'), 10),
 }
 
 

@@ -112,7 +112,11 @@ outputs: {path: releases}
         (("workload: {marginals: 2}", "constraints: []"), "constraints:", "not part of this version"),
         (("workload: {marginals: 2}", "strategy: {name: adaptive}"), "strategy:", "not part of this version"),
         (("workload: {marginals: 2}", "strategy: {name: mwem, round: 3}"), "round:", "did you mean `rounds`"),
-        (("workload: {marginals: 2}", "output: {rows: 0}"), "rows:", "`rows`"),
+        (("workload: {marginals: 2}", "output: {rows: 0}"), "rows:", "`rows` must be `noisy` or a whole number"),
+        (("marginals: 2", "marginals: 0"), "marginals:", "must be a whole number from 1 to 8"),
+        (("marginals: 2", "marginals: [[sex, age, sex]]"), "sex]]", "stands twice"),
+        (("min: 0, max: 100, bins: 4", "edges: [0, many]"), "many]", "`edges[1]` must be a number"),
+        (("values: [F, M]", "values: [F, {a: 1}]"), "{a: 1}", "a category must be"),
         (("source: {path: visits.csv}", "source: {sql: select 1}"), "sql:", "not part of this version"),
         (("dataset: visits", "dataset: visits\ndataset: visits"), "dataset: visits\nsource", "written twice"),
         (("dataset: visits", "dataset: ../visits"), "dataset:", "letters, digits"),
@@ -131,7 +135,17 @@ def test_each_mistake_has_its_place_and_its_remedy(
 
 @pytest.mark.parametrize(
     "text",
-    ["", "just text", "- a\n- b\n", "a: [1, 2", "a: b: c", "\tkey: 1", "a: !!python/object:os.system {}", "a: &a [*a]"],
+    [
+        "",
+        "just text",
+        "- a\n- b\n",
+        "a: [1, 2",
+        "a: b: c",
+        "\tkey: 1",
+        "a: !!python/object:os.system {}",
+        "a: &a [*a]",
+        "a: \x07",
+    ],
 )
 def test_what_is_not_a_spec_at_all_is_one_clear_error(tmp_path: Path, text: str) -> None:
     found = mistakes(tmp_path, text)
@@ -170,3 +184,9 @@ def test_comments_and_layout_do_not_change_the_digest(tmp_path: Path) -> None:
 def test_the_schema_is_json_and_names_every_key() -> None:
     schema = json.loads(json.dumps(json_schema()))
     assert set(schema["properties"]) == {"dataset", "source", "privacy", "universe", "workload", "strategy", "output"}
+
+
+def test_a_bomb_of_aliases_is_refused_at_once(tmp_path: Path) -> None:
+    levels = ["l0: &l0 [x, x, x, x, x, x, x, x, x]"]
+    levels += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 9)]
+    assert "parts" in mistakes(tmp_path, "\n".join(levels))[0]
