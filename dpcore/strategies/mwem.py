@@ -1,6 +1,7 @@
 """Multiplicative weights with the exponential mechanism, on whole marginals."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -35,7 +36,7 @@ class Mwem(Strategy):
     1. All one-way marginals, sharing a part of the budget that follows from their sizes, make the first model.
     2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score |true - expected|_1, measures it, and takes
        a few multiplicative steps on all that was measured so far. Only marginals whose expected noise leaves room for a signal are
-       candidates, only the largest such ones, and none twice before all were measured.
+       candidates, only the largest such ones, and none again before all were measured as often.
     3. At the end the model is made anew from the first one, with all measurements at once, up to the point where it agrees with them as
        well as the truth would.
 
@@ -57,7 +58,7 @@ class Mwem(Strategy):
         self._rounds = rounds or min(MOST_ROUNDS_PURE if pure else MOST_ROUNDS, len(workload.marginals))
         self._first = _first_shares(shape, list(self._cells.values()), rounds=self._rounds, pure=pure)
         self._evidence = Evidence()
-        self._picked: set[Axes] = set()
+        self._measured: Counter[Axes] = Counter()
         self._base = self._now = Potentials()
 
     @property
@@ -98,7 +99,7 @@ class Mwem(Strategy):
     def update(self, number: int, measurement: Measurement) -> None:
         """Take a few steps towards all that was measured."""
         del number  # every round's update is alike
-        self._picked.add(measurement.axes)
+        self._measured[measurement.axes] += 1
         self._learn(measurement)
         self._now = refine(self.model, self._evidence, self._now, steps=ROUND_STEPS)
 
@@ -114,7 +115,7 @@ class Mwem(Strategy):
         self.model.rescale(self._evidence.total)
 
     def _affordable(self, noise: float) -> list[Axes]:
-        """Return the largest candidates that noise of this standard deviation leaves something of; new ones, while there are any."""
+        """Return the largest candidates that noise of this standard deviation leaves something of, among those measured least often."""
         worth = ROOM * self.model.total / (math.sqrt(2 / math.pi) * max(noise, LEAST_NOISE))  # in cells
         fitting = {axes for axes in self._candidates if self._cells[axes] <= worth}
         if not fitting:
@@ -122,7 +123,8 @@ class Mwem(Strategy):
         # with a marginal, all its parts are candidates and fit: so one that is one column larger tells
         inside = {axes[:place] + axes[place + 1 :] for axes in fitting for place in range(len(axes))}
         largest = [axes for axes in self._candidates if axes in fitting and axes not in inside]
-        return [axes for axes in largest if axes not in self._picked] or largest
+        fewest = min(self._measured[axes] for axes in largest)
+        return [axes for axes in largest if self._measured[axes] == fewest]
 
 
 def _first_shares(shape: tuple[int, ...], cells: list[int], *, rounds: int, pure: bool) -> list[Fraction]:
