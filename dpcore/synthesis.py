@@ -98,6 +98,10 @@ class Synthesis:
             run = self.ledger.reserve(self.run_id, account=self.account.name, amount=units, claim=claim)
         except BudgetRefused as refused:
             raise self.in_epsilon(refused) from None
+        if self.settled and run.release is None:
+            raise UsageError(
+                f"run {self.run_id} was ended before it had a release, and takes no more operations; start a new run"
+            )
         epsilon = self.declaration.spec.privacy.epsilon
         progress.info("run %s: reserved epsilon %g of account %s", self.run_id, epsilon, self.account.name)
         return run

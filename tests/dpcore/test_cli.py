@@ -218,6 +218,7 @@ def test_a_run_that_will_not_go_on_is_ended_by_the_steward(
     assert (account.reserved, account.spent) == (0, run.spent)
     assert answer["returned"] == pytest.approx((run.reserved - run.spent) / 1e12)
     assert dpflow("run", workspace.spec, "--resume", run.id) == 2
+    assert "was ended" in capsys.readouterr().err
 
 
 def test_a_run_is_resumed_from_another_folder(
