@@ -31,7 +31,7 @@ def _clean_home() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def prefect_server() -> Iterator[str]:
-    """The URL of a server that this session's flows run on, started as the command line starts it."""
+    """The URL of the server that all these flows run on, started as the command line starts it."""
     from flows.quiet import quiet  # noqa: PLC0415
 
     with quiet() as url:
