@@ -33,7 +33,11 @@ class Statement:
     @property
     def sentence(self) -> str:
         """Say the guarantee in one sentence."""
-        whom = "one row" if self.unit == "row" else f"one {self.unit} with at most {self.max_rows_per_unit} of its rows"
+        whom = (
+            "one row"
+            if self.unit == "row"
+            else f"one {self.unit} with all its rows, of which at most {self.max_rows_per_unit} count"
+        )
         change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
         what = f"({self.epsilon:.6g}, {self.delta:g})" if self.delta else f"{self.epsilon:.6g}"
         return f"This release is {what}-differentially private with respect to {change} {whom}."
