@@ -91,17 +91,18 @@ def _measure(table: BenchmarkTable, *, strategy: str, epsilon: float, delta: flo
 def _release(folder: str) -> dict[str, float]:
     os.chdir(folder)
     from dpcore import synthesize  # noqa: PLC0415  the measured process's own imports
-    from dpcore.accounting import Currency, cap_units, epsilon_to_zcdp  # noqa: PLC0415
+    from dpcore.accounting import budget_of  # noqa: PLC0415
     from dpcore.ledger import open_ledger  # noqa: PLC0415
     from dpcore.privacy import Neighbours  # noqa: PLC0415
 
     privacy = yaml.safe_load(Path("spec.yaml").read_text(encoding="utf-8"))["privacy"]
     epsilon, delta = privacy["epsilon"], privacy["delta"]
+    currency, cap = budget_of(epsilon, delta=delta)
     with open_ledger(create=True) as ledger:
         ledger.open_account(
             "adult7",
-            currency=Currency.ZCDP if delta else Currency.PURE,
-            cap=cap_units(epsilon_to_zcdp(epsilon, delta=delta) if delta else epsilon),
+            currency=currency,
+            cap=cap,
             epsilon=epsilon,
             delta=delta,
             unit="row",

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting import UNIT, Currency, cap_units, epsilon_to_zcdp
+from dpcore.accounting import UNIT, Currency, budget_of
 from dpcore.curator import LEAST_UNITS, Curator
 from dpcore.errors import BudgetRefused, SourceError, UsageError
 from dpcore.histogram import Histogram
@@ -77,12 +77,7 @@ class Synthesis:
     def requested(self) -> int:
         """Return what the run may spend, in units; an amount too small to buy anything is refused."""
         privacy = self.declaration.spec.privacy
-        amount = (
-            privacy.epsilon
-            if self.account.currency is Currency.PURE
-            else epsilon_to_zcdp(privacy.epsilon, delta=privacy.delta)
-        )
-        units = cap_units(amount)
+        _, units = budget_of(privacy.epsilon, delta=privacy.delta)
         if units < LEAST_UNITS * self.strategy.answers:
             raise UsageError(
                 f"epsilon {privacy.epsilon:g} is too small to be shared by {self.strategy.answers} answers; "

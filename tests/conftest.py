@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpcore.accounting import Currency, cap_units, epsilon_to_zcdp
-from dpcore.ledger import Ledger, open_ledger
+from dpcore.accounting import budget_of
+from dpcore.ledger import open_ledger
 from dpcore.privacy import Neighbours
 
 SPEC = """\
@@ -47,19 +47,17 @@ class Workspace:
         return self.spec
 
     def open_account(self, *, epsilon: float = 10.0, delta: float = 1e-9, unit: str = "person") -> None:
+        currency, cap = budget_of(epsilon, delta=delta)
         with open_ledger(create=True) as ledger:
             ledger.open_account(
                 "visits",
-                currency=Currency.ZCDP if delta else Currency.PURE,
-                cap=cap_units(epsilon_to_zcdp(epsilon, delta=delta) if delta else epsilon),
+                currency=currency,
+                cap=cap,
                 epsilon=epsilon,
                 delta=delta,
                 unit=unit,
                 neighbours=Neighbours.ADD_REMOVE,
             )
-
-    def ledger(self) -> Ledger:
-        return open_ledger()
 
 
 def visits(rows: int, *, seed: int) -> pd.DataFrame:

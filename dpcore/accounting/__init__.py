@@ -5,7 +5,7 @@ budget is never larger than it.
 """
 
 from dpcore.accounting.amounts import UNIT, Currency, cap_units, spend_units
-from dpcore.accounting.conversions import epsilon_to_zcdp, zcdp_to_delta, zcdp_to_epsilon
+from dpcore.accounting.conversions import budget_of, epsilon_to_zcdp, zcdp_to_delta, zcdp_to_epsilon
 from dpcore.accounting.prices import (
     basic_composition,
     discrete_laplace_zcdp,
@@ -21,6 +21,7 @@ __all__ = [
     "UNIT",
     "Currency",
     "basic_composition",
+    "budget_of",
     "cap_units",
     "discrete_laplace_zcdp",
     "epsilon_to_zcdp",

@@ -4,7 +4,7 @@ import argparse
 import re
 from typing import Any
 
-from dpcore.accounting import UNIT, Currency, cap_units, epsilon_to_zcdp
+from dpcore.accounting import UNIT, Currency, budget_of
 from dpcore.cli.answer import Answer, table
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, open_ledger
@@ -57,8 +57,7 @@ def _open(arguments: argparse.Namespace) -> Answer:
         raise UsageError(
             "an account is named like the dataset of its specs: letters, digits, dots, dashes and underscores"
         )
-    currency = Currency.ZCDP if delta else Currency.PURE
-    cap = cap_units(epsilon_to_zcdp(epsilon, delta=delta) if delta else epsilon)
+    currency, cap = budget_of(epsilon, delta=delta)
     with open_ledger(create=True) as ledger:
         account = ledger.open_account(
             arguments.account,
@@ -118,8 +117,6 @@ def _release(arguments: argparse.Namespace) -> Answer:
 
 def _history(arguments: argparse.Namespace) -> Answer:
     with open_ledger() as ledger:
-        if arguments.account:
-            ledger.account(arguments.account)  # an unknown account is refused, not shown as empty
         events = ledger.history(arguments.account)
     data = {
         "events": [

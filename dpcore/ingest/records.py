@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dpcore.ingest.bounding import bound_rows
 from dpcore.ingest.source import Source, check_columns, check_types, read_batches
-from dpcore.ingest.units import canonical_ids, unit_codes
+from dpcore.ingest.units import can_identify, canonical_ids, unit_codes
 from dpcore.privacy import Protection
 from dpcore.private import Private
 from dpcore.universe import Universe
@@ -55,7 +55,8 @@ def ingest(source: Source, *, universe: Universe, protection: Protection) -> Rec
     by_row = protection.unit == UNIT_IS_ROW
     columns = universe.names if by_row else tuple(dict.fromkeys((*universe.names, protection.unit)))
     check_columns(source, columns=columns)
-    check_types(source, reads={name: attribute.reads for name, attribute in universe.attributes.items()})
+    reads = {name: attribute.reads for name, attribute in universe.attributes.items()}
+    check_types(source, reads=reads if by_row else {protection.unit: can_identify, **reads})
     pieces: list[list[Codes]] = [[] for _ in universe.names]
     ids: list[pa.DictionaryArray] = []
     for batch in read_batches(source, columns=columns):

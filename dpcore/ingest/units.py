@@ -49,6 +49,11 @@ def canonical_ids(ids: pa.Array) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(texts.indices.take(distinct.indices), texts.dictionary)
 
 
+def can_identify(kind: pa.DataType) -> bool:
+    """Tell whether a column of this type can hold ids: not if every value in it would be null here."""
+    return not (pa.types.is_nested(kind) or pa.types.is_interval(kind))
+
+
 def _can_be_counted(kind: pa.DataType) -> bool:
     """Tell whether Arrow can list the distinct values of a type; the others are written as text first."""
     return not (pa.types.is_nested(kind) or pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind))

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Self
 
 import numpy as np
 
@@ -49,16 +48,6 @@ class DenseModel:
         self._known: tuple[Axes, Weights] | None = None  # the last marginal, until the weights change
         self.rescale(total)
 
-    @classmethod
-    def from_weights(cls, weights: Weights, *, total: float) -> Self:
-        """Return a model with these weights, such as an average of iterates; they need not be normalised."""
-        model = cls(weights.shape, total=total)
-        mass = float(weights.sum())
-        if not (math.isfinite(mass) and mass > 0 and weights.min() >= 0):
-            raise UsageError("The weights of a model are finite and not negative, and one of them is positive.")
-        np.divide(weights, mass, out=model._weights)
-        return model
-
     @property
     def shape(self) -> tuple[int, ...]:
         """Return the number of cells of every column."""
@@ -84,10 +73,6 @@ class DenseModel:
                 "A model's total is a positive number of rows: use at least 1, also where the noisy count is below it."
             )
         self._total = float(total)
-
-    def copy(self) -> Self:
-        """Return a model of its own with the same weights and total."""
-        return type(self).from_weights(self.weights, total=self._total)
 
     def marginal(self, axes: Axes) -> Weights:
         """Return the counts that the model expects in every cell of these columns: one pass."""

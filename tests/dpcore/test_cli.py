@@ -179,6 +179,24 @@ def test_a_table_in_impossible_types_costs_nothing(workspace: Workspace, capsys:
         assert ledger.account("visits").remaining == ledger.account("visits").cap
 
 
+def test_ids_of_an_impossible_type_cost_nothing(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    columns = {
+        "person": [["a"], ["b"]],
+        "sex": ["F", "M"],
+        "age": [3, 4],
+        "smoker": [True, False],
+        "city": ["north"] * 2,
+    }
+    pq.write_table(pa.table(columns), workspace.folder / "visits.parquet")
+    workspace.write_spec(("visits.csv", "visits.parquet"))
+    open_visits()
+    capsys.readouterr()
+    assert dpflow("run", workspace.spec) == 1
+    assert "column 'person' in a type" in capsys.readouterr().err
+    with open_ledger() as ledger:
+        assert ledger.account("visits").remaining == ledger.account("visits").cap
+
+
 def test_columns_with_odd_names_are_released(workspace: Workspace) -> None:
     odd = " a\tge/ö'\" "
     table = pd.read_csv("visits.csv").rename(columns={"age": odd, "city": "x" * 600})

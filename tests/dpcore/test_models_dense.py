@@ -1,5 +1,6 @@
 """The dense model: the contract, what only it can do, and the two passes it is made of."""
 
+import itertools
 import math
 from itertools import combinations
 
@@ -110,24 +111,26 @@ def test_weights_are_probabilities_and_cannot_be_written_to() -> None:
     np.testing.assert_allclose(model.marginal((0,)), [2.0, 4.0], rtol=1e-14)
 
 
-def test_a_copy_goes_its_own_way() -> None:
+@pytest.mark.parametrize("shape", [(4,), (2, 3), (3, 2, 4, 2), (2, 5, 1, 3)])
+def test_potentials_give_the_exponential_of_their_sum(shape: tuple[int, ...]) -> None:
+    rng, axes = np.random.default_rng(5), range(len(shape))
+    sets = [part for size in range(len(shape) + 1) for part in itertools.combinations(axes, size)]
+    functions = {part: rng.normal(0, 2, [shape[axis] for axis in part]) for part in sets}
+    logarithm = np.zeros(shape)
+    for part, function in functions.items():
+        logarithm = logarithm + function.reshape([shape[axis] if axis in part else 1 for axis in axes])
+    model = DenseModel(shape, total=10.0)
+    model.multiply((0,), rng.uniform(1, 2, shape[0]))  # what was before does not matter
+    model.assign(functions)
+    np.testing.assert_allclose(model.weights, np.exp(logarithm) / np.exp(logarithm).sum(), rtol=1e-12)
+    np.testing.assert_allclose(model.marginal((0,)).sum(), 10.0, rtol=1e-12)
+
+
+def test_no_potentials_and_absurd_ones_give_a_distribution() -> None:
     model = DenseModel((2, 3), total=6.0)
-    other = model.copy()
-    other.multiply((0,), np.array([1.0, 5.0]))
-    other.rescale(2.0)
-    np.testing.assert_allclose(model.marginal((0,)), [3.0, 3.0], rtol=1e-14)
-    np.testing.assert_allclose(other.marginal((0,)), [1 / 3, 5 / 3], rtol=1e-14)
-
-
-def test_an_average_of_iterates_is_a_model_again() -> None:
-    model = DenseModel((2, 2), total=4.0)
-    average = model.weights.copy()
-    model.multiply((0,), np.array([3.0, 1.0]))
-    average += model.weights
-    np.testing.assert_allclose(DenseModel.from_weights(average, total=4.0).marginal((0,)), [2.5, 1.5], rtol=1e-14)
-
-
-@pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1e-9], [1.0, math.nan], [1.0, math.inf]])
-def test_weights_that_are_no_distribution_are_refused(weights: list[float]) -> None:
-    with pytest.raises(UsageError, match="finite and not negative"):
-        DenseModel.from_weights(np.array(weights), total=1.0)
+    model.assign({(0,): np.array([-1e6, 1e6])})
+    np.testing.assert_allclose(model.marginal((0,)), [0.0, 6.0])
+    model.assign({})
+    np.testing.assert_allclose(model.weights, np.full((2, 3), 1 / 6))
+    with pytest.raises(UsageError, match="ascending positions"):
+        model.assign({(1, 0): np.ones((3, 2))})
