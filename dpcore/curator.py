@@ -4,22 +4,39 @@ Prices are given as a share of what is left of the run's reservation. A step tha
 its money from the steps that follow, and the reservation is never exceeded.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from typing import TypeAlias
 
 import numpy as np
 
 from dpcore.accounting import Currency
 from dpcore.errors import StepFailed
 from dpcore.histogram import Histogram
-from dpcore.ledger import Ledger
+from dpcore.ledger import Lease, Ledger
 from dpcore.measurements import Counts, Measurement, Selection
-from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Mechanism
+from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Mechanism, RoundedGaussian
 from dpcore.privacy import Protection, Sensitivity
 from dpcore.queries import Axes
 
 Expected = Callable[[], Sequence[tuple[Axes, Counts]]]
 """What the model expects of each marginal on offer, in whole counts; asked for only if the answer is not stored yet."""
+
+Noise: TypeAlias = DiscreteGaussian | DiscreteLaplace | RoundedGaussian
+
+MARGINAL_NOISE: Mapping[Currency, type[Noise]] = {
+    Currency.PURE: DiscreteLaplace,
+    Currency.ZCDP: DiscreteGaussian,
+    Currency.GDP: RoundedGaussian,
+}
+"""What a marginal is measured with: the noise that each currency buys the least of."""
+
+CELL_NOISE: Mapping[Currency, type[Noise]] = {
+    Currency.PURE: DiscreteLaplace,
+    Currency.ZCDP: DiscreteLaplace,
+    Currency.GDP: RoundedGaussian,
+}
+"""What one count is measured with: in GDP Laplace noise would be almost twice as wide."""
 
 LEAST_UNITS = 100  # an answer that costs less would lose more than a percent of its price to rounding
 
@@ -35,11 +52,11 @@ class Curator:
         self._run_id = run_id
         self._protection = protection
         self._currency = currency
-        self._histogram: Histogram | None = None
+        self._received: tuple[Histogram, Lease] | None = None
 
-    def receive(self, histogram: Histogram) -> None:
-        """Take the private counts in."""
-        self._histogram = histogram
+    def receive(self, histogram: Histogram, *, lease: Lease) -> None:
+        """Take the private counts in, with the right to charge the run for looking at them."""
+        self._received = histogram, lease
 
     def exhausted(self, step: str) -> bool:
         """Tell whether interruptions have left too little to do this step, which has no result yet."""
@@ -94,11 +111,11 @@ class Curator:
         return Selection.from_bytes(self._stored(step) or pay_and_draw(), step=step)
 
     def measure_marginal(self, step: str, axes: Axes, *, share: Fraction) -> Measurement:
-        """Measure a whole marginal: Gaussian noise in a zCDP account, Laplace noise in a pure one."""
+        """Measure a whole marginal, with the noise that suits the account's currency."""
         return self._measure(step, lambda: self._marginal_mechanism(share), axes, cell=None)
 
     def measure_cell(self, step: str, axes: Axes, cell: int | None, *, share: Fraction) -> Measurement:
-        """Measure one count with Laplace noise: a cell of a marginal, or the total (axes empty, cell None).
+        """Measure one count: a cell of a marginal, or the total (axes empty, cell None).
 
         One count moves by at most k, the rows of a unit, under either neighbouring relation.
         """
@@ -106,14 +123,12 @@ class Curator:
         one_count = Sensitivity(l1=k, l2_squared=k * k, linf=k)
         return self._measure(
             step,
-            lambda: DiscreteLaplace.for_amount(self._units(share), currency=self._currency, sensitivity=one_count),
+            lambda: self._noise(CELL_NOISE, share, sensitivity=one_count),
             axes,
             cell=cell,
         )
 
-    def _measure(
-        self, step: str, mechanism_of: Callable[[], DiscreteGaussian | DiscreteLaplace], axes: Axes, *, cell: int | None
-    ) -> Measurement:
+    def _measure(self, step: str, mechanism_of: Callable[[], Noise], axes: Axes, *, cell: int | None) -> Measurement:
         def pay_and_draw() -> bytes:
             mechanism = mechanism_of()
 
@@ -128,9 +143,12 @@ class Curator:
 
         return Measurement.from_bytes(self._stored(step) or pay_and_draw(), step=step)
 
-    def _marginal_mechanism(self, share: Fraction) -> DiscreteGaussian | DiscreteLaplace:
-        kind = DiscreteGaussian if self._currency is Currency.ZCDP else DiscreteLaplace
-        return kind.for_amount(self._units(share), currency=self._currency, sensitivity=self._protection.sensitivity)
+    def _marginal_mechanism(self, share: Fraction) -> Noise:
+        return self._noise(MARGINAL_NOISE, share, sensitivity=self._protection.sensitivity)
+
+    def _noise(self, kinds: Mapping[Currency, type[Noise]], share: Fraction, *, sensitivity: Sensitivity) -> Noise:
+        kind = kinds[self._currency]
+        return kind.for_amount(self._units(share), currency=self._currency, sensitivity=sensitivity)
 
     def _units(self, share: Fraction) -> int:
         return int(self._left() * share)
@@ -144,11 +162,12 @@ class Curator:
 
     def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
         """Pay for the step, draw its result, and store it: in that order."""
-        if self._histogram is None:
+        if self._received is None:
             raise StepFailed(f"step {step} has no result yet and the data was not read; resume the run")
+        histogram, lease = self._received
         operation = self._ledger.start(
-            self._run_id, step=step, amount=mechanism.charge(self._currency), mechanism=mechanism.describe()
+            lease, step=step, amount=mechanism.charge(self._currency), mechanism=mechanism.describe()
         )
-        output = draw(self._histogram)
+        output = draw(histogram)
         self._ledger.commit(operation, output)
         return output

@@ -7,21 +7,30 @@ from fractions import Fraction
 from dpcore.accounting.rounding import positive
 
 UNIT = 10**12
-"""How many units make one epsilon or one rho."""
+"""How many units make one epsilon, one rho or one mu^2."""
 
 LARGEST = 10**6
-"""The largest amount, in epsilon or rho: a few of them still add up within a database's 64-bit integer."""
+"""The largest amount, in epsilon, rho or mu^2: a few of them still add up within a database's 64-bit integer."""
 
 
 class Currency(StrEnum):
-    """What an account counts in, fixed when it is opened: pure epsilon, or the rho of zero-concentrated privacy."""
+    """What an account counts in, fixed when it is opened. In each, the amounts of steps chosen one by one simply add."""
 
     PURE = "pure"
+    """Epsilon."""
     ZCDP = "zcdp"
+    """Rho, of zero-concentrated differential privacy."""
+    GDP = "gdp"
+    """Mu squared, of Gaussian differential privacy: as hard to tell apart as N(0, 1) and N(mu, 1)."""
+
+    @property
+    def symbol(self) -> str:
+        """What an amount is called: epsilon, rho, mu^2."""
+        return {Currency.PURE: "epsilon", Currency.ZCDP: "rho", Currency.GDP: "mu^2"}[self]
 
 
 def spend_units(amount: Fraction | float) -> int:
-    """Return the units that pay for `amount` of epsilon or rho, rounded up.
+    """Return the units that pay for `amount` of a currency, rounded up.
 
     A float is taken at its exact binary value, so 0.1, which is a little more than one tenth, costs one unit more than
     that. A spend that must stay within a given number of units is found the other way round, by a mechanism's
@@ -37,7 +46,7 @@ def spend_units(amount: Fraction | float) -> int:
 
 
 def cap_units(amount: Fraction | float) -> int:
-    """Return the units that a budget of `amount` of epsilon or rho holds, rounded down.
+    """Return the units that a budget of `amount` of a currency holds, rounded down.
 
     >>> cap_units(Fraction(1, 3))
     333333333333

@@ -15,8 +15,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting.amounts import Currency, cap_units
-from dpcore.accounting.rounding import as_real, positive, real, rounded_down, rounded_up
+from dpcore.accounting.rounding import as_real, below_one, positive, real, rounded_down, rounded_up
 from dpcore.errors import UsageError
 
 _LEAST, _MOST = -80.0, 100.0
@@ -74,10 +73,7 @@ def epsilon_to_zcdp(epsilon: Fraction | float, *, delta: Fraction | float) -> fl
 
 
 def _log_inverse(delta: Fraction | float) -> Any:
-    exact = positive(delta, what="delta")
-    if exact >= 1:
-        raise UsageError("delta must be below 1; a usual choice is far below one over the number of rows")
-    return -real.ln(as_real(exact))
+    return -real.ln(as_real(below_one(delta)))
 
 
 def _penalty(x: float, log_inverse: float) -> float:
@@ -109,14 +105,3 @@ def _valley(objective: Callable[[float], float]) -> float:
             right = low + _GOLDEN * (high - low)
             at_right = objective(right)
     return left if at_left <= at_right else right
-
-
-def budget_of(epsilon: float, *, delta: float) -> tuple[Currency, int]:
-    """Return the currency that a delta stands for, pure epsilon at 0 and zCDP above, and what epsilon amounts to in it, in units.
-
-    >>> budget_of(0.5, delta=0.0)
-    (<Currency.PURE: 'pure'>, 500000000000)
-    """
-    if delta == 0:
-        return Currency.PURE, cap_units(epsilon)
-    return Currency.ZCDP, cap_units(epsilon_to_zcdp(epsilon, delta=delta))

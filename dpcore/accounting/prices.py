@@ -1,4 +1,4 @@
-"""What the mechanisms cost, in epsilon or in rho.
+"""What the mechanisms cost, in epsilon, in rho or in mu squared.
 
 Closed forms that are rational stay exact fractions; the others are floats, rounded up.
 """
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
+from dpcore.accounting.normal import log_odds_quantile
 from dpcore.accounting.rounding import as_real, positive, real, rounded_up
 from dpcore.errors import UsageError
 
@@ -87,6 +88,46 @@ def gaussian_zcdp(*, l2_squared: Fraction | int, sigma: Fraction | float) -> Fra
     return positive(l2_squared, what="an L2 sensitivity") / (2 * positive(sigma, what="sigma") ** 2)
 
 
+def pure_gdp(epsilon: Fraction | float) -> float:
+    """Return the least mu^2 that covers every epsilon-DP mechanism: mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)).
+
+    Every epsilon-DP mechanism is post-processing of randomised response. The errors of the best tests of what that
+    was applied to lie on two straight lines, which meet where both errors are 1 / (1 + e^epsilon). Those of N(0, 1)
+    against N(mu, 1) lie on a convex curve with the same ends, so they are nowhere larger if they are not at that point.
+
+    A small epsilon costs mu = sqrt(pi / 2) epsilon, a quarter more than Gaussian noise of the same Kullback-Leibler
+    divergence does; a large one comes to mu^2 = 8 epsilon.
+
+    Reference: Dong, Roth and Su 2022; Kairouz, Oh and Viswanath 2015.
+    """
+    exact = positive(epsilon, what="epsilon", smallest=_SMALLEST, largest=1e30)
+    return rounded_up(4 * log_odds_quantile(as_real(exact)) ** 2)
+
+
+def exponential_gdp(epsilon: Fraction | float) -> float:
+    """Return the least mu^2 that covers the exponential mechanism: that of a pure epsilon / 2.
+
+    On any two neighbours its privacy loss lies in an interval of length epsilon, [t - epsilon, t] for some t: its range
+    is bounded (Dong, Durfee and Rogers 2020). So the curve of the best tests' errors, convex and with slopes within
+    those limits, lies nowhere below two straight lines that meet where an event has probabilities q here and p there
+    with ln(p / q) = t and ln((1 - p) / (1 - q)) = t - epsilon. Whatever t is, their log odds differ by epsilon, and the
+    mu that is needed is the distance of their normal quantiles. Log odds as a function of the quantile have a slope
+    that is even and rises with the distance from 0 (see `normal.log_odds`), so among the intervals over which they rise
+    by epsilon the longest is the one around 0: t = epsilon / 2, which is randomised response with epsilon / 2.
+    """
+    return pure_gdp(positive(epsilon, what="epsilon") / 2)
+
+
+def gaussian_gdp(*, l2_squared: Fraction | int, sigma: Fraction | float) -> Fraction:
+    """Return the mu^2 of continuous Gaussian noise, or of a function of counts with such noise: l2^2 / sigma^2.
+
+    It does not hold for the discrete Gaussian, whose outputs on neighbours can be told apart a little better.
+
+    Reference: Dong, Roth and Su 2022, Thm. 2.7.
+    """
+    return 2 * gaussian_zcdp(l2_squared=l2_squared, sigma=sigma)
+
+
 def basic_composition(parts: Iterable[tuple[Fraction | float, Fraction | float]]) -> tuple[Fraction, Fraction]:
     """Return the (epsilon, delta) of several mechanisms together: both add.
 
@@ -100,9 +141,16 @@ def basic_composition(parts: Iterable[tuple[Fraction | float, Fraction | float]]
     return epsilon, delta
 
 
+def checked_size(size: int) -> int:
+    """Return a group's size, or refuse what is no number of units."""
+    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        raise UsageError("a group's size must be a whole number of at least 1")
+    return size
+
+
 def group_pure(epsilon: Fraction | float, *, size: int) -> Fraction:
     """Return the epsilon that protects a group of `size` units together: size epsilon."""
-    return _size(size) * positive(epsilon, what="epsilon")
+    return checked_size(size) * positive(epsilon, what="epsilon")
 
 
 def group_zcdp(rho: Fraction | float, *, size: int) -> Fraction:
@@ -110,14 +158,16 @@ def group_zcdp(rho: Fraction | float, *, size: int) -> Fraction:
 
     Reference: Bun and Steinke 2016, Prop. 27.
     """
-    return _size(size) ** 2 * positive(rho, what="rho")
+    return checked_size(size) ** 2 * positive(rho, what="rho")
+
+
+def group_gdp(mu_squared: Fraction | float, *, size: int) -> Fraction:
+    """Return the mu^2 that protects a group of `size` units together: size^2 mu^2.
+
+    Reference: Dong, Roth and Su 2022, Thm. 2.14.
+    """
+    return checked_size(size) ** 2 * positive(mu_squared, what="mu squared")
 
 
 def _epsilon(epsilon: Fraction | float) -> Fraction:
     return positive(epsilon, what="epsilon", smallest=_SMALLEST, largest=_LARGEST)
-
-
-def _size(size: int) -> int:
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise UsageError("a group's size must be a whole number of at least 1")
-    return size

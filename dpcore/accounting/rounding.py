@@ -33,6 +33,14 @@ def positive(
     return Fraction(value)
 
 
+def below_one(delta: Fraction | float) -> Fraction:
+    """Return the exact value of a delta, above 0 and below 1, or refuse it."""
+    exact = positive(delta, what="delta")
+    if exact >= 1:
+        raise UsageError("delta must be below 1; a usual choice is far below one over the number of rows")
+    return exact
+
+
 def as_real(value: Fraction | float) -> Any:
     """Return a number at 400 bits; a float's value is kept exactly."""
     exact = Fraction(value)

@@ -9,6 +9,7 @@ from dpcore.mechanisms.descriptions import Description
 from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
 from dpcore.mechanisms.gaussian import DiscreteGaussian
 from dpcore.mechanisms.laplace import DiscreteLaplace
+from dpcore.mechanisms.rounded import RoundedGaussian
 
 __all__ = [
     "DiscreteGaussian",
@@ -16,6 +17,7 @@ __all__ = [
     "ExponentialMechanism",
     "Flavour",
     "Mechanism",
+    "RoundedGaussian",
     "from_description",
 ]
 
@@ -37,7 +39,7 @@ def from_description(description: Mapping[str, object]) -> Mechanism:
     >>> from_description(row).charge(Currency.PURE)
     500000000000
     """
-    for kind in (DiscreteLaplace, DiscreteGaussian, ExponentialMechanism):
+    for kind in (DiscreteLaplace, DiscreteGaussian, RoundedGaussian, ExponentialMechanism):
         if description.get("name") == kind.name:
             mechanism: Mechanism = kind.from_description(description)
             if mechanism.describe() != dict(description):

@@ -6,27 +6,51 @@ from fractions import Fraction
 from dpcore.accounting import UNIT
 from dpcore.errors import UsageError
 
+_NEAR = 1e-15
+"""How far, relatively, a good guess may be off: a few neighbouring floats."""
 
-def closest_affordable(price: Callable[[float], Fraction], *, units: int, wanted: float, cheapest: float) -> float:
+
+def checked_units(units: int) -> int:
+    """Return an amount to spend, or refuse it."""
+    if isinstance(units, bool) or not isinstance(units, int) or units < 1:
+        raise UsageError("an amount to spend must be at least 1 unit; leave more of the budget for this step")
+    return units
+
+
+def closest_affordable(
+    price: Callable[[float], Fraction],
+    *,
+    units: int,
+    wanted: float,
+    cheapest: float,
+    guess: Callable[[Fraction], float] | None = None,
+) -> float:
     """Return the parameter nearest to `wanted` whose price is at most `units`, to the last bit of a float.
 
     Args:
-        price: What a parameter costs, in epsilon or rho; it falls from `wanted` to `cheapest`.
+        price: What a parameter costs, in the currency; it falls from `wanted` to `cheapest`.
         units: The amount that may be spent.
         wanted: The parameter with the least noise.
         cheapest: The parameter with the most noise.
+        guess: What an amount buys, nearly: it saves most of the search where a price takes long to evaluate, and
+            changes nothing else.
     """
-    if isinstance(units, bool) or not isinstance(units, int) or units < 1:
-        raise UsageError("an amount to spend must be at least 1 unit; leave more of the budget for this step")
-    if price(wanted) * UNIT <= units:
+    checked_units(units)
+
+    def affordable(parameter: float) -> bool:
+        return price(parameter) * UNIT <= units
+
+    if affordable(wanted):
         return wanted
-    if price(cheapest) * UNIT > units:
+    if not affordable(cheapest):
         raise UsageError(
             f"{units} units buy no usable answer even with the most noise; leave more of the budget for this step"
         )
+    if guess:
+        rough = guess(Fraction(units, UNIT))
+        for place in (rough * (1 - _NEAR), rough * (1 + _NEAR)):
+            if min(cheapest, wanted) < place < max(cheapest, wanted):
+                cheapest, wanted = (place, wanted) if affordable(place) else (cheapest, place)
     while (middle := cheapest + (wanted - cheapest) / 2) not in {cheapest, wanted}:
-        if price(middle) * UNIT <= units:
-            cheapest = middle
-        else:
-            wanted = middle
+        cheapest, wanted = (middle, wanted) if affordable(middle) else (cheapest, middle)
     return cheapest

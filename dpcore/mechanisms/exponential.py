@@ -11,7 +11,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.accounting import Currency, exponential_zcdp, pure_zcdp, spend_units
+from dpcore.accounting import (
+    Currency,
+    exponential_gdp,
+    exponential_zcdp,
+    gdp_to_pure,
+    pure_gdp,
+    pure_zcdp,
+    spend_units,
+)
 from dpcore.errors import UsageError
 from dpcore.mechanisms.calibration import closest_affordable
 from dpcore.mechanisms.descriptions import Description, number_in, whole_in
@@ -24,9 +32,9 @@ class Flavour(StrEnum):
     """Which noise decides: it decides the price as well, and has no default."""
 
     GUMBEL = "gumbel"
-    """Probabilities proportional to e^(epsilon score / (2 sensitivity)): the mechanism proper, cheap in zCDP."""
+    """Probabilities proportional to e^(epsilon score / (2 sensitivity)): the mechanism proper, cheap in zCDP and GDP."""
     PERMUTE_AND_FLIP = "permute-and-flip"
-    """Exponential noise: at the same pure epsilon never a worse selection, and often a better one; dear in zCDP."""
+    """Exponential noise: at the same pure epsilon never a worse selection, and often a better one; dear in zCDP and GDP."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +43,8 @@ class ExponentialMechanism:
 
     Guarantee:
         Either flavour costs epsilon in pure currency. In zCDP Gumbel costs epsilon^2 / 8, and permute-and-flip, of
-        which nothing better is known than that it is pure, epsilon tanh(epsilon / 2). `for_amount` picks the one that
-        suits.
+        which nothing better is known than that it is pure, epsilon tanh(epsilon / 2). In GDP they cost
+        the mu^2 of a pure epsilon / 2 and of a pure epsilon. `for_amount` picks the one that suits.
 
     Sensitivity:
         How far one neighbour step can move any one score: a whole number, true in machine arithmetic because scores are
@@ -72,12 +80,13 @@ class ExponentialMechanism:
     def for_amount(cls, units: int, *, currency: Currency, sensitivity: int) -> Self:
         """Return the mechanism with the largest epsilon that costs at most `units`, in the currency's own flavour."""
         _check_sensitivity(sensitivity)
-        flavour = Flavour.GUMBEL if Currency(currency) is Currency.ZCDP else Flavour.PERMUTE_AND_FLIP
+        flavour = Flavour.PERMUTE_AND_FLIP if Currency(currency) is Currency.PURE else Flavour.GUMBEL
         epsilon = closest_affordable(
             lambda epsilon: _price(epsilon, flavour=flavour, currency=currency),
             units=units,
             wanted=LARGEST_EPSILON,
             cheapest=SMALLEST_EPSILON,
+            guess=(lambda amount: 2 * gdp_to_pure(amount)) if Currency(currency) is Currency.GDP else None,
         )
         return cls(epsilon=epsilon, sensitivity=sensitivity, flavour=flavour)
 
@@ -139,4 +148,6 @@ def _check_sensitivity(sensitivity: int) -> None:
 def _price(epsilon: float, *, flavour: Flavour, currency: Currency) -> Fraction:
     if Currency(currency) is Currency.PURE:
         return Fraction(epsilon)
+    if Currency(currency) is Currency.GDP:
+        return Fraction(exponential_gdp(epsilon) if flavour is Flavour.GUMBEL else pure_gdp(epsilon))
     return exponential_zcdp(epsilon) if flavour is Flavour.GUMBEL else Fraction(pure_zcdp(epsilon))

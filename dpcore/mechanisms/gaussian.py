@@ -10,7 +10,6 @@ from dpcore.accounting import Currency, gaussian_zcdp, spend_units
 from dpcore.errors import UsageError
 from dpcore.mechanisms.calibration import closest_affordable
 from dpcore.mechanisms.descriptions import Description, describe_sensitivity, number_in, sensitivity_in
-from dpcore.mechanisms.inversion import Shape
 from dpcore.mechanisms.noise import (
     LARGEST_SCALE,
     SMALLEST_SCALE,
@@ -19,6 +18,7 @@ from dpcore.mechanisms.noise import (
     checked_sensitivity,
     with_noise,
 )
+from dpcore.mechanisms.thresholds import Shape
 from dpcore.privacy import Sensitivity
 
 
@@ -28,7 +28,7 @@ class DiscreteGaussian:
 
     Guarantee:
         In zCDP l2^2 / (2 sigma^2), exactly as for continuous noise. No pure guarantee. The (epsilon, delta) profile of
-        continuous noise does not hold for a small sigma, so a charge goes through rho only. Up to the sampler's
+        continuous noise does not hold for a small sigma, so a charge goes through rho only, and there is none in GDP. Up to the sampler's
         distance of 2^-108 per count from this distribution.
 
     Sensitivity:
@@ -90,6 +90,8 @@ class DiscreteGaussian:
 
 
 def _price(sigma: float, *, sensitivity: Sensitivity, currency: Currency) -> Fraction:
-    if Currency(currency) is not Currency.ZCDP:
+    if Currency(currency) is Currency.PURE:
         raise UsageError("Gaussian noise has no pure epsilon; use Laplace noise, or an account with a delta")
+    if Currency(currency) is Currency.GDP:
+        raise UsageError("discrete Gaussian noise has not the profile of continuous noise; in gdp use RoundedGaussian")
     return gaussian_zcdp(l2_squared=sensitivity.l2_squared, sigma=sigma)

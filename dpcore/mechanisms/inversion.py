@@ -1,45 +1,31 @@
 """Exact sampling of integer noise by inversion of its distribution function.
 
 A uniform 128-bit number U is compared with the thresholds floor(2^128 F(k)); the noise is the first k whose threshold
-lies above it. So k has probability p(k) within 2^-128, with p the discrete Laplace or Gaussian distribution cut where
-less than 2^-140 of it is left. The distance to the ideal distribution is below 2^-108 per draw in total variation,
+lies above it. So k has probability p(k) within 2^-128, with p one of the distributions of `thresholds`, cut where less
+than 2^-140 of it is left. The distance to the ideal distribution is below 2^-108 per draw in total variation,
 whatever the scale: negligible beside any delta, and the only respect in which this noise is not the ideal one.
 
 The first 64 bits of U decide all but one draw in 2^45 or more; the other 64 are drawn for those only. Which of these
 ways a draw takes depends on its random bits alone, never on the counts that the noise is for.
 """
 
-import itertools
-import math
 from dataclasses import dataclass, field
-from enum import StrEnum
-from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.accounting.rounding import as_real, real
 from dpcore.mechanisms import entropy
+from dpcore.mechanisms.thresholds import Shape, reach_of, thresholds
 
 MOST_OUTCOMES = 560_001
 """The longest table: 9 MB, a second to build, for a Gaussian sigma of 19,999 or a Laplace scale of 2,857."""
-
-_BITS = 320
-"""Fixed-point precision while a table is built: the recurrence adds up reach^3 errors of 2^-320, far below 2^-128."""
 
 _GUIDE_BITS, _LONG_GUIDE_BITS = 16, 18
 """How many first bits of a word a guide goes by: 256 KB, or 1 MB for a long table, that stay in a processor's cache."""
 
 _BATCH = 1 << 17
 """Draws made at a time, so that the intermediate arrays stay in a processor's cache as well."""
-
-
-class Shape(StrEnum):
-    """The distributions that integer noise comes in: p(k) ~ e^(-|k| / scale), or p(k) ~ e^(-k^2 / (2 scale^2))."""
-
-    LAPLACE = "laplace"
-    GAUSSIAN = "gaussian"
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,11 +74,6 @@ class InversionTable:
         return outcomes
 
 
-def reach_of(shape: Shape, scale: float) -> int:
-    """Return the largest noise that is ever drawn: beyond it lies less than 2^-140 of the distribution."""
-    return math.ceil((98 if shape is Shape.LAPLACE else 14) * scale) + 1
-
-
 def has_table(shape: Shape, scale: float) -> bool:
     """Say whether the table for this scale would be within its limit."""
     return 2 * reach_of(shape, scale) + 1 <= MOST_OUTCOMES
@@ -101,37 +82,6 @@ def has_table(shape: Shape, scale: float) -> bool:
 @lru_cache(maxsize=16)  # 16 tables of the largest size are 150 MB
 def inversion_table(shape: Shape, scale: float) -> InversionTable:
     """Return the table of a distribution, built once per scale."""
-    thresholds = _thresholds(shape, scale)
-    halves = np.frombuffer(b"".join(threshold.to_bytes(16, "big") for threshold in thresholds), dtype=">u8")
+    halves = np.frombuffer(b"".join(edge.to_bytes(16, "big") for edge in thresholds(shape, scale)), dtype=">u8")
     high, low = halves.reshape(-1, 2).T.astype(np.uint64)
     return InversionTable(high=high, low=low, reach=reach_of(shape, scale))
-
-
-def _thresholds(shape: Shape, scale: float) -> list[int]:
-    """Return floor(2^128 F(k)) for k = -reach .. reach - 1, from one half of the symmetric distribution."""
-    weights = _weights(shape, scale)
-    # the weights of -reach, then of -reach and -reach + 1, and so on: the smallest terms come first
-    tails = list(itertools.accumulate(reversed(weights[1:])))
-    total = weights[0] + 2 * tails[-1]
-    lower = [(tail << 128) // total for tail in tails]
-    # a tail too light for the fixed point still has weight, so F stays below 1
-    upper = [(1 << 128) - max(1, -((-tail << 128) // total)) for tail in reversed(tails)]
-    return lower + upper
-
-
-def _weights(shape: Shape, scale: float) -> list[int]:
-    """Return 2^320 p(k) / p(0) for k = 0 .. reach, by p(k+1) = p(k) r(k) and r(k+1) = r(k) step."""
-    inverse = 1 / Fraction(scale)
-    if shape is Shape.LAPLACE:
-        ratio, step = _exp_of_minus(inverse), 1 << _BITS
-    else:
-        ratio, step = _exp_of_minus(inverse**2 / 2), _exp_of_minus(inverse**2)
-    weights = [1 << _BITS]
-    for _ in range(reach_of(shape, scale)):
-        weights.append((weights[-1] * ratio) >> _BITS)
-        ratio = (ratio * step) >> _BITS
-    return weights
-
-
-def _exp_of_minus(exponent: Fraction) -> int:
-    return int(real.ldexp(real.exp(-as_real(exponent)), _BITS))

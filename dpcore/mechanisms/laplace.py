@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from dpcore.accounting import Currency, discrete_laplace_zcdp, spend_units
+from dpcore.accounting import Currency, discrete_laplace_zcdp, gdp_to_pure, pure_gdp, spend_units
 from dpcore.mechanisms.calibration import closest_affordable
 from dpcore.mechanisms.descriptions import Description, describe_sensitivity, number_in, sensitivity_in
-from dpcore.mechanisms.inversion import Shape
 from dpcore.mechanisms.noise import (
     LARGEST_SCALE,
     SMALLEST_SCALE,
@@ -18,6 +17,7 @@ from dpcore.mechanisms.noise import (
     checked_sensitivity,
     with_noise,
 )
+from dpcore.mechanisms.thresholds import Shape
 from dpcore.privacy import Sensitivity
 
 
@@ -29,7 +29,8 @@ class DiscreteLaplace:
         In pure currency l1 / scale, exactly. In zCDP the least rho that covers every movement of whole counts within
         l1 and linf, by `accounting.discrete_laplace_zcdp`, which also proves it. The well-known rho of continuous
         Laplace noise, e + exp(-e) - 1, does not cover discrete noise: a count that moves by 1 costs e tanh(e / 2),
-        which is more. Up to the sampler's distance of 2^-108 per count from this distribution.
+        which is more. In GDP the mu^2 of any mechanism of that pure price; a movement of a single count by 1 costs no
+        less. Up to the sampler's distance of 2^-108 per count from this distribution.
 
     Sensitivity:
         l1 and linf, of whole counts. A movement that is spread over several counts costs at most as much as one that is
@@ -61,6 +62,7 @@ class DiscreteLaplace:
             units=units,
             wanted=SMALLEST_SCALE,
             cheapest=LARGEST_SCALE,
+            guess=(lambda amount: sensitivity.l1 / gdp_to_pure(amount)) if Currency(currency) is Currency.GDP else None,
         )
         return cls(scale=scale, sensitivity=sensitivity)
 
@@ -90,4 +92,6 @@ class DiscreteLaplace:
 def _price(scale: float, *, sensitivity: Sensitivity, currency: Currency) -> Fraction:
     if Currency(currency) is Currency.PURE:
         return sensitivity.l1 / Fraction(scale)
+    if Currency(currency) is Currency.GDP:
+        return Fraction(pure_gdp(sensitivity.l1 / Fraction(scale)))
     return Fraction(discrete_laplace_zcdp(scale, l1=sensitivity.l1, linf=sensitivity.linf))

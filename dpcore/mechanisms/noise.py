@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.inversion import Shape, has_table, inversion_table
+from dpcore.mechanisms.inversion import has_table, inversion_table
+from dpcore.mechanisms.thresholds import Shape
 from dpcore.privacy import Sensitivity
 
 Counts: TypeAlias = npt.NDArray[np.int64]

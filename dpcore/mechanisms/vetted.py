@@ -14,9 +14,12 @@ from opendp.measures import max_divergence, zero_concentrated_divergence
 from opendp.metrics import l1_distance, l2_distance, linf_distance
 from opendp.mod import enable_features
 
-from dpcore.mechanisms.inversion import Shape
+from dpcore.mechanisms.thresholds import Shape
 
 enable_features("contrib")
+
+_MAKERS = {Shape.LAPLACE: (make_laplace, l1_distance), Shape.GAUSSIAN: (make_gaussian, l2_distance)}
+"""What opendp can draw as whole numbers."""
 
 _BATCH = 1 << 16
 """Draws made at a time: opendp takes and returns Python objects of many times an array's size."""
@@ -25,10 +28,8 @@ _BATCH = 1 << 16
 def integer_noise(count: int, *, shape: Shape, scale: float) -> npt.NDArray[np.int64]:
     """Return `count` independent draws of discrete noise of any scale: exact, and some 20 microseconds each."""
     vectors = vector_domain(atom_domain(T="i64"))
-    if shape is Shape.LAPLACE:
-        measurement = make_laplace(vectors, l1_distance(T="i64"), scale=scale)
-    else:
-        measurement = make_gaussian(vectors, l2_distance(T="i64"), scale=scale)
+    make, distance = _MAKERS[shape]
+    measurement = make(vectors, distance(T="i64"), scale=scale)
     noise = np.empty(count, dtype=np.int64)
     for start in range(0, count, _BATCH):
         batch = noise[start : start + _BATCH]

@@ -4,9 +4,15 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from dpcore.accounting import UNIT, Currency, zcdp_to_epsilon
+from dpcore.accounting import UNIT, Currency, epsilon_of, mu_of
 from dpcore.ledger import Account, Run
 from dpcore.spec import Declaration
+
+ACCOUNTING = {
+    Currency.PURE: "pure epsilon, basic composition",
+    Currency.ZCDP: "zero-concentrated differential privacy",
+    Currency.GDP: "Gaussian differential privacy",
+}
 
 
 @dataclass(frozen=True)
@@ -17,6 +23,7 @@ class Statement:
     delta: float
     accounting: str
     rho: float | None
+    mu: float | None
     unit: str
     max_rows_per_unit: int
     neighbours: str
@@ -43,23 +50,15 @@ class Statement:
         return f"This release is {what}-differentially private with respect to {change} {whom}."
 
 
-def epsilon_of(units: int, *, currency: Currency, delta: float) -> float:
-    """Return the epsilon that an amount of a currency stands for at `delta`; nothing spent is epsilon 0."""
-    if units <= 0:
-        return 0.0
-    amount = units / UNIT
-    return amount if currency is Currency.PURE else zcdp_to_epsilon(amount, delta=delta)
-
-
 def state(declaration: Declaration, *, account: Account, run: Run, head: str) -> Statement:
     """State what a run has spent and whom its release protects."""
     privacy = declaration.spec.privacy
-    zcdp = account.currency is Currency.ZCDP
     return Statement(
         epsilon=epsilon_of(run.spent, currency=account.currency, delta=privacy.delta),
         delta=privacy.delta,
-        accounting="zero-concentrated differential privacy" if zcdp else "pure epsilon, basic composition",
-        rho=run.spent / UNIT if zcdp else None,
+        accounting=ACCOUNTING[account.currency],
+        rho=run.spent / UNIT if account.currency is Currency.ZCDP else None,
+        mu=mu_of(run.spent) if account.currency is Currency.GDP else None,
         unit=privacy.unit,
         max_rows_per_unit=privacy.max_rows_per_unit,
         neighbours=privacy.neighbours.value,

@@ -50,6 +50,16 @@ def rho_at_least(events: np.ndarray, neighbours_events: np.ndarray) -> float:
     return p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q)) if p > q else 0.0
 
 
+def mu_squared_at_least(events: np.ndarray, neighbours_events: np.ndarray) -> float:
+    """A mu^2 that the mechanism certainly exceeds: normal numbers so far apart make the event as telling as it is."""
+    mu = stats.norm.ppf(probability_bounds(events)[0]) - stats.norm.ppf(probability_bounds(neighbours_events)[1])
+    return max(float(mu), 0.0) ** 2
+
+
+AT_LEAST = {Currency.PURE: epsilon_at_least, Currency.ZCDP: rho_at_least, Currency.GDP: mu_squared_at_least}
+"""What an event shows of the privacy loss, in each currency."""
+
+
 def recorded_words(seed: int) -> Any:
     """A stream of words that is the same each time it is started."""
     generator = np.random.default_rng(seed)
@@ -213,7 +223,7 @@ class NoiseContract(MechanismContract):
         mechanism = self.kind.for_amount(UNIT // 2, currency=currency, sensitivity=Sensitivity(1, 1, 1))
         here, there = (mechanism.draw(np.full(self.draws, count, dtype=np.int64)) for count in (0, moved))
         half = self.draws // 2
-        at_least = epsilon_at_least if currency is Currency.PURE else rho_at_least
+        at_least = AT_LEAST[currency]
         cuts = range(-3, 4)
         cut = max(cuts, key=lambda cut: at_least(here[:half] <= cut, there[:half] <= cut))
         return mechanism.charge(currency) / UNIT, at_least(here[half:] <= cut, there[half:] <= cut)

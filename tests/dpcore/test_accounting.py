@@ -18,12 +18,19 @@ from dpcore.accounting import (
     basic_composition,
     cap_units,
     discrete_laplace_zcdp,
+    epsilon_to_gdp,
     epsilon_to_zcdp,
     exponential_zcdp,
+    gaussian_gdp,
     gaussian_zcdp,
+    gdp_to_delta,
+    gdp_to_epsilon,
+    gdp_to_pure,
+    group_gdp,
     group_pure,
     group_zcdp,
     laplace_zcdp,
+    pure_gdp,
     pure_zcdp,
     spend_units,
     zcdp_to_delta,
@@ -43,16 +50,16 @@ SPENDS: dict[str, Callable[[dict[str, float]], Fraction | float]] = {
     "group_zcdp": lambda i: group_zcdp(i["rho"], size=i["k"]),
     "mixed": lambda i: zcdp_to_epsilon(sum(map(Fraction, i["parts"])), delta=i["delta"]),
     "census2020_persons": lambda i: zcdp_to_epsilon(i["rho"], delta=i["delta"]),
+    "analytic_gaussian": lambda i: i["l2_sensitivity"] / math.sqrt(epsilon_to_gdp(i["eps"], delta=i["delta"])),
+    "gaussian_profile": lambda i: gdp_to_delta(gaussian_gdp(l2_squared=1, sigma=i["sigma"]), epsilon=i["eps"]),
+    "gaussian_pld": lambda i: gdp_to_epsilon(i["k"] * gaussian_gdp(l2_squared=1, sigma=i["sigma"]), delta=i["delta"]),
 }
 BUDGETS = {"eps_delta_to_rho": lambda i: epsilon_to_zcdp(i["eps"], delta=i["delta"])}
 OUT_OF_SCOPE = {
-    "analytic_gaussian": "no account promises a single Gaussian by its own profile",
-    "gaussian_profile": "likewise",
-    "discrete_gaussian_profile": "likewise",
+    "discrete_gaussian_profile": "no account promises discrete Gaussian noise by its own profile",
     "optimal_composition": "accounts add; optimal composition is not a filter",
-    "group_approx": "accounts are pure or zCDP, and groups are priced in those",
+    "group_approx": "accounts are pure, zCDP or GDP, and groups are priced in those",
     "laplace_pld": "privacy loss distributions are not computed",
-    "gaussian_pld": "likewise",
 }
 
 epsilons = st.floats(min_value=1e-4, max_value=30)
@@ -207,6 +214,15 @@ def test_every_formula_refuses_arguments_that_mean_nothing(bad):
         lambda: basic_composition([(bad, 0.0)]),
         lambda: group_pure(bad, size=2),
         lambda: group_zcdp(bad, size=2),
+        lambda: gdp_to_epsilon(bad, delta=1e-9),
+        lambda: gdp_to_epsilon(0.1, delta=bad),
+        lambda: gdp_to_delta(bad, epsilon=1.0),
+        lambda: epsilon_to_gdp(bad, delta=1e-9),
+        lambda: epsilon_to_gdp(1.0, delta=bad),
+        lambda: gdp_to_pure(bad),
+        lambda: pure_gdp(bad),
+        lambda: gaussian_gdp(l2_squared=1, sigma=bad),
+        lambda: group_gdp(bad, size=2),
     ]
     for call in calls:
         with pytest.raises(UsageError):
@@ -215,8 +231,9 @@ def test_every_formula_refuses_arguments_that_mean_nothing(bad):
 
 @pytest.mark.parametrize("delta", [1.0, 1.5])
 def test_a_delta_of_one_promises_nothing_and_is_refused(delta):
-    with pytest.raises(UsageError, match="below 1"):
-        zcdp_to_epsilon(0.1, delta=delta)
+    for to_epsilon in (zcdp_to_epsilon, gdp_to_epsilon):
+        with pytest.raises(UsageError, match="below 1"):
+            to_epsilon(0.1, delta=delta)
 
 
 @pytest.mark.parametrize(("l1", "linf"), [(1, 0), (1, 2), (0, 0), (2, -1)])
@@ -235,3 +252,4 @@ def test_pure_parts_add_and_groups_multiply():
     assert basic_composition([(0.5, 0.0), (0.25, 0.125)]) == (Fraction(3, 4), Fraction(1, 8))
     assert group_pure(0.5, size=3) == Fraction(3, 2)
     assert group_zcdp(Fraction(1, 100), size=3) == Fraction(9, 100)
+    assert group_gdp(Fraction(1, 100), size=3) == Fraction(9, 100)

@@ -5,9 +5,17 @@ import sys
 
 import pytest
 
-from dpcore.accounting import Currency
+from dpcore.accounting import UNIT, Currency
 from dpcore.errors import UsageError
-from dpcore.mechanisms import DiscreteGaussian, from_description
+from dpcore.mechanisms import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    RoundedGaussian,
+    from_description,
+)
+from dpcore.mechanisms.thresholds import Shape
+from dpcore.mechanisms.vetted import integer_noise
 from dpcore.privacy import Sensitivity
 
 
@@ -27,8 +35,35 @@ def test_a_recorded_number_must_read_back_as_the_very_same_text(sigma):
 def test_a_currency_by_another_name_is_never_taken_for_a_cheaper_one():
     mechanism = from_description({"name": "discrete-laplace", "scale": "4.0", "l1": 1, "l2_squared": 1, "linf": 1})
     assert mechanism.charge("pure") == mechanism.charge(Currency.PURE)
-    with pytest.raises(ValueError, match="gdp"):
-        mechanism.charge("gdp")
+    with pytest.raises(ValueError, match="renyi"):
+        mechanism.charge("renyi")
+
+
+PAIRS = [
+    (DiscreteLaplace, Currency.PURE),
+    (DiscreteLaplace, Currency.ZCDP),
+    (DiscreteLaplace, Currency.GDP),
+    (DiscreteGaussian, Currency.ZCDP),
+    (RoundedGaussian, Currency.ZCDP),
+    (RoundedGaussian, Currency.GDP),
+    (ExponentialMechanism, Currency.PURE),
+    (ExponentialMechanism, Currency.ZCDP),
+    (ExponentialMechanism, Currency.GDP),
+]
+
+
+@pytest.mark.parametrize(("kind", "currency"), PAIRS)
+def test_whoever_accounts_again_never_finds_more_than_was_paid(kind, currency):
+    sensitivities = [1, 12] if kind is ExponentialMechanism else [Sensitivity(1, 1, 1), Sensitivity(12, 72, 6)]
+    for sensitivity in sensitivities:
+        for units in (7 * 10**5, 999_999_999, UNIT // 3, 17 * UNIT + 1):
+            mechanism = kind.for_amount(units, currency=currency, sensitivity=sensitivity)
+            assert from_description(mechanism.describe()).charge(currency) <= units
+
+
+def test_opendp_is_never_asked_for_noise_that_it_does_not_have():
+    with pytest.raises(KeyError):
+        integer_noise(1, shape=Shape.ROUNDED_GAUSSIAN, scale=1e6)
 
 
 def test_prices_are_found_without_loading_opendp():

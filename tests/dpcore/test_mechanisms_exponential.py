@@ -6,12 +6,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from dpcore.accounting import UNIT, Currency
+from dpcore.accounting import UNIT, Currency, exponential_gdp, pure_gdp, spend_units
 from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism, Flavour
 from dpcore.mechanisms.exponential import _measurement
-from tests.dpcore.mechanism_contract import MechanismContract, chi_square_p, epsilon_at_least, rho_at_least
+from tests.dpcore.mechanism_contract import AT_LEAST, MechanismContract, chi_square_p
 
 SCORES = np.array([10, 3, 12, -4, 9], dtype=np.int64)
 EPSILON, SENSITIVITY = 1.5, 3
@@ -20,7 +21,7 @@ EPSILON, SENSITIVITY = 1.5, 3
 class TestExponentialMechanism(MechanismContract):
     kind = ExponentialMechanism
     sensitivity = 7
-    currencies = (Currency.PURE, Currency.ZCDP)
+    currencies = (Currency.PURE, Currency.ZCDP, Currency.GDP)
     less_noise = ("epsilon", math.inf)
 
     def test_more_budget_never_buys_more_noise(self):
@@ -68,15 +69,17 @@ def test_selections_have_their_exact_probabilities_and_not_those_of_another_epsi
 
 
 @pytest.mark.parametrize(
-    ("flavour", "currency", "at_least", "start"),
+    ("flavour", "currency", "start"),
     [
-        (Flavour.PERMUTE_AND_FLIP, Currency.PURE, epsilon_at_least, 0),
-        (Flavour.GUMBEL, Currency.ZCDP, rho_at_least, -SENSITIVITY),
+        (Flavour.PERMUTE_AND_FLIP, Currency.PURE, 0),
+        (Flavour.GUMBEL, Currency.ZCDP, -SENSITIVITY),
+        (Flavour.PERMUTE_AND_FLIP, Currency.GDP, 0),
+        (Flavour.GUMBEL, Currency.GDP, -SENSITIVITY),
     ],
 )
 @pytest.mark.parametrize("factor", [1, 2])
 def test_no_selection_shows_more_than_was_charged_unless_the_sensitivity_is_half_of_the_truth(
-    flavour, currency, at_least, start, factor
+    flavour, currency, start, factor
 ):
     """The first of two scores starts even or ahead; a step moves both as far as they may, in opposite directions."""
     charged = ExponentialMechanism(epsilon=1.0, sensitivity=SENSITIVITY, flavour=flavour).charge(currency) / UNIT
@@ -84,7 +87,7 @@ def test_no_selection_shows_more_than_was_charged_unless_the_sensitivity_is_half
     here, there = (
         selections(flavour, np.array([0, gap], dtype=np.int64), epsilon=1.0, count=3000) == 0 for gap in behind
     )
-    shown = at_least(here, there)
+    shown = AT_LEAST[currency](here, there)
     if factor == 1:
         assert 0.1 * charged < shown <= charged
     else:
@@ -111,10 +114,45 @@ def test_each_flavour_has_its_price_in_each_currency():
     assert charge(Flavour.GUMBEL, Currency.PURE) == 0.5
     assert charge(Flavour.PERMUTE_AND_FLIP, Currency.PURE) == 0.5
     assert charge(Flavour.PERMUTE_AND_FLIP, Currency.ZCDP) == pytest.approx(0.5 * math.tanh(0.25), abs=2e-12)
+    assert charge(Flavour.GUMBEL, Currency.GDP) == spend_units(pure_gdp(0.25)) / UNIT
+    assert charge(Flavour.PERMUTE_AND_FLIP, Currency.GDP) == spend_units(pure_gdp(0.5)) / UNIT
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, 6.0, 30.0])
+def test_no_test_of_the_mechanism_beats_its_mu_and_one_reaches_it(epsilon):
+    """Random scores, each moved by at most the sensitivity; the best tests take outcomes in order of likelihood ratio."""
+    generator = np.random.default_rng(7)
+
+    def shown(scores: np.ndarray, moved: np.ndarray) -> float:
+        here, there = (np.exp(epsilon / 2 * (s - s.max())) for s in (scores, moved))
+        here, there = here / here.sum(), there / there.sum()
+        order = np.argsort(here / there)[::-1]
+        power, alarms = (np.cumsum(p[order])[:-1] for p in (here, there))
+        misses, rest = (np.cumsum(p[order][::-1])[::-1][1:] for p in (here, there))  # 1 - power, without cancellation
+        clear = (alarms > 0) & (misses > 0)
+        quantiles = [
+            np.where(p < 0.5, stats.norm.ppf(p), stats.norm.isf(q)) for p, q in ((power, misses), (alarms, rest))
+        ]
+        return float((quantiles[0] - quantiles[1])[clear].max(initial=0.0) ** 2)
+
+    price = exponential_gdp(epsilon)
+    for _ in range(2000):
+        size = generator.integers(2, 7)
+        scores = generator.uniform(0, 6 / epsilon + 2, size)
+        step = generator.choice([-1.0, 1.0, generator.uniform(-1, 1)], size)
+        assert shown(scores, scores + step) <= price * (1 + 1e-9)
+    opposite = np.array([0.5, -0.5])
+    assert shown(opposite, -opposite) == pytest.approx(price, rel=1e-9)
+    assert shown(2 * opposite, -2 * opposite) > price
 
 
 def test_an_amount_buys_the_flavour_that_suits_its_currency():
-    for currency, flavour in ((Currency.ZCDP, Flavour.GUMBEL), (Currency.PURE, Flavour.PERMUTE_AND_FLIP)):
+    flavours = {
+        Currency.PURE: Flavour.PERMUTE_AND_FLIP,
+        Currency.ZCDP: Flavour.GUMBEL,
+        Currency.GDP: Flavour.GUMBEL,
+    }
+    for currency, flavour in flavours.items():
         assert ExponentialMechanism.for_amount(UNIT, currency=currency, sensitivity=1).flavour is flavour
 
 

@@ -35,6 +35,13 @@ def test_it_cannot_be_paid_for_in_pure_epsilon():
         DiscreteGaussian.for_amount(UNIT, currency=Currency.PURE, sensitivity=Sensitivity(1, 1, 1))
 
 
+def test_it_cannot_be_paid_for_in_gaussian_privacy_either_whose_curve_its_outputs_do_not_keep():
+    with pytest.raises(UsageError, match="RoundedGaussian"):
+        DiscreteGaussian(sigma=3.0, sensitivity=Sensitivity(1, 1, 1)).charge(Currency.GDP)
+    with pytest.raises(UsageError, match="RoundedGaussian"):
+        DiscreteGaussian.for_amount(UNIT, currency=Currency.GDP, sensitivity=Sensitivity(1, 1, 1))
+
+
 def test_its_standard_deviation_is_below_sigma_where_sigma_is_small_and_continuous_where_the_formula_changes():
     def deviation(sigma: float) -> float:
         return DiscreteGaussian(sigma=sigma, sensitivity=Sensitivity(1, 1, 1)).standard_deviation

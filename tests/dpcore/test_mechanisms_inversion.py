@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dpcore.mechanisms import entropy
-from dpcore.mechanisms.inversion import MOST_OUTCOMES, InversionTable, Shape, has_table, inversion_table, reach_of
+from dpcore.mechanisms.inversion import MOST_OUTCOMES, InversionTable, has_table, inversion_table
+from dpcore.mechanisms.thresholds import Shape, _rounded_tails, reach_of
 
 mp = mpmath.MPContext()
 mp.dps = 60
@@ -22,6 +23,9 @@ def thresholds(table: InversionTable) -> list[int]:
 def reference(shape: Shape, scale: float, reach: int) -> list[int]:
     """The thresholds of the cut distribution, each probability by its formula at 60 digits."""
     exact = mp.mpf(scale)
+    if shape is Shape.ROUNDED_GAUSSIAN:
+        below = [mp.erfc((reach - 0.5 - place) / exact / mp.sqrt(2)) / 2 for place in range(2 * reach)]
+        return [min(int(mp.floor(mp.ldexp(mass, 128))), (1 << 128) - 1) for mass in below]
     exponents = [k / exact if shape is Shape.LAPLACE else (k / exact) ** 2 / 2 for k in range(reach + 1)]
     weights = [mp.exp(-exponent) for exponent in exponents]
     total = weights[0] + 2 * mp.fsum(weights[1:])
@@ -36,6 +40,19 @@ def test_every_threshold_is_the_floor_of_its_exact_value(shape, scale):
     table = inversion_table(shape, scale)
     assert table.reach == reach_of(shape, scale)
     assert thresholds(table) == reference(shape, scale, table.reach)
+
+
+@pytest.mark.parametrize("sigma", [math.nextafter(1.0, 0.0), 1.0, 3.3, 700.3, 19_999.0])
+def test_tails_of_rounded_noise_are_right_to_a_hundred_bits_more_than_are_used(sigma):
+    """From the middle to the far end: these are 2^320 F(-k), of which a threshold has the first 128 bits."""
+    fine = mpmath.MPContext()
+    fine.prec = 700
+    tails = list(_rounded_tails(sigma))
+    reach = len(tails)
+    assert reach == reach_of(Shape.ROUNDED_GAUSSIAN, sigma)
+    for k in {1, 2, 3, reach} | {int(reach * part) + 1 for part in (0.01, 0.07, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)}:
+        below = fine.ldexp(fine.erfc((k - 0.5) / fine.mpf(sigma) / fine.sqrt(2)) / 2, 320)
+        assert abs(tails[reach - k] - below) < 2**86
 
 
 def test_a_long_gaussian_table_is_exact_too():
@@ -61,6 +78,8 @@ def test_less_than_two_to_the_minus_140_is_cut_off(shape, scale):
     if shape is Shape.LAPLACE:
         q = mp.exp(-1 / mp.mpf(scale))
         tail = 2 * q**beyond / (1 + q)
+    elif shape is Shape.ROUNDED_GAUSSIAN:
+        tail = mp.erfc((beyond - 0.5) / mp.mpf(scale) / mp.sqrt(2))
     else:  # a geometric series that starts at the first term beyond and falls no faster than the terms do
         ratio = mp.exp(-(2 * beyond + 1) / (2 * mp.mpf(scale) ** 2))
         weight = mp.exp(-(beyond**2) / (2 * mp.mpf(scale) ** 2))
@@ -73,7 +92,10 @@ def fixed_stream(words: list[int]):
     return lambda count: np.array(list(itertools.islice(remaining, count)), dtype=np.uint64)
 
 
-@pytest.mark.parametrize(("shape", "scale"), [(Shape.LAPLACE, 0.3), (Shape.LAPLACE, 5.0), (Shape.GAUSSIAN, 2500.0)])
+@pytest.mark.parametrize(
+    ("shape", "scale"),
+    [(Shape.LAPLACE, 0.3), (Shape.LAPLACE, 5.0), (Shape.GAUSSIAN, 2500.0), (Shape.ROUNDED_GAUSSIAN, 0.2)],
+)
 def test_a_draw_is_the_exact_comparison_of_128_bits(shape, scale, monkeypatch):
     table = inversion_table(shape, scale)
     edges = thresholds(table)
@@ -120,6 +142,7 @@ def test_the_number_of_words_taken_depends_on_the_number_of_draws_only(monkeypat
 def test_tables_are_limited_in_length_and_built_once_per_scale():
     assert has_table(Shape.GAUSSIAN, 19_999.0)
     assert not has_table(Shape.GAUSSIAN, 20_001.0)
+    assert has_table(Shape.ROUNDED_GAUSSIAN, 19_999.0)
     assert has_table(Shape.LAPLACE, 2857.0)
     assert not has_table(Shape.LAPLACE, 2858.0)
     assert 2 * reach_of(Shape.LAPLACE, 2857.0) + 1 <= MOST_OUTCOMES

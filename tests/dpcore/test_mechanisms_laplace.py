@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.accounting import UNIT, Currency, laplace_zcdp, spend_units
+from dpcore.accounting import UNIT, Currency, laplace_zcdp, pure_gdp, spend_units
 from dpcore.mechanisms import DiscreteLaplace
 from dpcore.privacy import Neighbours, Protection, Sensitivity
 from tests.dpcore.mechanism_contract import NoiseContract
@@ -14,7 +14,7 @@ from tests.dpcore.mechanism_contract import NoiseContract
 
 class TestDiscreteLaplace(NoiseContract):
     kind = DiscreteLaplace
-    currencies = (Currency.PURE, Currency.ZCDP)
+    currencies = (Currency.PURE, Currency.ZCDP, Currency.GDP)
     less_noise = ("scale", 0.0)
 
     def weight(self, k, scale):
@@ -24,6 +24,14 @@ class TestDiscreteLaplace(NoiseContract):
 def test_its_pure_price_is_l1_over_scale_rounded_up():
     sensitivity = Protection(unit="id", rows_per_unit=3, neighbours=Neighbours.REPLACE_ONE).sensitivity
     assert DiscreteLaplace(scale=7.0, sensitivity=sensitivity).charge(Currency.PURE) == math.ceil(Fraction(6, 7) * UNIT)
+
+
+@pytest.mark.parametrize("l1", [1, 6, 10**9])
+def test_its_price_in_gaussian_privacy_is_that_of_its_pure_epsilon(l1):
+    mechanism = DiscreteLaplace(scale=7.0 * l1, sensitivity=Sensitivity(l1, l1 * l1, l1))
+    assert mechanism.charge(Currency.GDP) == spend_units(pure_gdp(Fraction(1, 7)))
+    bought = DiscreteLaplace.for_amount(UNIT, currency=Currency.GDP, sensitivity=mechanism.sensitivity)
+    assert UNIT * (1 - 1e-9) < bought.charge(Currency.GDP) <= UNIT
 
 
 @pytest.mark.parametrize("scale", [0.5, 2.0, 20.0])

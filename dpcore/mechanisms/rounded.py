@@ -1,0 +1,103 @@
+"""Gaussian noise on counts, rounded to whole numbers."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+from dpcore.accounting import Currency, gaussian_gdp, gaussian_zcdp, spend_units
+from dpcore.errors import UsageError
+from dpcore.mechanisms.calibration import checked_units, closest_affordable
+from dpcore.mechanisms.descriptions import Description, describe_sensitivity, number_in, sensitivity_in
+from dpcore.mechanisms.noise import SMALLEST_SCALE, Counts, checked_scale, checked_sensitivity, with_noise
+from dpcore.mechanisms.thresholds import Shape
+from dpcore.privacy import Sensitivity
+
+LARGEST_SIGMA = 19_999.0
+"""The widest noise that has a table; nothing else here draws it."""
+
+_TOO_WIDE = f"rounded Gaussian noise has a sigma of at most {LARGEST_SIGMA:,.0f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundedGaussian:
+    """Add to each count an independent whole number, which is a normal number of deviation sigma, rounded to the nearest.
+
+    Guarantee:
+        The noisy counts are a function of what the continuous Gaussian mechanism returns, because a whole count plus
+        rounded noise is the count plus continuous noise, rounded. So they have all of its guarantees: mu^2 = l2^2 /
+        sigma^2 in Gaussian differential privacy, which the discrete Gaussian does not keep, and l2^2 / (2 sigma^2) in
+        zCDP. No pure guarantee. Up to the sampler's distance of 2^-108 per count from this distribution.
+
+    Sensitivity:
+        l2, of whole counts, kept as its square.
+
+    Randomness:
+        The operating system's, through `entropy`. It never depends on the counts.
+
+    Reference:
+        Dong, Roth and Su 2022, Gaussian differential privacy; Balle and Wang 2018 for its (epsilon, delta) profile.
+    """
+
+    name: ClassVar[str] = "rounded-gaussian"
+
+    sigma: float
+    sensitivity: Sensitivity
+
+    def __post_init__(self) -> None:
+        """Refuse a sigma or a sensitivity that means nothing, before any draw."""
+        object.__setattr__(self, "sigma", checked_scale(self.sigma))
+        if self.sigma > LARGEST_SIGMA:
+            raise UsageError(f"{_TOO_WIDE}; spend more, or add discrete Gaussian noise from an account in zcdp")
+        checked_sensitivity(self.sensitivity)
+
+    @classmethod
+    def for_amount(cls, units: int, *, currency: Currency, sensitivity: Sensitivity) -> Self:
+        """Return the mechanism with the least noise that costs at most `units`."""
+        checked_sensitivity(sensitivity)
+        least = spend_units(_price(LARGEST_SIGMA, sensitivity=sensitivity, currency=currency))
+        if checked_units(units) < least:
+            raise UsageError(
+                f"{_TOO_WIDE}, and {units} units do not pay for it; leave at least {least} for this step, keep fewer rows "
+                "per unit, or use an account in zcdp"
+            )
+        sigma = closest_affordable(
+            lambda sigma: _price(sigma, sensitivity=sensitivity, currency=currency),
+            units=units,
+            wanted=SMALLEST_SCALE,
+            cheapest=LARGEST_SIGMA,
+        )
+        return cls(sigma=sigma, sensitivity=sensitivity)
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Return the mechanism that was described."""
+        return cls(sigma=number_in(description, "sigma"), sensitivity=sensitivity_in(description))
+
+    @property
+    def standard_deviation(self) -> float:
+        """The noise's standard deviation, per count: rounding adds the variance of a unit interval, unless sigma is small."""
+        if self.sigma >= 2.0:
+            return math.sqrt(self.sigma**2 + 1 / 12)  # they differ by less than 1e-30 of it
+        beyond = [math.erfc((k - 0.5) / (self.sigma * math.sqrt(2.0))) for k in range(1, 30)]
+        return math.sqrt(sum((2 * k - 1) * mass for k, mass in enumerate(beyond, start=1)))
+
+    def charge(self, currency: Currency) -> int:
+        """Return the price of one draw over all counts, in units."""
+        return spend_units(_price(self.sigma, sensitivity=self.sensitivity, currency=currency))
+
+    def draw(self, counts: Counts) -> Counts:
+        """Return noisy counts."""
+        return with_noise(counts, shape=Shape.ROUNDED_GAUSSIAN, scale=self.sigma)
+
+    def describe(self) -> Description:
+        """Return the public parameters, from which anyone can account again."""
+        return {"name": self.name, "sigma": repr(self.sigma), **describe_sensitivity(self.sensitivity)}
+
+
+def _price(sigma: float, *, sensitivity: Sensitivity, currency: Currency) -> Fraction:
+    if Currency(currency) is Currency.PURE:
+        raise UsageError("Gaussian noise has no pure epsilon; use Laplace noise, or an account with a delta")
+    price = gaussian_gdp if Currency(currency) is Currency.GDP else gaussian_zcdp
+    return price(l2_squared=sensitivity.l2_squared, sigma=sigma)
