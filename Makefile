@@ -45,6 +45,8 @@ lint: .venv/development ## check style, types and layers
 bench: .venv/development ## measure speed and accuracy (tables in ../shared/data)
 	@$(BIN)/python -m benchmarks.dense
 	@$(BIN)/python -m benchmarks.accuracy
+	@$(BIN)/python -m benchmarks.ledger
+	@$(BIN)/python -m benchmarks.ledger_faults
 
 ui: .venv/runtime ## start a Prefect server and its UI on this machine; stop it with Ctrl-C
 	@echo "Prefect UI: http://127.0.0.1:4200   in another terminal: PREFECT_API_URL=http://127.0.0.1:4200/api make demo"

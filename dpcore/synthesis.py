@@ -15,7 +15,7 @@ from dpcore.curator import LEAST_UNITS, Curator
 from dpcore.errors import BudgetRefused, SourceError, UsageError
 from dpcore.histogram import Histogram
 from dpcore.ingest import Records, Source, data_version, fingerprint_key, ingest
-from dpcore.ledger import Account, Ledger, Run, budget_refused, open_ledger
+from dpcore.ledger import Account, Lease, Ledger, Run, budget_refused, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state
 from dpcore.sampling import sample_rows
@@ -71,13 +71,14 @@ class Synthesis:
                 currency=self.account.currency,
             )
             opened.pop_all()  # from here on `close` closes it
+        self._lease: Lease | None = None
         self._release: Path | None = None
         self._rows = 0
 
     def requested(self) -> int:
         """Return what the run may spend, in units; an amount too small to buy anything is refused."""
         privacy = self.declaration.spec.privacy
-        _, units = budget_of(privacy.epsilon, delta=privacy.delta)
+        _, units = budget_of(privacy.epsilon, delta=privacy.delta, currency=self.account.currency)
         if units < LEAST_UNITS * self.strategy.answers:
             raise UsageError(
                 f"epsilon {privacy.epsilon:g} is too small to be shared by {self.strategy.answers} answers; "
@@ -86,19 +87,30 @@ class Synthesis:
         return units
 
     def reserve(self) -> Run:
-        """Set the whole budget of the run aside, or refuse; a run that is started again finds its reservation."""
-        units = self.requested()
+        """Set the whole budget of the run aside and take the run to work on it, or refuse.
+
+        A run that is started again finds its reservation; one that another worker may be at work on is left to that worker.
+        """
+        units, spec = self.requested(), self.declaration.spec
         claim = hashlib.sha256(f"{PLAN_VERSION}:{self.declaration.digest}".encode()).hexdigest()
         try:
-            run = self.ledger.reserve(self.run_id, account=self.account.name, amount=units, claim=claim)
+            run = self.ledger.reserve(
+                self.run_id,
+                account=self.account.name,
+                amount=units,
+                claim=claim,
+                analyst=spec.analyst,
+                purpose=spec.purpose,
+            )
         except BudgetRefused as refused:
             raise self.in_epsilon(refused) from None
         if self.settled and run.release is None:
             raise UsageError(
                 f"run {self.run_id} was ended before it had a release, and takes no more operations; start a new run"
             )
-        epsilon = self.declaration.spec.privacy.epsilon
-        progress.info("run %s: reserved epsilon %g of account %s", self.run_id, epsilon, self.account.name)
+        if not self.settled:
+            self._lease = self.ledger.lease(self.run_id)
+        progress.info("run %s: reserved epsilon %g of account %s", self.run_id, spec.privacy.epsilon, self.account.name)
         return run
 
     def in_epsilon(self, refused: BudgetRefused) -> BudgetRefused:
@@ -117,21 +129,21 @@ class Synthesis:
 
     def ingest(self) -> Records | None:
         """Read and encode the table. If it can't be read at all and nothing was started yet, the reservation is given back."""
-        if self.settled:
+        if self._lease is None:
             return None
         try:
             version = data_version(self.source, key=fingerprint_key(private_folder()))
-            self.ledger.record_data_version(self.run_id, version)
+            self.ledger.record_data_version(self._lease, version)
             return ingest(self.source, universe=self.declaration.universe, protection=self.declaration.protection)
         except SourceError:
             if self.ledger.run(self.run_id).spent == 0:
-                self.ledger.release_run(self.run_id)
+                self.ledger.release_run(self.run_id, lease=self._lease)
             raise
 
     def histogram(self, records: Records | None) -> None:
         """Count the records over the universe and hand the counts to the curator; nobody else gets them."""
-        if records is not None:
-            self.curator.receive(Histogram.count(records, self.declaration.universe))
+        if records is not None and self._lease is not None:
+            self.curator.receive(Histogram.count(records, self.declaration.universe), lease=self._lease)
 
     def begin(self) -> None:
         """Buy the measurements that the first model is made of."""
@@ -191,8 +203,9 @@ class Synthesis:
         release = self._release
         if release is None:
             raise UsageError("nothing was published yet; publish before settling")
-        run = self.ledger.settle(self.run_id, release=release.name)
-        account = self.ledger.account(self.account.name)
+        manifest = str(release.resolve() / "manifest.json")
+        run = self.ledger.settle(self.run_id, release=release.name, lease=self._lease, manifest=manifest)
+        account, balance = self.account, self.ledger.balance(self.account.name)
         delta = self.declaration.spec.privacy.delta
         return Outcome(
             run=self.run_id,
@@ -203,8 +216,8 @@ class Synthesis:
             delta=delta,
             spent=run.spent / UNIT,
             spent_epsilon=epsilon_of(run.spent, currency=account.currency, delta=delta),
-            remaining=account.remaining / UNIT,
-            remaining_epsilon=epsilon_of(account.remaining, currency=account.currency, delta=account.delta),
+            remaining=balance.remaining / UNIT,
+            remaining_epsilon=epsilon_of(balance.remaining, currency=account.currency, delta=account.delta),
         )
 
     def close(self) -> None:
@@ -240,11 +253,10 @@ def check_run(spec: str | Path, *, resume: str | None) -> None:
     run = Synthesis(spec, run_id=resume or "unnamed", resume=resume is not None)
     try:
         units = run.requested()
-        if resume is None and units > run.account.remaining:
+        remaining = run.ledger.balance(run.account.name).remaining
+        if resume is None and units > remaining:
             payer, currency = f"account '{run.account.name}'", run.account.currency
-            raise run.in_epsilon(
-                budget_refused(payer, currency=currency, requested=units, remaining=run.account.remaining)
-            )
+            raise run.in_epsilon(budget_refused(payer, currency=currency, requested=units, remaining=remaining))
     finally:
         run.close()
 
@@ -269,6 +281,11 @@ def _paying_account(ledger: Ledger, declaration: Declaration) -> Account:
             )
     pure = account.currency is Currency.PURE
     if pure != (spec.privacy.delta == 0):
-        kind = "pure epsilon: write `delta: 0`" if pure else "zCDP: write a `delta` above 0"
+        kind = "pure epsilon: write `delta: 0`" if pure else f"{account.currency}: write a `delta` above 0"
         raise UsageError(f"account {account.name} is kept in {kind} in the spec, or open another account")
+    if account.blocks_by is not None:
+        raise UsageError(
+            f"account {account.name} is kept by block ({account.blocks_by}), and a spec reads the whole table; "
+            "open an account without --blocks for it"
+        )
     return account

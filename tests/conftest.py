@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpcore.accounting import budget_of
+from dpcore.accounting import Currency, budget_of
 from dpcore.ledger import open_ledger
 from dpcore.privacy import Neighbours
+from tests.postgres import postgres_server  # noqa: F401  a fixture for all tests
 
 SPEC = """\
 dataset: visits
@@ -46,8 +47,10 @@ class Workspace:
         self.spec.write_text(text, encoding="utf-8")
         return self.spec
 
-    def open_account(self, *, epsilon: float = 10.0, delta: float = 1e-9, unit: str = "person") -> None:
-        currency, cap = budget_of(epsilon, delta=delta)
+    def open_account(
+        self, *, epsilon: float = 10.0, delta: float = 1e-9, unit: str = "person", currency: Currency | None = None
+    ) -> None:
+        currency, cap = budget_of(epsilon, delta=delta, currency=currency)
         with open_ledger(create=True) as ledger:
             ledger.open_account(
                 "visits",

@@ -6,13 +6,13 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 from dpcore.accounting import UNIT
 from dpcore.cli import ledger, specs
-from dpcore.cli.answer import Answer
+from dpcore.cli.answer import Answer, Listing
 from dpcore.errors import BudgetRefused, DpflowError
 from dpcore.stewardlog import record
 from dpcore.synthesis import Outcome
@@ -25,16 +25,21 @@ EPILOG = "exit codes: 0 done, 1 something else went wrong, 2 bad spec or usage, 
 def main(argv: list[str] | None = None, *, runner: Runner) -> int:
     """Run one verb; `runner` makes a release from a spec and, perhaps, the id of a run to resume."""
     arguments = _parser(runner).parse_args(argv)
+    begun = False
     try:
         with _progress_shown():
-            answer: Answer = arguments.verb(arguments)
-        print(json.dumps(answer.data) if arguments.json else answer.text)  # noqa: T201  the command line's own output
+            answer: Answer | Listing = arguments.verb(arguments)
+        with closing(answer.pieces(as_json=arguments.json)) as pieces:
+            for piece in pieces:
+                begun = True
+                _write(piece)
         sys.stdout.flush()
     except DpflowError as error:
-        return _refuse(error, as_json=arguments.json)
+        # In the middle of a long answer an error object would only garble it: it is left unfinished, and the line says why.
+        return _refuse(error, as_json=arguments.json and not begun)
     except KeyboardInterrupt:
-        hint = "interrupted; what was measured is kept: go on with dpflow run SPEC --resume and the run id above"
-        print(hint, file=sys.stderr)  # noqa: T201
+        hint = "; what was measured is kept: go on with dpflow run SPEC --resume and the run id above"
+        print(f"interrupted{hint if 'resume' in arguments else ''}", file=sys.stderr)  # noqa: T201
         return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: nothing more to say
@@ -45,9 +50,15 @@ def main(argv: list[str] | None = None, *, runner: Runner) -> int:
             DpflowError(
                 f"unexpected {type(error).__name__}; the details are in the steward's log {details or '(which could not be written)'}"
             ),
-            as_json=arguments.json,
+            as_json=arguments.json and not begun,
         )
     return answer.exit_code
+
+
+def _write(piece: str) -> None:
+    """Write to standard output; what its encoding lacks, such as a letter of a name, is written as its code."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(piece.encode(encoding, errors="backslashreplace").decode(encoding))
 
 
 def _refuse(error: DpflowError, *, as_json: bool) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dpcore.accounting import Currency
 from dpcore.cli.answer import Answer, table
 from dpcore.cli.starter import STARTER
 from dpcore.errors import OutputError, UsageError
@@ -105,13 +106,14 @@ def _run(arguments: argparse.Namespace, runner: Callable[[Path, str | None], Out
         raise UsageError("--resume needs the id of a run; `dpflow ledger show` lists them")
     outcome = runner(arguments.spec, arguments.resume)
     at = f" at delta {outcome.delta:g}" if outcome.delta else ""
-    rho = f" (rho {outcome.spent:.6g})" if outcome.currency == "zcdp" else ""
-    left = f" (rho {outcome.remaining:.6g})" if outcome.currency == "zcdp" else ""
+    pure, symbol = outcome.currency == Currency.PURE, Currency(outcome.currency).symbol
+    spent = "" if pure else f" ({symbol} {outcome.spent:.6g})"
+    left = "" if pure else f" ({symbol} {outcome.remaining:.6g})"
     text = (
         f"release    {outcome.release}\n"
         f"rows       {outcome.rows:,}\n"
         f"run        {outcome.run}\n"
-        f"spent      epsilon {outcome.spent_epsilon:.6g}{at}{rho}\n"
+        f"spent      epsilon {outcome.spent_epsilon:.6g}{at}{spent}\n"
         f"remaining  epsilon {outcome.remaining_epsilon:.6g}{left} in account {outcome.account}"
     )
     return Answer(outcome.to_json(), text)

@@ -1,20 +1,21 @@
 """What a ledger accepts: every argument is checked before anything is locked or written."""
 
-import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from typing import Any
 
-from dpcore.accounting import UNIT, Currency
+from dpcore.accounting import UNIT, Currency, budget_of
 from dpcore.errors import UsageError
 from dpcore.ledger.chain import canonical
+from dpcore.ledger.rows import AllowanceKind
 from dpcore.privacy import Neighbours
 
 LARGEST = 2**62
 """The largest amount: any two of them still add up within a database's 64-bit integer."""
 LONGEST = 500
 """The longest name, in characters."""
+LONGEST_LEASE = 7 * 86_400
+"""The longest time that a dead worker can keep others waiting, in seconds."""
 
 
 def checked_amount(amount: object, *, what: str = "an amount") -> int:
@@ -28,22 +29,41 @@ def checked_amount(amount: object, *, what: str = "an amount") -> int:
     return amount
 
 
-def checked_text(text: object, *, what: str) -> str:
+def checked_seconds(seconds: object) -> int:
+    """Return the time of a lease, or refuse it."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 < seconds <= LONGEST_LEASE:
+        raise UsageError(f"a lease is for a whole number of seconds, at least 1 and at most {LONGEST_LEASE}")
+    return seconds
+
+
+def checked_text(text: object, *, what: str, longest: int = LONGEST) -> str:
     """Return a name that is safe to print and compare, or refuse it."""
-    if not isinstance(text, str) or not text.isprintable() or text != text.strip() or not 0 < len(text) <= LONGEST:
-        raise UsageError(f"{what} must be printable text of 1 to {LONGEST} characters, without spaces around it")
+    if not isinstance(text, str) or not text.isprintable() or text != text.strip() or not 0 < len(text) <= longest:
+        raise UsageError(f"{what} must be printable text of 1 to {longest} characters, without spaces around it")
     return text
 
 
-def checked_mechanism(mechanism: Mapping[str, object]) -> dict[str, Any]:
-    """Return the mechanism's parameters as they will read back from JSON, or refuse what would not."""
+def checked_names(names: object, *, what: str) -> tuple[str, ...]:
+    """Return some names in order, each once, or refuse an empty set and what is not a name."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise UsageError(f"{what}s are given as a list of names")
+    found = {checked_text(name, what=f"a {what}'s name") for name in names}
+    if not found:
+        raise UsageError(f"name at least one {what}; a charge that touches none is not a charge")
+    return tuple(sorted(found))
+
+
+def checked_mechanism(mechanism: Mapping[str, object]) -> str:
+    """Return the mechanism's parameters as canonical text, or refuse what would not read back."""
+    if not mechanism:
+        raise UsageError("a mechanism is recorded with its parameters, so that anyone can account again: name them")
     try:
-        parameters: dict[str, Any] = json.loads(canonical(dict(mechanism)))
+        text = canonical(dict(mechanism))
     except (TypeError, ValueError) as error:
         raise UsageError("a mechanism is recorded as JSON: finite numbers, text, lists and dictionaries") from error
-    if not parameters:
-        raise UsageError("a mechanism is recorded with its parameters, so that anyone can account again: name them")
-    return parameters
+    if "\\u" in text:  # not every database takes every letter
+        raise UsageError("a mechanism is recorded in plain ASCII; name its parameters so")
+    return text
 
 
 def checked_output(output: object) -> bytes:
@@ -69,19 +89,28 @@ def checked_neighbours(neighbours: object) -> Neighbours:
         raise UsageError(f"the neighbours must be one of: {', '.join(Neighbours)}") from error
 
 
+def checked_kind(kind: object) -> AllowanceKind:
+    """Return the kind of allowance by that name, or refuse it."""
+    try:
+        return AllowanceKind(str(kind))
+    except ValueError as error:
+        raise UsageError(f"an allowance is for one of: {', '.join(AllowanceKind)}") from error
+
+
 def checked_budget(*, currency: Currency, cap: object, epsilon: float, delta: float) -> int:
     """Return the cap, or refuse a declared total that it cannot stand for."""
     units = checked_amount(cap, what="an account's cap")
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise UsageError("an account's epsilon must be a finite number above 0")
-    if currency is not Currency.PURE:
+    if currency is Currency.PURE:
+        if delta != 0:
+            raise UsageError("an account in pure epsilon has delta 0; for another delta open it in zcdp")
+        # A decimal like 0.3 is not exactly its float: whichever of the two is larger is what the steward may have meant.
+        most = max(Fraction(epsilon), Fraction(repr(float(epsilon)))) * UNIT
+    else:
         if not 0 < delta < 1:
             raise UsageError(f"an account in {currency} needs a delta between 0 and 1, both excluded")
-        return units
-    if delta != 0:
-        raise UsageError("an account in pure epsilon has delta 0; for another delta open it in zcdp")
-    # A decimal like 0.3 is not exactly its float: whichever of the two is larger is what the steward may have meant.
-    declared = max(Fraction(epsilon), Fraction(repr(float(epsilon)))) * UNIT
-    if units > declared:
-        raise UsageError("an account's cap must not exceed its declared epsilon; round it down")
+        most = Fraction(budget_of(epsilon, delta=delta, currency=currency)[1])
+    if units > most:
+        raise UsageError("a cap must not exceed what its epsilon amounts to in the currency; round it down")
     return units

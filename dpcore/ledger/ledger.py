@@ -1,118 +1,156 @@
-"""The ledger's protocol: reserve, start, commit, settle.
+"""The ledger's protocol: reserve, lease, start, commit, settle.
 
-A run reserves everything it may spend before any data is read. Each operation takes its price from that reservation when it
-starts, and from there on it is spent, whatever happens. Committing stores the noisy output, so that a retry reads it back and
-pays nothing. Settling gives back what was never started. No decision here looks at data.
+A run reserves everything it may spend, in every block it may touch, before any data is read. A worker leases the run; each
+operation takes its price from the reservation when it starts, and from there on it is spent, whatever happens. Committing stores
+the noisy output, so that a retry reads it back and pays nothing. Settling gives back what was never started. No decision here
+looks at data.
 """
 
-from abc import abstractmethod
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from hashlib import sha256
 
-from dpcore.accounting import Currency
 from dpcore.errors import UsageError
 from dpcore.ledger import checks
-from dpcore.ledger.chain import record
-from dpcore.ledger.reader import LedgerReader
-from dpcore.ledger.refusals import budget_refused, known_account, known_run, refuse_unless_open
-from dpcore.ledger.rows import Account, EventKind, Operation, OperationState, Run, RunState
-from dpcore.ledger.transaction import LedgerTransaction
-from dpcore.privacy import Neighbours
+from dpcore.ledger.chain import canonical
+from dpcore.ledger.holder import this_worker
+from dpcore.ledger.reader import blocks_of
+from dpcore.ledger.refusals import (
+    budget_refused,
+    known_account,
+    known_blocks,
+    known_event,
+    known_run,
+    leased_run,
+    leased_step,
+    refuse_if_closed,
+    refuse_if_worked_on,
+    refuse_unless_open,
+)
+from dpcore.ledger.rows import (
+    Account,
+    Allowance,
+    AllowanceKind,
+    Event,
+    EventKind,
+    Lease,
+    Operation,
+    OperationState,
+    Run,
+    RunState,
+)
+from dpcore.ledger.steward import Stewardship
+from dpcore.ledger.writing import WritingTransaction
+
+LEASE_SECONDS = 300
+"""How long after a run's last event another worker has to wait, unless the first is known to be gone."""
 
 
-class Ledger(LedgerReader):
+class Ledger(Stewardship):
     """Durable charges, shared by all tasks, runs and machines that open the same store.
 
     Every method is one transaction: it changes all that it says, durably, or nothing.
     """
 
-    @abstractmethod
-    def _writing(self) -> AbstractContextManager[LedgerTransaction]:
-        """Begin a transaction that is the only writer; an exception undoes all of it."""
-
-    def open_account(  # noqa: PLR0913  an account is declared in full, nothing of it has a default
+    def reserve(  # noqa: PLR0913  who pays, how much, for what, in which blocks, in whose name
         self,
-        name: str,
+        run_id: str,
         *,
-        currency: Currency,
-        cap: int,
-        epsilon: float,
-        delta: float,
-        unit: str,
-        neighbours: Neighbours,
-    ) -> Account:
-        """Open an account; what is declared here never changes."""
-        currency = checks.checked_currency(currency)
-        account = Account(
-            name=checks.checked_text(name, what="an account's name"),
-            currency=currency,
-            cap=checks.checked_budget(currency=currency, cap=cap, epsilon=epsilon, delta=delta),
-            epsilon=float(epsilon),
-            delta=float(delta),
-            unit=checks.checked_text(unit, what="the unit"),
-            neighbours=checks.checked_neighbours(neighbours),
-            spent=0,
-            reserved=0,
-            opened_at=_now(),
-        )
-        body = {key: getattr(account, key) for key in ("cap", "currency", "delta", "epsilon", "neighbours", "unit")}
-        with self._writing() as rows:
-            if rows.account(name) is not None:
-                raise UsageError(f"account '{name}' is open already and stays as it was declared; choose another name")
-            rows.add_account(account)
-            record(rows, EventKind.ACCOUNT_OPENED, account=name, run=None, at=account.opened_at, body=body)
-        return account
+        account: str,
+        amount: int,
+        claim: str,
+        blocks: Iterable[str] | None = None,
+        analyst: str | None = None,
+        purpose: str | None = None,
+    ) -> Run:
+        """Hold `amount` for a run in all the blocks it may touch, or refuse and leave everything as it was.
 
-    def reserve(self, run_id: str, *, account: str, amount: int, claim: str) -> Run:
-        """Hold `amount` for a run, or refuse and leave everything as it was.
+        The same id with the same request returns the run that is there. One that was released takes its amount again and begins
+        anew, without a data version.
 
-        The same id with the same account, amount and claim returns the run that is there. One that was released takes its
-        amount again and begins anew, without a data version.
+        Args:
+            run_id: The run's own name.
+            account: Who pays.
+            amount: All that the run's operations may take together, in units.
+            claim: What the run is for; a reused id must claim the same.
+            blocks: Every block that the run may touch, in an account that is kept by block; else None.
+            analyst: In whose name, if the account has allowances for analysts.
+            purpose: What for, if the account has allowances for purposes.
 
         Raises:
-            BudgetRefused: If the account's remaining units do not suffice.
-            UsageError: If the account is unknown, or the id stands for another claim.
+            BudgetRefused: If what remains of the account, one of the blocks or an allowance does not suffice.
+            UsageError: If the account or a block is unknown or not ready, or the id stands for something else.
         """
-        run = Run(
-            id=checks.checked_text(run_id, what="a run's id"),
-            account=account,
-            reserved=checks.checked_amount(amount),
-            spent=0,
-            state=RunState.OPEN,
-            claim=checks.checked_text(claim, what="a run's claim"),
-            data_version=None,
-            opened_at=_now(),
-            release=None,
-        )
+        checks.checked_text(run_id, what="a run's id")
+        checks.checked_amount(amount)
+        checks.checked_text(claim, what="a run's claim")
+        names = None if blocks is None else checks.checked_names(blocks, what="block")
+        for who, kind in ((analyst, AllowanceKind.ANALYST), (purpose, AllowanceKind.PURPOSE)):
+            if who is not None:
+                checks.checked_text(who, what=f"the {kind}'s name")
         with self._writing() as rows:
             payer = known_account(rows, account)
+            request = {"amount": amount, "claim": claim, "blocks": names, "analyst": analyst, "purpose": purpose}
             earlier = rows.run(run_id)
-            if earlier and (earlier.account, earlier.reserved, earlier.claim) != (account, amount, claim):
+            if earlier and not _same(rows, earlier, account=account, request=request):
                 raise UsageError(f"run '{run_id}' was reserved for something else; start a new run under another id")
             if earlier and earlier.state is not RunState.RELEASED:
                 return earlier
-            if amount > payer.remaining:
-                raise budget_refused(
-                    f"account '{account}'", currency=payer.currency, requested=amount, remaining=payer.remaining
-                )
-            body = {"amount": amount, "claim": claim}
-            record(rows, EventKind.RESERVED, account=account, run=run_id, at=run.opened_at, body=body)
-            if earlier:
-                run = replace(run, opened_at=earlier.opened_at)
-                rows.replace_run(run)
-            else:
-                rows.add_run(run)
-            rows.move(account, spent=0, reserved=amount)
+            refuse_if_closed(payer)
+            charged = _take(rows, payer, amount=amount, names=names)
+            allowances = _allowances(rows, payer, amount=amount, analyst=analyst, purpose=purpose)
+            event = rows.record(EventKind.RESERVED, account=account, run=run_id, body=request)
+            rows.use(account, charged, units=payer.weight * amount)
+            for allowance in allowances:
+                rows.use_allowance(allowance, units=amount)
+            run = Run(
+                id=run_id,
+                account=account,
+                reserved=amount,
+                spent=0,
+                state=RunState.OPEN,
+                claim=claim,
+                analyst=analyst,
+                purpose=purpose,
+                data_version=None,
+                opened_at=earlier.opened_at if earlier else rows.at,
+                release=None,
+                fence=earlier.fence if earlier else 0,
+                holder=None,
+                lease_seconds=0,
+                first=event.seq,
+                last=event.seq,
+            )
+            (rows.replace_run if earlier else rows.add_run)(run)
         return run
 
-    def record_data_version(self, run_id: str, version: str) -> Run:
+    def lease(self, run_id: str, *, holder: str | None = None, seconds: int = LEASE_SECONDS) -> Lease:
+        """Take an open run to work on it, for `holder`, which is this process unless told otherwise.
+
+        Only the newest lease can change the run: a worker whose run was taken over finds out at its next step, before it draws
+        and before it stores. Each change renews the lease.
+
+        Raises:
+            UsageError: If another worker may be alive and has changed the run within its lease's time.
+        """
+        holder = checks.checked_text(this_worker() if holder is None else holder, what="a worker's name")
+        checks.checked_seconds(seconds)
+        with self._writing() as rows:
+            run = known_run(rows, run_id)
+            refuse_unless_open(run)
+            if holder != run.holder:
+                refuse_if_worked_on(run, touched=known_event(rows, run.last).time, now=rows.now)
+            run = replace(run, fence=run.fence + 1, holder=holder, lease_seconds=seconds)
+            body = {"fence": run.fence, "holder": holder, "seconds": seconds}
+            _changed(rows, run, EventKind.LEASED, body)
+        return Lease(run_id, run.fence)
+
+    def record_data_version(self, lease: Lease, version: str) -> Run:
         """Bind the run to one version of the source data; the same version again is fine, another is refused."""
         checks.checked_text(version, what="a data version")
         with self._writing() as rows:
-            run = known_run(rows, run_id)
+            run = leased_run(rows, lease)
             if run.data_version == version:
                 return run
             if run.data_version is not None:
@@ -120,109 +158,178 @@ class Ledger(LedgerReader):
                     "the source data changed since this run began, or DPFLOW_PRIVATE names another folder than then; "
                     "put it back, or start a new run"
                 )
-            refuse_unless_open(run)
             run = replace(run, data_version=version)
-            rows.replace_run(run)
-            body = {"version": version}
-            record(rows, EventKind.DATA_VERSION, account=run.account, run=run_id, at=_now(), body=body)
-        return run
+            return _changed(rows, run, EventKind.DATA_VERSION, {"version": version})
 
-    def start(self, run_id: str, *, step: str, amount: int, mechanism: Mapping[str, object]) -> Operation:
+    def start(self, lease: Lease, *, step: str, amount: int, mechanism: Mapping[str, object]) -> Operation:
         """Take an operation's price from the run's reservation; when this returns it is spent for good.
 
         An earlier attempt of the step that was never committed stays paid, and can no longer be committed.
 
         Raises:
             BudgetRefused: If the rest of the reservation does not suffice.
-            UsageError: If the run is not open, or the step is committed already: look with `operation` first.
+            UsageError: If the lease is not the newest, or the step is committed already: look with `operation` first.
         """
-        operation = Operation(
-            run=run_id,
-            step=checks.checked_text(step, what="a step's name"),
-            attempt=1,
-            state=OperationState.STARTED,
-            amount=checks.checked_amount(amount),
-            mechanism=checks.checked_mechanism(mechanism),
-            output=None,
-        )
+        checks.checked_text(step, what="a step's name")
+        checks.checked_amount(amount)
+        text = checks.checked_mechanism(mechanism)
         with self._writing() as rows:
-            run = known_run(rows, run_id)
-            refuse_unless_open(run)
-            newest = rows.newest(run_id, step)
+            run, newest = leased_step(rows, lease, step)
             if newest and newest.state is OperationState.COMMITTED:
-                raise UsageError(f"step '{step}' of run '{run_id}' is committed already; read its output instead")
+                raise UsageError(f"step '{step}' of run '{run.id}' is committed already; read its output instead")
             if amount > run.remaining:
                 currency = known_account(rows, run.account).currency
-                payer = f"what is left of run '{run_id}'"
+                payer = f"what is left of run '{run.id}'"
                 raise budget_refused(payer, currency=currency, requested=amount, remaining=run.remaining)
-            if newest:
-                operation = replace(operation, attempt=newest.attempt + 1)
-            body = {key: getattr(operation, key) for key in ("step", "attempt", "amount", "mechanism")}
-            event = record(rows, EventKind.STARTED, account=run.account, run=run_id, at=_now(), body=body)
-            rows.add_operation(operation, event=event)
-            rows.replace_run(replace(run, spent=run.spent + amount))
-            rows.move(run.account, spent=amount, reserved=-amount)
+            operation = Operation(
+                run=run.id,
+                step=step,
+                attempt=newest.attempt + 1 if newest else 1,
+                state=OperationState.STARTED,
+                amount=amount,
+                mechanism=json.loads(text),
+                fence=lease.fence,
+                sha256=None,
+                output=None,
+            )
+            body = {key: getattr(operation, key) for key in ("step", "attempt", "amount", "mechanism", "fence")}
+            event = rows.next_event(EventKind.STARTED, account=run.account, run=run.id, body=body)
+            rows.start_operation(operation, mechanism=text, event=event)
         return operation
 
     def commit(self, operation: Operation, output: bytes) -> Operation:
         """Store what a started operation gave; from now on `operation` and `transcript` return it.
 
         Raises:
-            UsageError: If the attempt is not the newest of its step any more, is committed already, or its run has ended.
+            UsageError: If the run was taken over since, the attempt is not the newest of its step any more, is committed
+                already, or its run has ended.
         """
         digest = sha256(checks.checked_output(output)).hexdigest()
-        where = f"attempt {operation.attempt} of step '{operation.step}' of run '{operation.run}'"
+        in_row = self._store.keep(output, sha256=digest)
         with self._writing() as rows:
-            run = known_run(rows, operation.run)
-            refuse_unless_open(run)
-            newest = rows.newest(operation.run, operation.step)
-            if newest is None or newest.attempt < operation.attempt:
-                raise UsageError(f"{where} was never started; start it first")
-            if newest.attempt > operation.attempt:
-                raise UsageError(f"{where} was overtaken by attempt {newest.attempt}; discard its output")
-            if newest.state is OperationState.COMMITTED:
-                raise UsageError(f"{where} is committed already; read its output instead")
-            committed = replace(newest, state=OperationState.COMMITTED, output=output)
+            run, newest = leased_step(rows, Lease(operation.run, operation.fence), operation.step)
+            newest = _committable(newest, operation)
             body = {"step": newest.step, "attempt": newest.attempt, "sha256": digest, "size": len(output)}
-            event = record(rows, EventKind.COMMITTED, account=run.account, run=run.id, at=_now(), body=body)
-            rows.store_output(committed, sha256=digest, event=event)
-        return committed
+            event = rows.next_event(EventKind.COMMITTED, account=run.account, run=run.id, body=body)
+            rows.commit_operation(newest, output=in_row, sha256=digest, event=event)
+        return replace(newest, state=OperationState.COMMITTED, sha256=digest, output=output)
 
-    def settle(self, run_id: str, *, release: str | None) -> Run:
+    def settle(self, run_id: str, *, release: str | None, lease: Lease | None, manifest: str | None = None) -> Run:
         """End a run: what it never started goes back to the account, what it started stays spent.
 
         Settling again changes nothing, and is refused only if it names another release.
+
+        Args:
+            run_id: The run.
+            release: The release it led to, if it did.
+            lease: The worker's own; a steward who ends a run that lies idle has none.
+            manifest: Where the release's manifest was written, so that `verify` finds it.
         """
         if release is not None:
             checks.checked_text(release, what="a release's name")
+        if manifest is not None:
+            checks.checked_text(manifest, what="a manifest's path", longest=4096)
         with self._writing() as rows:
             run = known_run(rows, run_id)
             if run.state is RunState.SETTLED and release in {None, run.release}:
                 return run
-            refuse_unless_open(run)
-            body = {"spent": run.spent, "returned": run.remaining, "release": release}
-            rows.move(run.account, spent=0, reserved=-run.remaining)
-            run = replace(run, state=RunState.SETTLED, release=release)
-            rows.replace_run(run)
-            record(rows, EventKind.SETTLED, account=run.account, run=run_id, at=_now(), body=body)
-        return run
+            run = _own_or_idle(rows, run, lease)
+            body = {"spent": run.spent, "returned": run.remaining, "release": release, "manifest": manifest}
+            settled = _changed(rows, replace(run, state=RunState.SETTLED, release=release), EventKind.SETTLED, body)
+            _give_back(rows, run)
+        return settled
 
-    def release_run(self, run_id: str) -> Run:
+    def release_run(self, run_id: str, *, lease: Lease | None) -> Run:
         """Give all of a run's reservation back, which is possible only while no operation was ever started."""
         with self._writing() as rows:
             run = known_run(rows, run_id)
             if run.state is RunState.RELEASED:
                 return run
-            refuse_unless_open(run)
+            run = _own_or_idle(rows, run, lease)
             if run.spent:
-                raise UsageError(f"run '{run_id}' has started operations, which stay paid; settle it instead")
+                raise UsageError(
+                    f"run '{run_id}' has started operations, which stay paid; end it with: dpflow ledger settle {run_id}"
+                )
             body = {"returned": run.reserved}
-            rows.move(run.account, spent=0, reserved=-run.reserved)
-            run = replace(run, state=RunState.RELEASED)
-            rows.replace_run(run)
-            record(rows, EventKind.RELEASED, account=run.account, run=run_id, at=_now(), body=body)
-        return run
+            released = _changed(rows, replace(run, state=RunState.RELEASED), EventKind.RELEASED, body)
+            _give_back(rows, run)
+        return released
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="microseconds")
+def _same(rows: WritingTransaction, run: Run, *, account: str, request: Mapping[str, object]) -> bool:
+    """Say whether a run was reserved for this very request; the first version of the ledger knew fewer of its parts."""
+    granted = known_event(rows, run.first).details
+    return run.account == account and canonical({key: granted.get(key) for key in request}) == canonical(request)
+
+
+def _take(rows: WritingTransaction, payer: Account, *, amount: int, names: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the names of the blocks to charge, or refuse if one of them cannot pay."""
+    blocks = known_blocks(rows, payer, names)
+    scarcest = min(blocks, key=lambda block: block.cap - block.used)
+    requested, remaining = payer.weight * amount, scarcest.cap - scarcest.used
+    if requested > remaining:
+        who = f"account '{payer.name}'" if names is None else f"block '{scarcest.name}' of account '{payer.name}'"
+        raise budget_refused(who, currency=payer.currency, requested=requested, remaining=remaining)
+    return tuple(block.name for block in blocks)
+
+
+def _allowances(
+    rows: WritingTransaction, payer: Account, *, amount: int, analyst: str | None, purpose: str | None
+) -> list[Allowance]:
+    """Return the allowances that a run uses, or refuse if it names none where one is needed, or one that cannot pay."""
+    known = rows.allowances(payer.name)
+    used = []
+    for kind, name in ((AllowanceKind.ANALYST, analyst), (AllowanceKind.PURPOSE, purpose)):
+        of_kind = {allowance.name: allowance for allowance in known if allowance.kind is kind}
+        if not of_kind:
+            continue
+        if name is None or name not in of_kind:
+            whom = f"{kind} '{name}' has none" if name else f"this run names no {kind}"
+            raise UsageError(f"account '{payer.name}' has an allowance for each {kind}, and {whom}; ask the steward")
+        allowance = of_kind[name]
+        if amount > allowance.remaining:
+            who = f"the allowance of {kind} '{name}' in account '{payer.name}'"
+            raise budget_refused(who, currency=payer.currency, requested=amount, remaining=allowance.remaining)
+        used.append(allowance)
+    return used
+
+
+def _give_back(rows: WritingTransaction, run: Run) -> None:
+    """Return what the run never started to its blocks and to the allowances that it used."""
+    account = known_account(rows, run.account)
+    rows.use(run.account, blocks_of(rows, run), units=-account.weight * run.remaining)
+    used = {(AllowanceKind.ANALYST, run.analyst), (AllowanceKind.PURPOSE, run.purpose)}
+    for allowance in rows.allowances(run.account):
+        if (allowance.kind, allowance.name) in used:
+            rows.use_allowance(allowance, units=-run.remaining)
+
+
+def _own_or_idle(rows: WritingTransaction, run: Run, lease: Lease | None) -> Run:
+    """Return the run if this lease is its newest, or, without a lease, if nobody is at work on it; else refuse."""
+    if lease is not None:
+        if lease.run != run.id:
+            raise UsageError(f"that lease is of run '{lease.run}', not of run '{run.id}'; lease the run to end it")
+        return leased_run(rows, lease)
+    refuse_unless_open(run)
+    refuse_if_worked_on(run, touched=known_event(rows, run.last).time, now=rows.now)
+    return run
+
+
+def _committable(newest: Operation | None, operation: Operation) -> Operation:
+    """Return the newest attempt as it is stored, or refuse if that is not the one, or can't be committed."""
+    where = f"attempt {operation.attempt} of step '{operation.step}' of run '{operation.run}'"
+    if newest is None or newest.attempt < operation.attempt:
+        raise UsageError(f"{where} was never started; start it first")
+    if newest.attempt > operation.attempt:
+        raise UsageError(f"{where} was overtaken by attempt {newest.attempt}; discard its output")
+    if newest.state is OperationState.COMMITTED:
+        raise UsageError(f"{where} is committed already; read its output instead")
+    return newest
+
+
+def _changed(rows: WritingTransaction, run: Run, kind: EventKind, body: Mapping[str, object]) -> Run:
+    """Record a change of a run and write the run as it is after it."""
+    event: Event = rows.record(kind, account=run.account, run=run.id, body=body)
+    run = replace(run, last=event.seq)
+    rows.replace_run(run)
+    return run

@@ -1,10 +1,26 @@
 """The rules that every step of the protocol looks up first, and the sentences with which a ledger refuses."""
 
+import json
+from collections.abc import Collection
+from datetime import datetime, timedelta
 from hashlib import sha256
 
 from dpcore.accounting import Currency
 from dpcore.errors import BudgetRefused, LedgerDamaged, UsageError
-from dpcore.ledger.rows import Account, Operation, Run, RunState, in_currency
+from dpcore.ledger.holder import surely_gone
+from dpcore.ledger.rows import (
+    WHOLE,
+    Account,
+    AccountState,
+    Block,
+    BlockState,
+    Event,
+    Lease,
+    Operation,
+    Run,
+    RunState,
+    in_currency,
+)
 from dpcore.ledger.transaction import LedgerTransaction
 
 
@@ -18,18 +34,103 @@ def known_account(rows: LedgerTransaction, name: str) -> Account:
     return account
 
 
+def known_open_account(rows: LedgerTransaction, name: str) -> Account:
+    """Return an account that still takes changes, or refuse."""
+    account = known_account(rows, name)
+    refuse_if_closed(account)
+    return account
+
+
+def refuse_if_closed(account: Account) -> None:
+    """Refuse to change an account that takes no more runs."""
+    if account.state is AccountState.CLOSED:
+        raise UsageError(f"account '{account.name}' is closed; open another one under a new name")
+
+
+def known_blocks(rows: LedgerTransaction, account: Account, names: Collection[str] | None) -> tuple[Block, ...]:
+    """Return the blocks that a charge names, or refuse: it names some, all exist, and none grows any more."""
+    if account.blocks_by is None:
+        if names is not None:
+            raise UsageError(f"account '{account.name}' is not kept by block; name no blocks")
+        if not (whole := rows.blocks(account.name, (WHOLE,))):
+            raise LedgerDamaged(f"account '{account.name}' has lost its balance; restore the ledger from a backup")
+        return whole
+    if names is None:
+        raise UsageError(
+            f"account '{account.name}' is kept by block ({account.blocks_by}); name every block that may be touched"
+        )
+    blocks = rows.blocks(account.name, names)
+    if unknown := sorted(set(names) - {block.name for block in blocks}):
+        raise UsageError(f"account '{account.name}' has no block {listed(unknown)}; open it first")
+    if growing := [block.name for block in blocks if block.state is BlockState.OPEN]:
+        raise UsageError(
+            f"block {listed(growing)} of account '{account.name}' may still grow; seal it before its first charge"
+        )
+    return blocks
+
+
 def known_run(rows: LedgerTransaction, run_id: str) -> Run:
     """Return the run, or refuse."""
-    run = rows.run(run_id)
+    return _known(rows.run(run_id), run_id)
+
+
+def _known(run: Run | None, run_id: str) -> Run:
     if run is None:
         raise UsageError(f"there is no run '{run_id}' in this ledger; reserve its budget first")
     return run
+
+
+def known_event(rows: LedgerTransaction, seq: int) -> Event:
+    """Return an event that a row refers to, or say that the ledger is damaged."""
+    event = rows.event(seq)
+    if event is None:
+        raise LedgerDamaged(f"event {seq} of the ledger is missing; restore the ledger from a backup")
+    try:
+        json.loads(event.body)
+        datetime.fromisoformat(event.at)
+    except ValueError as error:
+        raise LedgerDamaged(f"event {seq} of the ledger does not read; restore the ledger from a backup") from error
+    return event
 
 
 def refuse_unless_open(run: Run) -> None:
     """Refuse to change a run that holds no reservation any more."""
     if run.state is not RunState.OPEN:
         raise UsageError(f"run '{run.id}' is {run.state} and takes no more operations; start a new run")
+
+
+def leased_run(rows: LedgerTransaction, lease: Lease) -> Run:
+    """Return the open run that this lease is still the newest of, or refuse."""
+    return _still_leased(rows.run(lease.run), lease)
+
+
+def leased_step(rows: LedgerTransaction, lease: Lease, step: str) -> tuple[Run, Operation | None]:
+    """Return the open run that this lease is still the newest of, with the newest attempt of a step, or refuse."""
+    run, newest, _ = rows.run_and_attempt(lease.run, step) or (None, None, None)
+    return _still_leased(run, lease), newest
+
+
+def _still_leased(found: Run | None, lease: Lease) -> Run:
+    run = _known(found, lease.run)
+    refuse_unless_open(run)
+    if run.fence != lease.fence or run.holder is None:  # nobody holds a run that was released and reserved again
+        raise UsageError(f"run '{run.id}' was taken over by another worker; stop here and leave the rest to it")
+    return run
+
+
+def refuse_if_worked_on(run: Run, *, touched: datetime, now: datetime) -> None:
+    """Refuse to take a run from a worker that may be alive: its lease has not lapsed, and it is not known to be gone.
+
+    A clock that was set back lies before the last event; then the lease counts as lapsed. Taking a run from a living worker
+    costs that worker its current step and nothing else, since the fence keeps it from writing.
+    """
+    until = touched + timedelta(seconds=run.lease_seconds)
+    if run.holder is not None and touched <= now < until and not surely_gone(run.holder):
+        machine, process, _ = f"{run.holder} ? ?".split(" ", 2)
+        raise UsageError(
+            f"run '{run.id}' is worked on by process {process} on {machine}; if that worker is dead, "
+            f"try again after {until.isoformat(timespec='seconds')}"
+        )
 
 
 def budget_refused(payer: str, *, currency: Currency, requested: int, remaining: int) -> BudgetRefused:
@@ -42,11 +143,21 @@ def budget_refused(payer: str, *, currency: Currency, requested: int, remaining:
     )
 
 
-def undamaged(operation: Operation, *, digest: str) -> Operation:
+def undamaged(operation: Operation) -> Operation:
     """Return a committed operation whose output is what was stored, or say that it is not."""
-    if operation.output is None or sha256(operation.output).hexdigest() != digest:
+    if operation.output is None or sha256(operation.output).hexdigest() != operation.sha256:
         raise LedgerDamaged(
             f"the output of step '{operation.step}' of run '{operation.run}' is not what was committed; "
             "restore the ledger from a backup"
         )
     return operation
+
+
+def listed(names: Collection[str]) -> str:
+    """Write some names for a person: a few of them, and how many more there are.
+
+    >>> listed(["a", "b", "c", "d", "e"])
+    "'a', 'b', 'c' and 2 more"
+    """
+    shown = ", ".join(f"'{name}'" for name in list(names)[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

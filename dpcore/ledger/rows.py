@@ -1,4 +1,4 @@
-"""What a ledger remembers: accounts, runs, operations, and the events that led to them.
+"""What a ledger remembers: accounts and their blocks, runs, operations, and the events that led to them.
 
 Every amount is a whole number of units, each 1e-12 of the account's currency, so that sums are exact on any machine.
 """
@@ -6,14 +6,17 @@ Every amount is a whole number of units, each 1e-12 of the account's currency, s
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from dpcore.accounting import UNIT, Currency
+from dpcore.errors import LedgerDamaged
 from dpcore.privacy import Neighbours
 
-_NAMES = {Currency.PURE: "epsilon", Currency.ZCDP: "rho"}
+WHOLE = "all"
+"""The one block of an account that is not kept by block."""
 
 
 def in_currency(units: int, currency: Currency) -> str:
@@ -27,7 +30,28 @@ def in_currency(units: int, currency: Currency) -> str:
     digits = f"{Decimal(units) / UNIT:f}"
     if "." in digits:
         digits = digits.rstrip("0").rstrip(".")
-    return f"{digits} {_NAMES[currency]}"
+    return f"{digits} {currency.symbol}"
+
+
+class AccountState(StrEnum):
+    """Whether an account takes new runs."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+class BlockState(StrEnum):
+    """Whether a block's data may still grow; only a sealed block can be charged."""
+
+    OPEN = "open"
+    SEALED = "sealed"
+
+
+class AllowanceKind(StrEnum):
+    """Whose part of an account an allowance bounds."""
+
+    ANALYST = "analyst"
+    PURPOSE = "purpose"
 
 
 class RunState(StrEnum):
@@ -49,7 +73,13 @@ class EventKind(StrEnum):
     """The changes a ledger knows."""
 
     ACCOUNT_OPENED = "account-opened"
+    CAP_RAISED = "cap-raised"
+    ACCOUNT_CLOSED = "account-closed"
+    ALLOWED = "allowed"
+    BLOCKS_OPENED = "blocks-opened"
+    BLOCKS_SEALED = "blocks-sealed"
     RESERVED = "reserved"
+    LEASED = "leased"
     DATA_VERSION = "data-version"
     STARTED = "started"
     COMMITTED = "committed"
@@ -59,9 +89,10 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True)
 class Account:
-    """A budget for one dataset; everything but `spent` and `reserved` is fixed when it is opened.
+    """The terms of one dataset's budget. The cap, with its epsilon, may be raised; all else is fixed when it is opened.
 
     `epsilon` and `delta` are the declared total in the reader's terms, `cap` is what it amounts to in the currency.
+    `blocks_by` says what the blocks are, such as "month of visit_date"; None: the whole table is one block.
     """
 
     name: str
@@ -71,19 +102,78 @@ class Account:
     delta: float
     unit: str
     neighbours: Neighbours
+    description: str
+    blocks_by: str | None
+    state: AccountState
+    opened_at: str
+
+    @property
+    def weight(self) -> int:
+        """How many blocks one neighbour step can touch, which is how often each of them pays a run's price.
+
+        To replace a unit is to take it from one block and to put another into a second: the two blocks' sums must stay
+        within the cap together, which they do if each pays double. A unit that is added or removed touches one block.
+        """
+        return 2 if self.blocks_by is not None and self.neighbours is Neighbours.REPLACE_ONE else 1
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What a block has spent, and what open runs hold of it. An account's balance is that of its most used block."""
+
+    cap: int
     spent: int
     reserved: int
-    opened_at: str
+
+    @property
+    def used(self) -> int:
+        """Units that are not there any more for a new run."""
+        return self.spent + self.reserved
 
     @property
     def remaining(self) -> int:
         """Units that a new run can still reserve."""
-        return self.cap - self.spent - self.reserved
+        return self.cap - self.used
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of an account's data that no other block shares, with the account's cap to itself.
+
+    `used` is all that runs were granted and did not give back.
+    """
+
+    account: str
+    name: str
+    state: BlockState
+    cap: int
+    used: int
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """What one analyst, or one purpose, may use of an account in all its runs, whatever their blocks."""
+
+    account: str
+    kind: AllowanceKind
+    name: str
+    cap: int
+    epsilon: float
+    used: int
+
+    @property
+    def remaining(self) -> int:
+        """Units that a new run can still reserve under this allowance."""
+        return self.cap - self.used
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run's reservation. `reserved` is what was granted and stays as it was; `spent` is what its operations took."""
+    """One run's reservation. `reserved` is what was granted and stays as it was; `spent` is what its operations took.
+
+    `fence` counts the leases: only the newest can change the run. `first` and `last` are the numbers of the events that
+    reserved it and that changed it last.
+    """
 
     id: str
     account: str
@@ -91,14 +181,29 @@ class Run:
     spent: int
     state: RunState
     claim: str
+    analyst: str | None
+    purpose: str | None
     data_version: str | None
     opened_at: str
     release: str | None
+    fence: int
+    holder: str | None
+    lease_seconds: int
+    first: int
+    last: int
 
     @property
     def remaining(self) -> int:
         """Units that the run's next operations can still take."""
         return self.reserved - self.spent if self.state is RunState.OPEN else 0
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to work on a run, until the lease lapses and another worker takes it: the higher fence wins."""
+
+    run: str
+    fence: int
 
 
 @dataclass(frozen=True)
@@ -114,6 +219,8 @@ class Operation:
     state: OperationState
     amount: int
     mechanism: Mapping[str, Any]
+    fence: int
+    sha256: str | None
     output: bytes | None
 
 
@@ -131,7 +238,18 @@ class Event:
     hash: str
 
     @property
+    def time(self) -> datetime:
+        """The moment it was recorded."""
+        try:
+            return datetime.fromisoformat(self.at)
+        except ValueError as error:
+            raise LedgerDamaged(f"event {self.seq} does not read; restore the ledger from a backup") from error
+
+    @property
     def details(self) -> dict[str, Any]:
         """The body as a dictionary."""
-        details: dict[str, Any] = json.loads(self.body)
+        try:
+            details: dict[str, Any] = json.loads(self.body)
+        except ValueError as error:
+            raise LedgerDamaged(f"event {self.seq} does not read; restore the ledger from a backup") from error
         return details

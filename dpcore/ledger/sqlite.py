@@ -2,41 +2,47 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from hashlib import sha256 as hashed
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from dpcore.errors import LedgerError, UsageError
-from dpcore.ledger.ledger import Ledger
+from dpcore.ledger.outputs import LARGEST_IN_ROW, OutputFolder
 from dpcore.ledger.sqlite_errors import translated
-from dpcore.ledger.sqlite_rows import SqliteTransaction
-from dpcore.ledger.sqlite_schema import check_file, create_file
-from dpcore.ledger.transaction import LedgerTransaction
-
-PATIENCE_SECONDS = 30
-"""How long a transaction waits for another one before it gives up."""
+from dpcore.ledger.sqlite_file import bring_up_to_date, create_file
+from dpcore.ledger.store import PATIENCE_SECONDS, Store
 
 _SETTINGS = (
     "PRAGMA synchronous = FULL",  # a transaction that returned survives a power failure
     "PRAGMA fullfsync = ON",  # likewise on macOS, where a plain sync stops in the drive's cache
     "PRAGMA foreign_keys = ON",
+    "PRAGMA recursive_triggers = ON",  # so that a row which is replaced counts as deleted, which the rules forbid
     "PRAGMA cell_size_check = ON",  # a garbled page is reported instead of read
 )
 
 
-class SqliteLedger(Ledger):
+class SqliteStore(Store):
     """A ledger file.
 
     `BEGIN IMMEDIATE` takes the file's one write lock before the first read, so that nothing changes between looking at an
     account and charging it.
     """
 
+    begin_reading = "BEGIN"
+    begin_writing = "BEGIN IMMEDIATE"
+    clock = "NULL"
+    among_names = "SELECT value FROM json_each(:names)"
+    output_digest = "digest(output)"
+
     def __init__(self, path: Path, *, create: bool) -> None:
         """Open the file, and make it first if `create` says so and there is none."""
+        super().__init__(str(path))
         self._path = path
-        self._owner = os.getpid()
-        with translated(path):
+        self._outputs = OutputFolder(path)
+        with self._translated():
             if path.is_dir():
                 raise LedgerError(f"the ledger at {path} is a folder; name a file in it")
             if not path.exists():
@@ -48,34 +54,49 @@ class SqliteLedger(Ledger):
                 create_file(path)
             self._connection = _connect(path)
 
+    def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        """Run one statement and return its rows."""
+        return self._connection.execute(statement, parameters or {}).fetchall()
+
+    def stream(self, statement: str) -> Iterator[Any]:
+        """Go through the rows of a query of any length."""
+        return iter(self._connection.execute(statement))
+
     def close(self) -> None:
         """Let go of the file; a copy of this object in a forked process leaves its parent's connection alone."""
         if os.getpid() == self._owner:
-            with translated(self._path):
+            with self._translated():
                 self._connection.close()
 
-    def _reading(self) -> AbstractContextManager[LedgerTransaction]:
-        return self._transaction("BEGIN")
+    def keep(self, output: bytes, *, sha256: str) -> bytes | None:
+        """Return a small output; write a large one to a file of its own and return None."""
+        if len(output) <= LARGEST_IN_ROW:
+            return output
+        with self._translated():
+            self._outputs.write(output, digest=sha256)
+        return None
 
-    def _writing(self) -> AbstractContextManager[LedgerTransaction]:
-        return self._transaction("BEGIN IMMEDIATE")
+    def kept(self, sha256: str) -> bytes | None:
+        """Return an output that has a file of its own."""
+        with self._translated():
+            return self._outputs.read(sha256)
 
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[LedgerTransaction]:
-        if os.getpid() != self._owner:
-            raise LedgerError(
-                f"the ledger at {self._path} was opened by the parent of this process; open it again here"
-            )
-        connection = self._connection
-        with translated(self._path):
-            try:
-                connection.execute(begin)
-                yield SqliteTransaction(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+    def kept_digest(self, sha256: str) -> str | None:
+        """Return the hash of what an output's file holds now."""
+        with self._translated():
+            return self._outputs.digest(sha256)
+
+    def check(self) -> str | None:
+        """Read the whole file, each index against its table."""
+        found = self.execute("PRAGMA integrity_check(1)")
+        return None if found == [("ok",)] else "its tables and its indexes contradict each other"
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self._path)
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -84,9 +105,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         f"file:{quote(str(path.absolute()))}?mode=rw", uri=True, timeout=PATIENCE_SECONDS, isolation_level=None
     )
     try:
-        check_file(connection, path)
+        bring_up_to_date(connection, path)
         for setting in _SETTINGS:
             connection.execute(setting)
+        connection.create_function("digest", 1, lambda output: hashed(output).hexdigest(), deterministic=True)
     except BaseException:
         connection.close()
         raise

@@ -51,6 +51,9 @@ def translated(path: Path) -> Iterator[None]:
         unforeseen = (LedgerError, f"cannot be used (SQLite code {code}); check the file and its disk")
         kind, meaning = _MEANINGS.get(code & 0xFF, unforeseen)
         raise kind(f"the ledger at {path} {meaning}") from error
+    except UnicodeDecodeError as error:
+        # Not even what SQLite says about it reads as text: it quotes what it found.
+        raise LedgerDamaged(f"the ledger at {path} {_DAMAGED}") from error
     except OSError as error:
         raise LedgerError(
             f"the ledger at {path} cannot be used ({error.strerror}); check the path, its permissions and its disk"

@@ -1,34 +1,48 @@
-"""The tables of a ledger in SQLite, how a new file gets them, and how an old file is recognised.
+"""The tables of a ledger in SQLite.
 
 The rules of the protocol that a table can state are stated here again, so that the database itself refuses to overspend.
 """
 
-import os
-import sqlite3
-import tempfile
-from contextlib import closing
-from pathlib import Path
-
-from dpcore.errors import LedgerDamaged, LedgerError
-
 APPLICATION_ID = 0x6470666C
 """Marks the file as ours ("dpfl") for whoever looks at its header."""
-VERSION = 1
+VERSION = 2
 
 TABLES = """
 CREATE TABLE account (
     name TEXT PRIMARY KEY,
-    currency TEXT NOT NULL,
+    currency TEXT NOT NULL CHECK (currency IN ('pure', 'zcdp', 'gdp')),
     cap INTEGER NOT NULL CHECK (cap > 0),
     epsilon REAL NOT NULL CHECK (epsilon > 0),
     delta REAL NOT NULL CHECK (delta >= 0 AND delta < 1),
     unit TEXT NOT NULL,
-    neighbours TEXT NOT NULL,
-    spent INTEGER NOT NULL CHECK (spent >= 0),
-    reserved INTEGER NOT NULL CHECK (reserved >= 0),
-    opened_at TEXT NOT NULL,
-    CHECK (spent + reserved <= cap)
+    neighbours TEXT NOT NULL CHECK (neighbours IN ('add-remove', 'replace-one')),
+    description TEXT NOT NULL,
+    blocks_by TEXT,
+    state TEXT NOT NULL CHECK (state IN ('open', 'closed')),
+    opened_at TEXT NOT NULL
 ) STRICT;
+
+CREATE TABLE block (
+    account TEXT NOT NULL REFERENCES account (name),
+    name TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('open', 'sealed')),
+    cap INTEGER NOT NULL CHECK (cap > 0),
+    used INTEGER NOT NULL,
+    PRIMARY KEY (account, name),
+    CHECK (used >= 0 AND used <= cap),
+    CHECK (state = 'sealed' OR used = 0)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE allowance (
+    account TEXT NOT NULL REFERENCES account (name),
+    kind TEXT NOT NULL CHECK (kind IN ('analyst', 'purpose')),
+    name TEXT NOT NULL,
+    cap INTEGER NOT NULL CHECK (cap > 0),
+    epsilon REAL NOT NULL CHECK (epsilon > 0),
+    used INTEGER NOT NULL,
+    PRIMARY KEY (account, kind, name),
+    CHECK (used >= 0 AND used <= cap)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE event (
     seq INTEGER PRIMARY KEY CHECK (seq > 0),
@@ -46,107 +60,94 @@ CREATE TABLE run (
     id TEXT NOT NULL UNIQUE,
     account TEXT NOT NULL REFERENCES account (name),
     reserved INTEGER NOT NULL CHECK (reserved > 0),
-    spent INTEGER NOT NULL CHECK (spent >= 0),
+    spent INTEGER NOT NULL CHECK (spent >= 0 AND spent <= reserved),
     state TEXT NOT NULL CHECK (state IN ('open', 'settled', 'released')),
     claim TEXT NOT NULL,
+    analyst TEXT,
+    purpose TEXT,
     data_version TEXT,
     opened_at TEXT NOT NULL,
     release TEXT,
-    CHECK (spent <= reserved),
+    fence INTEGER NOT NULL CHECK (fence >= 0),
+    holder TEXT,
+    lease_seconds INTEGER NOT NULL CHECK (lease_seconds >= 0),
+    first INTEGER NOT NULL REFERENCES event (seq),
+    last INTEGER NOT NULL,
     CHECK (state <> 'released' OR spent = 0)
 ) STRICT;
 CREATE INDEX run_by_account ON run (account, number);
+CREATE INDEX run_open ON run (account) WHERE state = 'open';
 
 CREATE TABLE operation (
+    started INTEGER PRIMARY KEY REFERENCES event (seq),
     run TEXT NOT NULL REFERENCES run (id),
     step TEXT NOT NULL,
     attempt INTEGER NOT NULL CHECK (attempt > 0),
     state TEXT NOT NULL CHECK (state IN ('started', 'committed')),
     amount INTEGER NOT NULL CHECK (amount > 0),
     mechanism TEXT NOT NULL,
-    started INTEGER NOT NULL REFERENCES event (seq),
+    fence INTEGER NOT NULL CHECK (fence >= 0),
     committed INTEGER REFERENCES event (seq),
     sha256 TEXT CHECK (length(sha256) = 64),
     output BLOB,
-    PRIMARY KEY (run, step, attempt),
+    UNIQUE (run, step, attempt),
     CHECK ((state = 'committed') = (committed IS NOT NULL)),
     CHECK ((state = 'committed') = (sha256 IS NOT NULL)),
-    CHECK ((state = 'committed') = (output IS NOT NULL))
+    CHECK (state = 'committed' OR output IS NULL)
 ) STRICT;
 CREATE UNIQUE INDEX operation_once ON operation (run, step) WHERE state = 'committed';
-CREATE INDEX operation_in_order ON operation (run, committed) WHERE state = 'committed';
+"""
 
+RULES = """
 CREATE TRIGGER event_in_order BEFORE INSERT ON event
-WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM event)
-BEGIN SELECT raise(ABORT, 'events are numbered without gaps'); END;
+WHEN NEW.previous IS NOT coalesce(
+    (SELECT hash FROM event WHERE seq = NEW.seq - 1), CASE NEW.seq WHEN 1 THEN hex(zeroblob(32)) END)
+BEGIN SELECT raise(ABORT, 'an event follows the one before it'); END;
 CREATE TRIGGER event_kept_as_written BEFORE UPDATE ON event
 BEGIN SELECT raise(ABORT, 'events are never changed'); END;
 CREATE TRIGGER event_kept BEFORE DELETE ON event
 BEGIN SELECT raise(ABORT, 'events are never deleted'); END;
+CREATE TRIGGER account_kept BEFORE DELETE ON account
+BEGIN SELECT raise(ABORT, 'accounts are never deleted'); END;
+CREATE TRIGGER account_only_raised BEFORE UPDATE ON account WHEN NEW.cap < OLD.cap
+BEGIN SELECT raise(ABORT, 'a cap is only raised'); END;
+CREATE TRIGGER block_kept BEFORE DELETE ON block
+BEGIN SELECT raise(ABORT, 'blocks are never deleted'); END;
+CREATE TRIGGER block_kept_sealed BEFORE UPDATE ON block WHEN OLD.state = 'sealed' AND NEW.state <> 'sealed'
+BEGIN SELECT raise(ABORT, 'a sealed block stays sealed'); END;
+CREATE TRIGGER block_has_the_cap BEFORE INSERT ON block
+WHEN NEW.cap IS NOT (SELECT cap FROM account WHERE name = NEW.account)
+BEGIN SELECT raise(ABORT, 'a block has the cap of its account'); END;
+CREATE TRIGGER block_gets_the_cap BEFORE UPDATE OF cap ON block
+WHEN NEW.cap IS NOT (SELECT cap FROM account WHERE name = NEW.account)
+BEGIN SELECT raise(ABORT, 'a block has the cap of its account'); END;
+CREATE TRIGGER allowance_kept BEFORE DELETE ON allowance
+BEGIN SELECT raise(ABORT, 'allowances are never deleted'); END;
+CREATE TRIGGER run_kept BEFORE DELETE ON run
+BEGIN SELECT raise(ABORT, 'runs are never deleted'); END;
+CREATE TRIGGER run_stays_spent BEFORE UPDATE ON run
+WHEN NEW.spent < OLD.spent OR NEW.fence < OLD.fence OR (OLD.state = 'settled' AND NEW.state <> 'settled')
+BEGIN SELECT raise(ABORT, 'what a run has spent stays spent'); END;
 CREATE TRIGGER operation_kept_as_committed BEFORE UPDATE ON operation WHEN OLD.state = 'committed'
 BEGIN SELECT raise(ABORT, 'committed operations are never changed'); END;
 CREATE TRIGGER operation_kept BEFORE DELETE ON operation
 BEGIN SELECT raise(ABORT, 'operations are never deleted'); END;
 """
 
-_NAMES = {
-    *("account", "event", "run", "operation", "run_by_account", "operation_once", "operation_in_order"),
-    *("event_in_order", "event_kept_as_written", "event_kept", "operation_kept_as_committed", "operation_kept"),
+NAMES = {
+    *("account", "block", "allowance", "event", "run", "operation", "run_by_account", "run_open"),
+    *("operation_once", "event_in_order", "event_kept_as_written", "event_kept"),
+    *(
+        "account_kept",
+        "account_only_raised",
+        "block_kept",
+        "block_has_the_cap",
+        "block_gets_the_cap",
+        "allowance_kept",
+        "block_kept_sealed",
+        "run_kept",
+        "run_stays_spent",
+    ),
+    *("operation_kept_as_committed", "operation_kept"),
 }
-
-
-def create_file(path: Path) -> None:
-    """Make a new ledger at `path`, or leave the one that another process has just made there.
-
-    The file is made complete under another name and then linked: whatever lies at `path` was once a whole ledger, so an
-    empty file there is never mistaken for a new one.
-    """
-    # In this order: whoever makes the ledger at the same moment links the file before its journal comes into being.
-    if path.with_name(f"{path.name}-wal").exists() and not path.exists():
-        raise LedgerDamaged(f"the ledger at {path} is gone, but its journal is still there; restore it from a backup")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    opened, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-    os.close(opened)
-    new = Path(name)
-    try:
-        with closing(sqlite3.connect(new, isolation_level=None)) as connection:
-            marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
-            connection.executescript(f"BEGIN; {TABLES} {marks} COMMIT;")
-            connection.execute("PRAGMA journal_mode = WAL")
-        try:
-            path.hardlink_to(new)
-        except FileExistsError:
-            return
-        _sync_folder(path.parent)
-    finally:
-        new.unlink()
-
-
-def check_file(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that is no ledger, lacks a part of one, or was written by a newer version."""
-    if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
-        raise LedgerDamaged(f"the file at {path} is not a dpflow ledger; check DPFLOW_LEDGER_URL or restore a backup")
-    version = _number(connection, "PRAGMA user_version")
-    if version > VERSION:
-        raise LedgerError(
-            f"the ledger at {path} was written by a newer dpflow (version {version}, this one reads {VERSION}): upgrade"
-        )
-    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    if version < VERSION or not names >= _NAMES:
-        raise LedgerDamaged(f"the ledger at {path} lacks some of its tables or rules; restore it from a backup")
-    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
-        raise LedgerDamaged(f"the ledger at {path} lost its write-ahead journal mode; restore it from a backup")
-
-
-def _number(connection: sqlite3.Connection, query: str) -> int:
-    (number,) = connection.execute(query).fetchone()
-    return int(number)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name in the folder durable."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+"""The tables, indexes and rules that a whole ledger has."""

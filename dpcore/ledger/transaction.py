@@ -1,73 +1,309 @@
-"""The rows of a ledger inside one transaction: all that a store has to provide.
+"""The rows of a ledger inside one transaction, in the SQL that all stores understand."""
 
-The protocol is written once, in `dpcore.ledger.ledger`, on top of this. A store promises that everything done in one writing
-transaction is alone (no other writer between its first read and its end), all or nothing, and on disk when it ends.
-"""
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
 
-from abc import ABC, abstractmethod
+from dpcore.accounting import Currency
+from dpcore.errors import LedgerDamaged
+from dpcore.ledger.chain import GENESIS
+from dpcore.ledger.rows import (
+    Account,
+    AccountState,
+    Allowance,
+    AllowanceKind,
+    Block,
+    BlockState,
+    Event,
+    EventKind,
+    Operation,
+    OperationState,
+    Run,
+    RunState,
+)
+from dpcore.ledger.store import Store
+from dpcore.privacy import Neighbours
 
-from dpcore.ledger.rows import Account, Event, Operation, Run
+Row = TypeVar("Row")
+
+PAGE = 1_000
+"""Events that are read at a time."""
+
+_ACCOUNT = "SELECT name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, opened_at FROM account"
+_BLOCK = "SELECT account, name, state, cap, used FROM block"
+_ALLOWANCE = "SELECT account, kind, name, cap, epsilon, used FROM allowance"
+_RUN_COLUMNS = (
+    *(
+        "id",
+        "account",
+        "reserved",
+        "spent",
+        "state",
+        "claim",
+        "analyst",
+        "purpose",
+        "data_version",
+        "opened_at",
+        "release",
+    ),
+    *("fence", "holder", "lease_seconds", "first", "last"),
+)
+_RUN_WIDTH = len(_RUN_COLUMNS)
+_RUN = f"SELECT {', '.join(_RUN_COLUMNS)} FROM run"
+_OPERATION = "run, step, attempt, state, amount, mechanism, fence, sha256"
+_LAST = "(SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1) AS last_event"
+_RUN_AND_ATTEMPT = (
+    f"last_event.seq, last_event.hash, {', '.join(f'run.{column}' for column in _RUN_COLUMNS)},"
+    " operation.run, step, attempt, operation.state, amount, mechanism, operation.fence, sha256, NULL"
+    f" FROM run CROSS JOIN {_LAST} LEFT JOIN operation ON operation.run = run.id AND step = :step"
+    " AND attempt = (SELECT max(attempt) FROM operation WHERE run = :id AND step = :step) WHERE run.id = :id"
+)
+_APPEND = (
+    "INSERT INTO event (seq, at, kind, account, run, body, previous, hash)"
+    " VALUES (:seq, :at, :kind, :account, :run, :body, :previous, :hash)"
+)
+_START = (
+    "INSERT INTO operation (run, step, attempt, state, amount, mechanism, fence, started)"
+    " VALUES (:run, :step, :attempt, :state, :amount, :mechanism, :fence, :started)"
+)
+_COMMIT = (
+    "UPDATE operation SET state = 'committed', output = :output, sha256 = :sha256, committed = :committed"
+    " WHERE run = :run AND step = :step AND attempt = :attempt"
+)
+_ADVANCE = "UPDATE run SET spent = spent + :price, last = :seq WHERE id = :id"
+_EVENT = "SELECT seq, at, kind, account, run, body, previous, hash FROM event"
 
 
-class LedgerTransaction(ABC):
-    """Reads and writes of rows; it decides nothing."""
+@dataclass(frozen=True)
+class Head:
+    """The chain's last link; `clock` is the time by the database's clock, if machines share it."""
 
-    @abstractmethod
+    seq: int
+    hash: str
+    clock: datetime | None
+
+
+class LedgerTransaction:
+    """Reads and writes through a store that is inside a transaction."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._execute = store.execute
+
+    def head(self) -> Head:
+        """Return the chain's last link, and the time by the database's clock, if machines share it."""
+        return _first(Head, self._execute(f"SELECT seq, hash, {self._store.clock} FROM {_LAST}")) or Head(
+            0, GENESIS, None
+        )
+
     def account(self, name: str) -> Account | None:
-        """Return the account, if there is one."""
+        """Return the account's terms, if there is one."""
+        return _first(_account, self._execute(f"{_ACCOUNT} WHERE name = :name", {"name": name}))
 
-    @abstractmethod
     def accounts(self) -> tuple[Account, ...]:
         """Return all accounts, in the order of their names."""
+        return tuple(sorted(_all(_account, self._execute(_ACCOUNT)), key=lambda account: account.name))
 
-    @abstractmethod
+    def blocks(self, account: str, names: Collection[str] | None) -> tuple[Block, ...]:
+        """Return the account's blocks, or those of these names that exist, in the order of their names."""
+        if names is None:
+            found = self._execute(f"{_BLOCK} WHERE account = :account", {"account": account})
+        else:
+            found = self._execute(
+                f"{_BLOCK} WHERE account = :account AND name IN ({self._store.among_names})",
+                {"account": account, "names": json.dumps(list(names))},
+            )
+        return tuple(sorted(_all(_block, found), key=lambda block: block.name))
+
+    def allowances(self, account: str) -> tuple[Allowance, ...]:
+        """Return what analysts and purposes may use of the account."""
+        found = _all(_allowance, self._execute(f"{_ALLOWANCE} WHERE account = :account", {"account": account}))
+        return tuple(sorted(found, key=lambda allowance: (allowance.kind, allowance.name)))
+
     def run(self, run_id: str) -> Run | None:
         """Return the run, if there is one."""
+        return _first(_run, self._execute(f"{_RUN} WHERE id = :id", {"id": run_id}))
 
-    @abstractmethod
     def runs(self, account: str) -> tuple[Run, ...]:
         """Return the account's runs, oldest first."""
+        return _all(_run, self._execute(f"{_RUN} WHERE account = :account ORDER BY number", {"account": account}))
 
-    @abstractmethod
-    def newest(self, run_id: str, step: str) -> Operation | None:
-        """Return the step's newest attempt, without its output."""
+    def open_runs(self, account: str) -> tuple[Run, ...]:
+        """Return the account's runs that still hold a reservation."""
+        return _all(_run, self._execute(f"{_RUN} WHERE account = :account AND state = 'open'", {"account": account}))
 
-    @abstractmethod
-    def committed(self, run_id: str, *, step: str | None) -> tuple[tuple[Operation, str], ...]:
-        """Return the run's committed operations (of one step, if named) in the order of commitment, each with its sha256."""
+    def used_by(self, account: str, kind: AllowanceKind, name: str) -> int:
+        """Return what all the runs of an analyst, or for a purpose, have been granted and did not give back."""
+        ((used,),) = self._execute(
+            "SELECT coalesce(sum(CASE state WHEN 'open' THEN reserved WHEN 'settled' THEN spent ELSE 0 END), 0)"
+            f" FROM run WHERE account = :account AND {kind} = :name",
+            {"account": account, "name": name},
+        )
+        return int(used)
 
-    @abstractmethod
-    def last_event(self) -> Event | None:
-        """Return the chain's last event."""
+    def run_and_attempt(self, run_id: str, step: str) -> tuple[Run, Operation | None, Head] | None:
+        """Return a run, the newest attempt of one of its steps without its output, and the chain's last link: in one go."""
+        found = self._execute(f"SELECT {self._store.clock}, {_RUN_AND_ATTEMPT}", {"id": run_id, "step": step})
+        return _first(_run_and_attempt, found)
 
-    @abstractmethod
-    def events(self, account: str | None) -> tuple[Event, ...]:
-        """Return all events, or those of one account, oldest first."""
+    def committed(self, run_id: str, *, step: str | None) -> tuple[Operation, ...]:
+        """Return the run's committed operations (of one step, if named) in the order of commitment."""
+        wanted = "" if step is None else " AND step = :step"
+        found = self._execute(
+            f"SELECT {_OPERATION}, output FROM operation"
+            f" WHERE state = 'committed' AND run = :run{wanted} ORDER BY committed",
+            {"run": run_id, "step": step},
+        )
+        return _all(_operation, found)
 
-    @abstractmethod
+    def event(self, seq: int) -> Event | None:
+        """Return the event of this number, if there is one."""
+        return _first(_event, self._execute(f"{_EVENT} WHERE seq = :seq", {"seq": seq}))
+
+    def events(self, *, after: int, until: int) -> tuple[Event, ...]:
+        """Return the next page of events between two numbers, oldest first."""
+        between = {"after": after, "until": until}
+        query = f"{_EVENT} WHERE seq > :after AND seq <= :until ORDER BY seq LIMIT {PAGE}"
+        return _all(_event, self._execute(query, between))
+
     def add_account(self, account: Account) -> None:
         """Insert an account."""
+        self._execute(
+            "INSERT INTO account (name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state,"
+            " opened_at) VALUES (:name, :currency, :cap, :epsilon, :delta, :unit, :neighbours, :description,"
+            " :blocks_by, :state, :opened_at)",
+            vars(account),
+        )
 
-    @abstractmethod
+    def replace_account(self, account: Account) -> None:
+        """Write the account's cap and epsilon, with the caps of its blocks, and its state; its other terms never change."""
+        self._execute(
+            "UPDATE account SET cap = :cap, epsilon = :epsilon, state = :state WHERE name = :name", vars(account)
+        )
+        self._execute("UPDATE block SET cap = :cap WHERE account = :name AND cap <> :cap", vars(account))
+
+    def add_block(self, block: Block) -> None:
+        """Insert a block."""
+        self._execute(
+            "INSERT INTO block (account, name, state, cap, used) VALUES (:account, :name, :state, :cap, :used)",
+            vars(block),
+        )
+
+    def seal_blocks(self, account: str, names: Collection[str]) -> None:
+        """Let the blocks grow no more."""
+        self._execute(
+            f"UPDATE block SET state = 'sealed' WHERE account = :account AND name IN ({self._store.among_names})",
+            {"account": account, "names": json.dumps(list(names))},
+        )
+
+    def use(self, account: str, names: Collection[str], *, units: int) -> None:
+        """Add to what is used of each of these blocks; the store itself refuses to leave 0 <= used <= cap."""
+        self._execute(
+            f"UPDATE block SET used = used + :units WHERE account = :account AND name IN ({self._store.among_names})",
+            {"account": account, "names": json.dumps(list(names)), "units": units},
+        )
+
+    def put_allowance(self, allowance: Allowance) -> None:
+        """Insert an allowance, or write its cap and epsilon."""
+        self._execute(
+            "INSERT INTO allowance (account, kind, name, cap, epsilon, used)"
+            " VALUES (:account, :kind, :name, :cap, :epsilon, :used)"
+            " ON CONFLICT (account, kind, name) DO UPDATE"
+            " SET cap = excluded.cap, epsilon = excluded.epsilon",
+            vars(allowance),
+        )
+
+    def use_allowance(self, allowance: Allowance, *, units: int) -> None:
+        """Add to what is used of an allowance; the store itself refuses to leave 0 <= used <= cap."""
+        self._execute(
+            "UPDATE allowance SET used = used + :units WHERE account = :account AND kind = :kind AND name = :name",
+            vars(allowance) | {"units": units},
+        )
+
     def add_run(self, run: Run) -> None:
         """Insert a run."""
+        self._execute(
+            "INSERT INTO run (id, account, reserved, spent, state, claim, analyst, purpose, data_version, opened_at,"
+            " release, fence, holder, lease_seconds, first, last) VALUES (:id, :account, :reserved, :spent, :state,"
+            " :claim, :analyst, :purpose, :data_version, :opened_at, :release, :fence, :holder, :lease_seconds, :first,"
+            " :last)",
+            vars(run),
+        )
 
-    @abstractmethod
     def replace_run(self, run: Run) -> None:
-        """Write the run's spent, state, data version and release; the rest of it never changes."""
+        """Write what changes of a run: not its id, account, amount, claim, analyst, purpose and beginning."""
+        self._execute(
+            "UPDATE run SET spent = :spent, state = :state, data_version = :data_version, release = :release,"
+            " fence = :fence, holder = :holder, lease_seconds = :lease_seconds, first = :first, last = :last"
+            " WHERE id = :id",
+            vars(run),
+        )
 
-    @abstractmethod
-    def move(self, account: str, *, spent: int, reserved: int) -> None:
-        """Add to the account's spent and reserved units; the store itself refuses to leave 0 <= spent + reserved <= cap."""
+    def start_operation(self, operation: Operation, *, mechanism: str, event: Event) -> None:
+        """Append an event and insert the operation that it starts, at its price; the mechanism is canonical text."""
+        price = {"mechanism": mechanism, "started": event.seq, "id": operation.run, "price": operation.amount}
+        self._store.execute_together((_APPEND, _START, _ADVANCE), vars(operation) | vars(event) | price)
 
-    @abstractmethod
-    def add_operation(self, operation: Operation, *, event: Event) -> None:
-        """Insert a started operation, which this event tells of."""
+    def commit_operation(self, operation: Operation, *, output: bytes | None, sha256: str, event: Event) -> None:
+        """Append an event and write the output that it commits, unless that lies beside the database, and its hash."""
+        result = {"output": output, "sha256": sha256, "committed": event.seq, "id": operation.run, "price": 0}
+        key = {"step": operation.step, "attempt": operation.attempt}
+        self._store.execute_together((_APPEND, _COMMIT, _ADVANCE), vars(event) | key | result)
 
-    @abstractmethod
-    def store_output(self, operation: Operation, *, sha256: str, event: Event) -> None:
-        """Write a committed operation's output and its hash, which this event tells of."""
-
-    @abstractmethod
     def append(self, event: Event) -> None:
-        """Insert the chain's next event."""
+        """Insert the chain's next event, which becomes its head."""
+        self._execute(_APPEND, vars(event))
+
+
+def _account(*row: Any) -> Account:
+    name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, opened_at = row
+    terms = (unit, Neighbours(neighbours), description, blocks_by)
+    return Account(name, Currency(currency), cap, epsilon, delta, *terms, AccountState(state), opened_at)
+
+
+def _block(*row: Any) -> Block:
+    account, name, state, cap, used = row
+    return Block(account, name, BlockState(state), cap, used)
+
+
+def _allowance(*row: Any) -> Allowance:
+    account, kind, *rest = row
+    return Allowance(account, AllowanceKind(kind), *rest)
+
+
+def _run(*row: Any) -> Run:
+    run_id, account, reserved, spent, state, *rest = row
+    return Run(run_id, account, reserved, spent, RunState(state), *rest)
+
+
+def _operation(*row: Any) -> Operation:
+    run, step, attempt, state, amount, mechanism, *rest = row
+    return Operation(run, step, attempt, OperationState(state), amount, json.loads(mechanism), *rest)
+
+
+def _run_and_attempt(clock: datetime | None, seq: int, digest: str, *row: Any) -> tuple[Run, Operation | None, Head]:
+    run, attempt = row[:_RUN_WIDTH], row[_RUN_WIDTH:]
+    return _run(*run), None if attempt[0] is None else _operation(*attempt), Head(seq, digest, clock)
+
+
+def _event(*row: Any) -> Event:
+    seq, at, kind, *rest = row
+    return Event(seq, at, EventKind(kind), *rest)
+
+
+def _all(make: Callable[..., Row], found: Iterable[Any]) -> tuple[Row, ...]:
+    return tuple(_each(make, found))
+
+
+def _each(make: Callable[..., Row], found: Iterable[Any]) -> Iterator[Row]:
+    for row in found:
+        try:
+            yield make(*row)
+        except (ValueError, TypeError) as error:
+            raise LedgerDamaged("a row of the ledger does not read; restore the ledger from a backup") from error
+
+
+def _first(make: Callable[..., Row], found: Iterable[Any]) -> Row | None:
+    return next(_each(make, found), None)

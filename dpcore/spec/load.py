@@ -73,7 +73,9 @@ def _digest(spec: ReleaseSpec, universe: Universe) -> str:
     from_files = {
         name: universe.attributes[name].labels for name, part in spec.universe.items() if _has_values_file(part)
     }
-    meaning = {"spec": spec.model_dump(mode="json"), "values": from_files}
+    # What a spec leaves out leaves no trace: a key that comes with a later version changes no older spec's hash.
+    named = {key: part for key, part in spec.model_dump(mode="json").items() if part is not None}
+    meaning = {"spec": named, "values": from_files}
     return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

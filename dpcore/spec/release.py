@@ -98,3 +98,9 @@ class ReleaseSpec(SpecPart):
     workload: WorkloadSpec = WorkloadSpec(marginals=3)
     strategy: Annotated[MwemSpec | PmwSpec, Field(discriminator="name")] = MwemSpec(name="mwem")
     output: OutputSpec = OutputSpec()
+    analyst: Annotated[str, Field(pattern=NAME, max_length=100)] | None = Field(
+        None, description="in whose name; needed if the account has an allowance for each analyst"
+    )
+    purpose: Annotated[str, Field(pattern=NAME, max_length=100)] | None = Field(
+        None, description="what for; needed if the account has an allowance for each purpose"
+    )

@@ -1,23 +1,32 @@
 """A process whose children charge a ledger, for the tests of races and of sudden death.
 
-It is a script: python ledger_worker.py reserve|start|commit URL CHARGES. On its input, "fork NAME" makes a child, which
-opens the ledger, says "ready" and waits for "go" (once given, it holds for all later children); "kill" ends the last
-child without warning and says "dead"; the end of the input ends all of them. Children forked from one process need not
-import everything again.
+It is a script: python ledger_worker.py WORK URL CHARGES. On its input, "fork NAME" makes a child, which opens the ledger,
+says "ready" and waits for "go" (once given, it holds for all later children); in the end it says how many of its charges
+were granted. "kill" ends the last child without warning, "wait" waits until it ends by itself, and both say "ended"; the
+end of the input ends all of them. Children forked from one process need not import everything again.
 """
 
 import os
+import random
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable
-from typing import NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
 
-from dpcore.errors import BudgetRefused
-from dpcore.ledger import Ledger, open_ledger
+from dpcore.errors import BudgetRefused, UsageError
+from dpcore.ledger import Lease, Ledger, open_ledger
 
 SHARED_RUN = "shared"
 MECHANISM = {"name": "laplace", "sensitivity": 1, "scale": 8}
+BLOCKS = [f"day-{number:03}" for number in range(200)]
+DUEL_STEPS = 50
+LARGE = bytes(range(256)) * 5000
+
+Charge = Callable[[str], bool]
+"""Do one step; say whether it was granted."""
 
 
 def output_of(step: str) -> bytes:
@@ -25,44 +34,116 @@ def output_of(step: str) -> bytes:
     return step.encode() * (500 + 100 * (ord(step[-1]) % 40))
 
 
-def reserve_one(ledger: Ledger, step: str) -> None:
-    ledger.reserve(step, account="clinic", amount=1, claim="claim")
+def reserve(ledger: Ledger) -> Charge:
+    """One run for each step, of one unit."""
+    return lambda step: bool(ledger.reserve(step, account="clinic", amount=1, claim="claim"))
 
 
-def start_one(ledger: Ledger, step: str) -> None:
-    ledger.start(SHARED_RUN, step=step, amount=1, mechanism=MECHANISM)
+def reserve_blocks(ledger: Ledger) -> Charge:
+    """One run for each step, in 50 blocks in any order, for one to three units."""
+
+    def charge(step: str) -> bool:
+        chosen = random.Random(step)  # noqa: S311  which blocks a test charges is no secret
+        blocks = chosen.sample(BLOCKS, 50)
+        return bool(ledger.reserve(step, account="days", amount=chosen.randint(1, 3), claim="claim", blocks=blocks))
+
+    return charge
 
 
-def commit_one(ledger: Ledger, step: str) -> None:
-    operation = ledger.start(SHARED_RUN, step=step, amount=1, mechanism=MECHANISM)
-    ledger.commit(operation, output_of(step))
-    say(step)
+def start(ledger: Ledger) -> Charge:
+    """All children share the one lease, of which they know the fence."""
+    lease = Lease(SHARED_RUN, ledger.run(SHARED_RUN).fence)
+    return lambda step: bool(ledger.start(lease, step=step, amount=1, mechanism=MECHANISM))
 
 
-WORKS: dict[str, Callable[[Ledger, str], None]] = {"reserve": reserve_one, "start": start_one, "commit": commit_one}
+def commit(ledger: Ledger) -> Charge:
+    """Each child takes the run from the one before it, and says which steps are committed."""
+    lease = ledger.lease(SHARED_RUN)
+
+    def charge(step: str) -> bool:
+        operation = ledger.start(lease, step=step, amount=1, mechanism=MECHANISM)
+        ledger.commit(operation, output_of(step))
+        say(step)
+        return True
+
+    return charge
+
+
+def duel(ledger: Ledger) -> Charge:
+    """All children work on the same steps, every other one from the end, and take the run from each other all the time."""
+
+    def charge(name: str) -> bool:
+        racer, number = name.removeprefix("racer-").split("/")
+        step = f"step-{number if int(racer) % 2 else -int(number) % DUEL_STEPS}"
+        while ledger.operation(SHARED_RUN, step) is None:
+            try:
+                lease = ledger.lease(SHARED_RUN, holder="twins")
+                operation = ledger.start(lease, step=step, amount=1, mechanism=MECHANISM)
+                ledger.commit(operation, f"{racer} {step}".encode())
+            except UsageError:
+                think()
+                continue
+            say(f"{racer} {step}")
+            think()
+            return True
+        return False
+
+    return charge
+
+
+def think() -> None:
+    """Be busy elsewhere for some milliseconds, so that neither stays in front and they do not go on in step forever."""
+    until = time.perf_counter() + random.uniform(0, 0.02)  # noqa: S311  how long is no secret
+    while time.perf_counter() < until:
+        pass
+
+
+def die(ledger: Ledger) -> Charge:
+    """Commit a large output, and die just before the statement of the number that is the child's name."""
+    operation = ledger.start(ledger.lease(SHARED_RUN), step="large", amount=1, mechanism=MECHANISM)
+    execute = ledger._store.execute
+
+    def charge(name: str) -> bool:
+        left = int(name.partition("/")[0])
+
+        def mortal(statement: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Any]:
+            nonlocal left
+            if left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left -= 1
+            return execute(statement, parameters)
+
+        ledger._store.execute = mortal  # type: ignore[method-assign]
+        ledger.commit(operation, LARGE)
+        return True
+
+    return charge
+
+
+WORKS: dict[str, Callable[[Ledger], Charge]] = {
+    work.__name__: work for work in (reserve, reserve_blocks, start, commit, duel, die)
+}
 
 
 def say(line: str) -> None:
     os.write(sys.stdout.fileno(), f"{line}\n".encode())
 
 
-def work_through(charge: Callable[[Ledger, str], None], url: str, steps: list[str], *, gate: int) -> None:
+def work_through(work: Callable[[Ledger], Charge], url: str, steps: list[str], *, gate: int) -> None:
     granted = 0
     with open_ledger(url) as ledger:
+        charge = work(ledger)
         say("ready")
         os.read(gate, 1)
         for step in steps:
-            try:
-                charge(ledger, step)
-                granted += 1
-            except BudgetRefused:
-                pass
+            with suppress(BudgetRefused):
+                granted += charge(step)
     say(str(granted))
 
 
-def live(charge: Callable[[Ledger, str], None], url: str, steps: list[str], *, gate: int) -> NoReturn:
+def live(work: Callable[[Ledger], Charge], url: str, steps: list[str], *, gate: int) -> NoReturn:
     try:
-        work_through(charge, url, steps, gate=gate)
+        work_through(work, url, steps, gate=gate)
     except BaseException:  # noqa: BLE001  a child must never return into its parent's loop
         traceback.print_exc()
         say("failed")
@@ -77,6 +158,7 @@ def end(child: int) -> None:
 def main(work: str, url: str, charges: str) -> None:
     children: list[int] = []
     gate, opener = os.pipe()
+    open_ledger(url).close()  # so that a driver is imported once for all
     for line in sys.stdin:
         command, _, name = line.strip().partition(" ")
         if command == "fork":
@@ -91,7 +173,10 @@ def main(work: str, url: str, charges: str) -> None:
             opener = -1
         elif command == "kill":
             end(children.pop())
-            say("dead")
+            say("ended")
+        elif command == "wait":
+            os.waitpid(children.pop(), 0)
+            say("ended")
     for child in children:
         end(child)
 

@@ -12,13 +12,13 @@ from dpcore.curator import Curator
 from dpcore.errors import StepFailed
 from dpcore.histogram import Histogram
 from dpcore.ledger import Ledger, open_ledger
-from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism
+from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, RoundedGaussian, from_description
 from dpcore.privacy import Neighbours, Protection
 from tests.conftest import Workspace
 
 SHAPE = (2, 3)
 COUNTS = np.array([[50, 0, 10], [5, 100, 35]])
-MECHANISMS = (DiscreteGaussian, DiscreteLaplace, ExponentialMechanism)
+MECHANISMS = (DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, RoundedGaussian)
 
 
 def histogram() -> Histogram:
@@ -29,14 +29,18 @@ def histogram() -> Histogram:
 @pytest.fixture
 def make_curator(workspace: Workspace) -> Callable[..., tuple[Curator, Ledger]]:
     def make(
-        *, delta: float = 1e-9, rows_per_unit: int = 1, neighbours: Neighbours = Neighbours.ADD_REMOVE
+        *,
+        delta: float = 1e-9,
+        currency: Currency | None = None,
+        rows_per_unit: int = 1,
+        neighbours: Neighbours = Neighbours.ADD_REMOVE,
     ) -> tuple[Curator, Ledger]:
-        workspace.open_account(delta=delta)
+        workspace.open_account(delta=delta, currency=currency)
         ledger = open_ledger()
         ledger.reserve("r", account="visits", amount=10**11, claim="c")
         protection = Protection(unit="person", rows_per_unit=rows_per_unit, neighbours=neighbours)
         curator = Curator(ledger=ledger, run_id="r", protection=protection, currency=ledger.account("visits").currency)
-        curator.receive(histogram())
+        curator.receive(histogram(), lease=ledger.lease("r"))
         opened.append(ledger)
         return curator, ledger
 
@@ -58,11 +62,13 @@ def ask_everything(curator: Curator) -> None:
     curator.measure_cell("total", (), None, share=Fraction(1, 10))
 
 
-@pytest.mark.parametrize("delta", [0.0, 1e-9])
+@pytest.mark.parametrize(
+    ("delta", "currency"), [(0.0, Currency.PURE), (1e-9, Currency.ZCDP), (1e-9, Currency.GDP)], ids=list(Currency)
+)
 def test_nothing_is_drawn_before_its_charge_is_in_the_ledger(
-    make_curator: Any, monkeypatch: pytest.MonkeyPatch, delta: float
+    make_curator: Any, monkeypatch: pytest.MonkeyPatch, delta: float, currency: Currency
 ) -> None:
-    curator, ledger = make_curator(delta=delta)
+    curator, ledger = make_curator(delta=delta, currency=currency)
     drawn: list[tuple[int, int]] = []
 
     def watched(draw: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,6 +108,29 @@ def test_the_same_question_is_answered_from_the_ledger_without_charge_draw_or_da
     assert ledger.head() == head
     with pytest.raises(StepFailed):
         blind.measure_marginal("new", (0,), share=Fraction(1, 2))
+
+
+@pytest.mark.parametrize(
+    ("delta", "currency", "marginal", "cell"),
+    [
+        (0.0, Currency.PURE, "discrete-laplace", "discrete-laplace"),
+        (1e-9, Currency.ZCDP, "discrete-gaussian", "discrete-laplace"),
+        (1e-9, Currency.GDP, "rounded-gaussian", "rounded-gaussian"),
+    ],
+    ids=list(Currency),
+)
+def test_each_currency_is_spent_on_the_mechanisms_that_suit_it(
+    make_curator: Any, delta: float, currency: Currency, marginal: str, cell: str
+) -> None:
+    curator, ledger = make_curator(delta=delta, currency=currency)
+    expected = curator.expected_noise(Fraction(1, 10))
+    ask_everything(curator)
+    rows = ledger.transcript("r")
+    assert [row.mechanism["name"] for row in rows] == ["exponential", "exponential", marginal, cell, cell]
+    for row in rows:
+        assert from_description(row.mechanism).charge(currency) == row.amount
+    measured = curator.measure_marginal("a/measure", (0, 1), share=Fraction(1, 10))
+    assert expected < measured.noise < 1.3 * expected  # some was spent in between
 
 
 @pytest.mark.parametrize(

@@ -1,29 +1,29 @@
 """The chain's format is fixed: a ledger written today must verify in ten years."""
 
-from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
 from dpcore.accounting import Currency
-from dpcore.ledger.chain import GENESIS, canonical, seal
+from dpcore.ledger.chain import GENESIS, canonical, link
 from dpcore.ledger.rows import Event, EventKind, in_currency
 
-EVENT = Event(
-    seq=1,
-    at="2026-01-02T03:04:05.000006+00:00",
-    kind=EventKind.RESERVED,
-    account="clinic",
-    run="run-é",
-    body='{"amount":5}',
-    previous=GENESIS,
-    hash="",
-)
+EVENT: dict[str, Any] = {
+    "seq": 1,
+    "at": "2026-01-02T03:04:05.000006+00:00",
+    "kind": EventKind.RESERVED,
+    "account": "clinic",
+    "run": "run-é",
+    "body": '{"amount":5}',
+}
 
 
 def test_a_hash_covers_the_hash_before_and_the_canonical_content() -> None:
     content = '[1,"2026-01-02T03:04:05.000006+00:00","reserved","clinic","run-\\u00e9","{\\"amount\\":5}"]'
-    assert seal(EVENT).hash == sha256(bytes(32) + content.encode()).hexdigest()
+    event = link(GENESIS, **EVENT)
+    assert event == Event(**EVENT, previous=GENESIS, hash=sha256(bytes(32) + content.encode()).hexdigest())
+    assert link(event.hash, **EVENT).hash == sha256(bytes.fromhex(event.hash) + content.encode()).hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,15 @@ def test_a_hash_covers_the_hash_before_and_the_canonical_content() -> None:
         {"account": "clinics"},
         {"run": None},
         {"body": '{"amount": 5}'},
-        {"previous": "1" + GENESIS[1:]},
     ],
     ids=str,
 )
 def test_any_change_of_an_event_changes_its_hash(change: dict[str, object]) -> None:
-    assert seal(replace(EVENT, **change)).hash != seal(EVENT).hash  # type: ignore[arg-type]
+    assert link(GENESIS, **(EVENT | change)).hash != link(GENESIS, **EVENT).hash
+
+
+def test_an_event_after_another_one_has_another_hash() -> None:
+    assert link("1" + GENESIS[1:], **EVENT).hash != link(GENESIS, **EVENT).hash
 
 
 def test_equal_values_have_one_text() -> None:

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import duckdb
 import numpy as np
@@ -15,10 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import synthesize
+from dpcore.accounting import UNIT, Currency, mu_of
 from dpcore.errors import OutputError
 from dpcore.ledger import open_ledger
+from dpcore.release import epsilon_of, state
 from dpcore.release.publishing import check_writable
 from dpcore.release.statement import Statement
+from dpcore.spec import load_spec
 from tests.conftest import Workspace, small_disk
 
 TYPES = """\
@@ -102,6 +106,7 @@ def test_the_statement_says_whom_it_protects() -> None:
     words = {
         "accounting": "",
         "rho": None,
+        "mu": None,
         "account": "",
         "run": "",
         "ledger_head": "",
@@ -112,6 +117,26 @@ def test_the_statement_says_whom_it_protects() -> None:
     row = Statement(epsilon=0.5, delta=0, unit="row", max_rows_per_unit=1, neighbours="replace-one", **words)
     assert "(1, 1e-09)-differentially private with respect to adding or removing one patient" in person.sentence
     assert "0.5-differentially private with respect to replacing one row" in row.sentence
+
+
+@pytest.mark.parametrize(
+    ("currency", "delta", "accounting", "amounts"),
+    [
+        (Currency.PURE, 0.0, "pure epsilon, basic composition", (None, None)),
+        (Currency.ZCDP, 1e-9, "zero-concentrated differential privacy", (0.5, None)),
+        (Currency.GDP, 1e-9, "Gaussian differential privacy", (None, mu_of(UNIT // 2))),
+    ],
+    ids=list(Currency),
+)
+def test_the_statement_names_its_accounting_and_the_amount_in_it(
+    workspace: Workspace, currency: Currency, delta: float, accounting: str, amounts: tuple[float | None, float | None]
+) -> None:
+    workspace.write_spec(("delta: 1e-9", f"delta: {delta:g}"))
+    account, run = SimpleNamespace(name="visits", currency=currency), SimpleNamespace(id="r", spent=UNIT // 2)
+    statement = state(load_spec(workspace.spec), account=account, run=run, head="")
+    assert statement.accounting == accounting
+    assert (statement.rho, statement.mu) == amounts
+    assert statement.epsilon == epsilon_of(UNIT // 2, currency=currency, delta=delta)
 
 
 def test_a_disk_that_fills_up_leaves_nothing_half_and_the_run_goes_on_later(

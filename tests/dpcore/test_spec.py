@@ -183,7 +183,8 @@ def test_comments_and_layout_do_not_change_the_digest(tmp_path: Path) -> None:
 
 def test_the_schema_is_json_and_names_every_key() -> None:
     schema = json.loads(json.dumps(json_schema()))
-    assert set(schema["properties"]) == {"dataset", "source", "privacy", "universe", "workload", "strategy", "output"}
+    keys = {"dataset", "source", "privacy", "universe", "workload", "strategy", "output", "analyst", "purpose"}
+    assert set(schema["properties"]) == keys
 
 
 def test_a_bomb_of_aliases_is_refused_at_once(tmp_path: Path) -> None:

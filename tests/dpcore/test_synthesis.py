@@ -40,7 +40,7 @@ def started_events(ledger: Ledger) -> Counter[str]:
 def check_the_books(run_id: str, *, crashes: int) -> None:
     """Check what holds for every finished run, however often it was killed."""
     with open_ledger() as ledger:
-        run, account = ledger.run(run_id), ledger.account("visits")
+        run, balance = ledger.run(run_id), ledger.balance("visits")
         paid, committed = started_events(ledger), [operation.step for operation in ledger.transcript(run_id)]
         amounts = [event.details["amount"] for event in ledger.history("visits") if event.kind == "started"]
     assert len(set(committed)) == len(committed)
@@ -48,7 +48,7 @@ def check_the_books(run_id: str, *, crashes: int) -> None:
     assert sum(paid.values()) - len(committed) <= crashes
     assert sum(amounts) == run.spent <= run.reserved
     assert run.state == "settled"
-    assert (account.spent, account.reserved) == (run.spent, 0)
+    assert (balance.spent, balance.reserved) == (run.spent, 0)
 
 
 def test_a_run_spends_nearly_all_it_asked_for_and_never_more(workspace: Workspace) -> None:
@@ -144,7 +144,7 @@ def test_a_damaged_table_gives_the_reservation_back_only_if_nothing_was_started(
     with pytest.raises(SourceError):
         synthesize(workspace.spec, run_id="r1")
     with open_ledger() as ledger:
-        assert ledger.account("visits").remaining == ledger.account("visits").cap
+        assert ledger.balance("visits").used == 0
     # the control: the same failure after one started operation refunds nothing
     (workspace.folder / "visits.csv").write_bytes(table)
     with monkeypatch.context() as patch:
@@ -157,7 +157,7 @@ def test_a_damaged_table_gives_the_reservation_back_only_if_nothing_was_started(
             synthesize(workspace.spec, run_id="r2", resume=True)
     with open_ledger() as ledger:
         run = ledger.run("r2")
-        assert (run.state, ledger.account("visits").reserved + ledger.account("visits").spent) == ("open", run.reserved)
+        assert (run.state, ledger.balance("visits").used) == ("open", run.reserved)
         assert run.spent > 0
 
 
@@ -198,7 +198,7 @@ def run_and_die(spec: str, run_id: str, calls: int) -> None:
 
         return call
 
-    for name in ("reserve", "record_data_version", "start", "commit", "settle"):
+    for name in ("reserve", "lease", "record_data_version", "start", "commit", "settle"):
         setattr(Ledger, name, counted(getattr(Ledger, name)))
     synthesize(spec, run_id=run_id)
 

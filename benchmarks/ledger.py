@@ -1,0 +1,113 @@
+"""How many charges a ledger takes in a second, beside what its store can do at all, and whether a large ledger is slower.
+
+    python -m benchmarks.ledger --json
+
+Speed: `start`, the charge itself, and pairs of `start` and `commit`, each a durable transaction. Beside them, in the same rounds, the
+least that any durable and shared charge must do: a bare transaction of the same driver with the same settings, which locks and
+changes a balance and adds one row of the size of what a start adds. Its rate is the limit of this disk and this driver;
+`share_of_bare` is what the ledger reaches of it.
+
+Scale: a ledger of many committed operations and blocks is written in bulk and verified in a process of its own; so is one of a tenth of
+its size, to compare the memory that both take. Then the same charges are made on it and on an empty ledger, in turns.
+
+All times are wall time, because a durable charge waits for the disk; each figure is a median over the rounds.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ledger_places import STORES, file_system, places
+from benchmarks.ledger_scale import scale
+from benchmarks.ledger_speed import speed
+
+SHARE_BAR = 0.4
+"""The least share of the bare transaction's rate that a charge should reach."""
+COST_BAR = 1.5
+"""How much more a charge may cost on the large ledger than on the empty one."""
+QUICK = {"operations": 10_000, "blocks": 1_000, "rounds": 10}
+
+
+def main() -> None:
+    """Measure, and print a table or one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--store", choices=STORES, action="append", help="only this one")
+    parser.add_argument("--operations", type=int, default=1_000_000, help="in the large ledger")
+    parser.add_argument("--blocks", type=int, default=10_000, help="in the large ledger")
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--quick", action="store_true", help="a run of a minute: " + _options(QUICK))
+    parser.add_argument("--folder", type=Path, help="where to put the ledgers, instead of where temporary files go")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.quick:
+        vars(arguments).update(QUICK)
+    begin = time.perf_counter()
+    stores = {}
+    for store in arguments.store or STORES:
+        with places(store, folder=arguments.folder) as made:
+            disk = file_system(made.root)
+            size = {"blocks": arguments.blocks, "rounds": arguments.rounds}
+            stores[store] = {
+                "speed": speed(made, **size),
+                "scale": scale(made, operations=arguments.operations, **size),
+            }
+    result = {
+        "file_system": disk,
+        "durable": True,
+        "bars": {"share_of_bare": SHARE_BAR, "cost_on_large": COST_BAR},
+        "stores": stores,
+        "bars_met": {store: _bars_met(figures) for store, figures in stores.items()},
+        "seconds": time.perf_counter() - begin,
+    }
+    print(json.dumps(result) if arguments.json else _text(result))
+
+
+def _options(options: dict[str, int]) -> str:
+    return " ".join(f"--{name} {value}" for name, value in options.items())
+
+
+def _bars_met(figures: dict[str, Any]) -> dict[str, bool]:
+    return {
+        "share_of_bare": min(figures["speed"]["share_of_bare"].values()) >= SHARE_BAR,
+        "cost_on_large": max(figures["scale"]["cost_on_large"].values()) <= COST_BAR,
+    }
+
+
+def _text(result: dict[str, Any]) -> str:
+    lines = [f"durable, on {result['file_system']}"]
+    for store, figures in result["stores"].items():
+        lines += ["", *_speed_lines(store, figures["speed"]), *_scale_lines(figures["scale"])]
+        lines += [f"  bar for {bar} met: {met}" for bar, met in result["bars_met"][store].items()]
+    return "\n".join([*lines, "", f"{result['seconds']:.0f} s"])
+
+
+def _speed_lines(store: str, figures: dict[str, Any]) -> list[str]:
+    lines = [f"{store:34}{'per second':>12}{'of bare':>10}"]
+    for name, rate in figures["transactions_per_second"].items():
+        share = figures["share_of_bare"].get(name)
+        label = f"bare transaction, {figures['row_bytes']} bytes" if share is None else f"{name} transactions"
+        lines.append(f"  {label.replace('_', ' '):32}{rate:>12,.0f}" + (f"{share:>10.2f}" if share else ""))
+    for name, rate in figures["reservations_per_second"].items():
+        lines.append(f"  {'reserve in ' + name.replace('_', ' '):32}{rate:>12,.1f}")
+    return lines
+
+
+def _scale_lines(figures: dict[str, Any]) -> list[str]:
+    counts = f"{figures['operations']:,} operations, {figures['events']:,} events, {figures['blocks']:,} blocks"
+    pace = f"{figures['verify_seconds']:.0f} s, {figures['verified_events_per_second']:,.0f} events/s"
+    memory = f"{figures['peak_memory_mb']:.0f} MB, and {figures['peak_memory_mb_of_a_tenth']:.0f} MB for a tenth of it"
+    lines = [
+        f"  {counts}: {figures['megabytes']:,.0f} MB, built in {figures['build_seconds']:.0f} s",
+        f"  verified in {pace}, with {memory}",
+        f"  {'ms per transaction':32}{'empty':>12}{'large':>10}{'cost':>8}",
+    ]
+    for kind, cost in figures["cost_on_large"].items():
+        empty, large = (figures["milliseconds"][size][kind] for size in ("empty", "large"))
+        lines.append(f"  {kind.replace('_', ' '):32}{empty:>12.3f}{large:>10.3f}{cost:>8.2f}")
+    return lines
+
+
+if __name__ == "__main__":
+    main()

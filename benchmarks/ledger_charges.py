@@ -1,0 +1,101 @@
+"""Charges of a ledger in each of its ways, in short slices that take turns, so that a busy disk meets all alike."""
+
+import itertools
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from benchmarks.ledger_scenario import MECHANISM
+from dpcore.ledger import Ledger, Operation
+
+AMOUNT, OUTPUT = 1_000, bytes(range(200))
+FOR_ALL = 1 << 50
+"""What the one run reserves from which all operations take."""
+
+Slice = Callable[[], float]
+"""Does some of one thing, and returns the seconds that one transaction took."""
+
+
+class Charges:
+    """One worker on one account of a ledger."""
+
+    def __init__(self, ledger: Ledger, *, account: str, blocks: Sequence[str], times: int) -> None:
+        self._ledger, self._account, self._blocks, self._times = ledger, account, blocks, times
+        self._rng = random.Random(1)  # noqa: S311  which blocks a run names is no secret
+        self._numbers = itertools.count()
+        ledger.reserve("worker", account=account, amount=FOR_ALL, claim="charges", blocks=blocks[:1])
+        self._lease = ledger.lease("worker")
+
+    def starts(self) -> float:
+        """Start operations."""
+        steps = self._names("step")
+        return timed(lambda: [self._start(step) for step in steps], transactions=self._times)
+
+    def pairs(self) -> float:
+        """Start and commit operations, each of which takes two transactions."""
+        steps = self._names("step")
+        return timed(
+            lambda: [self._ledger.commit(self._start(step), OUTPUT) for step in steps], transactions=2 * self._times
+        )
+
+    def reservations(self, blocks: int, *, times: int | None = None) -> float:
+        """Reserve runs, each in so many blocks that lie anywhere; ending them again does not count."""
+        wanted = self._requests(blocks, times=times or self._times)
+        taken = timed(lambda: self._reserve(wanted), transactions=len(wanted))
+        self._settle(wanted)
+        return taken
+
+    def settlements(self, blocks: int) -> float:
+        """Settle runs that were reserved in so many blocks, which does not count."""
+        wanted = self._requests(blocks, times=self._times)
+        self._reserve(wanted)
+        return timed(lambda: self._settle(wanted), transactions=len(wanted))
+
+    def bytes_of_a_start(self) -> int:
+        """Return how many bytes a start adds to the ledger: those of its event, and those of its operation."""
+        operation = self._start(next(iter(self._names("step"))))
+        *_, event = self._ledger.history(self._account)
+        columns = (*vars(event).values(), *vars(operation).values())
+        return sum(len(str(value)) for value in columns if value is not None)
+
+    def _start(self, step: str) -> Operation:
+        return self._ledger.start(self._lease, step=step, amount=AMOUNT, mechanism=MECHANISM)
+
+    def _reserve(self, wanted: Mapping[str, Sequence[str]]) -> None:
+        for run, blocks in wanted.items():
+            self._ledger.reserve(run, account=self._account, amount=AMOUNT, claim="charges", blocks=blocks)
+
+    def _settle(self, runs: Iterable[str]) -> None:
+        for run in runs:
+            self._ledger.settle(run, release=None, lease=None)
+
+    def _requests(self, blocks: int, *, times: int) -> dict[str, list[str]]:
+        return {run: self._rng.sample(self._blocks, blocks) for run in self._names("run")[:times]}
+
+    def _names(self, kind: str) -> list[str]:
+        return [f"{kind}-{next(self._numbers)}" for _ in range(self._times)]
+
+
+def in_turns(slices: Mapping[str, Slice], *, rounds: int) -> dict[str, list[float]]:
+    """Let all have their turn in each round; return what a transaction of each took in every round."""
+    for each in slices.values():
+        each()
+    taken: dict[str, list[float]] = {name: [] for name in slices}
+    for number in range(rounds):
+        names = list(slices)
+        for name in names if number % 2 else reversed(names):
+            taken[name].append(slices[name]())
+    return taken
+
+
+def median_ratio(over: Sequence[float], under: Sequence[float]) -> float:
+    """Return the median over the rounds of the ratio within a round."""
+    return statistics.median(one / other for one, other in zip(over, under, strict=True))
+
+
+def timed(work: Callable[[], object], *, transactions: int) -> float:
+    """Do the work and return the seconds that each of its transactions took."""
+    begin = time.perf_counter()
+    work()
+    return (time.perf_counter() - begin) / transactions

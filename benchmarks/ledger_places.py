@@ -1,0 +1,109 @@
+"""Fresh ledgers on both stores, for whoever measures or breaks them: on a real disk, and durable."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import psycopg
+
+from tests.postgres import PostgresServer, postgres_folder
+
+STORES = ("sqlite", "postgresql")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one ledger lies, and a folder beside it for what else is to be remembered."""
+
+    url: str
+    folder: Path
+
+
+class Places(Protocol):
+    """A store in which one ledger after the other can be made."""
+
+    store: str
+    root: Path
+
+    def new(self) -> Place:
+        """Return another place without a ledger."""
+
+    def fresh(self) -> Place:
+        """Return a place without a ledger, which is where it was the last time: what lay there is gone."""
+
+
+class SqlitePlaces:
+    """Files in a folder."""
+
+    store = "sqlite"
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def new(self) -> Place:
+        """Return another place without a ledger."""
+        return _file_in(Path(tempfile.mkdtemp(dir=self.root)))
+
+    def fresh(self) -> Place:
+        """Return a place without a ledger, which is where it was the last time: what lay there is gone."""
+        return _file_in(_emptied(self.root / "place"))
+
+
+class PostgresPlaces:
+    """Databases of a server of its own; a ledger is gone with its schema."""
+
+    store = "postgresql"
+
+    def __init__(self, server: PostgresServer, root: Path) -> None:
+        self.server = server
+        self.root = root
+        self._url = server.new_database()
+
+    def new(self) -> Place:
+        """Return another place without a ledger."""
+        return Place(self.server.new_database(), Path(tempfile.mkdtemp(dir=self.root)))
+
+    def fresh(self) -> Place:
+        """Return a place without a ledger, which is where it was the last time: what lay there is gone."""
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            connection.execute("SET client_min_messages TO warning")  # what the schema held is dropped with it: no news
+            connection.execute("DROP SCHEMA IF EXISTS dpflow CASCADE")
+        return Place(self._url, _emptied(self.root / "place"))
+
+
+@contextmanager
+def places(store: str, *, folder: Path | None) -> Iterator[Places]:
+    """Set up a store in a new folder below `folder` (where temporary files go, unless named), and remove it at the end."""
+    with tempfile.TemporaryDirectory(prefix="dpflow-ledger-", dir=folder) as root:
+        if store == "sqlite":
+            yield SqlitePlaces(Path(root))
+        else:
+            # A server of root's runs as nobody, who has to reach its folder: that one is made with wider permissions.
+            with PostgresServer(_server_folder(folder), durable=True) as server:
+                yield PostgresPlaces(server, Path(root))
+
+
+def file_system(folder: Path) -> str:
+    """Return the kind of file system that a folder is on, such as ext4; a tmpfs is no disk."""
+    mounts = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
+    above = [(len(point), kind) for _, point, kind, *_ in mounts if folder.resolve().is_relative_to(point)]
+    return max(above, default=(0, "unknown"))[1]
+
+
+def _server_folder(folder: Path | None) -> Path:
+    return postgres_folder() if folder is None else Path(tempfile.mkdtemp(prefix="dpflow-postgres-", dir=folder))
+
+
+def _file_in(folder: Path) -> Place:
+    return Place(f"sqlite:///{folder / 'ledger.sqlite'}", folder)
+
+
+def _emptied(folder: Path) -> Path:
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(mode=0o700)
+    return folder

@@ -1,0 +1,67 @@
+"""The verbs with which others can be convinced: `verify` checks the whole ledger, `export` writes what it says."""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from dpcore.audit import MANIFEST, audit
+from dpcore.cli.answer import Answer, table
+from dpcore.export import Exported, group_sizes
+from dpcore.export import export as write_export
+from dpcore.ledger import open_ledger
+from dpcore.wording import at_most
+
+
+def export(arguments: argparse.Namespace) -> Answer:
+    """Write the history and what it guarantees into a folder."""
+    sizes = group_sizes(arguments.group)
+    with open_ledger() as ledger:
+        exported = write_export(ledger, arguments.to, account=arguments.account, sizes=sizes)
+    data = {
+        "files": [str(path) for path in exported.files],
+        "events": exported.events,
+        "head": exported.head,
+        "accounts": [
+            {
+                "account": statement.account,
+                "releases": len(statement.releases),
+                "delta": statement.delta,
+                "spent_epsilon": statement.spent.epsilon,
+                "at_most_epsilon": statement.at_most.epsilon,
+            }
+            for statement in exported.accounts
+        ],
+    }
+    return Answer(data, _text(exported))
+
+
+def verify(arguments: argparse.Namespace) -> Answer:
+    """Check everything that the ledger holds against everything else, and the releases' manifests against the ledger."""
+    here = Path("releases")
+    default = [here] if next(here.rglob(MANIFEST), None) else []
+    verified = audit(releases=arguments.releases or default, expected_head=arguments.head)
+    rows = [
+        ("events", f"{verified.events:,}", "each hash follows from the one before"),
+        ("runs", f"{verified.runs:,}", "each sum follows from the events"),
+        ("operations", f"{verified.operations:,}", "each price follows from its mechanism"),
+        ("outputs", f"{verified.outputs:,}", "each is what was committed"),
+        ("manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run has spent"),
+    ]
+    lines = "\n".join(f"{name:<10}  {count:>9}   {claim}" for name, count, claim in rows)
+    return Answer(asdict(verified), f"the ledger is sound\n\n{lines}\n\nhead {verified.head}")
+
+
+def _text(exported: Exported) -> str:
+    notes = (f"{exported.events:,} events", "what is guaranteed, for programs", "the same, for people")
+    files = table([(str(path), note) for path, note in zip(exported.files, notes, strict=True)])
+    rows = [("account", "runs", "epsilon spent", "at most", "delta")] + [
+        (
+            statement.account,
+            f"{len(statement.releases):,}",
+            at_most(statement.spent.epsilon),
+            at_most(statement.at_most.epsilon),
+            f"{statement.delta:g}",
+        )
+        for statement in exported.accounts
+    ]
+    return f"{files}\n\n{table(rows, right={'runs', 'epsilon spent', 'at most', 'delta'})}\n\nhead {exported.head}"

@@ -1,0 +1,190 @@
+"""The verbs with which a steward changes the ledger; each is checked in full before anything is written."""
+
+import argparse
+import re
+from collections.abc import Sequence
+
+from dpcore.accounting import UNIT, Currency, budget_of
+from dpcore.cli.answer import Answer
+from dpcore.cli.ledger_show import account_data, account_text
+from dpcore.errors import UsageError
+from dpcore.ledger import Account, AccountState, AllowanceKind, Balance, Ledger, Run, RunState, open_ledger
+from dpcore.ledger.checks import checked_text
+from dpcore.overview import overview
+from dpcore.privacy import Neighbours
+from dpcore.spec.release import NAME
+from dpcore.wording import at_most, down, epsilon_in, price
+
+
+def open_account(arguments: argparse.Namespace) -> Answer:
+    """Open an account, and a ledger first if there is none."""
+    epsilon, delta = _epsilon(arguments), arguments.delta
+    if not 0 <= delta < 1:
+        raise UsageError(
+            "--delta must be at least 0 and below 1; a good choice is far below one over the number of people"
+        )
+    if not re.fullmatch(NAME, arguments.account):
+        raise UsageError(
+            "an account is named like the dataset of its specs: letters, digits, dots, dashes and underscores"
+        )
+    wanted = None if arguments.currency is None else Currency(arguments.currency)
+    currency, cap = budget_of(epsilon, delta=delta, currency=wanted)
+    # The ledger checks these too, but by then a new one would lie there, empty.
+    for text, option in (
+        (arguments.unit, "--unit"),
+        (arguments.about or "-", "--about"),
+        (arguments.blocks, "--blocks"),
+    ):
+        if text is not None:
+            checked_text(text, what=option)
+    with open_ledger(create=True) as ledger:
+        account = ledger.open_account(
+            arguments.account,
+            currency=currency,
+            cap=cap,
+            epsilon=epsilon,
+            delta=delta,
+            unit=arguments.unit,
+            neighbours=Neighbours(arguments.neighbours),
+            description=arguments.about,
+            blocks_by=arguments.blocks,
+        )
+        (opened,) = overview(ledger, account.name).accounts
+    hint = (
+        f"\n\nopen its blocks with: dpflow ledger block {account.name} NAME..." if account.blocks_by is not None else ""
+    )
+    text = f"opened account {account.name}\n\n{account_text(opened, most=None)}{hint}"
+    return Answer(account_data(account, opened.most_used[1]), text)
+
+
+def raise_cap(arguments: argparse.Namespace) -> Answer:
+    """Raise an account's budget to a larger epsilon at the same delta."""
+    with open_ledger() as ledger:
+        before = ledger.account(arguments.account)
+        account = ledger.raise_cap(
+            before.name, cap=_cap(before, arguments), epsilon=arguments.epsilon, reason=arguments.reason
+        )
+        balance = ledger.balance(account.name)
+    text = f"raised account {account.name} from epsilon {before.epsilon:g} to {account.epsilon:g}; {_left(account, balance)}"
+    return Answer(account_data(account, balance), text)
+
+
+def close(arguments: argparse.Namespace) -> Answer:
+    """Let an account take no more runs."""
+    with open_ledger() as ledger:
+        before = ledger.account(arguments.account)
+        account = ledger.close_account(before.name, reason=arguments.reason)
+        balance = ledger.balance(account.name)
+        unsettled = sum(run.state is RunState.OPEN for run in ledger.runs(account.name))
+    if before.state is AccountState.CLOSED:
+        text = f"account {account.name} was closed already"
+    else:
+        rest = f"; {unsettled} open runs may still finish" if unsettled else ""
+        text = f"closed account {account.name}{rest}"
+    return Answer(account_data(account, balance) | {"open_runs": unsettled}, text)
+
+
+def allow(arguments: argparse.Namespace) -> Answer:
+    """Bound what one analyst, or one purpose, may use of an account."""
+    kind = AllowanceKind.PURPOSE if arguments.analyst is None else AllowanceKind.ANALYST
+    name = arguments.purpose if arguments.analyst is None else arguments.analyst
+    if not re.fullmatch(NAME, name):
+        raise UsageError(f"--{kind} is named as in a spec: letters, digits, dots, dashes and underscores")
+    with open_ledger() as ledger:
+        account = ledger.account(arguments.account)
+        cap = _cap(account, arguments)
+        allowance = ledger.allow(
+            account.name, kind=kind, name=name, cap=cap, epsilon=arguments.epsilon, reason=arguments.reason
+        )
+    used, remaining = epsilon_in(account, allowance.used), epsilon_in(account, allowance.remaining)
+    data = {
+        "account": account.name,
+        "kind": kind.value,
+        "name": name,
+        "epsilon": allowance.epsilon,
+        "cap": allowance.cap / UNIT,
+        "used": allowance.used / UNIT,
+        "remaining": allowance.remaining / UNIT,
+        "remaining_epsilon": remaining,
+    }
+    text = (
+        f"{kind} {name} may use epsilon {allowance.epsilon:g} of account {account.name}: {at_most(used)} is used, "
+        f"{down(remaining)} is left; every run of the account names its {kind} from now on"
+    )
+    return Answer(data, text)
+
+
+def block(arguments: argparse.Namespace) -> Answer:
+    """Open blocks, and seal them at once if their data is complete."""
+    with open_ledger() as ledger:
+        names = ledger.open_blocks(arguments.account, arguments.names)
+        if arguments.seal:
+            ledger.seal_blocks(arguments.account, names)
+    later = f"; seal them when their data is complete: dpflow ledger seal {arguments.account} NAME..."
+    hint = ", and sealed them" if arguments.seal else later
+    return _blocks(arguments.account, names, state="sealed" if arguments.seal else "open", text=f"opened {{}}{hint}")
+
+
+def seal(arguments: argparse.Namespace) -> Answer:
+    """Declare that the data of blocks is complete."""
+    with open_ledger() as ledger:
+        names = ledger.seal_blocks(arguments.account, arguments.names)
+    return _blocks(arguments.account, names, state="sealed", text="sealed {}: ready to be charged")
+
+
+def release(arguments: argparse.Namespace) -> Answer:
+    """Give back all that a run reserved."""
+    with open_ledger() as ledger:
+        before = ledger.run(arguments.run)
+        return _ended(ledger, before, ledger.release_run(before.id, lease=None))
+
+
+def settle(arguments: argparse.Namespace) -> Answer:
+    """End a run without a release."""
+    with open_ledger() as ledger:
+        before = ledger.run(arguments.run)
+        return _ended(ledger, before, ledger.settle(before.id, release=None, lease=None))
+
+
+def _epsilon(arguments: argparse.Namespace) -> float:
+    epsilon: float = arguments.epsilon
+    if not 0 < epsilon < float("inf"):
+        raise UsageError("--epsilon must be a number above 0, such as 10")
+    return epsilon
+
+
+def _cap(account: Account, arguments: argparse.Namespace) -> int:
+    _, cap = budget_of(_epsilon(arguments), delta=account.delta, currency=account.currency)
+    return cap
+
+
+def _left(account: Account, balance: Balance) -> str:
+    at = f" at delta {account.delta:g}" if account.delta else ""
+    return f"epsilon {down(epsilon_in(account, balance.remaining))}{at} is left"
+
+
+def _blocks(account: str, names: Sequence[str], *, state: str, text: str) -> Answer:
+    count = "1 block" if len(names) == 1 else f"{len(names):,} blocks"
+    return Answer(
+        {"account": account, "blocks": list(names), "state": state}, text.format(f"{count} of account {account}")
+    )
+
+
+def _ended(ledger: Ledger, before: Run, after: Run) -> Answer:
+    account, balance = ledger.account(after.account), ledger.balance(after.account)
+    returned = after.reserved - after.spent if before.state is RunState.OPEN else 0
+    data = {
+        "run": after.id,
+        "account": account.name,
+        "state": after.state.value,
+        "spent": after.spent / UNIT,
+        "returned": returned / UNIT,
+        "remaining": balance.remaining / UNIT,
+        "remaining_epsilon": epsilon_in(account, balance.remaining),
+    }
+    already = "" if before.state is RunState.OPEN else " already"
+    text = (
+        f"run {after.id} is {after.state}{already}: {price(after.spent, account.currency)} stays spent, "
+        f"{price(returned, account.currency)} went back\n{_left(account, balance)} in account {account.name}"
+    )
+    return Answer(data, text)

@@ -1,0 +1,115 @@
+"""`dpflow ledger history`: every event as one line, written as it comes, whatever their number."""
+
+import argparse
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+from dpcore.accounting import Currency
+from dpcore.cli.answer import Listing
+from dpcore.ledger import Event, EventKind, open_ledger
+from dpcore.ledger.bodies import read_body
+from dpcore.ledger.findings import at_event
+from dpcore.wording import price
+
+Body = Mapping[str, Any]
+
+
+def history(arguments: argparse.Namespace) -> Listing:
+    """List every event, or those of one account; the ledger stays open until the last one is written."""
+    with ExitStack() as opened:
+        ledger = opened.enter_context(open_ledger())
+        events = ledger.history(arguments.account)
+        currencies = {account.name: account.currency for account in ledger.accounts()}
+        keep = opened.pop_all()
+
+    def following() -> Iterator[Event]:
+        with keep:
+            yield from events
+
+    whose = () if arguments.account else ("account",)
+    return Listing(
+        name="events",
+        items=following(),
+        data=_data,
+        heading=("seq", "at (UTC)", "kind", *whose, "run", "what"),
+        row=lambda event: _row(event, currencies, whose=bool(whose)),
+        right={"seq"},
+    )
+
+
+def _data(event: Event) -> dict[str, Any]:
+    read_body(event)  # refuses what no ledger wrote; what is shown is the body as it was recorded
+    return {
+        "seq": event.seq,
+        "at": event.at,
+        "kind": event.kind.value,
+        "account": event.account,
+        "run": event.run,
+        "body": event.details,
+        "previous": event.previous,
+        "hash": event.hash,
+    }
+
+
+def _row(event: Event, currencies: Mapping[str, Currency], *, whose: bool) -> tuple[str, ...]:
+    body, currency = read_body(event), currencies.get(event.account)
+    if currency is None:
+        raise at_event(event, "is of an account that is not there")
+    at = event.at[:19].replace("T", " ")
+    account = (event.account,) if whose else ()
+    return str(event.seq), at, event.kind.value, *account, event.run or "-", _WHAT[event.kind](body, currency)
+
+
+def _opened(body: Body, currency: Currency) -> str:
+    at = f" at delta {body['delta']:g}" if body["delta"] else ""
+    by = f", by {body['blocks_by']}" if body["blocks_by"] else ""
+    return f"epsilon {body['epsilon']:g}{at} in {currency}, {body['unit']}, {body['neighbours']}{by}"
+
+
+def _blocks(body: Body, _currency: Currency) -> str:
+    names = body["blocks"]
+    return f"block {names[0]}" if len(names) == 1 else f"{len(names):,} blocks, {names[0]} to {names[-1]}"
+
+
+def _reserved(body: Body, currency: Currency) -> str:
+    blocks = [_blocks(body, currency)] if body["blocks"] else []
+    named = [f"{key} {body[key]}" for key in ("analyst", "purpose") if body[key]]
+    return ", ".join([price(body["amount"], currency), *blocks, *named])
+
+
+def _leased(body: Body, _currency: Currency) -> str:
+    machine, process, _ = f"{body['holder']} ? ?".split(" ", 2)
+    return f"process {process} on {machine}, fence {body['fence']}"
+
+
+def _started(body: Body, currency: Currency) -> str:
+    parts = [body["step"], price(body["amount"], currency)]
+    if body["attempt"] > 1:
+        parts.append(f"attempt {body['attempt']}")
+    if "name" in body["mechanism"]:
+        parts.append(str(body["mechanism"]["name"]))
+    return ", ".join(parts)
+
+
+def _settled(body: Body, currency: Currency) -> str:
+    release = f"release {body['release']}" if body["release"] else "no release"
+    return f"{price(body['spent'], currency)} spent, {price(body['returned'], currency)} back, {release}"
+
+
+_WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
+    EventKind.ACCOUNT_OPENED: _opened,
+    EventKind.CAP_RAISED: lambda body, _: f"to epsilon {body['epsilon']:g}: {body['reason']}",
+    EventKind.ACCOUNT_CLOSED: lambda body, _: str(body["reason"]),
+    EventKind.ALLOWED: lambda body, _: f"{body['kind']} {body['name']}, epsilon {body['epsilon']:g}: {body['reason']}",
+    EventKind.BLOCKS_OPENED: _blocks,
+    EventKind.BLOCKS_SEALED: _blocks,
+    EventKind.RESERVED: _reserved,
+    EventKind.LEASED: _leased,
+    EventKind.DATA_VERSION: lambda body, _: f"{body['version'][:16]}",
+    EventKind.STARTED: _started,
+    EventKind.COMMITTED: lambda body, _: f"{body['step']}, {body['size']:,} bytes, {body['sha256'][:16]}",
+    EventKind.SETTLED: _settled,
+    EventKind.RELEASED: lambda body, currency: f"{price(body['returned'], currency)} back",
+}
+"""What is worth a person's while of each kind of event."""

@@ -1,0 +1,85 @@
+"""The runs of an account, as `dpflow ledger show` lists them: what each has spent, and who is at work on it."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from dpcore.accounting import UNIT
+from dpcore.cli.answer import table
+from dpcore.cli.bar import bar
+from dpcore.ledger import Account, RunState
+from dpcore.ledger.holder import surely_gone
+from dpcore.overview import AccountOverview, RunOverview
+from dpcore.wording import epsilon_in, up
+
+
+def runs_text(each: AccountOverview, *, most: int | None) -> str:
+    """List the latest runs and all that are open, oldest first; what needs more words follows below the run."""
+    if not each.runs:
+        return ""
+    earliest = len(each.runs) - (most or len(each.runs))
+    shown = [run for number, run in enumerate(each.runs) if number >= earliest or run.touched]
+    rows = [("run", "opened (UTC)", "state", "epsilon", "of reserved", "release")] + [
+        (
+            item.run.id,
+            item.run.opened_at[:16].replace("T", " "),
+            item.run.state.value,
+            up(epsilon_in(each.account, item.run.spent)),
+            bar(spent=item.run.spent, reserved=item.run.remaining, whole=item.run.reserved, width=11),
+            item.run.release or "-",
+        )
+        for item in shown
+    ]
+    heading, *lines = table(rows, right={"epsilon"}).splitlines()
+    written = [heading]
+    for line, item in zip(lines, shown, strict=True):
+        written += [line, *(f"    {more}" for more in _more(each.account, item))]
+    if left_out := len(each.runs) - len(shown):
+        written.append(f"{left_out:,} earlier runs are not shown; --all shows them")
+    return "\n".join(written)
+
+
+def run_data(account: Account, item: RunOverview) -> dict[str, Any]:
+    """Return a run for programs."""
+    run = item.run
+    return {
+        "run": run.id,
+        "opened_at": run.opened_at,
+        "state": run.state.value,
+        "reserved": run.reserved / UNIT,
+        "spent": run.spent / UNIT,
+        "spent_epsilon": epsilon_in(account, run.spent),
+        "remaining": run.remaining / UNIT,
+        "analyst": run.analyst,
+        "purpose": run.purpose,
+        "blocks": list(item.blocks),
+        "holder": run.holder,
+        "worker": _worker(item),
+        "release": run.release,
+    }
+
+
+def _more(account: Account, item: RunOverview) -> Iterator[str]:
+    run = item.run
+    parts = [f"{name} {value}" for name, value in (("analyst", run.analyst), ("purpose", run.purpose)) if value]
+    if account.blocks_by is not None:
+        first, *others = item.blocks
+        parts.append(f"block {first}" if not others else f"{len(item.blocks):,} blocks, {first} to {others[-1]}")
+    if parts:
+        yield ", ".join(parts)
+    if item.touched:
+        yield _worker(item) or "nobody is at work on it"
+
+
+def _worker(item: RunOverview) -> str | None:
+    """Say who may be at work on an open run, by this machine's clock; only the ledger itself decides."""
+    run = item.run
+    if run.state is not RunState.OPEN or run.holder is None or item.touched is None:
+        return None
+    machine, process, _ = f"{run.holder} ? ?".split(" ", 2)
+    until = item.touched + timedelta(seconds=run.lease_seconds)
+    if surely_gone(run.holder):
+        return f"process {process} on {machine}, which is gone"
+    if datetime.now(UTC) >= until:
+        return f"process {process} on {machine}, whose lease lapsed at {until:%Y-%m-%d %H:%M} UTC"
+    return f"process {process} on {machine}, leased until {until:%H:%M:%S} UTC"

@@ -1,0 +1,131 @@
+"""What the body of each event holds. Events are never rewritten, so what an earlier version recorded is read as well."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from dpcore.accounting import Currency
+from dpcore.ledger.chain import canonical
+from dpcore.ledger.checks import LARGEST
+from dpcore.ledger.findings import at_event, require
+from dpcore.ledger.rows import AllowanceKind, Event, EventKind
+from dpcore.privacy import Neighbours
+
+_Check: TypeAlias = Callable[[Any], bool]
+
+_HEXADECIMAL = frozenset("0123456789abcdef")
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def _text_or_none(value: Any) -> bool:
+    return value is None or _text(value)
+
+
+def _amount(value: Any) -> bool:
+    return type(value) is int and 0 < value <= LARGEST
+
+
+def _count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, float)
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(map(_text, value)) and value == sorted(set(value))
+
+
+def _names_or_none(value: Any) -> bool:
+    return value is None or _names(value)
+
+
+def _parameters(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value)
+
+
+def _sha256(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 64 and _HEXADECIMAL.issuperset(value)
+
+
+def _one_of(kinds: type[Currency] | type[Neighbours] | type[AllowanceKind]) -> _Check:
+    known = frozenset(map(str, kinds))
+    return lambda value: isinstance(value, str) and value in known
+
+
+_BODIES: Mapping[str, Mapping[str, _Check]] = {
+    EventKind.ACCOUNT_OPENED: {
+        "currency": _one_of(Currency),
+        "cap": _amount,
+        "epsilon": _number,
+        "delta": _number,
+        "unit": _text,
+        "neighbours": _one_of(Neighbours),
+        "description": lambda value: isinstance(value, str),
+        "blocks_by": _text_or_none,
+    },
+    EventKind.CAP_RAISED: {"cap": _amount, "epsilon": _number, "reason": _text},
+    EventKind.ACCOUNT_CLOSED: {"reason": _text},
+    EventKind.ALLOWED: {
+        "kind": _one_of(AllowanceKind),
+        "name": _text,
+        "cap": _amount,
+        "epsilon": _number,
+        "reason": _text,
+    },
+    EventKind.BLOCKS_OPENED: {"blocks": _names},
+    EventKind.BLOCKS_SEALED: {"blocks": _names},
+    EventKind.RESERVED: {
+        "amount": _amount,
+        "claim": _text,
+        "blocks": _names_or_none,
+        "analyst": _text_or_none,
+        "purpose": _text_or_none,
+    },
+    EventKind.LEASED: {"fence": _amount, "holder": _text, "seconds": _amount},
+    EventKind.DATA_VERSION: {"version": _text},
+    EventKind.STARTED: {
+        "step": _text,
+        "attempt": _amount,
+        "amount": _amount,
+        "mechanism": _parameters,
+        "fence": _count,
+    },
+    EventKind.COMMITTED: {"step": _text, "attempt": _amount, "sha256": _sha256, "size": _count},
+    EventKind.SETTLED: {"spent": _count, "returned": _count, "release": _text_or_none, "manifest": _text_or_none},
+    EventKind.RELEASED: {"returned": _amount},
+}
+
+_UNKNOWN_TO_VERSION_1: Mapping[str, Mapping[str, object]] = {
+    EventKind.ACCOUNT_OPENED: {"description": "", "blocks_by": None},
+    EventKind.RESERVED: {"blocks": None, "analyst": None, "purpose": None},
+    EventKind.STARTED: {"fence": 0},
+    EventKind.SETTLED: {"manifest": None},
+}
+"""What its events did not say, and what was the case instead."""
+
+
+def read_body(event: Event) -> dict[str, Any]:
+    """Return what an event says, in full, or refuse a body that no version of the ledger wrote."""
+    expected = _BODIES.get(event.kind)
+    if expected is None:
+        raise at_event(event, "is of a kind that this version does not know")
+    try:
+        details: dict[str, Any] = json.loads(event.body)
+        text = canonical(details)
+    except (ValueError, TypeError, RecursionError):
+        raise at_event(event, "has a body that does not read") from None
+    require(event, text == event.body and isinstance(details, dict), "has a body that no ledger wrote")
+    if details.keys() != expected.keys():
+        absent = _UNKNOWN_TO_VERSION_1.get(event.kind, {})
+        as_then = details.keys() == expected.keys() - absent.keys()
+        require(event, as_then, "has a body that lacks something or says too much")
+        details.update(absent)
+    for key, check in expected.items():
+        if not check(details[key]):
+            raise at_event(event, f"has a body whose {key} makes no sense")
+    return details

@@ -1,0 +1,191 @@
+"""The ledger in a PostgreSQL database, which any number of machines may open at once."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from functools import lru_cache
+from typing import Any
+
+import psycopg
+from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from dpcore.errors import LedgerError, UsageError
+from dpcore.ledger.postgres_errors import translated
+from dpcore.ledger.postgres_schema import SCHEMA, bring_up_to_date
+from dpcore.ledger.store import PATIENCE_SECONDS, Store
+
+LARGEST_OUTPUT = 1 << 28
+"""Bytes; PostgreSQL holds up to a gigabyte in a value, and takes several copies of it on the way."""
+
+_PAGE = 1_000
+_CUSTOMARY = {
+    "lock_timeout": f"{PATIENCE_SECONDS}s",
+    "idle_in_transaction_session_timeout": "60s",  # a machine that froze with the lock in hand does not stop the others
+}
+"""Settings that the address may change with its own `options`."""
+_FIXED = {
+    "search_path": SCHEMA,
+    "synchronous_commit": "on",  # a transaction that returned survives a power failure, whatever the server's default
+    "timezone": "UTC",
+}
+
+
+class PostgresStore(Store):
+    """A connection to a database with a ledger in its schema `dpflow`.
+
+    Every writer first takes the one lock there is. So writers come one after the other, what they read is
+    what they change, and there is no order of locks to get wrong. A connection that broke is replaced at the next transaction.
+
+    SQLAlchemy reads the address and makes the connection; statements go straight to a cursor of its driver, which halves the
+    time of each.
+    """
+
+    begin_reading = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    begin_writing = "BEGIN ISOLATION LEVEL READ COMMITTED; LOCK TABLE writer IN EXCLUSIVE MODE"
+    clock = "clock_timestamp()"
+    among_names = "SELECT json_array_elements_text(CAST(:names AS json))"
+    output_digest = "encode(sha256(output), 'hex')"
+
+    def __init__(self, url: str, *, create: bool) -> None:
+        """Connect to the database, and make the ledger in it first if `create` says so and there is none."""
+        self._engine, place = _engine(url)
+        super().__init__(place)
+        self._open: Connection | None = None
+        self._cursor: psycopg.Cursor[Any] | None = None
+        self._closed = False
+        try:
+            with self._translated():
+                bring_up_to_date(self._driver, place=place, create=create)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def _driver(self) -> psycopg.Connection[Any]:
+        if self._closed:
+            raise LedgerError(f"the ledger at {self.place} is closed here; open it again where it is used")
+        if self._open is None:
+            self._open = self._engine.connect()
+        driver: psycopg.Connection[Any] = self._open.connection.dbapi_connection  # type: ignore[assignment]
+        return driver
+
+    def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        """Run one statement and return its rows."""
+        if self._cursor is None:
+            self._cursor = self._driver.cursor()
+        # A server takes two statements in one text, but can't prepare them.
+        prepare = False if ";" in statement else None
+        self._cursor.execute(_in_driver_style(statement), parameters, prepare=prepare)
+        return self._cursor.fetchall() if self._cursor.description else ()
+
+    def execute_together(self, statements: Sequence[str], parameters: Mapping[str, Any]) -> None:
+        """Run several statements as one, which saves the journeys between them; the rules look at what all of them did."""
+        *first, last = statements
+        parts = ", ".join(f"part_{number} AS ({statement})" for number, statement in enumerate(first))
+        self.execute(f"WITH {parts} {last}", parameters)
+
+    def stream(self, statement: str) -> Iterator[Any]:
+        """Go through the rows of a query of any length."""
+        cursor = f"rows_{os.urandom(4).hex()}"
+        self.execute(f"DECLARE {cursor} NO SCROLL CURSOR FOR {statement}")
+        while page := self.execute(f"FETCH {_PAGE} FROM {cursor}"):
+            yield from page
+        self.execute(f"CLOSE {cursor}")
+
+    def close(self) -> None:
+        """Let go of the database; a copy of this object in a forked process leaves its parent's connection alone."""
+        if os.getpid() == self._owner:
+            self._closed = True
+            self._drop()
+            self._engine.dispose()
+
+    def keep(self, output: bytes, *, sha256: str) -> bytes | None:  # noqa: ARG002  the row takes it, whatever its hash
+        """Return the output: PostgreSQL itself puts a large value aside."""
+        if len(output) > LARGEST_OUTPUT:
+            raise LedgerError(
+                f"the ledger at {self.place} cannot hold an output this large; measure fewer cells at once"
+            )
+        return output
+
+    def kept(self, sha256: str) -> bytes | None:  # noqa: ARG002  nothing lies beside the database
+        """Return None: no output lies beside the database."""
+        return None
+
+    def kept_digest(self, sha256: str) -> str | None:  # noqa: ARG002  likewise
+        """Return None: no output lies beside the database."""
+        return None
+
+    def check(self) -> str | None:
+        """Return None: the server watches its own files, and reports what it finds when it is asked for rows."""
+        return None
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translated(self.place)
+
+    def _begin(self, statement: str) -> None:
+        """Begin; if the connection broke while it was idle, which costs nothing yet, begin on a new one."""
+        used = self._open is not None
+        try:
+            self.execute(statement)
+        except psycopg.OperationalError:
+            if not (used and self._driver.closed):
+                raise
+            self._drop()
+            self.execute(statement)
+
+    def _roll_back(self) -> None:
+        try:
+            if self._open is not None:
+                self.execute("ROLLBACK")
+        except (SQLAlchemyError, psycopg.Error):
+            self._drop()
+
+    def _drop(self) -> None:
+        if self._open is not None:
+            with suppress(SQLAlchemyError, psycopg.Error):
+                self._open.close()
+            self._open = self._cursor = None
+
+
+def _engine(url: str) -> tuple[Engine, str]:
+    """Return the engine of an address, and the address as it may be shown."""
+    address = _address(url)
+    place = f"{address.host or 'localhost'}/{address.database or ''}" if address else "@"
+    if address is None or "@" in place:  # what comes before the last @ may be a part of the password
+        raise UsageError(
+            "DPFLOW_LEDGER_URL does not read as an address; write postgresql://USER@HOST/DATABASE, and what is special"
+            " in a password as in %40 for @"
+        )
+    given = address.normalized_query.get("options", ())
+    # What comes later wins.
+    options = " ".join((*_as_options(_CUSTOMARY), *given, *_as_options(_FIXED)))
+    address = address.update_query_dict({"options": options})
+    engine = create_engine(
+        address,
+        isolation_level="AUTOCOMMIT",  # transactions begin and end by the statements that say so
+        poolclass=NullPool,
+        hide_parameters=True,
+        connect_args={"connect_timeout": 10, "application_name": "dpflow"},
+    )
+    return engine, f"postgresql://{place}"
+
+
+def _address(url: str) -> URL | None:
+    """Read an address, or return None: an error would quote it, with its password."""
+    try:
+        return make_url(url).set(drivername="postgresql+psycopg")
+    except (SQLAlchemyError, ValueError):
+        return None
+
+
+def _as_options(settings: Mapping[str, str]) -> Iterator[str]:
+    return (f"-c {name}={value}" for name, value in settings.items())
+
+
+@lru_cache
+def _in_driver_style(statement: str) -> str:
+    return re.sub(r":([a-z_0-9]+)", r"%(\1)s", statement)

@@ -1,0 +1,229 @@
+"""What the database itself sees to, whoever sends the statement: rows change only as the last event of the chain tells.
+
+The protocol is written once, in Python. It is stated here again because in PostgreSQL more than one program may have a password: a
+runner's is good for reserving and spending within the caps, in the order of the protocol, and for nothing else, whatever is sent with
+it. The owner of the tables, who is the steward, is held by the same rules, but can drop them; then `verify` shows what was done.
+
+Every function runs with the rights of whoever sent the statement, and looks names up in `dpflow` alone. The plan of a query is kept, so
+each is written such that one plan does for a single block and for thousands, for the first event and for the millionth: rows are
+looked up by their keys, and the two sides of a change are put together without nested loops.
+"""
+
+from typing import Final
+
+RULES: Final = """
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+BEGIN RAISE EXCEPTION 'the ledger: %', TG_ARGV[0]; END $$;
+
+CREATE TRIGGER event_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON event
+FOR EACH STATEMENT EXECUTE FUNCTION refuse('events are never changed or deleted');
+CREATE TRIGGER account_kept BEFORE DELETE OR TRUNCATE ON account
+FOR EACH STATEMENT EXECUTE FUNCTION refuse('accounts are never deleted');
+CREATE TRIGGER account_only_raised BEFORE UPDATE ON account FOR EACH ROW
+WHEN (NEW.cap < OLD.cap) EXECUTE FUNCTION refuse('a cap is only raised');
+CREATE TRIGGER block_kept BEFORE DELETE OR TRUNCATE ON block
+FOR EACH STATEMENT EXECUTE FUNCTION refuse('blocks are never deleted');
+CREATE TRIGGER block_kept_sealed BEFORE UPDATE ON block FOR EACH ROW
+WHEN (OLD.state = 'sealed' AND NEW.state <> 'sealed') EXECUTE FUNCTION refuse('a sealed block stays sealed');
+CREATE TRIGGER block_begins_unused BEFORE INSERT ON block FOR EACH ROW
+WHEN (NEW.used <> 0) EXECUTE FUNCTION refuse('a block begins unused');
+CREATE TRIGGER allowance_kept BEFORE DELETE OR TRUNCATE ON allowance
+FOR EACH STATEMENT EXECUTE FUNCTION refuse('allowances are never deleted');
+CREATE TRIGGER run_kept BEFORE DELETE OR TRUNCATE ON run
+FOR EACH STATEMENT EXECUTE FUNCTION refuse('runs are never deleted');
+CREATE TRIGGER run_stays_spent BEFORE UPDATE ON run FOR EACH ROW
+WHEN (NEW.spent < OLD.spent OR OLD.state = 'settled') EXECUTE FUNCTION refuse('what a run has spent stays spent');
+CREATE TRIGGER operation_kept BEFORE DELETE OR TRUNCATE ON operation
+FOR EACH STATEMENT EXECUTE FUNCTION refuse('operations are never deleted');
+CREATE TRIGGER operation_kept_as_committed BEFORE UPDATE ON operation FOR EACH ROW
+WHEN (OLD.state = 'committed') EXECUTE FUNCTION refuse('committed operations are never changed');
+
+CREATE FUNCTION keep_cap() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+DECLARE
+    terms RECORD;
+BEGIN
+    SELECT cap, blocks_by INTO terms FROM account WHERE name = NEW.account;
+    IF NEW.cap IS DISTINCT FROM terms.cap THEN RAISE EXCEPTION 'the ledger: a block has the cap of its account'; END IF;
+    IF NEW.name <> 'all' AND terms.blocks_by IS NULL THEN
+        RAISE EXCEPTION 'the ledger: an account that is not kept by block has one block';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER block_has_the_cap BEFORE INSERT OR UPDATE OF cap ON block FOR EACH ROW EXECUTE FUNCTION keep_cap();
+
+-- What is the steward's to change is the steward's to tell: accounts, caps and allowances.
+CREATE FUNCTION extend_chain() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+BEGIN
+    IF NEW.run IS NULL AND NEW.kind NOT IN ('blocks-opened', 'blocks-sealed')
+        AND NOT has_table_privilege('dpflow.account', 'INSERT') THEN
+        RAISE insufficient_privilege USING MESSAGE = 'the ledger: this event is for a steward to record';
+    END IF;
+    IF NEW.previous IS DISTINCT FROM coalesce(
+        (SELECT hash FROM event WHERE seq = NEW.seq - 1), CASE NEW.seq WHEN 1 THEN repeat('0', 64) END)
+    THEN
+        RAISE EXCEPTION 'the ledger: an event follows the head of the chain';
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER event_in_order BEFORE INSERT ON event FOR EACH ROW EXECUTE FUNCTION extend_chain();
+
+-- At the end of a transaction the run has become what its event tells; a transaction so has one event of a run at most.
+CREATE FUNCTION have_effect() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM run WHERE id = NEW.run AND last = NEW.seq) THEN
+        RAISE EXCEPTION 'the ledger: an event changes the run that it tells of';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER event_has_effect AFTER INSERT ON event DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+WHEN (NEW.run IS NOT NULL) EXECUTE FUNCTION have_effect();
+
+CREATE FUNCTION follow_as_run() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+DECLARE
+    told RECORD;
+    named TEXT[];
+    right_so BOOLEAN;
+BEGIN
+    SELECT seq, kind, account, run, CAST(body AS json) AS body INTO told
+    FROM event ORDER BY seq DESC LIMIT 1;
+    IF told.kind = 'reserved' THEN
+        named := blocks_in(told.body);
+        right_so := (TG_OP = 'INSERT' OR OLD.state = 'released') AND NEW.state = 'open' AND NEW.spent = 0
+            AND NEW.reserved = CAST(told.body ->> 'amount' AS numeric) AND NEW.first = told.seq
+            AND NEW.analyst IS NOT DISTINCT FROM told.body ->> 'analyst'
+            AND NEW.purpose IS NOT DISTINCT FROM told.body ->> 'purpose'
+            AND EXISTS (SELECT 1 FROM account WHERE name = told.account AND state = 'open')
+            -- Every block has paid, and so has one allowance of each kind that the account has any of.
+            AND cardinality(named) = (
+                SELECT count(*) FROM block WHERE account = told.account AND name = ANY (named) AND moved = told.seq)
+            AND NOT EXISTS (
+                SELECT 1 FROM allowance WHERE account = told.account GROUP BY kind
+                HAVING count(*) FILTER (WHERE moved = told.seq) <> 1);
+    ELSE
+        right_so := TG_OP = 'UPDATE' AND OLD.state = 'open' AND OLD.last < told.seq AND NEW.first = OLD.first
+            AND NEW.fence = OLD.fence + CASE told.kind WHEN 'leased' THEN 1 ELSE 0 END
+            AND NEW.spent = OLD.spent + CASE told.kind WHEN 'started' THEN CAST(told.body ->> 'amount' AS numeric) ELSE 0 END
+            AND NEW.state = CASE
+                WHEN told.kind IN ('leased', 'data-version', 'started', 'committed') THEN 'open'
+                WHEN told.kind IN ('settled', 'released')
+                    AND CAST(told.body ->> 'returned' AS numeric) = NEW.reserved - NEW.spent THEN told.kind END;
+    END IF;
+    IF (right_so AND NEW.id = told.run AND NEW.account = told.account AND NEW.last = told.seq) IS NOT TRUE THEN
+        RAISE EXCEPTION 'the ledger: a run changes only by the event that tells of it';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER run_follows_chain AFTER INSERT OR UPDATE ON run FOR EACH ROW EXECUTE FUNCTION follow_as_run();
+
+CREATE FUNCTION follow_as_operation() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+DECLARE
+    told RECORD;
+BEGIN
+    SELECT seq, kind, run, CAST(body AS json) AS body INTO told FROM event ORDER BY seq DESC LIMIT 1;
+    IF (
+        told.kind = NEW.state AND told.seq = coalesce(NEW.committed, NEW.started) AND told.run = NEW.run
+        AND told.body ->> 'step' = NEW.step AND CAST(told.body ->> 'attempt' AS numeric) = NEW.attempt
+        AND CASE NEW.state
+            WHEN 'started' THEN CAST(told.body ->> 'amount' AS numeric) = NEW.amount
+                AND CAST(told.body -> 'mechanism' AS text) = NEW.mechanism
+            ELSE told.body ->> 'sha256' = NEW.sha256 AND OLD.amount = NEW.amount AND OLD.mechanism = NEW.mechanism END
+    ) IS NOT TRUE THEN RAISE EXCEPTION 'the ledger: an operation changes only by the event that tells of it'; END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER operation_follows_chain AFTER INSERT OR UPDATE ON operation
+FOR EACH ROW EXECUTE FUNCTION follow_as_operation();
+
+CREATE FUNCTION blocks_in(request JSON) RETURNS TEXT[] LANGUAGE sql SET search_path = dpflow, pg_temp AS $$
+SELECT coalesce(nullif(ARRAY(SELECT json_array_elements_text(
+    CASE json_typeof(request -> 'blocks') WHEN 'array' THEN request -> 'blocks' END)), '{}'), '{all}') $$;
+
+-- What the last event moves, for whom: the amount of a reservation, or what a run that it has just ended had left.
+CREATE FUNCTION last_move(OUT seq BIGINT, OUT account TEXT, OUT units NUMERIC, OUT request JSON)
+LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    told RECORD;
+BEGIN
+    SELECT event.* INTO told FROM event ORDER BY event.seq DESC LIMIT 1;
+    seq := told.seq;
+    account := told.account;
+    IF told.kind = 'reserved' THEN
+        request := CAST(told.body AS json);
+        units := CAST(request ->> 'amount' AS numeric);
+    ELSE
+        SELECT run.spent - run.reserved, (SELECT CAST(event.body AS json) FROM event WHERE event.seq = run.first)
+        INTO units, request
+        FROM run WHERE run.id = told.run AND run.last = told.seq AND run.state <> 'open';
+    END IF;
+END $$;
+
+-- Beside what is used stands the event that moved it last: none does so twice.
+CREATE FUNCTION note_move() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+BEGIN
+    NEW.moved := (SELECT max(seq) FROM event);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER block_notes_move BEFORE UPDATE OF used ON block FOR EACH ROW
+WHEN (NEW.used <> OLD.used) EXECUTE FUNCTION note_move();
+
+CREATE FUNCTION follow_as_block() RETURNS trigger LANGUAGE plpgsql
+SET search_path = dpflow, pg_temp SET enable_nestloop = off AS $$
+DECLARE
+    move RECORD := last_move();
+    weight INTEGER := (
+        SELECT CASE WHEN blocks_by IS NOT NULL AND neighbours = 'replace-one' THEN 2 ELSE 1 END
+        FROM account WHERE name = move.account);
+    named TEXT[] := blocks_in(move.request);
+BEGIN
+    IF EXISTS (
+        SELECT 1 FROM before JOIN after USING (account, name)
+        WHERE after.used <> before.used AND (
+            account = move.account AND name = ANY (named)
+            AND before.moved < move.seq AND after.used = before.used + weight * move.units) IS NOT TRUE
+    ) THEN RAISE EXCEPTION 'the ledger: what is used changes only by the event that tells of it'; END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER block_follows_chain AFTER UPDATE ON block
+REFERENCING OLD TABLE AS before NEW TABLE AS after FOR EACH STATEMENT EXECUTE FUNCTION follow_as_block();
+
+CREATE FUNCTION follow_as_allowance() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+DECLARE
+    move RECORD := last_move();
+BEGIN
+    IF (NEW.account = move.account AND NEW.name = move.request ->> NEW.kind
+        AND OLD.moved < move.seq AND NEW.used = OLD.used + move.units) IS NOT TRUE
+    THEN RAISE EXCEPTION 'the ledger: what is used changes only by the event that tells of it'; END IF;
+    NEW.moved := move.seq;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER allowance_follows_chain BEFORE UPDATE OF used ON allowance FOR EACH ROW
+WHEN (NEW.used <> OLD.used) EXECUTE FUNCTION follow_as_allowance();
+"""
+"""The triggers of a new ledger, and their functions."""
+
+GRANTS: Final = """
+CREATE OR REPLACE FUNCTION grant_roles() RETURNS void LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+BEGIN
+    REVOKE ALL ON ALL FUNCTIONS IN SCHEMA dpflow FROM PUBLIC;
+    IF to_regrole('dpflow_reader') IS NOT NULL THEN
+        GRANT USAGE ON SCHEMA dpflow TO dpflow_reader;
+        GRANT SELECT ON ALL TABLES IN SCHEMA dpflow TO dpflow_reader;
+    END IF;
+    IF to_regrole('dpflow_runner') IS NOT NULL THEN
+        GRANT USAGE ON SCHEMA dpflow TO dpflow_runner;
+        GRANT SELECT ON ALL TABLES IN SCHEMA dpflow TO dpflow_runner;
+        GRANT EXECUTE ON FUNCTION blocks_in, last_move TO dpflow_runner;
+        GRANT INSERT ON event, run TO dpflow_runner;
+        GRANT INSERT (account, name, state, cap, used) ON block TO dpflow_runner;
+        GRANT INSERT (run, step, attempt, state, amount, mechanism, fence, started) ON operation TO dpflow_runner;
+        GRANT UPDATE ON writer TO dpflow_runner;
+        GRANT UPDATE (state, used) ON block TO dpflow_runner;
+        GRANT UPDATE (used) ON allowance TO dpflow_runner;
+        GRANT UPDATE (spent, state, data_version, release, fence, holder, lease_seconds, first, last) ON run
+            TO dpflow_runner;
+        GRANT UPDATE (state, committed, sha256, output) ON operation TO dpflow_runner;
+    END IF;
+END $$;
+SELECT grant_roles();
+"""
+"""What each role may do, given to those that exist now; `deployments/postgres-roles.sql` calls the function for those made later."""

@@ -1,0 +1,202 @@
+"""The tables of a ledger in PostgreSQL, in a schema of their own, and how they come into being.
+
+As in SQLite, the rules of the protocol that a table can state are stated here again; `postgres_rules` has those that take a trigger.
+Where the three roles of `deployments/postgres-roles.sql` exist, the tables belong to the steward, and each of the others gets no more
+than it needs. `moved` is the number of the event that last changed what is used. Rows that every charge writes refer to each other
+by rule, not by foreign key: the rule compares more, and takes no lock on the row that is referred to. Whoever writes first locks
+`writer`, which is there for nothing else.
+"""
+
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from dpcore.errors import LedgerDamaged, LedgerError, UsageError
+from dpcore.ledger.postgres_rules import GRANTS, RULES
+
+SCHEMA = "dpflow"
+VERSION = 2
+FIRST_VERSION = 2
+"""There is no older one in PostgreSQL: the numbers are those of the ledger in SQLite."""
+
+_TABLES = """
+CREATE TABLE version (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    number INTEGER NOT NULL
+);
+INSERT INTO version VALUES (1, 2);
+
+CREATE TABLE account (
+    name TEXT COLLATE "C" PRIMARY KEY,
+    currency TEXT NOT NULL CHECK (currency IN ('pure', 'zcdp', 'gdp')),
+    cap BIGINT NOT NULL CHECK (cap > 0),
+    epsilon DOUBLE PRECISION NOT NULL CHECK (epsilon > 0),
+    delta DOUBLE PRECISION NOT NULL CHECK (delta >= 0 AND delta < 1),
+    unit TEXT NOT NULL,
+    neighbours TEXT NOT NULL CHECK (neighbours IN ('add-remove', 'replace-one')),
+    description TEXT NOT NULL,
+    blocks_by TEXT,
+    state TEXT NOT NULL CHECK (state IN ('open', 'closed')),
+    opened_at TEXT NOT NULL
+);
+
+CREATE TABLE block (
+    account TEXT COLLATE "C" NOT NULL REFERENCES account (name),
+    name TEXT COLLATE "C" NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('open', 'sealed')),
+    cap BIGINT NOT NULL CHECK (cap > 0),
+    used BIGINT NOT NULL,
+    moved BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (account, name),
+    CONSTRAINT block_within_cap CHECK (used >= 0 AND used <= cap),
+    CHECK (state = 'sealed' OR used = 0)
+) WITH (fillfactor = 50);
+
+CREATE TABLE allowance (
+    account TEXT COLLATE "C" NOT NULL REFERENCES account (name),
+    kind TEXT NOT NULL CHECK (kind IN ('analyst', 'purpose')),
+    name TEXT COLLATE "C" NOT NULL,
+    cap BIGINT NOT NULL CHECK (cap > 0),
+    epsilon DOUBLE PRECISION NOT NULL CHECK (epsilon > 0),
+    used BIGINT NOT NULL,
+    moved BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (account, kind, name),
+    CONSTRAINT allowance_within_cap CHECK (used >= 0 AND used <= cap)
+);
+
+CREATE TABLE event (
+    seq BIGINT PRIMARY KEY CHECK (seq > 0),
+    at TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    account TEXT NOT NULL,
+    run TEXT,
+    body TEXT NOT NULL,
+    previous TEXT NOT NULL CHECK (length(previous) = 64),
+    hash TEXT NOT NULL CHECK (length(hash) = 64)
+);
+
+CREATE TABLE writer ();
+
+CREATE TABLE run (
+    number BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    id TEXT COLLATE "C" NOT NULL UNIQUE,
+    account TEXT COLLATE "C" NOT NULL REFERENCES account (name),
+    reserved BIGINT NOT NULL CHECK (reserved > 0),
+    spent BIGINT NOT NULL CHECK (spent >= 0 AND spent <= reserved),
+    state TEXT NOT NULL CHECK (state IN ('open', 'settled', 'released')),
+    claim TEXT NOT NULL,
+    analyst TEXT,
+    purpose TEXT,
+    data_version TEXT,
+    opened_at TEXT NOT NULL,
+    release TEXT,
+    fence BIGINT NOT NULL CHECK (fence >= 0),
+    holder TEXT,
+    lease_seconds BIGINT NOT NULL CHECK (lease_seconds >= 0),
+    first BIGINT NOT NULL,
+    last BIGINT NOT NULL,
+    CHECK (state <> 'released' OR spent = 0)
+) WITH (fillfactor = 50);
+CREATE INDEX run_by_account ON run (account, number);
+CREATE INDEX run_open ON run (account) WHERE state = 'open';
+
+CREATE TABLE operation (
+    started BIGINT PRIMARY KEY,
+    run TEXT COLLATE "C" NOT NULL,
+    step TEXT COLLATE "C" NOT NULL,
+    attempt BIGINT NOT NULL CHECK (attempt > 0),
+    state TEXT NOT NULL CHECK (state IN ('started', 'committed')),
+    amount BIGINT NOT NULL CHECK (amount > 0),
+    mechanism TEXT NOT NULL,
+    fence BIGINT NOT NULL CHECK (fence >= 0),
+    committed BIGINT,
+    sha256 TEXT CHECK (length(sha256) = 64),
+    output BYTEA,
+    UNIQUE (run, step, attempt),
+    CHECK ((state = 'committed') = (committed IS NOT NULL)),
+    CHECK ((state = 'committed') = (sha256 IS NOT NULL)),
+    CHECK ((state = 'committed') = (output IS NOT NULL))
+);
+CREATE UNIQUE INDEX operation_once ON operation (run, step) WHERE state = 'committed';
+"""
+
+MIGRATIONS: dict[int, str] = {}
+"""The script that leads from each version to the next; the grants are given anew after it."""
+
+_AS_STEWARD = """
+DO $$
+DECLARE
+    steward BOOLEAN := to_regrole('dpflow_steward') IS NOT NULL;
+BEGIN
+    IF to_regnamespace('dpflow') IS NULL THEN
+        CREATE SCHEMA dpflow;
+        IF steward THEN ALTER SCHEMA dpflow OWNER TO dpflow_steward; END IF;
+    END IF;
+    IF steward THEN SET LOCAL ROLE dpflow_steward; END IF;
+END $$;
+"""
+_THERE = "SELECT count(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+_ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(1684825708)"
+
+
+def bring_up_to_date(connection: psycopg.Connection[Any], *, place: str, create: bool) -> None:
+    """Refuse a database without a ledger, or one of a newer version; make the ledger if `create` says so; convert an older one."""
+    version = _version(connection)
+    if version is None and not create:
+        raise UsageError(
+            f"no ledger at {place}; open an account first: "
+            "dpflow ledger open ACCOUNT --epsilon E --delta D --unit row --neighbours add-remove"
+        )
+    _refuse_newer(version, place=place)
+    if version != VERSION:
+        _migrate(connection, place=place)
+
+
+def _migrate(connection: psycopg.Connection[Any], *, place: str) -> None:
+    """Take the database from what it has to this version, in one transaction; another process may have done it meanwhile."""
+    connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")  # so that what is done meanwhile is seen
+    try:
+        connection.execute(_ONE_AT_A_TIME)
+        version = _version(connection)
+        _refuse_newer(version, place=place)
+        connection.execute(_AS_STEWARD)
+        if version is None:
+            connection.execute(f"SET LOCAL search_path TO {SCHEMA};")
+            connection.execute(_TABLES + RULES)
+            version = FIRST_VERSION
+        for older in range(version, VERSION):
+            connection.execute(_migration(older, place=place))
+        connection.execute(f"UPDATE version SET number = {VERSION}; {GRANTS}")
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(psycopg.Error):  # a connection that broke has rolled back by itself
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _refuse_newer(version: int | None, *, place: str) -> None:
+    if version is not None and version > VERSION:
+        raise LedgerError(
+            f"the ledger at {place} was written by a newer dpflow (version {version}, this one reads {VERSION}): upgrade"
+        )
+
+
+def _migration(version: int, *, place: str) -> str:
+    if version not in MIGRATIONS:
+        raise LedgerDamaged(f"the ledger at {place} has no version that ever was; restore it from a backup")
+    return MIGRATIONS[version]
+
+
+def _version(connection: psycopg.Connection[Any]) -> int | None:
+    """Return the version of the ledger in this database, or None if there is none."""
+    # Not by to_regclass, which may remember from before it waited for a lock that there was no such table.
+    (there,) = _row(connection, f"{_THERE} WHERE nspname = '{SCHEMA}' AND relname = 'version'")
+    return int(_row(connection, f"SELECT number FROM {SCHEMA}.version")[0]) if there else None
+
+
+def _row(connection: psycopg.Connection[Any], query: str) -> Any:
+    row = connection.execute(query).fetchone()
+    if row is None:
+        raise LedgerDamaged("the ledger has lost the number of its version; restore it from a backup")
+    return row

@@ -1,0 +1,95 @@
+"""A ledger's file in SQLite: how a new one is made, an old one recognised, and one of an earlier version brought up to date."""
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from dpcore.errors import LedgerDamaged, LedgerError
+from dpcore.ledger.outputs import sync_folder
+from dpcore.ledger.sqlite_migrations import MIGRATIONS
+from dpcore.ledger.sqlite_schema import APPLICATION_ID, NAMES, RULES, TABLES, VERSION
+
+
+def create_file(path: Path) -> None:
+    """Make a new ledger at `path`, or leave the one that another process has just made there.
+
+    The file is made complete under another name and then linked: whatever lies at `path` was once a whole ledger, so an
+    empty file there is never mistaken for a new one.
+    """
+    # In this order: whoever makes the ledger at the same moment links the file before its journal comes into being.
+    if path.with_name(f"{path.name}-wal").exists() and not path.exists():
+        raise LedgerDamaged(f"the ledger at {path} is gone, but its journal is still there; restore it from a backup")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    opened, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    os.close(opened)
+    new = Path(name)
+    try:
+        with closing(sqlite3.connect(new, isolation_level=None)) as connection:
+            marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+            connection.executescript(f"BEGIN; {TABLES} {RULES} {marks} COMMIT;")
+            connection.execute("PRAGMA journal_mode = WAL")
+        try:
+            path.hardlink_to(new)
+        except FileExistsError:
+            return
+        sync_folder(path.parent)
+    finally:
+        new.unlink()
+
+
+def bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a file that is no ledger, lacks a part of one, or was written by a newer version; convert an older one."""
+    if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
+        raise LedgerDamaged(f"the file at {path} is not a dpflow ledger; check DPFLOW_LEDGER_URL or restore a backup")
+    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+        raise LedgerDamaged(f"the ledger at {path} lost its write-ahead journal mode; restore it from a backup")
+    version = _number(connection, "PRAGMA user_version")
+    if version > VERSION:
+        raise LedgerError(
+            f"the ledger at {path} was written by a newer dpflow (version {version}, this one reads {VERSION}): upgrade"
+        )
+    if version < VERSION:
+        _migrate(connection, path)
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if not names >= NAMES:
+        raise LedgerDamaged(f"the ledger at {path} lacks some of its tables or rules; restore it from a backup")
+
+
+def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+    """Take the file from its version to this one, in one transaction; another process may have done it meanwhile."""
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        for version in range(_number(connection, "PRAGMA user_version"), VERSION):
+            for statement in _statements(_migration(version, path)):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {version + 1}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # a full disk may have ended it already
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _migration(version: int, path: Path) -> str:
+    if version not in MIGRATIONS:
+        raise LedgerDamaged(f"the ledger at {path} has no version that ever was; restore it from a backup")
+    return MIGRATIONS[version]
+
+
+def _statements(script: str) -> Iterator[str]:
+    """Cut a script into its statements: running it as a whole would end the transaction that it is part of."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _number(connection: sqlite3.Connection, query: str) -> int:
+    (number,) = connection.execute(query).fetchone()
+    return int(number)

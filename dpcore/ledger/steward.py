@@ -1,0 +1,167 @@
+"""The steward's side of a ledger: accounts with their caps, blocks and allowances. Each change is an event with its reason."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+
+from dpcore.accounting import Currency
+from dpcore.errors import UsageError
+from dpcore.ledger import checks
+from dpcore.ledger.reader import LedgerReader
+from dpcore.ledger.refusals import known_account, known_open_account, listed
+from dpcore.ledger.rows import (
+    WHOLE,
+    Account,
+    AccountState,
+    Allowance,
+    AllowanceKind,
+    Block,
+    BlockState,
+    EventKind,
+)
+from dpcore.ledger.store import Store
+from dpcore.ledger.writing import WritingTransaction
+from dpcore.privacy import Neighbours
+
+
+class Stewardship(LedgerReader):
+    """Changes that only a steward makes. Every method is one transaction: it changes all that it says, or nothing."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], datetime] | None = None) -> None:
+        super().__init__(store)
+        self._clock = clock
+
+    @contextmanager
+    def _writing(self) -> Iterator[WritingTransaction]:
+        """Begin a transaction that is the only writer; an exception undoes all of it."""
+        with self._store.transaction(writing=True):
+            yield WritingTransaction(self._store, now=self._clock() if self._clock else None)
+
+    def open_account(  # noqa: PLR0913  an account is declared in full
+        self,
+        name: str,
+        *,
+        currency: Currency,
+        cap: int,
+        epsilon: float,
+        delta: float,
+        unit: str,
+        neighbours: Neighbours,
+        description: str = "",
+        blocks_by: str | None = None,
+    ) -> Account:
+        """Open an account; of what is declared here only the cap, with its epsilon, can ever be raised.
+
+        Without `blocks_by` the whole table is one block, sealed from the start: it pays for whatever is read of it.
+        """
+        currency = checks.checked_currency(currency)
+        terms = {
+            "currency": currency,
+            "cap": checks.checked_budget(currency=currency, cap=cap, epsilon=epsilon, delta=delta),
+            "epsilon": float(epsilon),
+            "delta": float(delta),
+            "unit": checks.checked_text(unit, what="the unit"),
+            "neighbours": checks.checked_neighbours(neighbours),
+            "description": description and checks.checked_text(description, what="a description"),
+            "blocks_by": blocks_by if blocks_by is None else checks.checked_text(blocks_by, what="what blocks go by"),
+        }
+        checks.checked_text(name, what="an account's name")
+        with self._writing() as rows:
+            if rows.account(name) is not None:
+                raise UsageError(f"account '{name}' is open already and stays as it was declared; choose another name")
+            account = Account(name=name, **terms, state=AccountState.OPEN, opened_at=rows.at)  # type: ignore[arg-type]
+            rows.add_account(account)
+            rows.record(EventKind.ACCOUNT_OPENED, account=name, run=None, body=terms)
+            if blocks_by is None:
+                rows.add_block(Block(name, WHOLE, BlockState.SEALED, cap=account.cap, used=0))
+        return account
+
+    def raise_cap(self, name: str, *, cap: int, epsilon: float, reason: str) -> Account:
+        """Raise an account's cap, and that of each of its blocks, for a reason that stays on record."""
+        checks.checked_text(reason, what="a reason")
+        with self._writing() as rows:
+            account = known_open_account(rows, name)
+            checks.checked_budget(currency=account.currency, cap=cap, epsilon=epsilon, delta=account.delta)
+            if cap <= account.cap:
+                raise UsageError(
+                    f"the cap of account '{name}' can only be raised, and is epsilon {account.epsilon:g} now"
+                )
+            account = replace(account, cap=cap, epsilon=float(epsilon))
+            rows.replace_account(account)
+            body = {"cap": cap, "epsilon": account.epsilon, "reason": reason}
+            rows.record(EventKind.CAP_RAISED, account=name, run=None, body=body)
+        return account
+
+    def close_account(self, name: str, *, reason: str) -> Account:
+        """Let an account take no more runs; those that hold a reservation may finish. Closing again changes nothing."""
+        checks.checked_text(reason, what="a reason")
+        with self._writing() as rows:
+            account = known_account(rows, name)
+            if account.state is AccountState.CLOSED:
+                return account
+            account = replace(account, state=AccountState.CLOSED)
+            rows.replace_account(account)
+            rows.record(EventKind.ACCOUNT_CLOSED, account=name, run=None, body={"reason": reason})
+        return account
+
+    def allow(  # noqa: PLR0913  whom, how much, and why
+        self, account: str, *, kind: AllowanceKind, name: str, cap: int, epsilon: float, reason: str
+    ) -> Allowance:
+        """Say how much one analyst, or one purpose, may use of an account: from then on every run has to name one.
+
+        Earlier runs in the same name count. An allowance may be changed both ways, but not below what was used of it.
+        """
+        kind = checks.checked_kind(kind)
+        checks.checked_text(name, what=f"the {kind}'s name")
+        checks.checked_text(reason, what="a reason")
+        with self._writing() as rows:
+            terms = known_open_account(rows, account)
+            checks.checked_budget(currency=terms.currency, cap=cap, epsilon=epsilon, delta=terms.delta)
+            used = rows.used_by(account, kind, name)
+            if cap < used:
+                raise UsageError(
+                    f"{kind} '{name}' has used more of account '{account}' than that; allow at least as much"
+                )
+            allowance = Allowance(account, kind, name, cap=cap, epsilon=float(epsilon), used=used)
+            rows.put_allowance(allowance)
+            body = {"kind": kind, "name": name, "cap": cap, "epsilon": allowance.epsilon, "reason": reason}
+            rows.record(EventKind.ALLOWED, account=account, run=None, body=body)
+        return allowance
+
+    def open_blocks(self, account: str, names: Iterable[str]) -> tuple[str, ...]:
+        """Open new blocks, each with the account's cap; return their names. A block's data may grow until it is sealed."""
+        wanted = checks.checked_names(names, what="block")
+        with self._writing() as rows:
+            terms = self._by_block(rows, account)
+            if known := [block.name for block in rows.blocks(account, wanted)]:
+                raise UsageError(
+                    f"account '{account}' has a block {listed(known)} already; data that comes late goes into a new block"
+                )
+            for name in wanted:
+                rows.add_block(Block(account, name, BlockState.OPEN, cap=terms.cap, used=0))
+            rows.record(EventKind.BLOCKS_OPENED, account=account, run=None, body={"blocks": wanted})
+        return wanted
+
+    def seal_blocks(self, account: str, names: Iterable[str]) -> tuple[str, ...]:
+        """Declare that the data of these blocks is complete, after which they can be charged; return their names.
+
+        Sealing a block again changes nothing.
+        """
+        wanted = checks.checked_names(names, what="block")
+        with self._writing() as rows:
+            self._by_block(rows, account)
+            found = {block.name: block.state for block in rows.blocks(account, wanted)}
+            if unknown := [name for name in wanted if name not in found]:
+                raise UsageError(f"account '{account}' has no block {listed(unknown)}; open it first")
+            growing = tuple(name for name in wanted if found[name] is BlockState.OPEN)
+            if growing:
+                rows.seal_blocks(account, growing)
+                rows.record(EventKind.BLOCKS_SEALED, account=account, run=None, body={"blocks": growing})
+        return wanted
+
+    def _by_block(self, rows: WritingTransaction, name: str) -> Account:
+        account = known_open_account(rows, name)
+        if account.blocks_by is None:
+            raise UsageError(f"account '{name}' is not kept by block; open one with --blocks to have blocks")
+        return account

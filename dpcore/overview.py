@@ -1,0 +1,71 @@
+"""Accounts as they are at one moment: terms, balances, blocks, runs and allowances that belong together."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dpcore.ledger import WHOLE, Account, Allowance, Balance, Block, Ledger, Run, RunState
+from dpcore.ledger.reader import balances, blocks_of
+from dpcore.ledger.refusals import known_account, known_event
+from dpcore.ledger.transaction import LedgerTransaction
+
+
+@dataclass(frozen=True)
+class RunOverview:
+    """A run, the blocks that it was granted, and when it was last changed if it still holds a reservation."""
+
+    run: Run
+    blocks: tuple[str, ...]
+    touched: datetime | None
+
+
+@dataclass(frozen=True)
+class AccountOverview:
+    """All that the ledger knows about an account but its history."""
+
+    account: Account
+    blocks: tuple[tuple[Block, Balance], ...]
+    runs: tuple[RunOverview, ...]
+    allowances: tuple[Allowance, ...]
+
+    @property
+    def most_used(self) -> tuple[str | None, Balance]:
+        """The block of which least remains, with its balance: what bounds the account's next run. None: no block yet."""
+        return self._extreme("used")
+
+    @property
+    def most_spent(self) -> tuple[str | None, Balance]:
+        """The block that has spent most, with its balance: what the guarantee so far is about. None: no block yet."""
+        return self._extreme("spent")
+
+    def _extreme(self, what: str) -> tuple[str | None, Balance]:
+        named: list[tuple[str | None, Balance]] = [(block.name, balance) for block, balance in self.blocks]
+        none = (None, Balance(self.account.cap, 0, 0))
+        return max(named, key=lambda pair: int(getattr(pair[1], what)), default=none)
+
+
+@dataclass(frozen=True)
+class Overview:
+    """Some accounts, and the last event of the chain at that moment."""
+
+    accounts: tuple[AccountOverview, ...]
+    events: int
+    head: str
+
+
+def overview(ledger: Ledger, account: str | None) -> Overview:
+    """Look at one account, or at all of them, in one transaction: nothing changes between one figure and the next."""
+    with ledger.reading() as rows:
+        accounts = rows.accounts() if account is None else (known_account(rows, account),)
+        head = rows.head()
+        return Overview(tuple(_account(rows, terms) for terms in accounts), head.seq, head.hash)
+
+
+def _account(rows: LedgerTransaction, account: Account) -> AccountOverview:
+    runs = tuple(_run(rows, account, run) for run in rows.runs(account.name))
+    return AccountOverview(account, balances(rows, account), runs, rows.allowances(account.name))
+
+
+def _run(rows: LedgerTransaction, account: Account, run: Run) -> RunOverview:
+    blocks = (WHOLE,) if account.blocks_by is None else blocks_of(rows, run)
+    touched = known_event(rows, run.last).time if run.state is RunState.OPEN else None
+    return RunOverview(run, blocks, touched)

@@ -1,0 +1,183 @@
+"""The protocol, read back from its events: each of these histories could be written, and none could have happened."""
+
+from typing import Any
+
+import pytest
+
+from dpcore.accounting import UNIT
+from dpcore.errors import LedgerDamaged
+from dpcore.ledger import EventKind
+from dpcore.ledger.bodies import read_body
+from dpcore.ledger.chain import GENESIS, canonical, link
+from dpcore.ledger.replay import Replay
+from dpcore.ledger.rows import Event
+
+Told = tuple[str, str | None, dict[str, Any]]
+"""A kind of event, its run, and what it says; all are of one account."""
+
+OPENED: Told = (
+    "account-opened",
+    None,
+    {
+        "currency": "pure",
+        "cap": 100,
+        "epsilon": 1.0,
+        "delta": 0.0,
+        "unit": "row",
+        "neighbours": "replace-one",
+        "description": "",
+        "blocks_by": None,
+    },
+)
+BY_MONTH: Told = ("account-opened", None, OPENED[2] | {"blocks_by": "month"})
+MONTHS: Told = ("blocks-opened", None, {"blocks": ["feb", "jan"]})
+SEALED: Told = ("blocks-sealed", None, {"blocks": ["jan"]})
+CLOSED: Told = ("account-closed", None, {"reason": "over"})
+REQUEST = {"amount": 60, "claim": "claim", "blocks": None, "analyst": None, "purpose": None}
+RESERVED: Told = ("reserved", "run", REQUEST)
+LEASED: Told = ("leased", "run", {"fence": 1, "holder": "worker", "seconds": 60})
+VERSION: Told = ("data-version", "run", {"version": "one"})
+STARTED: Told = (
+    "started",
+    "run",
+    {"step": "one", "attempt": 1, "amount": 40, "mechanism": {"name": "noise"}, "fence": 1},
+)
+COMMITTED: Told = ("committed", "run", {"step": "one", "attempt": 1, "sha256": "ab" * 32, "size": 3})
+SETTLED: Told = ("settled", "run", {"spent": 40, "returned": 20, "release": "release", "manifest": None})
+RELEASED: Told = ("released", "run", {"returned": 60})
+ALLOWED: Told = ("allowed", None, {"kind": "analyst", "name": "ada", "cap": 70, "epsilon": 0.5, "reason": "course"})
+
+
+def says(told: Told, **changes: Any) -> Told:
+    kind, run, body = told
+    return kind, changes.pop("run", run), body | changes
+
+
+def follow(*told: Told) -> Replay:
+    replay, previous = Replay([("clinic", "analyst", "ada")]), GENESIS
+    for seq, (kind, run, body) in enumerate(told, start=1):
+        event: Event = link(
+            previous,
+            seq=seq,
+            at="2026-03-01T12:00:00.000000+00:00",
+            kind=EventKind(kind),
+            account="clinic",
+            run=run,
+            body=canonical(body),
+        )
+        replay.follow(event, read_body(event))
+        previous = event.hash
+    return replay
+
+
+@pytest.mark.parametrize(
+    ("told", "used"),
+    [
+        ((OPENED, RESERVED, LEASED, VERSION, STARTED, COMMITTED, SETTLED), 40),
+        ((OPENED, RESERVED, LEASED, STARTED), 60),
+        ((OPENED, RESERVED, LEASED, RELEASED, RESERVED, says(LEASED, fence=2), says(STARTED, fence=2)), 60),
+        ((OPENED, RESERVED, LEASED, CLOSED, STARTED, SETTLED), 40),
+        ((OPENED, RESERVED, LEASED, STARTED, says(LEASED, fence=2), says(STARTED, fence=2, attempt=2, amount=20)), 60),
+        ((OPENED, says(RESERVED, analyst="ada"), ALLOWED, LEASED, STARTED, SETTLED), 40),
+        ((OPENED, ALLOWED, says(RESERVED, analyst="ada"), RELEASED), 0),
+    ],
+)
+def test_what_the_protocol_allows_is_followed(told: tuple[Told, ...], used: int) -> None:
+    (block,) = follow(*told).blocks().values()
+    assert (block.used, block.cap) == (used, 100)
+
+
+def test_each_block_of_a_replaced_unit_pays_double() -> None:
+    replay = follow(BY_MONTH, MONTHS, SEALED, says(RESERVED, amount=50, blocks=["jan"]))
+    assert [(key[1], block.state, block.used) for key, block in replay.blocks().items()] == [
+        ("feb", "open", 0),
+        ("jan", "sealed", 100),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ((OPENED, OPENED), "opens it again"),
+        ((RESERVED,), "account that is not open"),
+        ((says(OPENED, run="run"),), "names a run that it is not about"),
+        ((OPENED, says(RESERVED, run=None)), "or lacks one"),
+        ((OPENED, says(RESERVED, run="")), "names nobody"),
+        ((says(OPENED, cap=2 * UNIT),), "declares a cap that its epsilon"),
+        ((says(OPENED, delta=0.1),), "declares a cap that its epsilon"),
+        ((says(OPENED, epsilon=1),), "whose epsilon makes no sense"),
+        ((says(OPENED, cap=True),), "whose cap makes no sense"),
+        ((says(OPENED, cap=0),), "whose cap makes no sense"),
+        ((says(OPENED, currency="euro"),), "whose currency makes no sense"),
+        ((says(OPENED, colour="red"),), "lacks something or says too much"),
+        ((OPENED, ("account-closed", None, {})), "lacks something or says too much"),
+        ((OPENED, ("cap-raised", None, {"cap": 100, "epsilon": 1.0, "reason": "r"})), "does not raise the cap"),
+        ((OPENED, CLOSED, ("cap-raised", None, {"cap": 200, "epsilon": 1.0, "reason": "r"})), "account that is closed"),
+        ((OPENED, CLOSED, CLOSED), "account that is closed"),
+        ((OPENED, CLOSED, RESERVED), "account that is closed"),
+        ((OPENED, CLOSED, ALLOWED), "account that is closed"),
+        ((OPENED, MONTHS), "blocks of an account that has none"),
+        ((OPENED, says(RESERVED, blocks=["all"])), "names blocks that its account has not"),
+        ((BY_MONTH, MONTHS, SEALED, RESERVED), "or lacks them"),
+        ((BY_MONTH, MONTHS, MONTHS), "opens a block that is there already"),
+        ((BY_MONTH, SEALED), "seals a block that is not open"),
+        ((BY_MONTH, MONTHS, SEALED, SEALED), "seals a block that is not open"),
+        ((BY_MONTH, MONTHS, SEALED, says(RESERVED, blocks=["feb", "jan"])), "charges a block that is not sealed"),
+        ((BY_MONTH, MONTHS, SEALED, says(RESERVED, blocks=["mar"])), "charges a block that is not sealed"),
+        ((BY_MONTH, says(MONTHS, blocks=["jan", "feb"])), "whose blocks makes no sense"),
+        ((BY_MONTH, says(MONTHS, blocks=["jan", "jan"])), "whose blocks makes no sense"),
+        ((BY_MONTH, says(MONTHS, blocks=[])), "whose blocks makes no sense"),
+        ((BY_MONTH, MONTHS, SEALED, says(RESERVED, amount=51, blocks=["jan"])), "takes more than one of its blocks has"),
+        ((OPENED, says(RESERVED, amount=101)), "takes more than one of its blocks has"),
+        ((OPENED, RESERVED, says(RESERVED, run="other")), "takes more than one of its blocks has"),
+        ((OPENED, RESERVED, RESERVED), "reserves what is reserved"),
+        ((OPENED, RESERVED, LEASED, STARTED, SETTLED, RESERVED), "or was settled"),
+        ((OPENED, RESERVED, RELEASED, says(RESERVED, claim="other")), "stands for something else"),
+        ((OPENED, RESERVED, RELEASED, says(RESERVED, amount=61)), "stands for something else"),
+        ((OPENED, ALLOWED, RESERVED), "lacks an allowance for its analyst"),
+        ((OPENED, ALLOWED, says(RESERVED, analyst="bob")), "lacks an allowance for its analyst"),
+        ((OPENED, ALLOWED, says(RESERVED, analyst="ada", amount=71)), "takes more than its analyst is allowed"),
+        ((OPENED, says(RESERVED, analyst="ada"), says(ALLOWED, cap=59)), "allows less than was used"),
+        ((OPENED, says(ALLOWED, name="bob")), "tells of an allowance that has no row"),
+        ((OPENED, says(ALLOWED, kind="friend")), "whose kind makes no sense"),
+        ((OPENED, LEASED), "is of a run that is not reserved"),
+        ((OPENED, RESERVED, says(LEASED, fence=2)), "does not count the leases"),
+        ((OPENED, RESERVED, LEASED, LEASED), "does not count the leases"),
+        ((OPENED, RESERVED, LEASED, VERSION, VERSION), "a second version of the data"),
+        ((OPENED, RESERVED, STARTED), "a worker that had lost its run"),
+        ((OPENED, RESERVED, LEASED, says(LEASED, fence=2), STARTED), "a worker that had lost its run"),
+        ((OPENED, RESERVED, LEASED, says(STARTED, amount=61)), "takes more than its run has left"),
+        ((OPENED, RESERVED, LEASED, STARTED, says(STARTED, amount=21)), "takes more than its run has left"),
+        ((OPENED, RESERVED, LEASED, says(STARTED, mechanism={})), "whose mechanism makes no sense"),
+        ((OPENED, RESERVED, LEASED, STARTED, says(COMMITTED, sha256="../" * 21 + "x")), "whose sha256 makes no sense"),
+        ((OPENED, RESERVED, LEASED, STARTED, says(SETTLED, spent=39)), "does not say what its run has spent"),
+        ((OPENED, RESERVED, LEASED, STARTED, says(SETTLED, returned=21)), "does not return what was never started"),
+        ((OPENED, RESERVED, LEASED, STARTED, SETTLED, SETTLED), "changes a run that has ended"),
+        ((OPENED, RESERVED, LEASED, STARTED, SETTLED, COMMITTED), "changes a run that has ended"),
+        ((OPENED, RESERVED, LEASED, STARTED, SETTLED, says(LEASED, fence=2)), "changes a run that has ended"),
+        ((OPENED, RESERVED, RELEASED, LEASED), "changes a run that has ended"),
+        ((OPENED, RESERVED, says(RELEASED, returned=59)), "does not return what was reserved"),
+        ((OPENED, RESERVED, LEASED, STARTED, says(RELEASED, returned=20)), "gives back a run that has started"),
+    ],
+)  # fmt: skip
+def test_what_it_does_not_allow_is_refused_at_its_event(told: tuple[Told, ...], problem: str) -> None:
+    follow(*told[:-1])
+    with pytest.raises(LedgerDamaged, match=problem) as damage:
+        follow(*told)
+    assert str(damage.value).startswith(f"event {len(told)} ({told[-1][0]}, ")
+
+
+@pytest.mark.parametrize(
+    "body", ["", "{", "[]", "7", '{"reason": "over"}', '{"reason":NaN}', "[" * 100_000, "9" * 9_999]
+)
+def test_a_body_that_no_ledger_wrote_is_refused(body: str) -> None:
+    event = Event(2, "", EventKind.ACCOUNT_CLOSED, "clinic", None, body, "", "")
+    with pytest.raises(LedgerDamaged, match=r"event 2 \(account-closed, account 'clinic'\) has a body that"):
+        read_body(event)
+
+
+def test_a_first_version_lacks_all_of_its_words_or_none() -> None:
+    body = {"amount": 60, "claim": "claim"}
+    assert follow(OPENED, ("reserved", "run", body)).runs["run"].request == REQUEST
+    with pytest.raises(LedgerDamaged, match="lacks something"):
+        follow(OPENED, ("reserved", "run", body | {"analyst": None}))

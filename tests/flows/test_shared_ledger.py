@@ -1,0 +1,75 @@
+"""The flow on either store: the same charges, and never more runs than the cap allows."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+
+from dpcore.accounting import Currency, budget_of
+from dpcore.audit import audit
+from dpcore.ledger import open_ledger
+from dpcore.privacy import Neighbours
+from flows.synthesize import synthesize
+from tests.conftest import Workspace
+from tests.flows.test_synthesize import dpflow
+from tests.postgres import PostgresServer
+
+pytestmark = pytest.mark.prefect
+
+STORES = ["sqlite", "postgres"]
+
+
+@pytest.fixture
+def use_store(workspace: Workspace, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let the ledger be a new one in this store."""
+
+    def use(store: str) -> None:
+        url = f"sqlite:///{workspace.folder / 'ledger.sqlite'}" if store == "sqlite" else postgres_server.new_database()
+        monkeypatch.setenv("DPFLOW_LEDGER_URL", url)
+
+    return use
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-9])
+def test_the_same_run_has_the_same_charges_on_either_store(
+    workspace: Workspace, use_store: Callable[[str], None], delta: float
+) -> None:
+    spec = workspace.write_spec(("delta: 1e-9", f"delta: {delta:g}"))
+    charges = []
+    for store in STORES:
+        use_store(store)
+        workspace.open_account(delta=delta)
+        outcome = synthesize(str(spec))
+        with open_ledger() as ledger:
+            charges.append([(done.step, done.amount, done.mechanism) for done in ledger.transcript(outcome["run"])])
+            assert ledger.run(outcome["run"]).spent == sum(amount for _, amount, _ in charges[-1])
+        assert audit().manifests == 1
+    assert charges[0] == charges[1] != []
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_of_ten_runs_at_once_as_many_complete_as_the_cap_allows(
+    workspace: Workspace, prefect_server: str, use_store: Callable[[str], None], store: str
+) -> None:
+    use_store(store)
+    _, each = budget_of(1.0, delta=1e-9)
+    with open_ledger(create=True) as ledger:
+        ledger.open_account(
+            "visits",
+            currency=Currency.ZCDP,
+            cap=3 * each + each // 2,
+            epsilon=4.0,
+            delta=1e-9,
+            unit="person",
+            neighbours=Neighbours.ADD_REMOVE,
+        )
+    with ExitStack() as running:
+        runs = [running.enter_context(dpflow("run", str(workspace.spec), url=prefect_server)) for _ in range(10)]
+        errors = [run.communicate()[1] for run in runs]
+    assert sorted(run.returncode for run in runs) == [0] * 3 + [3] * 7, errors
+    assert all("cannot pay" in error and "remains" in error for run, error in zip(runs, errors, strict=True) if run.returncode)
+    with open_ledger() as ledger:
+        # A run that was refused is not in the ledger, and the data's version is recorded before the data is read.
+        assert [(run.state, run.data_version is not None) for run in ledger.runs("visits")] == [("settled", True)] * 3
+        assert ledger.balance("visits").spent == sum(run.spent for run in ledger.runs("visits"))
+    assert audit().runs == 3
