@@ -29,15 +29,21 @@ def surely_gone(holder: str) -> bool:
         return False
     if machine != socket.gethostname() or not moment:
         return False
-    return _began(number) != moment
+    try:
+        os.kill(number, 0)  # sends nothing, and tells whether there is a process to send it to
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return _began(number) not in {None, moment}
 
 
 def _began(process: int) -> int | None:
-    """Return when a process began, in ticks since the machine did; None if there is no such process, or no way to know."""
+    """Return when a process began, in ticks since the machine did; 0 if it has ended, None if there is no way to know."""
     try:
         status = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
     # The second field, the program's name in brackets, may hold spaces and brackets of its own.
     fields = status.rpartition(")")[2].split()
-    return None if fields[0] in {"Z", "X"} else int(fields[19])
+    return 0 if fields[0] in {"Z", "X"} else int(fields[19])

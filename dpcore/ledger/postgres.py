@@ -80,7 +80,8 @@ class PostgresStore(Store):
         # A server takes two statements in one text, but can't prepare them.
         prepare = False if ";" in statement else None
         self._cursor.execute(_in_driver_style(statement), parameters, prepare=prepare)
-        return self._cursor.fetchall() if self._cursor.description else ()
+        result = self._cursor.pgresult  # asking for a description would make one of every column
+        return self._cursor.fetchall() if result is not None and result.nfields else ()
 
     def execute_together(self, statements: Sequence[str], parameters: Mapping[str, Any]) -> None:
         """Run several statements as one, which saves the journeys between them; the rules look at what all of them did."""
@@ -168,6 +169,7 @@ def _engine(url: str) -> tuple[Engine, str]:
         address,
         isolation_level="AUTOCOMMIT",  # transactions begin and end by the statements that say so
         poolclass=NullPool,
+        pool_reset_on_return=None,  # nothing is ever left open, and a broken connection can't be reset
         hide_parameters=True,
         connect_args={"connect_timeout": 10, "application_name": "dpflow"},
     )

@@ -67,16 +67,16 @@ BEGIN
 END $$;
 CREATE TRIGGER event_in_order BEFORE INSERT ON event FOR EACH ROW EXECUTE FUNCTION extend_chain();
 
--- At the end of a transaction the run has become what its event tells; a transaction so has one event of a run at most.
+-- At the end of a transaction there is a run for what was reserved. (That other events had their effect, `verify` sees.)
 CREATE FUNCTION have_effect() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 BEGIN
     IF NOT EXISTS (SELECT 1 FROM run WHERE id = NEW.run AND last = NEW.seq) THEN
-        RAISE EXCEPTION 'the ledger: an event changes the run that it tells of';
+        RAISE EXCEPTION 'the ledger: what is reserved is reserved for a run';
     END IF;
     RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER event_has_effect AFTER INSERT ON event DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
-WHEN (NEW.run IS NOT NULL) EXECUTE FUNCTION have_effect();
+WHEN (NEW.kind = 'reserved') EXECUTE FUNCTION have_effect();
 
 CREATE FUNCTION follow_as_run() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 DECLARE

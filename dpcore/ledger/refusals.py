@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection
 from datetime import datetime, timedelta
 from hashlib import sha256
+from math import ceil
 
 from dpcore.accounting import Currency
 from dpcore.errors import BudgetRefused, LedgerDamaged, UsageError
@@ -124,12 +125,12 @@ def refuse_if_worked_on(run: Run, *, touched: datetime, now: datetime) -> None:
     A clock that was set back lies before the last event; then the lease counts as lapsed. Taking a run from a living worker
     costs that worker its current step and nothing else, since the fence keeps it from writing.
     """
-    until = touched + timedelta(seconds=run.lease_seconds)
-    if run.holder is not None and touched <= now < until and not surely_gone(run.holder):
+    length = timedelta(seconds=run.lease_seconds)
+    if run.holder is not None and timedelta(0) <= now - touched < length and not surely_gone(run.holder):
         machine, process, _ = f"{run.holder} ? ?".split(" ", 2)
         raise UsageError(
             f"run '{run.id}' is worked on by process {process} on {machine}; if that worker is dead, "
-            f"try again after {until.isoformat(timespec='seconds')}"
+            f"try again in {ceil((length - (now - touched)).total_seconds())} seconds"
         )
 
 

@@ -83,7 +83,7 @@ class Stewardship(LedgerReader):
         with self._writing() as rows:
             account = known_open_account(rows, name)
             checks.checked_budget(currency=account.currency, cap=cap, epsilon=epsilon, delta=account.delta)
-            if cap <= account.cap:
+            if cap <= account.cap or epsilon < account.epsilon:
                 raise UsageError(
                     f"the cap of account '{name}' can only be raised, and is epsilon {account.epsilon:g} now"
                 )

@@ -84,9 +84,7 @@ class LedgerLeases(LedgerStoreTests):
     def test_a_worker_elsewhere_has_to_be_waited_for(self, timed: Ledger, url: str, clock: Clock) -> None:
         timed.lease("run", holder=ELSEWHERE, seconds=60)
         clock.advance(60 - 1e-6)
-        with self.refused(
-            url, UsageError, r"worked on by process 4711 on elsewhere; .* again after 2026-03-01T12:01:00\+00:00"
-        ):
+        with self.refused(url, UsageError, r"worked on by process 4711 on elsewhere; .* again in \d+ seconds"):
             timed.lease("run", holder=ANOTHER)
         clock.advance(1e-6)
         lease = timed.lease("run", holder=ANOTHER)
@@ -214,7 +212,7 @@ class LedgerLeases(LedgerStoreTests):
             lambda: timed.release_run("run", lease=None),
         ]
         for end in ends:
-            with self.refused(url, UsageError, "if that worker is dead, try again after"):
+            with self.refused(url, UsageError, "if that worker is dead, try again in"):
                 end()
         clock.advance(60)
         assert timed.release_run("run", lease=None).state == "released"

@@ -16,7 +16,7 @@ from tests.dpcore import ledger_moves as moves
 from tests.dpcore.ledger_agreement import assert_agrees, assert_reads_back, assert_same_terms
 from tests.dpcore.ledger_model import PlainLedger
 from tests.dpcore.ledger_moves import ACTORS, Actor, Call, Moment, Wish, any_of
-from tests.dpcore.ledger_places import LIVES, Crash, Place
+from tests.dpcore.ledger_places import AFTER, LIVES, Crash, Place
 
 
 class Afresh(HypothesisProvider):
@@ -160,9 +160,9 @@ class LedgerMachine(RuleBasedStateMachine):
             assert lease == Lease(run_id, self.model.runs[run_id].fence)
             self.leases.append(lease)
 
-    @rule(actor=ACTORS, call=any_of(moves.LATELY, moves.TASKS), then=st.sampled_from(("", "", "1", "1", "2", "taken")))
+    @rule(actor=ACTORS, call=any_of(moves.LATELY, moves.TASKS), then=st.sampled_from(moves.THEN))
     def work(self, actor: Actor, call: tuple[int, Call], then: str) -> None:
-        """Record a data version; or start an operation, and then commit it, or that before it, or be taken over first."""
+        """Record a data version; or start an operation, and perhaps commit at once."""
         which, (verb, options) = call
         if not self.leases:
             return
@@ -180,10 +180,11 @@ class LedgerMachine(RuleBasedStateMachine):
         if operation:
             assert operation.attempt == len(run.prices[operation.step])
             self.started.append(operation)
-        if operation and then == "taken":
+        if operation and then == "commit after all":
             self._take((actor[0] - 1, LIVES), lease.run, moves.HOLDERS[1], 60, moves.LAPSED)
         if operation and then:
-            self.commit((actor[0], LIVES), (1 if then == "2" else 0, b"0", 0))
+            fate = AFTER if then == "commit and die" else LIVES
+            self.commit((actor[0], fate), (1 if then == "commit the one before" else 0, b"0", 0))
 
     @rule(actor=ACTORS, call=any_of(moves.LATELY, (b"", b"1", b"23"), (0, 0, 0, 0, 0, 1)))
     def commit(self, actor: Actor, call: tuple[int, bytes, int]) -> None:

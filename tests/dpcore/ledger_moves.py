@@ -29,7 +29,7 @@ def any_of(*options: Sequence[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.sampled_from(range(len(choices))).map(lambda number: choices[number])
 
 
-FATES = (LIVES,) * 36 + (1, 2, 4, 6, 8, BEFORE, *(AFTER,) * 5, REOPENS, STUMBLES)
+FATES = (LIVES,) * 36 + (1, 3, 5, 7, BEFORE, *(AFTER,) * 7, REOPENS, STUMBLES, STUMBLES)
 """A number: the worker dies before that statement."""
 ACTORS = any_of(range(3), FATES)
 
@@ -85,6 +85,8 @@ TASKS: list[Call] = [
     *(("start", {"step": step, "amount": amount}) for step in ("select", "measure") for amount in (7, 1, 30)),
     *(("record_data_version", {"version": version}) for version in ("v1", "v1", "v2")),
 ]
+THEN = ("", "", "commit", "commit", "commit and die", "commit the one before", "commit after all")
+"""What follows a start; after all: once another worker has taken the run over."""
 ENDS: list[Call] = [
     *(("settle", {"release": release}) for release in ("r1", "r1", None, "r2")),
     *(("release_run", {}),) * 4,

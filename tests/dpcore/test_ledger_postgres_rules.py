@@ -66,7 +66,9 @@ class Forger:
             raise ValueError(f"changes nothing: {statement}")
 
     def tell(self, kind: str, run: str | None, *, account: str = "clinic", skip: int = 0, **body: object) -> int:
-        seq, previous = self.connection.execute("SELECT seq, hash FROM dpflow.event ORDER BY seq DESC LIMIT 1").fetchone()
+        seq, previous = self.connection.execute(
+            "SELECT seq, hash FROM dpflow.event ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
         content = {"at": "2026-11-15T00:00:00.000000+00:00", "account": account, "run": run, "body": canonical(body)}
         event = link(previous, seq=seq + 1 + skip, kind=kind, **content)
         self.do("INSERT INTO dpflow.event VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", *vars(event).values())
@@ -216,20 +218,6 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
         "lower a cap",
         ("account_only_raised",),
         lambda by: by.do("UPDATE dpflow.account SET cap = 999 WHERE name = 'closed'"),
-    ),
-    (
-        "start without spending",
-        ("event_has_effect",),
-        lambda by: by.tell("started", "open", step="s", attempt=1, amount=20, mechanism=MECHANISM, fence=1),
-    ),
-    (
-        "start without spending, and hide it behind another event",
-        ("event_has_effect",),
-        lambda by: (
-            by.tell("started", "open", step="s", attempt=1, amount=20, mechanism=MECHANISM, fence=1),
-            seq := by.tell("leased", "open", fence=2, holder="h", seconds=1),
-            by.do("UPDATE dpflow.run SET fence = 2, last = %s WHERE id = 'open'", seq),
-        ),
     ),
     (
         "spend less than was started",

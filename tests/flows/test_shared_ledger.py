@@ -20,7 +20,9 @@ STORES = ["sqlite", "postgres"]
 
 
 @pytest.fixture
-def use_store(workspace: Workspace, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def use_store(
+    workspace: Workspace, postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], None]:
     """Let the ledger be a new one in this store."""
 
     def use(store: str) -> None:
@@ -67,7 +69,9 @@ def test_of_ten_runs_at_once_as_many_complete_as_the_cap_allows(
         runs = [running.enter_context(dpflow("run", str(workspace.spec), url=prefect_server)) for _ in range(10)]
         errors = [run.communicate()[1] for run in runs]
     assert sorted(run.returncode for run in runs) == [0] * 3 + [3] * 7, errors
-    assert all("cannot pay" in error and "remains" in error for run, error in zip(runs, errors, strict=True) if run.returncode)
+    assert all(
+        "cannot pay" in error and "remains" in error for run, error in zip(runs, errors, strict=True) if run.returncode
+    )
     with open_ledger() as ledger:
         # A run that was refused is not in the ledger, and the data's version is recorded before the data is read.
         assert [(run.state, run.data_version is not None) for run in ledger.runs("visits")] == [("settled", True)] * 3
