@@ -110,7 +110,7 @@ BUGS = [
     Bug("blocks get too much back", ledger, "_give_back", "weight * run.remaining", "weight * run.reserved"),
     Bug("a block pays once instead of twice", Ledger, "reserve", "units=payer.weight * amount", "units=amount"),
     Bug("a run is taken from a living worker", Ledger, "lease", "if holder != run.holder:", "if False:"),
-    Bug("a lapsed lease holds an instant longer", refusals, "refuse_if_worked_on", "now < until", "now <= until"),
+    Bug("a lapsed lease holds an instant longer", refusals, "refuse_if_worked_on", "now - touched < length", "now - touched <= length"),
     Bug("a lease outlives its run", refusals, "_still_leased", " or run.holder is None", ""),
     Bug("a lease is good for any run", ledger, "_own_or_idle", "if lease.run != run.id:", "if False:"),
     Bug("a second attempt is free", LedgerTransaction, "start_operation", "operation.amount", ONLY_THE_FIRST),
