@@ -1,9 +1,11 @@
 """The least that any durable, shared charge has to do, with the same driver and settings: the limit that a ledger is held against.
 
-One transaction that takes the lock, changes a balance and adds one row of the size of what the ledger adds.
+One transaction that takes the lock, looks at a balance, changes it, and adds one row of the size of what the ledger adds under a key of its
+own, without which a retry would be charged twice.
 """
 
 import sqlite3
+from itertools import count
 from typing import Protocol
 
 import psycopg
@@ -22,24 +24,25 @@ class BareCharge(Protocol):
 
 
 class BareSqlite:
-    """In a file of its own: BEGIN IMMEDIATE, UPDATE, INSERT, COMMIT."""
+    """In a file of its own: BEGIN IMMEDIATE, SELECT, UPDATE, INSERT, COMMIT."""
 
     def __init__(self, place: Place, *, row_bytes: int) -> None:
-        self._row = {"body": "x" * row_bytes}
+        self._body, self._keys = "x" * row_bytes, (f"run/step-{number}" for number in count())
         self._connection = sqlite3.connect(place.folder / "bare.sqlite", isolation_level=None)
         execute = self._connection.execute
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = FULL")
         execute("CREATE TABLE balance (name TEXT PRIMARY KEY, used INTEGER NOT NULL) STRICT")
-        execute("CREATE TABLE charge (seq INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT")
+        execute("CREATE TABLE charge (key TEXT NOT NULL UNIQUE, body TEXT NOT NULL) STRICT")
         execute("INSERT INTO balance VALUES ('all', 0)")
 
     def charge(self) -> None:
         """Take one unit from a balance, durably."""
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
+        execute("SELECT used FROM balance WHERE name = 'all'").fetchall()
         execute("UPDATE balance SET used = used + 1 WHERE name = 'all'")
-        execute("INSERT INTO charge (body) VALUES (:body)", self._row)
+        execute("INSERT INTO charge VALUES (:key, :body)", {"key": next(self._keys), "body": self._body})
         execute("COMMIT")
 
     def close(self) -> None:
@@ -51,11 +54,11 @@ class BarePostgres:
     """In a database of its own: BEGIN, SELECT FOR UPDATE, UPDATE, INSERT, COMMIT."""
 
     def __init__(self, place: Place, *, row_bytes: int) -> None:
-        self._row = {"body": "x" * row_bytes}
+        self._body, self._keys = "x" * row_bytes, (f"run/step-{number}" for number in count())
         self._connection = psycopg.connect(place.url, autocommit=True, options="-c synchronous_commit=on")
         execute = self._connection.execute
         execute("CREATE TABLE balance (name TEXT PRIMARY KEY, used BIGINT NOT NULL) WITH (fillfactor = 10)")
-        execute("CREATE TABLE charge (seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, body TEXT NOT NULL)")
+        execute("CREATE TABLE charge (key TEXT PRIMARY KEY, body TEXT NOT NULL)")
         execute("INSERT INTO balance VALUES ('all', 0)")
 
     def charge(self) -> None:
@@ -64,7 +67,7 @@ class BarePostgres:
         execute("BEGIN")
         execute("SELECT used FROM balance WHERE name = 'all' FOR UPDATE").fetchall()
         execute("UPDATE balance SET used = used + 1 WHERE name = 'all'")
-        execute("INSERT INTO charge (body) VALUES (%(body)s)", self._row)
+        execute("INSERT INTO charge VALUES (%(key)s, %(body)s)", {"key": next(self._keys), "body": self._body})
         execute("COMMIT")
 
     def close(self) -> None:

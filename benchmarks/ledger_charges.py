@@ -71,7 +71,9 @@ class Charges:
             self._ledger.settle(run, release=None, lease=None)
 
     def _requests(self, blocks: int, *, times: int) -> dict[str, list[str]]:
-        return {run: self._rng.sample(self._blocks, blocks) for run in self._names("run")[:times]}
+        """Choose a window of neighbouring blocks, such as the last fifty days, for each run."""
+        first = self._rng.randrange(len(self._blocks) - blocks + 1)
+        return dict.fromkeys(self._names("run")[:times], self._blocks[first : first + blocks])
 
     def _names(self, kind: str) -> list[str]:
         return [f"{kind}-{next(self._numbers)}" for _ in range(self._times)]

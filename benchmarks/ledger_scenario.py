@@ -15,7 +15,7 @@ from typing import Any
 
 from dpcore.accounting import Currency
 from dpcore.ledger import AllowanceKind, EventKind, Ledger, RunState
-from dpcore.ledger.outputs import LARGEST_IN_ROW
+from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW
 from dpcore.mechanisms import DiscreteGaussian, from_description
 from dpcore.privacy import Neighbours, Sensitivity
 

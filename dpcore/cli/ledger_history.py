@@ -8,8 +8,8 @@ from typing import Any
 from dpcore.accounting import Currency
 from dpcore.cli.answer import Listing
 from dpcore.ledger import Event, EventKind, open_ledger
-from dpcore.ledger.bodies import read_body
-from dpcore.ledger.findings import at_event
+from dpcore.ledger.verification.bodies import read_body
+from dpcore.ledger.verification.findings import at_event
 from dpcore.wording import price
 
 Body = Mapping[str, Any]

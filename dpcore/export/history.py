@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 
 from dpcore.accounting import UNIT, Currency
 from dpcore.ledger import Event
-from dpcore.ledger.bodies import read_body
 from dpcore.ledger.chain import canonical
-from dpcore.ledger.findings import at_event
+from dpcore.ledger.verification.bodies import read_body
+from dpcore.ledger.verification.findings import at_event
 
 ROWS_PER_GROUP = 10_000
 BYTES_PER_GROUP = 8 << 20

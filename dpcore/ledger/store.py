@@ -7,7 +7,7 @@ all or nothing, and on disk when it ends.
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -27,8 +27,8 @@ class Store(ABC):
     begin_writing: str
     clock: str
     """The time by the database's clock, if machines share it; else NULL."""
-    among_names: str
-    """The texts of the JSON list `:names`, as a subquery."""
+    is_named: str
+    """Whether the column `name` is one of the `:names`."""
     output_digest: str
     """The SHA-256 of the column `output`, in hexadecimal."""
 
@@ -41,6 +41,10 @@ class Store(ABC):
     @abstractmethod
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Any]:
         """Run one statement and return its rows."""
+
+    @abstractmethod
+    def names(self, names: Collection[str]) -> object:
+        """Return some names as the parameter `:names`."""
 
     def execute_together(self, statements: Sequence[str], parameters: Mapping[str, Any]) -> None:
         """Run several statements that return nothing, each on a table of its own, in any order."""
@@ -96,13 +100,13 @@ class Store(ABC):
         if self._inside:  # PostgreSQL would only warn, and end both with the inner one
             raise LedgerError(f"the ledger at {self.place} is in the middle of another transaction; end that first")
         self._inside = True
-        with self._translated():
-            try:
-                self._begin(self.begin_writing if writing else self.begin_reading)
-                yield
-                self.execute("COMMIT")
-            except BaseException:
+        try:
+            self._begin(self.begin_writing if writing else self.begin_reading)
+            yield
+            self.execute("COMMIT")
+        except BaseException:
+            with self._translated():  # also what the rollback may say
                 self._roll_back()
                 raise
-            finally:
-                self._inside = False
+        finally:
+            self._inside = False

@@ -53,11 +53,11 @@ _RUN_COLUMNS = (
 _RUN_WIDTH = len(_RUN_COLUMNS)
 _RUN = f"SELECT {', '.join(_RUN_COLUMNS)} FROM run"
 _OPERATION = "run, step, attempt, state, amount, mechanism, fence, sha256"
-_LAST = "(SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1) AS last_event"
 _RUN_AND_ATTEMPT = (
     f"last_event.seq, last_event.hash, {', '.join(f'run.{column}' for column in _RUN_COLUMNS)},"
     " operation.run, step, attempt, operation.state, amount, mechanism, operation.fence, sha256, NULL"
-    f" FROM run CROSS JOIN {_LAST} LEFT JOIN operation ON operation.run = run.id AND step = :step"
+    " FROM run JOIN event AS last_event ON last_event.seq = (SELECT max(seq) FROM event)"
+    " LEFT JOIN operation ON operation.run = run.id AND step = :step"
     " AND attempt = (SELECT max(attempt) FROM operation WHERE run = :id AND step = :step) WHERE run.id = :id"
 )
 _APPEND = (
@@ -94,9 +94,9 @@ class LedgerTransaction:
 
     def head(self) -> Head:
         """Return the chain's last link, and the time by the database's clock, if machines share it."""
-        return _first(Head, self._execute(f"SELECT seq, hash, {self._store.clock} FROM {_LAST}")) or Head(
-            0, GENESIS, None
-        )
+        return _first(
+            Head, self._execute(f"SELECT seq, hash, {self._store.clock} FROM event ORDER BY seq DESC LIMIT 1")
+        ) or Head(0, GENESIS, None)
 
     def account(self, name: str) -> Account | None:
         """Return the account's terms, if there is one."""
@@ -112,8 +112,8 @@ class LedgerTransaction:
             found = self._execute(f"{_BLOCK} WHERE account = :account", {"account": account})
         else:
             found = self._execute(
-                f"{_BLOCK} WHERE account = :account AND name IN ({self._store.among_names})",
-                {"account": account, "names": json.dumps(list(names))},
+                f"{_BLOCK} WHERE account = :account AND {self._store.is_named}",
+                {"account": account, "names": self._store.names(names)},
             )
         return tuple(sorted(_all(_block, found), key=lambda block: block.name))
 
@@ -194,15 +194,15 @@ class LedgerTransaction:
     def seal_blocks(self, account: str, names: Collection[str]) -> None:
         """Let the blocks grow no more."""
         self._execute(
-            f"UPDATE block SET state = 'sealed' WHERE account = :account AND name IN ({self._store.among_names})",
-            {"account": account, "names": json.dumps(list(names))},
+            f"UPDATE block SET state = 'sealed' WHERE account = :account AND {self._store.is_named}",
+            {"account": account, "names": self._store.names(names)},
         )
 
     def use(self, account: str, names: Collection[str], *, units: int) -> None:
         """Add to what is used of each of these blocks; the store itself refuses to leave 0 <= used <= cap."""
         self._execute(
-            f"UPDATE block SET used = used + :units WHERE account = :account AND name IN ({self._store.among_names})",
-            {"account": account, "names": json.dumps(list(names)), "units": units},
+            f"UPDATE block SET used = used + :units WHERE account = :account AND {self._store.is_named}",
+            {"account": account, "names": self._store.names(names), "units": units},
         )
 
     def put_allowance(self, allowance: Allowance) -> None:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cached_property
 
 from dpcore.ledger.chain import canonical, link
 from dpcore.ledger.rows import Event, EventKind, Operation, Run
@@ -21,6 +20,7 @@ class WritingTransaction(LedgerTransaction):
         super().__init__(store)
         self._given = now
         self._last: Head | None = None
+        self._now: datetime | None = None
 
     @property
     def last(self) -> Head:
@@ -29,12 +29,14 @@ class WritingTransaction(LedgerTransaction):
             self._last = self.head()
         return self._last
 
-    @cached_property
+    @property
     def now(self) -> datetime:
         """The moment of this transaction."""
-        return (self._given or self.last.clock or datetime.now(UTC)).astimezone(UTC)
+        if self._now is None:
+            self._now = (self._given or self.last.clock or datetime.now(UTC)).astimezone(UTC)
+        return self._now
 
-    @cached_property
+    @property
     def at(self) -> str:
         """The moment of this transaction, as events and rows have it."""
         return self.now.isoformat(timespec="microseconds")

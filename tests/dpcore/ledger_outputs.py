@@ -3,7 +3,7 @@
 import pytest
 
 from dpcore.ledger import Ledger, open_ledger
-from dpcore.ledger.outputs import LARGEST_IN_ROW
+from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW
 from tests.dpcore.ledger_fixtures import MECHANISM, assert_sound
 from tests.dpcore.ledger_store import LedgerStoreTests
 from tests.dpcore.ledger_stress import Workers, workers

@@ -7,7 +7,7 @@ from typing import Any
 
 from dpcore.accounting import UNIT, Currency
 from dpcore.ledger import AllowanceKind, Lease, Ledger, Run, open_ledger
-from dpcore.ledger.outputs import LARGEST_IN_ROW
+from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, RoundedGaussian
 from dpcore.privacy import Neighbours, Sensitivity
 

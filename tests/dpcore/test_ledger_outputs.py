@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger import Lease, Ledger, open_ledger
-from dpcore.ledger.outputs import LARGEST_IN_ROW
+from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW
 from tests.dpcore.ledger_fixtures import MECHANISM, assert_sound, opened
 
 LARGE = b"noisy" * LARGEST_IN_ROW

@@ -191,7 +191,7 @@ def test_balances_that_contradict_each_other_stop_the_ledger(postgres_url: str) 
 def test_an_output_that_is_too_large_is_refused_before_anything_is_sent(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpcore.ledger.postgres.LARGEST_OUTPUT", 100)
+    monkeypatch.setattr("dpcore.ledger.postgres.store.LARGEST_OUTPUT", 100)
     with open_ledger(postgres_url) as ledger:
         operation = ledger.start(LEASE, step="measure", amount=20, mechanism=MECHANISM)
         with pytest.raises(LedgerError, match="cannot hold an output this large; measure fewer cells at once"):

@@ -4,7 +4,8 @@ import psycopg
 import pytest
 
 from dpcore.errors import LedgerDamaged, LedgerError, UsageError
-from dpcore.ledger import open_ledger, postgres_schema
+from dpcore.ledger import open_ledger
+from dpcore.ledger.postgres import schema as postgres_schema
 from tests.dpcore.ledger_fixtures import assert_sound, opened
 from tests.dpcore.ledger_postgres import in_children, name_of, run_as_owner
 from tests.postgres import PostgresServer

@@ -7,10 +7,10 @@ import pytest
 from dpcore.accounting import UNIT
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import EventKind
-from dpcore.ledger.bodies import read_body
 from dpcore.ledger.chain import GENESIS, canonical, link
-from dpcore.ledger.replay import Replay
 from dpcore.ledger.rows import Event
+from dpcore.ledger.verification.bodies import read_body
+from dpcore.ledger.verification.replay import Replay
 
 Told = tuple[str, str | None, dict[str, Any]]
 """A kind of event, its run, and what it says; all are of one account."""

@@ -204,7 +204,7 @@ def test_another_database_is_not_taken_for_a_ledger(tmp_path: Path) -> None:
         made(path)
 
 
-@pytest.mark.parametrize("statement", ["DROP TABLE operation", "DROP TRIGGER event_kept", "DROP INDEX operation_once"])
+@pytest.mark.parametrize("statement", ["DROP TABLE operation", "DROP TRIGGER event_kept", "DROP INDEX run_open"])
 def test_a_missing_part_is_noticed_on_opening(path: Path, statement: str) -> None:
     altered(path, statement)
     with pytest.raises(LedgerDamaged, match="lacks some of its tables or rules"):

@@ -13,7 +13,7 @@ import pytest
 
 from dpcore.errors import BudgetRefused, LedgerDamaged, LedgerError, UsageError
 from dpcore.ledger import Balance, Ledger, open_ledger
-from dpcore.ledger.sqlite_schema import VERSION
+from dpcore.ledger.sqlite.schema import VERSION
 from tests.dpcore.ledger_fixtures import MECHANISM, assert_sound
 from tests.dpcore.ledger_v1 import write_first_version
 

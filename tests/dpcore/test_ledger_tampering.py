@@ -219,13 +219,11 @@ def test_an_index_that_lost_a_row_is_found(file: Path, tmp_path: Path) -> None:
     shutil.copytree(file.with_name("ledger.sqlite.outputs"), tmp_path / "ledger.sqlite.outputs")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("UPDATE sqlite_master SET sql = sql || ' AND started < 20' WHERE name = 'operation_once'")
+        connection.execute("UPDATE sqlite_master SET sql = sql || ' AND number < 2' WHERE name = 'run_open'")
         connection.execute("PRAGMA writable_schema = RESET")
-        connection.execute("REINDEX operation_once")
+        connection.execute("REINDEX run_open")
         connection.execute("PRAGMA writable_schema = ON")
-        connection.execute(
-            "UPDATE sqlite_master SET sql = replace(sql, ' AND started < 20', '') WHERE name = 'operation_once'"
-        )
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ' AND number < 2', '') WHERE name = 'run_open'")
     assert rows_in(path) == rows_in(file)
     with pytest.raises(LedgerDamaged, match="its tables and its indexes contradict each other"):
         checked(f"sqlite:///{path}")

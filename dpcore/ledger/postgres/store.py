@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from typing import Any
@@ -14,8 +14,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from dpcore.errors import LedgerError, UsageError
-from dpcore.ledger.postgres_errors import translated
-from dpcore.ledger.postgres_schema import SCHEMA, bring_up_to_date
+from dpcore.ledger.postgres.errors import translated
+from dpcore.ledger.postgres.schema import SCHEMA, bring_up_to_date
 from dpcore.ledger.store import PATIENCE_SECONDS, Store
 
 LARGEST_OUTPUT = 1 << 28
@@ -47,7 +47,7 @@ class PostgresStore(Store):
     begin_reading = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
     begin_writing = "BEGIN ISOLATION LEVEL READ COMMITTED; LOCK TABLE writer IN EXCLUSIVE MODE"
     clock = "clock_timestamp()"
-    among_names = "SELECT json_array_elements_text(CAST(:names AS json))"
+    is_named = "name = ANY(:names)"
     output_digest = "encode(sha256(output), 'hex')"
 
     def __init__(self, url: str, *, create: bool) -> None:
@@ -82,6 +82,10 @@ class PostgresStore(Store):
         self._cursor.execute(_in_driver_style(statement), parameters, prepare=prepare)
         result = self._cursor.pgresult  # asking for a description would make one of every column
         return self._cursor.fetchall() if result is not None and result.nfields else ()
+
+    def names(self, names: Collection[str]) -> object:
+        """Return some names as an array."""
+        return list(names)
 
     def execute_together(self, statements: Sequence[str], parameters: Mapping[str, Any]) -> None:
         """Run several statements as one, which saves the journeys between them; the rules look at what all of them did."""

@@ -1,8 +1,9 @@
 """The ledger in one SQLite file, which any number of processes on one machine may open at once."""
 
+import json
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256 as hashed
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 from dpcore.errors import LedgerError, UsageError
-from dpcore.ledger.outputs import LARGEST_IN_ROW, OutputFolder
-from dpcore.ledger.sqlite_errors import translated
-from dpcore.ledger.sqlite_file import bring_up_to_date, create_file
+from dpcore.ledger.sqlite.errors import translated
+from dpcore.ledger.sqlite.file import bring_up_to_date, create_file
+from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW, OutputFolder
 from dpcore.ledger.store import PATIENCE_SECONDS, Store
 
 _SETTINGS = (
@@ -34,7 +35,7 @@ class SqliteStore(Store):
     begin_reading = "BEGIN"
     begin_writing = "BEGIN IMMEDIATE"
     clock = "NULL"
-    among_names = "SELECT value FROM json_each(:names)"
+    is_named = "name IN (SELECT value FROM json_each(:names))"
     output_digest = "digest(output)"
 
     def __init__(self, path: Path, *, create: bool) -> None:
@@ -57,6 +58,10 @@ class SqliteStore(Store):
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Any]:
         """Run one statement and return its rows."""
         return self._connection.execute(statement, parameters or {}).fetchall()
+
+    def names(self, names: Collection[str]) -> object:
+        """Return some names as a list in JSON."""
+        return json.dumps(list(names))
 
     def stream(self, statement: str) -> Iterator[Any]:
         """Go through the rows of a query of any length."""

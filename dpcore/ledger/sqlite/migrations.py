@@ -3,7 +3,7 @@
 A migration is never changed once it is out: it is what stands between an old file and today's tables.
 """
 
-from dpcore.ledger.sqlite_schema import RULES, TABLES
+from dpcore.ledger.sqlite.schema import RULES, TABLES
 
 # Blocks, allowances and leases came with version 2. What was there before is an account of one block, and a run that nobody leased.
 _TO_VERSION_2 = f"""

@@ -13,15 +13,15 @@ from typing import Any, TypeAlias
 
 from dpcore.accounting import Currency
 from dpcore.errors import DpflowError, LedgerDamaged
-from dpcore.ledger.bodies import read_body
 from dpcore.ledger.chain import GENESIS, canonical, link
-from dpcore.ledger.findings import at_event, at_row, differing, named, require
 from dpcore.ledger.reader import LedgerReader
-from dpcore.ledger.replay import Replay
-from dpcore.ledger.replayed_run import Details
 from dpcore.ledger.rows import Event, EventKind, in_currency
 from dpcore.ledger.scan import CommittedRow, LedgerScan, StartedRow
-from dpcore.ledger.tables import require_attempts, require_tables
+from dpcore.ledger.verification.bodies import read_body
+from dpcore.ledger.verification.findings import at_event, at_row, differing, named, require
+from dpcore.ledger.verification.replay import Replay
+from dpcore.ledger.verification.replayed_run import Details
+from dpcore.ledger.verification.tables import require_attempts, require_tables
 
 Price: TypeAlias = Callable[[Mapping[str, Any], Currency], int]
 """What a mechanism costs, in units; raises an error for one that has no price."""

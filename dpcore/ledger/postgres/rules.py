@@ -176,9 +176,9 @@ DECLARE
     named TEXT[] := blocks_in(move.request);
 BEGIN
     IF EXISTS (
-        SELECT 1 FROM before JOIN after USING (account, name)
+        SELECT 1 FROM before JOIN after USING (account, name) LEFT JOIN unnest(named) AS granted (name) USING (name)
         WHERE after.used <> before.used AND (
-            account = move.account AND name = ANY (named)
+            account = move.account AND granted.name IS NOT NULL
             AND before.moved < move.seq AND after.used = before.used + weight * move.units) IS NOT TRUE
     ) THEN RAISE EXCEPTION 'the ledger: what is used changes only by the event that tells of it'; END IF;
     RETURN NULL;

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from dpcore.ledger.findings import at_row, differing, named
-from dpcore.ledger.replay import Replay
 from dpcore.ledger.rows import OperationState
 from dpcore.ledger.scan import AttemptRow, LedgerScan
+from dpcore.ledger.verification.findings import at_row, differing, named
+from dpcore.ledger.verification.replay import Replay
 
 Row = TypeVar("Row")
 

@@ -11,8 +11,6 @@ from typing import ClassVar, TypeAlias
 from dpcore.accounting import Currency
 from dpcore.errors import UsageError
 from dpcore.ledger.checks import checked_budget
-from dpcore.ledger.findings import at_event, require
-from dpcore.ledger.replayed_run import Details, ReplayedRun, reserved
 from dpcore.ledger.rows import (
     WHOLE,
     Account,
@@ -24,6 +22,8 @@ from dpcore.ledger.rows import (
     Event,
     EventKind,
 )
+from dpcore.ledger.verification.findings import at_event, require
+from dpcore.ledger.verification.replayed_run import Details, ReplayedRun, reserved
 from dpcore.privacy import Neighbours
 
 BlockKey: TypeAlias = tuple[str, str]

@@ -1,6 +1,6 @@
 """The tables of a ledger in PostgreSQL, in a schema of their own, and how they come into being.
 
-As in SQLite, the rules of the protocol that a table can state are stated here again; `postgres_rules` has those that take a trigger.
+As in SQLite, the rules of the protocol that a table can state are stated here again; `rules` has those that take a trigger.
 Where the three roles of `deployments/postgres-roles.sql` exist, the tables belong to the steward, and each of the others gets no more
 than it needs. `moved` is the number of the event that last changed what is used. Rows that every charge writes refer to each other
 by rule, not by foreign key: the rule compares more, and takes no lock on the row that is referred to. Whoever writes first locks
@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from dpcore.errors import LedgerDamaged, LedgerError, UsageError
-from dpcore.ledger.postgres_rules import GRANTS, RULES
+from dpcore.ledger.postgres.rules import GRANTS, RULES
 
 SCHEMA = "dpflow"
 VERSION = 2

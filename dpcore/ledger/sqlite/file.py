@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 from dpcore.errors import LedgerDamaged, LedgerError
-from dpcore.ledger.outputs import sync_folder
-from dpcore.ledger.sqlite_migrations import MIGRATIONS
-from dpcore.ledger.sqlite_schema import APPLICATION_ID, NAMES, RULES, TABLES, VERSION
+from dpcore.ledger.sqlite.migrations import MIGRATIONS
+from dpcore.ledger.sqlite.outputs import sync_folder
+from dpcore.ledger.sqlite.schema import APPLICATION_ID, NAMES, RULES, TABLES, VERSION
 
 
 def create_file(path: Path) -> None:

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 from dpcore.accounting import Currency
 from dpcore.ledger.chain import canonical
 from dpcore.ledger.checks import LARGEST
-from dpcore.ledger.findings import at_event, require
 from dpcore.ledger.rows import AllowanceKind, Event, EventKind
+from dpcore.ledger.verification.findings import at_event, require
 from dpcore.privacy import Neighbours
 
 _Check: TypeAlias = Callable[[Any], bool]
