@@ -20,7 +20,7 @@ from dpcore.mechanisms import from_description
 from tests.dpcore.ledger_fixtures import opened
 from tests.dpcore.ledger_story import NOISE, measure, price, reserve
 from tests.dpcore.ledger_tampering import Books, SqliteBooks
-from tests.dpcore.ledger_version_1 import write_version_1
+from tests.dpcore.ledger_v1_story import write_version_1
 
 
 def priced(mechanism: Mapping[str, Any], currency: Currency) -> int:
