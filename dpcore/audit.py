@@ -1,8 +1,9 @@
 """The whole ledger held against itself, against the prices of its mechanisms, and against the releases that name it."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +31,20 @@ def audit(*, releases: Sequence[Path] = (), expected_head: str | None = None) ->
     """
     if expected_head is not None and not _is_head(expected_head):
         raise UsageError("a head is 64 hexadecimal digits in lower case; copy it from a manifest's ledger_head")
-    found: dict[Path, str | None] = dict.fromkeys(_found(releases))
     with open_ledger() as ledger:
-        found.update(_recorded(ledger))
-        manifests = [_read(path, of_run=run) for path, run in found.items()]
+        recorded = dict(_recorded(ledger))
+        # A ledger that was put back to an earlier state does not know its later releases: they lie beside the ones it knows.
+        beside = sorted({path.parent.parent for path in recorded})
+        found: dict[Path, str | None] = dict.fromkeys(_found([*releases, *beside]))
+        found.update(recorded)
+        read = [_read(path, of_run=run) for path, run in found.items()]
+        identity = ledger.identity()
+        manifests = [manifest for manifest in read if manifest.privacy.get("ledger", identity) == identity]
         heads = {str(manifest.path): manifest.head for manifest in manifests}
         verified = verify(ledger, price=_price, heads=heads, expected_head=expected_head)
         for manifest in manifests:
             _require_agreement(ledger, manifest)
-    return verified
+    return replace(verified, others=len(read) - len(manifests))
 
 
 @dataclass(frozen=True)
@@ -81,9 +87,12 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
     for place in places:
         if not place.exists():
             raise UsageError(f"there is nothing at {place}; name a folder that holds releases, or a {MANIFEST}")
-        for path in [place] if place.is_file() else sorted(place.rglob(MANIFEST)):
-            if not any(part.startswith(".partial-") for part in path.parts):
-                yield path.resolve()
+        if place.is_file():
+            yield place.resolve()
+        for folder, below, files in os.walk(place):
+            below[:] = sorted(name for name in below if not name.startswith("."))
+            if MANIFEST in files:
+                yield Path(folder, MANIFEST).resolve()
 
 
 def _read(path: Path, *, of_run: str | None) -> _Manifest:

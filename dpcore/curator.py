@@ -154,7 +154,10 @@ class Curator:
         return int(self._left() * share)
 
     def _left(self) -> int:
-        return self._ledger.run(self._run_id).remaining
+        """Return what is left of the reservation; a worker whose run was ended or taken over finds out here."""
+        if self._received is None:
+            return self._ledger.run(self._run_id).remaining
+        return self._ledger.leased(self._received[1]).remaining
 
     def _stored(self, step: str) -> bytes | None:
         done = self._ledger.operation(self._run_id, step)

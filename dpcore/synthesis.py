@@ -184,14 +184,20 @@ class Synthesis:
         return sample_rows(self.strategy.model, rows, rng=np.random.default_rng(self._seed("rows")))
 
     def publish(self, codes: Codes) -> Path:
-        """Write the release, and let it appear at once."""
-        run = self.ledger.run(self.run_id)
+        """Write the release, and let it appear at once; a worker that has lost its run publishes nothing."""
+        run = self.ledger.run(self.run_id) if self._lease is None else self.ledger.leased(self._lease)
         self._rows = len(codes[0])
         draft = Draft(
             declaration=self.declaration,
             codes=codes,
             measurements=self.strategy.measurements,
-            statement=state(self.declaration, account=self.account, run=run, head=self.ledger.head()),
+            statement=state(
+                self.declaration,
+                account=self.account,
+                run=run,
+                ledger=self.ledger.identity(),
+                head=self.ledger.head(),
+            ),
             name=release_id(self.run_id, opened_at=run.opened_at),
             seed=self._seed("values"),
         )

@@ -4,7 +4,7 @@ import argparse
 from dataclasses import asdict
 from pathlib import Path
 
-from dpcore.audit import MANIFEST, audit
+from dpcore.audit import audit
 from dpcore.cli.answer import Answer, table
 from dpcore.export import Exported, group_sizes
 from dpcore.export import export as write_export
@@ -38,8 +38,8 @@ def export(arguments: argparse.Namespace) -> Answer:
 def verify(arguments: argparse.Namespace) -> Answer:
     """Check everything that the ledger holds against everything else, and the releases' manifests against the ledger."""
     here = Path("releases")
-    default = [here] if next(here.rglob(MANIFEST), None) else []
-    verified = audit(releases=arguments.releases or default, expected_head=arguments.head)
+    default = [here] if here.is_dir() else []
+    verified = audit(releases=[*default, *(arguments.releases or [])], expected_head=arguments.head)
     rows = [
         ("events", f"{verified.events:,}", "each hash follows from the one before"),
         ("runs", f"{verified.runs:,}", "each sum follows from the events"),
@@ -47,6 +47,8 @@ def verify(arguments: argparse.Namespace) -> Answer:
         ("outputs", f"{verified.outputs:,}", "each is what was committed"),
         ("manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run has spent"),
     ]
+    if verified.others:
+        rows.append(("", f"{verified.others:,}", "manifests more are of another ledger, and were not looked at"))
     lines = "\n".join(f"{name:<10}  {count:>9}   {claim}" for name, count, claim in rows)
     return Answer(asdict(verified), f"the ledger is sound\n\n{lines}\n\nhead {verified.head}")
 

@@ -74,7 +74,7 @@ def open_ledger(url: str | None = None, *, create: bool = False, clock: Callable
 
 def _store(url: str, *, create: bool) -> Store:
     scheme = url.partition(":")[0]
-    if scheme in {"postgresql", "postgres"}:
+    if scheme.lower() in {"postgresql", "postgres", "postgresql+psycopg"}:
         from dpcore.ledger.postgres import PostgresStore  # noqa: PLC0415  its driver takes a while to load
 
         return PostgresStore(url, create=create)

@@ -7,8 +7,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from dpcore.ledger.refusals import known_account, known_event, known_run, undamaged
-from dpcore.ledger.rows import WHOLE, Account, Allowance, Balance, Block, Event, Operation, Run
+from dpcore.ledger.chain import GENESIS
+from dpcore.ledger.refusals import known_account, known_event, known_run, leased_run, undamaged
+from dpcore.ledger.rows import WHOLE, Account, Allowance, Balance, Block, Event, Lease, Operation, Run
 from dpcore.ledger.scan import LedgerScan
 from dpcore.ledger.store import Store
 from dpcore.ledger.transaction import LedgerTransaction
@@ -82,6 +83,11 @@ class LedgerReader:
         with self.reading() as rows:
             return known_run(rows, run_id)
 
+    def leased(self, lease: Lease) -> Run:
+        """Return the run that this lease is still the newest of, or refuse: it has ended, or another worker has it."""
+        with self.reading() as rows:
+            return leased_run(rows, lease)
+
     def runs(self, account: str) -> tuple[Run, ...]:
         """Return an account's runs, oldest first."""
         with self.reading() as rows:
@@ -114,6 +120,12 @@ class LedgerReader:
                 known_account(rows, account)
             until = rows.head().seq
         return self._events(account, until=until)
+
+    def identity(self) -> str:
+        """Return the hash of the chain's first event, which tells this ledger from any other."""
+        with self.reading() as rows:
+            first = rows.event(1)
+        return GENESIS if first is None else first.hash
 
     def head(self) -> str:
         """Return the hash of the chain's last event, which stands for the whole history."""

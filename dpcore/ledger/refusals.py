@@ -8,6 +8,7 @@ from math import ceil
 
 from dpcore.accounting import Currency
 from dpcore.errors import BudgetRefused, LedgerDamaged, UsageError
+from dpcore.ledger.checks import checked_text
 from dpcore.ledger.holder import surely_gone
 from dpcore.ledger.rows import (
     WHOLE,
@@ -27,7 +28,7 @@ from dpcore.ledger.transaction import LedgerTransaction
 
 def known_account(rows: LedgerTransaction, name: str) -> Account:
     """Return the account, or refuse with the names of those that exist."""
-    account = rows.account(name)
+    account = rows.account(checked_text(name, what="an account's name"))
     if account is None:
         names = ", ".join(known.name for known in rows.accounts())
         known = f"known accounts: {names}" if names else "no account is open yet; open one with: dpflow ledger open"
@@ -72,7 +73,7 @@ def known_blocks(rows: LedgerTransaction, account: Account, names: Collection[st
 
 def known_run(rows: LedgerTransaction, run_id: str) -> Run:
     """Return the run, or refuse."""
-    return _known(rows.run(run_id), run_id)
+    return _known(rows.run(checked_text(run_id, what="a run's id")), run_id)
 
 
 def _known(run: Run | None, run_id: str) -> Run:

@@ -29,6 +29,7 @@ class Statement:
     neighbours: str
     account: str
     run: str
+    ledger: str
     ledger_head: str
     spec_sha256: str
     versions: dict[str, str]
@@ -50,7 +51,7 @@ class Statement:
         return f"This release is {what}-differentially private with respect to {change} {whom}."
 
 
-def state(declaration: Declaration, *, account: Account, run: Run, head: str) -> Statement:
+def state(declaration: Declaration, *, account: Account, run: Run, ledger: str, head: str) -> Statement:
     """State what a run has spent and whom its release protects."""
     privacy = declaration.spec.privacy
     return Statement(
@@ -64,6 +65,7 @@ def state(declaration: Declaration, *, account: Account, run: Run, head: str) ->
         neighbours=privacy.neighbours.value,
         account=account.name,
         run=run.id,
+        ledger=ledger,
         ledger_head=head,
         spec_sha256=declaration.digest,
         versions={name: version(name) for name in ("dpflow", "opendp", "numpy", "pyarrow")},

@@ -72,7 +72,7 @@ MISTAKES: list[dict[str, Any]] = [
     *({"analyst": "eve"}, {"purpose": "fun"}, {"purpose": "fun"}),
 ]
 
-GONE = f"{socket.gethostname()} {os.getpid()} 1"
+GONE = f"{socket.gethostname()} {os.getpid()} 1@{this_worker().partition('@')[2]}"
 """A worker of this machine whose number went to a process that began later: this one."""
 HOLDERS = (this_worker(), "far-away 4711 99", "night-shift", GONE)
 ZERO, INSTANT, HOUR = timedelta(), timedelta(microseconds=1), timedelta(hours=1)

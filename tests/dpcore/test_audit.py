@@ -124,10 +124,28 @@ def test_an_older_backup_is_found_through_a_release_that_it_does_not_know(books:
         head = ledger.head()
     assert audit(expected_head=head).manifests == 2
     shutil.copyfile(backup, path)
-    assert audit().manifests == 1  # nothing in the file itself tells of what came after
-    for told in ({"releases": [books.parents[1]]}, {"expected_head": head}):
+    for told in ({}, {"releases": [books.parents[1]]}, {"expected_head": head}):
         with pytest.raises(LedgerDamaged, match="not in this chain of 54 events: events were dropped since"):
             audit(**told)
+    later.unlink()
+    assert audit().manifests == 1  # nothing in the file itself tells of what came after
+    with pytest.raises(LedgerDamaged, match="not in this chain of 54 events: events were dropped since"):
+        audit(expected_head=head)
+
+
+def test_a_release_of_another_ledger_is_told_from_one_that_was_forgotten(books: Path) -> None:
+    other = books.parents[1] / "another" / "manifest.json"
+    other.parent.mkdir()
+    manifest = json.loads(books.read_text(encoding="utf-8"))
+    manifest["privacy"] |= {"ledger": "2" * 64, "ledger_head": "3" * 64}
+    other.write_text(json.dumps(manifest), encoding="utf-8")
+    found = audit(releases=[books.parents[1]])
+    assert (found.manifests, found.others) == (1, 1)
+    with open_ledger() as ledger:
+        manifest["privacy"]["ledger"] = ledger.identity()
+    other.write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(LedgerDamaged, match="is not in this chain"):
+        audit(releases=[books.parents[1]])
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,15 @@ def test_a_damaged_event_in_the_middle_ends_the_history_with_4(capsys: pytest.Ca
 @pytest.mark.usefixtures("two_accounts")
 def test_verify_says_what_it_found_whole(said: Callable[..., str], read: Read) -> None:
     verified = read("ledger", "verify")
-    assert verified == {"events": 18, "runs": 3, "operations": 4, "outputs": 4, "manifests": 0, "head": head()}
+    assert verified == {
+        "events": 18,
+        "runs": 3,
+        "operations": 4,
+        "outputs": 4,
+        "manifests": 0,
+        "head": head(),
+        "others": 0,
+    }
     text = said("ledger", "verify", "--head", head())
     assert text.startswith("the ledger is sound\n")
     assert f"head {head()}" in text

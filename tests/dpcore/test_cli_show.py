@@ -149,10 +149,11 @@ def test_every_line_fits_a_terminal_of_120_columns(capsys: pytest.CaptureFixture
 
 
 def test_a_worker_that_is_gone_is_told_from_one_that_works(capsys: pytest.CaptureFixture[str]) -> None:
-    machine, process, began = this_worker().split(" ")
+    machine, process, born = this_worker().split(" ")
+    numbering = born.partition("@")[2]
     with made_at_noon() as ledger:
         opened(ledger, "clinic")
-        spent(ledger, "gone", account="clinic", amount=10, ended=False, holder=f"{machine} {process} {int(began) + 1}")
+        spent(ledger, "gone", account="clinic", amount=10, ended=False, holder=f"{machine} {process} 1@{numbering}")
         spent(ledger, "lapsed", account="clinic", amount=10, ended=False, holder="elsewhere 7 1")
     with open_ledger() as ledger:
         ledger.reserve("working", account="clinic", amount=10, claim="test")

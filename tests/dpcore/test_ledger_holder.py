@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from dpcore.ledger import holder
-from dpcore.ledger.holder import surely_gone, this_worker
+from dpcore.ledger.holder import surely_gone, this_worker, worker
 
 HERE, NUMBER = socket.gethostname(), os.getpid()
 ELSEWHERE = f"not-{HERE}"
+NUMBERING = holder._numbering()
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only /proc tells when a process began")
 
@@ -23,7 +24,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="on
 def waiting(program: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Run a program until its input ends, and give the name that it would have as a worker."""
     with subprocess.Popen([program], stdin=subprocess.PIPE) as running:
-        yield running, f"{HERE} {running.pid} {holder._began(running.pid)}"
+        yield running, worker(running.pid)
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def cat() -> Path:
 def test_a_worker_is_named_by_its_machine_its_number_and_when_it_began() -> None:
     machine, number, began = this_worker().rsplit(" ", 2)
     assert (machine, int(number)) == (HERE, NUMBER)
-    assert began.isdigit()
+    assert began.partition("@")[0].isdigit()
 
 
 def test_this_worker_is_not_gone() -> None:
@@ -69,17 +70,30 @@ def test_a_program_may_have_brackets_and_spaces_in_its_name(cat: Path, tmp_path:
 
 
 def test_a_number_that_went_to_a_later_process_does_not_keep_the_earlier_one_alive() -> None:
-    assert surely_gone(f"{HERE} {NUMBER} 1")
+    assert surely_gone(f"{HERE} {NUMBER} 1@{NUMBERING}")
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        f"{ELSEWHERE} {NUMBER} 1",
-        f"{HERE} {NUMBER} 0",
+        f"{ELSEWHERE} {NUMBER} 1@{NUMBERING}",
+        f"{HERE} {NUMBER} 1@elsewhere",
+        f"{HERE} {NUMBER} 1",
+        f"{HERE} {NUMBER} 0@{NUMBERING}",
         *("night-shift", "two words", f"{HERE} {NUMBER} soon", f"{HERE} nobody 1", f"{HERE} {NUMBER}", ""),
     ],
-    ids=["elsewhere", "unknown-beginning", "a-word", "two-words", "no-moment", "no-number", "too-short", "empty"],
+    ids=[
+        "elsewhere",
+        "another-container",
+        "unknown-numbers",
+        "unknown-beginning",
+        "a-word",
+        "two-words",
+        "no-moment",
+        "no-number",
+        "too-short",
+        "empty",
+    ],
 )
 def test_of_other_names_nothing_is_known(name: str) -> None:
     assert not surely_gone(name)
@@ -87,5 +101,5 @@ def test_of_other_names_nothing_is_known(name: str) -> None:
 
 def test_without_a_way_to_know_the_beginning_nobody_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holder, "_began", lambda process: None)
-    assert this_worker() == f"{HERE} {NUMBER} 0"
+    assert this_worker() == f"{HERE} {NUMBER} 0@{NUMBERING}"
     assert not surely_gone(this_worker())

@@ -109,6 +109,7 @@ def test_the_statement_says_whom_it_protects() -> None:
         "mu": None,
         "account": "",
         "run": "",
+        "ledger": "",
         "ledger_head": "",
         "spec_sha256": "",
         "versions": {},
@@ -133,7 +134,7 @@ def test_the_statement_names_its_accounting_and_the_amount_in_it(
 ) -> None:
     workspace.write_spec(("delta: 1e-9", f"delta: {delta:g}"))
     account, run = SimpleNamespace(name="visits", currency=currency), SimpleNamespace(id="r", spent=UNIT // 2)
-    statement = state(load_spec(workspace.spec), account=account, run=run, head="")
+    statement = state(load_spec(workspace.spec), account=account, run=run, ledger="1" * 64, head="")
     assert statement.accounting == accounting
     assert (statement.rho, statement.mu) == amounts
     assert statement.epsilon == epsilon_of(UNIT // 2, currency=currency, delta=delta)

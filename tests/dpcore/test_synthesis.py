@@ -8,6 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from multiprocessing.context import BaseContext
 from pathlib import Path
 
@@ -16,10 +17,10 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import Outcome, synthesize
+from dpcore import Outcome, Synthesis, synthesize
 from dpcore.accounting import Currency
 from dpcore.errors import SourceError, UsageError
-from dpcore.ledger import Ledger, open_ledger
+from dpcore.ledger import LEASE_SECONDS, Ledger, open_ledger
 from dpcore.measurements import Measurement
 from dpcore.mechanisms import from_description
 from tests.conftest import Workspace, visits
@@ -269,3 +270,22 @@ def test_a_run_killed_at_twenty_random_moments_goes_on(workspace: Workspace, pro
         assert transcript_of(run_id)[: len(before)] == before
         check_the_books(run_id, crashes=1)
         check_the_release(outcome)
+
+
+@pytest.mark.parametrize("ended", ["before a round", "before publishing"])
+def test_a_worker_whose_run_was_ended_draws_and_publishes_nothing(workspace: Workspace, ended: str) -> None:
+    workspace.open_account()
+    run = Synthesis(workspace.spec, run_id="ended", resume=False)
+    try:
+        run.reserve()
+        run.histogram(run.ingest())
+        run.begin()
+        rows = run.sample() if ended == "before publishing" else None
+        in_a_while = lambda: datetime.now(UTC) + timedelta(seconds=LEASE_SECONDS + 1)  # noqa: E731  a clock
+        with open_ledger(clock=in_a_while) as steward:
+            steward.settle("ended", release=None, lease=None)
+        with pytest.raises(UsageError, match="run 'ended' is settled and takes no more operations"):
+            run.select(1) if rows is None else run.publish(rows)
+    finally:
+        run.close()
+    assert not run.declaration.output_folder.exists()

@@ -7,6 +7,8 @@ by rule, not by foreign key: the rule compares more, and takes no lock on the ro
 `writer`, which is there for nothing else.
 """
 
+import re
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -151,6 +153,24 @@ def bring_up_to_date(connection: psycopg.Connection[Any], *, place: str, create:
     _refuse_newer(version, place=place)
     if version != VERSION:
         _migrate(connection, place=place)
+
+
+def rules_changed(execute: Callable[[str], Sequence[Any]]) -> bool:
+    """Say whether functions, triggers or checks are others than those that a new ledger gets."""
+    text = RULES + GRANTS
+    functions = re.findall(r"CREATE (?:OR REPLACE )?FUNCTION (\w+)\([^$]*? AS \$\$(.*?)\$\$", text, flags=re.DOTALL)
+    triggers = re.findall(r"TRIGGER (\w+) [^;]*? ON (\w+)", text)
+    of_ledger = f"WHERE nspname = '{SCHEMA}'"
+    there = execute(f"SELECT proname, prosrc FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace {of_ledger}")
+    firing = execute(
+        "SELECT tgname, relname FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid JOIN pg_namespace n"
+        f" ON n.oid = relnamespace {of_ledger} AND NOT tgisinternal AND tgenabled IN ('O', 'A')"
+    )
+    ((checks,),) = execute(
+        f"SELECT count(*) FROM pg_constraint JOIN pg_namespace n ON n.oid = connamespace {of_ledger} AND contype = 'c'"
+    )
+    found = (set(map(tuple, there)), set(map(tuple, firing)), checks)
+    return found != (set(functions), set(triggers), _TABLES.count("CHECK ("))
 
 
 def _migrate(connection: psycopg.Connection[Any], *, place: str) -> None:

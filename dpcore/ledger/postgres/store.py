@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from dpcore.errors import LedgerError, UsageError
 from dpcore.ledger.postgres.errors import translated
-from dpcore.ledger.postgres.schema import SCHEMA, bring_up_to_date
+from dpcore.ledger.postgres.schema import SCHEMA, bring_up_to_date, rules_changed
 from dpcore.ledger.store import PATIENCE_SECONDS, Store
 
 LARGEST_OUTPUT = 1 << 28
@@ -125,8 +125,8 @@ class PostgresStore(Store):
         return None
 
     def check(self) -> str | None:
-        """Return None: the server watches its own files, and reports what it finds when it is asked for rows."""
-        return None
+        """Hold the rules against those of a new ledger; its own files the server watches itself."""
+        return "its rules are not those it was made with" if rules_changed(self.execute) else None
 
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self.place)

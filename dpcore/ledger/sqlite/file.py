@@ -10,7 +10,7 @@ from pathlib import Path
 from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger.sqlite.migrations import MIGRATIONS
 from dpcore.ledger.sqlite.outputs import sync_folder
-from dpcore.ledger.sqlite.schema import APPLICATION_ID, NAMES, RULES, TABLES, VERSION
+from dpcore.ledger.sqlite.schema import APPLICATION_ID, BASE, NAMES, RULES, TABLES, VERSION
 
 
 def create_file(path: Path) -> None:
@@ -28,7 +28,7 @@ def create_file(path: Path) -> None:
     new = Path(name)
     try:
         with closing(sqlite3.connect(new, isolation_level=None)) as connection:
-            marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+            marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {BASE};"
             connection.executescript(f"BEGIN; {TABLES} {RULES} {marks} COMMIT;")
             connection.execute("PRAGMA journal_mode = WAL")
         try:
@@ -56,6 +56,14 @@ def bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if not names >= NAMES:
         raise LedgerDamaged(f"the ledger at {path} lacks some of its tables or rules; restore it from a backup")
+
+
+def rules_changed(connection: sqlite3.Connection) -> bool:
+    """Say whether the tables and rules of a file are others than those it was made with."""
+    rules = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%'"
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        fresh.executescript(f"{TABLES} {RULES}")
+        return set(fresh.execute(rules)) != set(connection.execute(rules))
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:

@@ -6,6 +6,8 @@ charge writes has as few indexes and references as can be: each costs a page of 
 
 APPLICATION_ID = 0x6470666C
 """Marks the file as ours ("dpfl") for whoever looks at its header."""
+BASE = 2
+"""The version of these tables and rules, which never change: a later version comes by migration, to new files too."""
 VERSION = 2
 
 TABLES = """

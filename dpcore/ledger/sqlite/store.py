@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from dpcore.errors import LedgerError, UsageError
 from dpcore.ledger.sqlite.errors import translated
-from dpcore.ledger.sqlite.file import bring_up_to_date, create_file
+from dpcore.ledger.sqlite.file import bring_up_to_date, create_file, rules_changed
 from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW, OutputFolder
 from dpcore.ledger.store import PATIENCE_SECONDS, Store
 
@@ -92,9 +92,10 @@ class SqliteStore(Store):
             return self._outputs.digest(sha256)
 
     def check(self) -> str | None:
-        """Read the whole file, each index against its table."""
-        found = self.execute("PRAGMA integrity_check(1)")
-        return None if found == [("ok",)] else "its tables and its indexes contradict each other"
+        """Read the whole file, each index against its table, and the rules against those of a new ledger."""
+        if self.execute("PRAGMA integrity_check(1)") != [("ok",)]:
+            return "its tables and its indexes contradict each other"
+        return "its tables or rules are not those it was made with" if rules_changed(self._connection) else None
 
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self._path)

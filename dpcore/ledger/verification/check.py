@@ -39,6 +39,8 @@ class Verified:
     outputs: int
     manifests: int
     head: str
+    others: int = 0
+    """Manifests that were found and are of another ledger."""
 
 
 def verify(

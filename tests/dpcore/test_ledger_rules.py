@@ -1,0 +1,61 @@
+"""The rules of the tables are part of what is verified: whoever takes one away, or weakens it, is found out."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from dpcore.errors import LedgerDamaged
+from dpcore.ledger import open_ledger
+from dpcore.ledger.verification import verify
+from tests.dpcore.ledger_fixtures import opened
+from tests.postgres import PostgresServer
+
+
+def check(url: str) -> None:
+    with open_ledger(url) as ledger:
+        verify(ledger, price=lambda mechanism, currency: 1, heads={})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP TRIGGER block_kept; CREATE TRIGGER block_kept BEFORE DELETE ON block BEGIN SELECT 1; END",
+        "CREATE TRIGGER refund AFTER UPDATE ON block BEGIN SELECT 1; END",
+        "CREATE TABLE another (one)",
+        "CREATE INDEX more ON event (at)",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, 'used <= cap', 'used <= 9e18')",
+    ],
+)
+def test_a_changed_rule_of_a_file_is_found(tmp_path: Path, change: str) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    with open_ledger(url, create=True) as ledger:
+        opened(ledger)
+    check(url)
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite", isolation_level=None)) as connection:
+        connection.executescript(change)
+    with pytest.raises(LedgerDamaged, match="not those it was made with"):
+        check(url)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP TRIGGER event_kept ON dpflow.event",
+        "ALTER TABLE dpflow.event DISABLE TRIGGER event_in_order",
+        "CREATE OR REPLACE FUNCTION dpflow.extend_chain() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
+        "ALTER TABLE dpflow.block DROP CONSTRAINT block_within_cap",
+        "CREATE TRIGGER refund AFTER UPDATE ON dpflow.block FOR EACH STATEMENT EXECUTE FUNCTION dpflow.refuse('no')",
+    ],
+)
+def test_a_changed_rule_of_a_database_is_found(postgres_server: PostgresServer, change: str) -> None:
+    url = postgres_server.new_database()
+    with open_ledger(url, create=True) as ledger:
+        opened(ledger)
+    check(url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(change)
+    with pytest.raises(LedgerDamaged, match="not those it was made with"):
+        check(url)
