@@ -73,7 +73,7 @@ def test_selections_have_their_exact_probabilities_and_not_those_of_another_epsi
     [
         (Flavour.PERMUTE_AND_FLIP, Currency.PURE, 0),
         (Flavour.GUMBEL, Currency.ZCDP, -SENSITIVITY),
-        (Flavour.PERMUTE_AND_FLIP, Currency.GDP, 0),
+        (Flavour.PERMUTE_AND_FLIP, Currency.GDP, -SENSITIVITY),
         (Flavour.GUMBEL, Currency.GDP, -SENSITIVITY),
     ],
 )
