@@ -2,10 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 ACCOUNT := clinic-visits
+OPEN_ACCOUNT = $(BIN)/dpflow ledger show $(ACCOUNT) >/dev/null 2>&1 || \
+	$(BIN)/dpflow ledger open $(ACCOUNT) --epsilon 10 --delta 1e-9 --unit patient_id --neighbours add-remove
 QUIET_PIP := --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench ui clean
+.PHONY: help setup demo test lint bench ui ui-stop clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,8 +31,7 @@ data/clinic-visits.csv: data/clinic_visits.py .venv/runtime
 setup: .venv/development data/clinic-visits.csv ## make .venv with everything, and the sample table
 
 demo: .venv/runtime data/clinic-visits.csv ## make a private synthetic release of the sample table
-	@$(BIN)/dpflow ledger show $(ACCOUNT) >/dev/null 2>&1 || \
-		$(BIN)/dpflow ledger open $(ACCOUNT) --epsilon 10 --delta 1e-9 --unit patient_id --neighbours add-remove
+	@$(OPEN_ACCOUNT)
 	@$(BIN)/dpflow run data/clinic-visits.yaml
 
 test: .venv/development data/clinic-visits.csv ## run all tests
@@ -48,10 +49,13 @@ bench: .venv/development ## measure speed and accuracy (tables in ../shared/data
 	@$(BIN)/python -m benchmarks.ledger
 	@$(BIN)/python -m benchmarks.ledger_faults
 
-ui: .venv/runtime ## start a Prefect server and its UI on this machine; stop it with Ctrl-C
-	@echo "Prefect UI: http://127.0.0.1:4200   in another terminal: PREFECT_API_URL=http://127.0.0.1:4200/api make demo"
-	@DO_NOT_TRACK=1 PREFECT_SERVER_ANALYTICS_ENABLED=false PREFECT_SERVER_UI_V2_ENABLED=false \
-		PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT=false $(BIN)/prefect server start --host 127.0.0.1
+ui: .venv/runtime data/clinic-visits.csv ## start the Prefect UI with the sample deployed, in the background; prints its address
+	@$(OPEN_ACCOUNT)
+	@$(BIN)/dpflow register data/clinic-visits.yaml --cron "0 3 1 * *" --timezone Europe/Zurich >/dev/null
+	@$(BIN)/dpflow ui
+
+ui-stop: .venv/runtime ## end what `make ui` has started
+	@$(BIN)/dpflow ui --stop
 
 clean: ## remove what was built; the ledger in .dpflow and the releases stay
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dpflow.egg-info

@@ -4,20 +4,40 @@ The front door: what flows, notebooks and other programs use.
 """
 
 from dpcore import cli
+from dpcore.approvals import Approval, approval_for, check_approved, require_approval, require_none
 from dpcore.errors import DpflowError
-from dpcore.spec import Declaration, json_schema, load_spec
+from dpcore.ledger import Account, Balance
+from dpcore.registry import Registered, all_registered, declared, register, registered, registered_names
+from dpcore.report import Outcome, Report
+from dpcore.spec import Changes, Declaration, changed, json_schema, load_spec
 from dpcore.strategies import step_name
-from dpcore.synthesis import Outcome, Synthesis, check_run, synthesize
+from dpcore.synthesis import Synthesis, check_run, synthesize
 
 __all__ = [
+    "Account",
+    "Approval",
+    "Balance",
+    "Changes",
     "Declaration",
     "DpflowError",
     "Outcome",
+    "Registered",
+    "Report",
     "Synthesis",
+    "all_registered",
+    "approval_for",
+    "changed",
+    "check_approved",
     "check_run",
     "cli",
+    "declared",
     "json_schema",
     "load_spec",
+    "register",
+    "registered",
+    "registered_names",
+    "require_approval",
+    "require_none",
     "step_name",
     "synthesize",
 ]

@@ -53,10 +53,16 @@ class Curator:
         self._protection = protection
         self._currency = currency
         self._received: tuple[Histogram, Lease] | None = None
+        self._paid: dict[str, int] = {}
 
     def receive(self, histogram: Histogram, *, lease: Lease) -> None:
         """Take the private counts in, with the right to charge the run for looking at them."""
         self._received = histogram, lease
+
+    @property
+    def paid(self) -> int:
+        """What the answers given so far have cost, in units: the same when a run is replayed, and without what a crash lost."""
+        return sum(self._paid.values())
 
     def exhausted(self, step: str) -> bool:
         """Tell whether interruptions have left too little to do this step, which has no result yet."""
@@ -161,7 +167,10 @@ class Curator:
 
     def _stored(self, step: str) -> bytes | None:
         done = self._ledger.operation(self._run_id, step)
-        return done.output if done else None
+        if done is None:
+            return None
+        self._paid[step] = done.amount
+        return done.output
 
     def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
         """Pay for the step, draw its result, and store it: in that order."""
@@ -173,4 +182,5 @@ class Curator:
         )
         output = draw(histogram)
         self._ledger.commit(operation, output)
+        self._paid[step] = operation.amount
         return output

@@ -24,6 +24,10 @@ class UsageError(DpflowError):
     exit_code = 2
 
 
+class RunHeld(UsageError):  # noqa: N818  names what was found
+    """Another worker, which may be alive, is at work on the run; the message says when it can be taken over."""
+
+
 class BudgetRefused(DpflowError):  # noqa: N818  a refusal is the ledger doing its work
     """The account cannot pay for what was asked; the ledger is as it was before."""
 

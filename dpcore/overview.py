@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from dpcore.ledger import WHOLE, Account, Allowance, Balance, Block, Ledger, Run, RunState
+from dpcore.ledger import WHOLE, Account, Allowance, Balance, Block, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.reader import balances, blocks_of
 from dpcore.ledger.refusals import known_account, known_event
 from dpcore.ledger.transaction import LedgerTransaction
@@ -45,19 +45,27 @@ class AccountOverview:
 
 @dataclass(frozen=True)
 class Overview:
-    """Some accounts, and the last event of the chain at that moment."""
+    """Some accounts, and the last event of the chain at that moment. `ledger` is the identity of the ledger, for good."""
 
     accounts: tuple[AccountOverview, ...]
     events: int
     head: str
+    ledger: str
+
+
+def look(account: str | None) -> Overview:
+    """Look at one account, or at all of them, in the ledger that the environment names."""
+    with open_ledger() as ledger:
+        return overview(ledger, account)
 
 
 def overview(ledger: Ledger, account: str | None) -> Overview:
     """Look at one account, or at all of them, in one transaction: nothing changes between one figure and the next."""
+    identity = ledger.identity()
     with ledger.reading() as rows:
         accounts = rows.accounts() if account is None else (known_account(rows, account),)
         head = rows.head()
-        return Overview(tuple(_account(rows, terms) for terms in accounts), head.seq, head.hash)
+        return Overview(tuple(_account(rows, terms) for terms in accounts), head.seq, head.hash, identity)
 
 
 def _account(rows: LedgerTransaction, account: Account) -> AccountOverview:

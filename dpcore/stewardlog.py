@@ -5,12 +5,16 @@ into a message, a run's log or a database. Everything public names this file and
 """
 
 import os
+import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 FOLDER_VARIABLE = "DPFLOW_PRIVATE"
 FILE_NAME = "failures.log"
+OUTPUT_NAME = "output.log"
 
 
 def private_folder() -> Path:
@@ -48,20 +52,52 @@ def note(text: str, *, where: str) -> Path | None:
         return None
 
 
-def _append(entry: bytes) -> Path:
-    place = private_folder()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    # A folder that already exists keeps the mode its owner gave it: the file alone is then what is closed to others.
-    place.mkdir(mode=0o700, exist_ok=True)
-    path = place / FILE_NAME
-    # Not followed if it is a link: in a folder that others may write to, it could point anywhere.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-    descriptor = os.open(path, flags, 0o600)
+@contextmanager
+def output_taken() -> Iterator[None]:
+    """Let everything that this process, or a library in it, writes to its output and error streams go to the steward's folder.
+
+    Where nothing can be written there it goes nowhere. For processes whose streams others read, such as a worker's.
+    """
     try:
-        if hasattr(os, "fchmod"):
-            os.fchmod(descriptor, 0o600)
+        log = _opened(OUTPUT_NAME)
+    except OSError:
+        log = os.open(os.devnull, os.O_WRONLY)
+    streams = (sys.stdout, sys.stderr)
+    for stream in streams:
+        stream.flush()
+    kept = [os.dup(descriptor) for descriptor in (1, 2)]
+    try:
+        for descriptor in (1, 2):
+            os.dup2(log, descriptor)
+        yield
+    finally:
+        for stream in streams:
+            stream.flush()
+        for descriptor, before in zip((1, 2), kept, strict=True):
+            os.dup2(before, descriptor)
+        for descriptor in (log, *kept):
+            os.close(descriptor)
+
+
+def _append(entry: bytes) -> Path:
+    descriptor = _opened(FILE_NAME)
+    try:
         # One write, so that the entries of processes that fail together do not interleave.
         os.write(descriptor, entry)
     finally:
         os.close(descriptor)
-    return path
+    return private_folder() / FILE_NAME
+
+
+def _opened(name: str) -> int:
+    """Open a file of the steward's folder to append to it, closed to everybody else."""
+    place = private_folder()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    # A folder that already exists keeps the mode its owner gave it: the file alone is then what is closed to others.
+    place.mkdir(mode=0o700, exist_ok=True)
+    # Not followed if it is a link: in a folder that others may write to, it could point anywhere.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(place / name, flags, 0o600)
+    if hasattr(os, "fchmod"):
+        os.fchmod(descriptor, 0o600)
+    return descriptor

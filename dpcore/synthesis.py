@@ -1,12 +1,12 @@
 """The steps of a run, from a declared table to a published release. Two drivers call them: `synthesize` here, and the Prefect flow."""
 
 import hashlib
+import json
 import logging
+import time
 import uuid
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from dpcore.curator import LEAST_UNITS, Curator
 from dpcore.errors import BudgetRefused, SourceError, UsageError
 from dpcore.histogram import Histogram
 from dpcore.ingest import Records, Source, data_version, fingerprint_key, ingest
-from dpcore.ledger import Account, Lease, Ledger, Run, budget_refused, open_ledger
+from dpcore.ledger import Account, Balance, Lease, Ledger, Run, budget_refused, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state
+from dpcore.report import Outcome, Report, Round, distance, noise_floor, without
 from dpcore.sampling import sample_rows
 from dpcore.spec import Declaration, load_spec
 from dpcore.stewardlog import private_folder
@@ -28,31 +29,11 @@ progress = logging.getLogger("dpcore.progress")
 PLAN_VERSION = 1  # part of every claim: a run is never resumed under rules other than those it was reserved for
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a finished run leaves: all public."""
-
-    run: str
-    release: str
-    rows: int
-    account: str
-    currency: str
-    delta: float
-    spent: float
-    spent_epsilon: float
-    remaining: float
-    remaining_epsilon: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the outcome as plain JSON values."""
-        return asdict(self)
-
-
 class Synthesis:
     """One run of a release: holds what its steps hand on to each other. Nothing is read or spent by making one."""
 
-    def __init__(self, spec: str | Path, *, run_id: str, resume: bool) -> None:
-        self.declaration: Declaration = load_spec(spec)
+    def __init__(self, declaration: Declaration, *, run_id: str, resume: bool) -> None:
+        self.declaration = declaration
         self.run_id = run_id
         self.source = Source.locate(self.declaration.spec.source.path, base=self.declaration.path.parent)
         check_writable(self.declaration.output_folder)
@@ -74,6 +55,9 @@ class Synthesis:
         self._lease: Lease | None = None
         self._release: Path | None = None
         self._rows = 0
+        self._begun = 0.0
+        self._before: Balance | None = None
+        self.rounds: list[Round] = []
 
     def requested(self) -> int:
         """Return what the run may spend, in units; an amount too small to buy anything is refused."""
@@ -110,6 +94,7 @@ class Synthesis:
             )
         if not self.settled:
             self._lease = self.ledger.lease(self.run_id)
+        self._before = without(run, self.ledger.balance(self.account.name))
         progress.info("run %s: reserved epsilon %g of account %s", self.run_id, spec.privacy.epsilon, self.account.name)
         return run
 
@@ -148,6 +133,7 @@ class Synthesis:
     def begin(self) -> None:
         """Buy the measurements that the first model is made of."""
         self.strategy.begin(self.curator)
+        self._begun = time.monotonic()
         progress.info("first model from %d measurements", len(self.strategy.measurements))
 
     def select(self, number: int) -> Selection | None:
@@ -168,13 +154,31 @@ class Synthesis:
             self.strategy.finished = True
             progress.info("round %d/%d: left out, interruptions have used up its budget", number, self.strategy.rounds)
             return
+        before = distance(self.strategy.model, measurement)
         self.strategy.update(number, measurement)
-        names = " x ".join(self.declaration.universe.names[axis] for axis in measurement.axes)
-        run = self.ledger.run(self.run_id)
-        progress.info(
-            "round %d/%d: %s, noise %.1f, spent %.0f %%",
-            *(number, self.strategy.rounds, names, measurement.noise, 100 * run.spent / run.reserved),
+        reserved, names = self.ledger.run(self.run_id).reserved, self.declaration.universe.names
+        done = Round(
+            number=number,
+            columns=tuple(names[axis] for axis in measurement.axes),
+            cells=measurement.values.size,
+            noise=measurement.noise,
+            before=before,
+            after=distance(self.strategy.model, measurement),
+            noise_floor=noise_floor(self.strategy.model, measurement),
+            spent=self.curator.paid / reserved,
         )
+        self.rounds.append(done)
+        progress.info(
+            "round %d/%d: %s, noise %.1f, spent %.0f %%, about %d s left",
+            *(number, self.strategy.rounds, " x ".join(done.columns), done.noise, 100 * done.spent, self.seconds_left),
+        )
+
+    @property
+    def seconds_left(self) -> int:
+        """How long the rounds that are left will take, by those that are done."""
+        done = len(self.rounds)
+        left = 0 if self.strategy.finished or not done else self.strategy.rounds - self.rounds[-1].number
+        return round((time.monotonic() - self._begun) / max(done, 1) * left)
 
     def sample(self) -> Codes:
         """Make the final model and draw the synthetic rows from it, from a public seed: post-processing."""
@@ -191,6 +195,7 @@ class Synthesis:
             declaration=self.declaration,
             codes=codes,
             measurements=self.strategy.measurements,
+            rounds=self.rounds,
             statement=state(
                 self.declaration,
                 account=self.account,
@@ -210,9 +215,12 @@ class Synthesis:
         if release is None:
             raise UsageError("nothing was published yet; publish before settling")
         manifest = str(release.resolve() / "manifest.json")
-        run = self.ledger.settle(self.run_id, release=release.name, lease=self._lease, manifest=manifest)
-        account, balance = self.account, self.ledger.balance(self.account.name)
-        delta = self.declaration.spec.privacy.delta
+        self.ledger.settle(self.run_id, release=release.name, lease=self._lease, manifest=manifest)
+        return self._outcome(release)
+
+    def _outcome(self, release: Path) -> Outcome:
+        account, run = self.account, self.ledger.run(self.run_id)
+        balance, delta = self.ledger.balance(account.name), self.declaration.spec.privacy.delta
         return Outcome(
             run=self.run_id,
             release=_shown(release),
@@ -226,6 +234,22 @@ class Synthesis:
             remaining_epsilon=epsilon_of(balance.remaining, currency=account.currency, delta=account.delta),
         )
 
+    def report(self) -> Report:
+        """Tell what the settled run did, from its release and its ledger."""
+        if self._release is None or self._before is None:
+            raise UsageError("nothing was published yet; publish and settle before reporting")
+        manifest = json.loads((self._release / "manifest.json").read_text(encoding="utf-8"))
+        return Report(
+            outcome=self._outcome(self._release),
+            account=self.account,
+            before=self._before,
+            after=self.ledger.balance(self.account.name),
+            rounds=tuple(self.rounds),
+            privacy=manifest["privacy"],
+            columns=manifest["columns"],
+            files=manifest["files"],
+        )
+
     def close(self) -> None:
         """Close the ledger's connection."""
         self.ledger.close()
@@ -236,7 +260,7 @@ class Synthesis:
 
 def synthesize(spec: str | Path, *, run_id: str | None = None, resume: bool = False) -> Outcome:
     """Make a release from a spec, without Prefect. With `resume`, `run_id` names a run that was started before."""
-    run = Synthesis(spec, run_id=run_id or str(uuid.uuid4()), resume=resume)
+    run = Synthesis(load_spec(spec), run_id=run_id or str(uuid.uuid4()), resume=resume)
     try:
         run.reserve()
         run.histogram(run.ingest())
@@ -251,12 +275,12 @@ def synthesize(spec: str | Path, *, run_id: str | None = None, resume: bool = Fa
         run.close()
 
 
-def check_run(spec: str | Path, *, resume: str | None) -> None:
+def check_run(declaration: Declaration, *, resume: str | None) -> None:
     """Refuse at once what a run would refuse: a wrong spec, a wrong account, too little budget. Nothing is read, changed or spent.
 
     For drivers that take long to start. The ledger decides again, for good, when the run reserves.
     """
-    run = Synthesis(spec, run_id=resume or "unnamed", resume=resume is not None)
+    run = Synthesis(declaration, run_id=resume or "unnamed", resume=resume is not None)
     try:
         units = run.requested()
         remaining = run.ledger.balance(run.account.name).remaining

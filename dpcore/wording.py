@@ -89,3 +89,13 @@ def step_of(account: Account) -> str:
     if by_block:
         return f"adding or removing the rows that one {account.unit} has in one block"
     return f"adding or removing one {account.unit} with all its rows"
+
+
+def column_type(kind: str) -> str:
+    """Write the type of a released column, as its manifest has it, for a person.
+
+    >>> column_type("dictionary<values=string, indices=int32, ordered=0>"), column_type("int64")
+    ('string, dictionary-encoded', 'int64')
+    """
+    values = kind.removeprefix("dictionary<values=")
+    return kind if values == kind else f"{values.partition(',')[0]}, dictionary-encoded"

@@ -3,26 +3,32 @@
 import logging
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
-from dpcore import Outcome, check_run, cli
+from dpcore import Outcome, check_approved, check_run, cli, declared
+from flows import doctor, serve, ui
 
 
-def _run(spec: Path, resume: str | None) -> Outcome:
+def _run(spec: Path, resume: str | None, *, approved: bool) -> Outcome:
     """Run the flow in this process, unless it would be refused anyway; Prefect takes seconds to start, so it comes last."""
-    check_run(spec, resume=resume)
+    declaration = declared(str(spec), registered_only=False)
+    check_run(declaration, resume=resume)
+    check_approved(declaration, approved=approved)
     logging.getLogger("dpcore.progress").info("starting Prefect")
     from flows.quiet import quiet  # noqa: PLC0415  see above
 
     with quiet():
-        from flows.synthesize import synthesize  # noqa: PLC0415  after the settings it reads at import
+        from flows.approval import approved as as_steward  # noqa: PLC0415  after the settings Prefect reads at import
+        from flows.synthesize import resuming, synthesize  # noqa: PLC0415  likewise
 
-        return Outcome(**synthesize(str(spec), resume))
+        with as_steward() if approved else nullcontext(), resuming(resume):
+            return Outcome(**synthesize(release=str(spec)))
 
 
 def main() -> None:
     """Run `dpflow` and end with its exit code, at once: Prefect's threads may still wait for a server that is gone."""
-    code = cli.main(runner=_run)
+    code = cli.main(runner=_run, more=[serve.add_verbs, ui.add_verbs, doctor.add_verbs])
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,7 +1,7 @@
 """Prefect flows and tasks that give nothing private away, whatever happens inside them.
 
 Prefect stores the text of an exception in five places, writes return values into its log when it is debugged, and walks
-through arguments. So a private function gets its arguments and hands back its result in a sealed envelope, its warnings
+through arguments. So it never gets to see what a private function is called with, or its result; the function's warnings
 go to the steward's log, and every error that leaves it is a new one that was made from public words only.
 """
 
@@ -13,17 +13,18 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import httpx
-from prefect import Flow, Task
-from prefect.cache_policies import NO_CACHE
+from prefect import Flow
 from prefect.exceptions import CancelledRun, ExternalSignal, PausedRun, PrefectSignal
 
 import dpcore
 from dpcore import stewardlog
 from dpcore.errors import DpflowError, StepFailed
 from flows.progress import progress_in_run_log
+from flows.refusals import end_refused, ends_refused
+from flows.task_runs import task_run
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,63 +45,17 @@ CONTROL = (
 OUR_CODE = (Path(dpcore.__file__).parent, Path(__file__).parent)
 
 
-class _Sealed:
-    """An envelope with nothing to show or to walk through: a step's call on the way in, its result on the way out.
-
-    It is opened once and is empty from then on, so that Prefect, which keeps the envelope for longer, keeps nothing private alive.
-    """
-
-    __slots__ = ("__weakref__", "_content", "name")
-
-    def __init__(self, content: Any, *, name: str) -> None:
-        self._content = content
-        self.name = name
-
-    def open(self) -> Any:
-        """Take out what is inside."""
-        content, self._content = self._content, None
-        return content
-
-    def __repr__(self) -> str:
-        return f"<sealed: {self.name}>"
-
-
 def step(name: str, function: Callable[P, R]) -> Callable[P, R]:
     """Return `function` as a step: a call of it is a Prefect task run with exactly this name.
 
     The last part of the name is the task's: `step("round-007/select", run.select)(7)` is a run of the task `select`.
     """
-    task = private_task(name.rpartition("/")[2])
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = task(_Sealed(functools.partial(function, *args, **kwargs), name=name)).open()
-        return result
+        with task_run(name):
+            return guarded(function, where=name)(*args, **kwargs)
 
     return call
-
-
-@functools.cache
-def private_task(kind: str) -> Task[[_Sealed], _Sealed]:
-    """Return the one Prefect task for all steps of a kind: never cached, stored, printed or retried."""
-
-    def run(call: _Sealed) -> _Sealed:
-        return _Sealed(guarded(call.open(), where=call.name)(), name=call.name)
-
-    run.__name__ = run.__qualname__ = kind
-    return Task(
-        run,
-        name=kind,
-        task_run_name=_run_name,  # type: ignore[arg-type]  # Prefect asks the function itself
-        description=f"The step {kind} of a private run",
-        cache_policy=NO_CACHE,
-        persist_result=False,
-        log_prints=False,
-        retries=0,
-    )
-
-
-def _run_name(parameters: dict[str, _Sealed]) -> str:
-    return parameters["call"].name
 
 
 def private_flow(
@@ -108,14 +63,21 @@ def private_flow(
 ) -> Callable[[Callable[P, R]], Flow[P, R]]:
     """Make a flow of a function whose parameters are public: they are validated, shown and stored.
 
-    While it runs, the lines that dpcore reports as its progress are in the log of the run.
+    While it runs, the lines that dpcore reports as its progress are in the log of the run. A refusal ends a deployed run in a
+    state of its own; whoever calls the flow gets it raised like any other error.
     """
 
     def decorate(function: Callable[P, R]) -> Flow[P, R]:
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
             with progress_in_run_log():
-                return guarded(function, where=name)(*args, **kwargs)
+                try:
+                    return guarded(function, where=name)(*args, **kwargs)
+                except DpflowError as error:
+                    if not ends_refused(error):
+                        raise
+                    refusal = error
+            return guarded(end_refused, where=name)(refusal)
 
         return Flow(
             run,

@@ -4,27 +4,22 @@ import importlib
 import logging
 import os
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from dpcore.errors import DpflowError, UsageError
-from flows.temporary_server import own_home, temporary_server
+from flows.connection import configured_url, homes, no_proxy, no_warnings, read_settings, server_answers, shown
+from flows.running import running_url
+from flows.settings import SAFE
+from flows.temporary_server import server_home, temporary_server
 
 ANSWER_SECONDS = 3.0
 DRAIN_SECONDS = 5.0
 
 # Defaults: what the user has set stays. They count from the moment that Prefect is imported, hence the late imports below.
-ENVIRONMENT = {
-    "DO_NOT_TRACK": "1",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_UI_V2_ENABLED": "false",  # its pages call an analytics host
-    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+ENVIRONMENT = SAFE | {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
-    "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
-    "PREFECT_LOGGING_LOG_PRINTS": "false",
-    "PREFECT_LOGGING_EXTRA_LOGGERS": "",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     # The run's log is sent to the server as ever; only the two handlers that write to the terminal are closed.
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
@@ -38,7 +33,8 @@ ENVIRONMENT = {
 def quiet() -> Iterator[str]:
     """Yield the URL of a Prefect server that answers, while nothing of Prefect's reaches the terminal.
 
-    The server is the one that `PREFECT_API_URL` or the Prefect profile names, or else a temporary one that is stopped at the end.
+    The server is the one that `PREFECT_API_URL` or the Prefect profile names, or else the one that `dpflow ui` runs in this
+    folder, or else a temporary one that is stopped at the end.
 
     Raises:
         UsageError: The configured server does not answer. Nothing was done.
@@ -49,59 +45,40 @@ def quiet() -> Iterator[str]:
         stack.enter_context(
             _environment({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
         )
-        stack.enter_context(_environment(_homes()))
+        stack.enter_context(_environment(homes()))
         stack.enter_context(_no_logging_errors())
         _read_logging_settings()
-        url = configured_url()
+        configured, of_ui = configured_url(), running_url()
+        url = configured or of_ui
         if url is None:
             url = stack.enter_context(_on_temporary_server())
-        elif not server_answers(url, timeout=ANSWER_SECONDS):
+        elif not server_answers(url, timeout=ANSWER_SECONDS, direct=not configured):
+            remedy = _remedy() if configured else "end it with `dpflow ui --stop`"
             raise UsageError(
-                f"the Prefect server at {_shown(url)} does not answer; start it, or {_remedy()} to run on a temporary one"
+                f"the Prefect server at {shown(url)} does not answer; start it, or {remedy} to run on a temporary one"
             )
+        elif not configured:
+            stack.enter_context(_on(url, home=server_home()))
         stack.callback(_send_what_is_left)
         with _server_errors_in_one_line(url):
             yield url
 
 
-def configured_url() -> str | None:
-    """Return the API URL that the environment, the profile or a settings file names, if any."""
-    from prefect.settings import get_current_settings  # noqa: PLC0415
-
-    return get_current_settings().api.url or None
-
-
-def server_answers(url: str, *, timeout: float) -> bool:
-    """Tell whether a Prefect server answers at an API URL. One that asks for a password does."""
-    import httpx  # noqa: PLC0415
-
-    try:
-        # No secret is sent, so that it does not matter here who answers; Prefect's own client checks certificates.
-        answer = httpx.get(f"{url.rstrip('/')}/health", timeout=timeout, verify=False, follow_redirects=True)  # noqa: S501
-    except (httpx.HTTPError, httpx.InvalidURL):
-        return False
-    return answer.status_code in {httpx.codes.OK, httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}
-
-
 @contextmanager
 def _on_temporary_server() -> Iterator[str]:
-    with ExitStack() as stack:
-        server = stack.enter_context(temporary_server())
-        stack.callback(_read_settings)
-        stack.enter_context(
-            _environment({"PREFECT_API_URL": server.url, "PREFECT_HOME": str(server.home)} | _no_proxy())
-        )
-        _read_settings()
-        stack.enter_context(_no_heartbeats())
+    with temporary_server() as server, _on(server.url, home=server.home):
         yield server.url
 
 
-def _read_settings() -> None:
-    """Make Prefect, also its threads, go by the environment as it is now."""
-    from prefect.context import refresh_global_settings_context  # noqa: PLC0415
-
-    with _no_warnings():
-        refresh_global_settings_context()
+@contextmanager
+def _on(url: str, *, home: Path) -> Iterator[None]:
+    """Make Prefect use a server of ours on this machine."""
+    with ExitStack() as stack:
+        stack.callback(read_settings)
+        stack.enter_context(_environment({"PREFECT_API_URL": url, "PREFECT_HOME": str(home)} | no_proxy()))
+        read_settings()
+        stack.enter_context(_no_heartbeats())
+        yield
 
 
 @contextmanager
@@ -133,23 +110,13 @@ def _server_errors_in_one_line(url: str) -> Iterator[None]:
         failure = type(error).__name__
     if failure:
         raise DpflowError(
-            f"the Prefect server at {_shown(url)} failed during the run ({failure}); what was measured is kept in the ledger: "
+            f"the Prefect server at {shown(url)} failed during the run ({failure}); what was measured is kept in the ledger: "
             "see that the server runs, then resume the run"
         ) from None
 
 
 def _remedy() -> str:
     return "unset PREFECT_API_URL" if "PREFECT_API_URL" in os.environ else "run `prefect config unset PREFECT_API_URL`"
-
-
-def _shown(url: str) -> str:
-    """Return a URL without the name and password it may hold."""
-    import httpx  # noqa: PLC0415
-
-    try:
-        return str(httpx.URL(url).copy_with(username=None, password=None))
-    except httpx.InvalidURL:
-        return "PREFECT_API_URL"
 
 
 def _read_logging_settings() -> None:
@@ -159,26 +126,8 @@ def _read_logging_settings() -> None:
 
         setup_logging()
         return
-    with _no_warnings():
+    with no_warnings():
         importlib.import_module("prefect.main")
-
-
-def _homes() -> dict[str, str]:
-    """Return the folders that Prefect is to take for homes: our own, unless it has one in which there is a profile to read."""
-    own = str(own_home())
-    try:
-        profiles = Path.home() / ".prefect" / "profiles.toml"
-    except RuntimeError:  # an account without a home folder, as containers have it; Prefect then fails to be imported
-        return {"HOME": own, "PREFECT_HOME": os.environ.get("PREFECT_HOME", own)}
-    if "PREFECT_HOME" in os.environ or os.access(profiles, os.R_OK):
-        return {}
-    return {"PREFECT_HOME": own}
-
-
-def _no_proxy() -> dict[str, str]:
-    """Return the variables that keep a proxy, if there is one, from being asked for the server on this machine."""
-    direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
-    return dict.fromkeys(("no_proxy", "NO_PROXY"), f"{direct},127.0.0.1" if direct else "127.0.0.1")
 
 
 @contextmanager
@@ -193,14 +142,6 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def _no_warnings() -> Iterator[None]:
-    """Keep Prefect from warning of a home folder that it cannot make: only a temporary server needs one, and looks after it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @contextmanager

@@ -27,7 +27,9 @@ def main() -> None:
     import uvicorn  # noqa: PLC0415  as late as can be, see above
     from prefect.server.api.server import create_app  # noqa: PLC0415
 
-    server = uvicorn.Server(uvicorn.Config(create_app, factory=True, log_level="error", lifespan="on"))
+    # Both ends are on this machine: compressing what they say to each other would cost more than it saves.
+    config = uvicorn.Config(create_app, factory=True, log_level="error", lifespan="on", ws_per_message_deflate=False)
+    server = uvicorn.Server(config)
     servers.append(server)
     server.run(sockets=[listening])
     # The database is closed by now; what else Prefect does at the end of a process takes seconds and serves nobody.

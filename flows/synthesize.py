@@ -1,36 +1,90 @@
 """From a raw table to a published synthetic one: each step is a Prefect task, and the ledger guards them all."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
-from prefect.runtime import flow_run
+from prefect.runtime import deployment, flow_run
 
-from dpcore import Synthesis, step_name
+from dpcore import Changes, Declaration, Outcome, Synthesis, changed, declared, step_name
+from dpcore.registry import SPEC_SUFFIXES
+from flows.approval import await_approval
+from flows.artifacts import Watch, publish_report
+from flows.form import Delta, Epsilon, Note, ReleaseName, Rows, StrategyName, WorkloadSize
+from flows.patience import patiently
 from flows.private import private_flow, step
 
+_resumed: ContextVar[str | None] = ContextVar("resumed", default=None)
 
-@private_flow(name="synthesize", flow_run_name="synthesize-{spec}")
-def synthesize(spec: str, resume: str | None = None) -> dict[str, Any]:
-    """Make a release from a release spec.
+
+@contextmanager
+def resuming(run_id: str | None) -> Iterator[None]:
+    """Let a call of the flow go on with an earlier run of that id. A flow run that is retried in Prefect does so by itself."""
+    token = _resumed.set(run_id)
+    try:
+        yield
+    finally:
+        _resumed.reset(token)
+
+
+def _run_name() -> str:
+    """Name a run after its release; of a spec that was named by its path, after the file."""
+    release, epsilon = Path(flow_run.parameters["release"]), flow_run.parameters.get("epsilon")
+    name = release.stem if release.suffix in SPEC_SUFFIXES else release.name
+    return f"{name} at epsilon {epsilon:g}" if epsilon else name
+
+
+@private_flow(name="synthesize", flow_run_name=_run_name)
+def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form
+    release: ReleaseName,
+    epsilon: Epsilon = None,
+    delta: Delta = None,
+    rows: Rows = None,
+    workload: WorkloadSize = None,
+    strategy: StrategyName = None,
+    note: Note = "",
+) -> dict[str, Any]:
+    """Make a release: a private table in, a synthetic one out, paid for from the account of its spec.
 
     Args:
-        spec: The release spec's file.
-        resume: The id of an interrupted run to go on with. A retried flow run goes on by itself.
+        release: Which release to make: a spec that the steward has registered.
+        epsilon: What this release may spend, above 0 and at most 100. Empty: as the spec declares. Half of it gives about twice the noise.
+        delta: The delta of the guarantee, from 0, which is pure differential privacy, to 0.001. Empty: as the spec declares.
+        rows: How many synthetic rows to make, at least 1. Empty: as the spec declares, usually the noisy number of the real ones.
+        workload: All tables of counts by so many columns should come out right, from 1 to 8. Empty: as the spec declares.
+        strategy: How the model learns.
+        note: A line for whoever looks at this run later, of at most 500 letters. It is stored and shown, so write nothing private.
     """
-    run = Synthesis(spec, run_id=resume or str(flow_run.id), resume=resume is not None)
+    changes = Changes(epsilon=epsilon, delta=delta, rows=rows, workload=workload, strategy=strategy)
+    declaration = changed(declared(release, registered_only=deployment.id is not None), changes)
+    await_approval(declaration)
+    resumed = _resumed.get()
+    run_id = resumed or str(flow_run.id)
+    return patiently(lambda: _release(declaration, run_id, resume=resumed is not None, note=note)).to_json()
+
+
+def _release(declaration: Declaration, run_id: str, *, resume: bool, note: str) -> Outcome:
+    """Go through all steps; those that were done in an earlier attempt of the run are replayed from its transcript."""
+    run = Synthesis(declaration, run_id=run_id, resume=resume)
     try:
         step("reserve", run.reserve)()
         records = step("ingest", run.ingest)()
         step("histogram", run.histogram)(records)
         step("begin", run.begin)()
+        watch = Watch(run)
         for number in range(1, run.strategy.rounds + 1):
             if run.strategy.finished:
                 break
             selection = step(step_name(number, "select"), run.select)(number)
             measurement = step(step_name(number, "measure"), run.measure)(number, selection)
             step(step_name(number, "update"), run.update)(number, measurement)
+            watch.update()
         rows = step("sample", run.sample)()
         step("publish", run.publish)(rows)
         outcome = step("settle", run.settle)()
+        step("report", publish_report)(run.report(), note=note)
     finally:
         run.close()
-    return outcome.to_json()
+    return outcome

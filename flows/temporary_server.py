@@ -19,14 +19,18 @@ STOP_SECONDS = 15
 LOG_NAME = "server.log"
 LOCK_NAME = "server.lock"
 
+# The recorder writes each state of each task on its own by default, falls behind, and loses what is left at the end.
+RECORDER = {
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "500",
+    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+}
+
 SERVER_ENVIRONMENT = {
     "PREFECT__SERVER_EPHEMERAL": "1",  # only the services that record runs
     "PREFECT__SERVER_FINAL": "1",
     "PREFECT_UI_ENABLED": "false",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING",
-    # The recorder writes each state of each task on its own by default, falls behind, and loses what is left at the end.
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "500",
-    "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
+    **RECORDER,
 }
 
 
@@ -80,10 +84,15 @@ def own_home() -> Path:
     return Path(".dpflow", "prefect").absolute()
 
 
+def server_home() -> Path:
+    """Return the folder in which a server of ours keeps the history of its runs: `$PREFECT_HOME`, or our own."""
+    chosen = os.environ.get("PREFECT_HOME")
+    return Path(chosen).expanduser().absolute() if chosen else own_home()
+
+
 def _home() -> tuple[Path, bool]:
     """Return the server's folder, and whether it is to be deleted."""
-    chosen = os.environ.get("PREFECT_HOME")
-    home = Path(chosen).expanduser().absolute() if chosen else own_home()
+    home = server_home()
     try:
         home.mkdir(parents=True, exist_ok=True)
         with (home / LOG_NAME).open("ab"):

@@ -14,7 +14,7 @@ import pytest
 from dpcore.accounting import Currency, budget_of
 from dpcore.ledger import open_ledger
 from dpcore.privacy import Neighbours
-from tests.postgres import postgres_server  # noqa: F401  a fixture for all tests
+from tests.postgres import postgres_for_prefect, postgres_server  # noqa: F401  fixtures for all tests
 
 SPEC = """\
 dataset: visits
@@ -84,6 +84,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
     monkeypatch.delenv("DPFLOW_PRIVATE", raising=False)
+    monkeypatch.delenv("DPFLOW_REGISTRY", raising=False)
     visits(3000, seed=1).to_csv(tmp_path / "visits.csv", index=False)
     space = Workspace(tmp_path, tmp_path / "spec.yaml")
     space.write_spec()

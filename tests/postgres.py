@@ -35,9 +35,10 @@ class PostgresServer:
     Args:
         folder: Where the server keeps its data, its socket and its log; empty or not there yet, and removed by `close`.
         durable: Whether a commit waits for the disk. Without it the data survive a stop, but no power cut.
+        programs: Where the server's programs are; by default those of the package that the tests install.
     """
 
-    def __init__(self, folder: Path, *, durable: bool) -> None:
+    def __init__(self, folder: Path, *, durable: bool, programs: Path | None = None) -> None:
         self.folder = folder.resolve()
         self.durable = durable
         self._keeper: subprocess.Popen[bytes] | None = None
@@ -47,7 +48,9 @@ class PostgresServer:
         if any(self.folder.iterdir()):
             raise FileExistsError(f"{self.folder} holds other files: name a folder that is empty or does not exist")
         try:
-            self._programs = self._software() / "pginstall18" / "bin"
+            self._programs = programs or self._software() / "pginstall18" / "bin"
+            for path in (self.folder, *self.folder.rglob("*")):
+                os.chown(path, self._uid, self._gid)
             self._make_cluster()
             self.start()
         except BaseException:
@@ -135,8 +138,6 @@ class PostgresServer:
         shutil.copytree(software / "pginstall18", copy / "pginstall18", ignore=headers, copy_function=shutil.copy)
         libraries = software.with_name(f"{software.name}.libs")
         shutil.copytree(libraries, copy.with_name(libraries.name))
-        for path in (self.folder, *self.folder.rglob("*")):
-            os.chown(path, self._uid, self._gid)
         return copy
 
     def _make_cluster(self) -> None:
@@ -158,6 +159,15 @@ class PostgresServer:
         (self.folder / "data" / "pg_hba.conf").write_text(ACCESS, encoding="utf-8")
 
 
+def system_programs() -> Path | None:
+    """Return where the machine's own PostgreSQL is, if it has one with the extension that a Prefect server needs."""
+    for programs in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
+        shared = subprocess.run([programs / "pg_config", "--sharedir"], check=True, capture_output=True, text=True)
+        if (programs / "postgres").exists() and Path(shared.stdout.strip(), "extension", "pg_trgm.control").exists():
+            return programs
+    return None
+
+
 def postgres_folder() -> Path:
     """Make an empty folder for a server: one that `nobody` can reach, with a path short enough for a socket.
 
@@ -170,4 +180,15 @@ def postgres_folder() -> Path:
 def postgres_server() -> Iterator[PostgresServer]:
     """Run one server for all tests of the session; each test makes its own databases in it."""
     with PostgresServer(postgres_folder(), durable=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres_for_prefect() -> Iterator[PostgresServer]:
+    """Run a server on which Prefect can keep its database: that takes an extension which the package's server lacks."""
+    programs = system_programs()
+    if programs is None:
+        reason = "this machine has no PostgreSQL with pg_trgm; on Debian: apt-get install postgresql"
+        (pytest.fail if os.environ.get("DPFLOW_SKIP_NOTHING") else pytest.skip)(reason)
+    with PostgresServer(postgres_folder(), durable=False, programs=programs) as server:
         yield server

@@ -1,5 +1,6 @@
 """The command line over the same functions that the flows call."""
 
-from dpcore.cli.main import Runner, main
+from dpcore.cli.main import main
+from dpcore.cli.specs import Runner
 
 __all__ = ["Runner", "main"]

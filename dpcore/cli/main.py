@@ -5,26 +5,25 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 from dpcore.accounting import UNIT
-from dpcore.cli import ledger, specs
+from dpcore.cli import ledger, registry, specs
 from dpcore.cli.answer import Answer, Listing
+from dpcore.cli.specs import Runner, Subparsers
 from dpcore.errors import BudgetRefused, DpflowError
 from dpcore.stewardlog import record
-from dpcore.synthesis import Outcome
 
-Runner = Callable[[Path, str | None], Outcome]
+AddVerbs = Callable[[Subparsers, argparse.ArgumentParser], None]
 
 EPILOG = "exit codes: 0 done, 1 something else went wrong, 2 bad spec or usage, 3 refused for budget, 4 ledger damaged"
 
 
-def main(argv: list[str] | None = None, *, runner: Runner) -> int:
-    """Run one verb; `runner` makes a release from a spec and, perhaps, the id of a run to resume."""
-    arguments = _parser(runner).parse_args(argv)
+def main(argv: list[str] | None = None, *, runner: Runner, more: Sequence[AddVerbs] = ()) -> int:
+    """Run one verb; `runner` makes a release, and each of `more` adds verbs that are not dpcore's."""
+    arguments = _parser(runner, more).parse_args(argv)
     begun = False
     try:
         with _progress_shown():
@@ -93,7 +92,7 @@ def _progress_shown() -> Iterator[None]:
         logger.level, logger.propagate = before
 
 
-def _parser(runner: Runner) -> argparse.ArgumentParser:
+def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dpflow",
         description="A private table in, a synthetic Parquet dataset out, on one budget ledger.",
@@ -103,5 +102,8 @@ def _parser(runner: Runner) -> argparse.ArgumentParser:
     common.add_argument("--json", action="store_true", help="print one JSON object")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     specs.add_verbs(verbs, common, runner)
+    registry.add_verbs(verbs, common)
     ledger.add_verbs(verbs, common)
+    for add_verbs in more:
+        add_verbs(verbs, common)
     return parser

@@ -3,25 +3,29 @@
 import argparse
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dpcore.accounting import Currency
 from dpcore.cli.answer import Answer, table
 from dpcore.cli.starter import STARTER
 from dpcore.errors import OutputError, UsageError
+from dpcore.report import Outcome
 from dpcore.spec import json_schema, load_spec
 from dpcore.spec.release import NAME
 from dpcore.strategies import strategy_for
-from dpcore.synthesis import Outcome
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
 
-def add_verbs(
-    verbs: Subparsers, common: argparse.ArgumentParser, runner: Callable[[Path, str | None], Outcome]
-) -> None:
+class Runner(Protocol):
+    """Makes a release from a spec's path or a registered name, and, perhaps, the id of a run to resume."""
+
+    def __call__(self, spec: Path, resume: str | None, *, approved: bool) -> Outcome:
+        """Make it; `approved` is the steward's yes to more epsilon than the account lets anybody spend unasked."""
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner) -> None:
     """Add the verbs to the parser."""
     init = verbs.add_parser("init", parents=[common], help="write a commented spec to start from")
     init.add_argument("dataset", metavar="DATASET", help="the dataset's name, which is also the account that pays")
@@ -35,7 +39,12 @@ def add_verbs(
     schema.set_defaults(verb=_schema)
 
     run = verbs.add_parser("run", parents=[common], help="make a release; prints its path and what remains")
-    run.add_argument("spec", metavar="SPEC", type=Path)
+    run.add_argument("spec", metavar="SPEC", type=Path, help="the file of a spec, or the name of a registered one")
+    run.add_argument(
+        "--approve",
+        action="store_true",
+        help="say yes, as the steward, to more epsilon than the account lets anybody spend unasked",
+    )
     run.add_argument(
         "--resume",
         metavar="RUN",
@@ -101,10 +110,10 @@ def _schema(_arguments: argparse.Namespace) -> Answer:
     return Answer(schema, json.dumps(schema, indent=2))
 
 
-def _run(arguments: argparse.Namespace, runner: Callable[[Path, str | None], Outcome]) -> Answer:
+def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
     if arguments.resume == "":
         raise UsageError("--resume needs the id of a run; `dpflow ledger show` lists them")
-    outcome = runner(arguments.spec, arguments.resume)
+    outcome = runner(arguments.spec, arguments.resume, approved=arguments.approve)
     at = f" at delta {outcome.delta:g}" if outcome.delta else ""
     pure, symbol = outcome.currency == Currency.PURE, Currency(outcome.currency).symbol
     spent = "" if pure else f" ({symbol} {outcome.spent:.6g})"

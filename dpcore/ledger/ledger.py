@@ -132,7 +132,7 @@ class Ledger(Stewardship):
         and before it stores. Each change renews the lease.
 
         Raises:
-            UsageError: If another worker may be alive and has changed the run within its lease's time.
+            RunHeld: If another worker may be alive and has changed the run within its lease's time.
         """
         holder = checks.checked_text(this_worker() if holder is None else holder, what="a worker's name")
         checks.checked_seconds(seconds)

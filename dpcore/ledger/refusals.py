@@ -7,7 +7,7 @@ from hashlib import sha256
 from math import ceil
 
 from dpcore.accounting import Currency
-from dpcore.errors import BudgetRefused, LedgerDamaged, UsageError
+from dpcore.errors import BudgetRefused, LedgerDamaged, RunHeld, UsageError
 from dpcore.ledger.checks import checked_text
 from dpcore.ledger.holder import surely_gone
 from dpcore.ledger.rows import (
@@ -114,9 +114,10 @@ def leased_step(rows: LedgerTransaction, lease: Lease, step: str) -> tuple[Run, 
 
 def _still_leased(found: Run | None, lease: Lease) -> Run:
     run = _known(found, lease.run)
-    refuse_unless_open(run)
+    # Before the run's state: to a worker that has lost its run it does not matter how far the other one is.
     if run.fence != lease.fence or run.holder is None:  # nobody holds a run that was released and reserved again
-        raise UsageError(f"run '{run.id}' was taken over by another worker; stop here and leave the rest to it")
+        raise RunHeld(f"run '{run.id}' was taken over by another worker; stop here and leave the rest to it")
+    refuse_unless_open(run)
     return run
 
 
@@ -129,7 +130,7 @@ def refuse_if_worked_on(run: Run, *, touched: datetime, now: datetime) -> None:
     length = timedelta(seconds=run.lease_seconds)
     if run.holder is not None and timedelta(0) <= now - touched < length and not surely_gone(run.holder):
         machine, process, _ = f"{run.holder} ? ?".split(" ", 2)
-        raise UsageError(
+        raise RunHeld(
             f"run '{run.id}' is worked on by process {process} on {machine}; if that worker is dead, "
             f"try again in {ceil((length - (now - touched)).total_seconds())} seconds"
         )

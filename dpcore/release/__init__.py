@@ -1,7 +1,8 @@
-"""What leaves: Parquet, measurements, manifest and the statement of what was promised."""
+"""What leaves: Parquet, measurements, manifest, card and the statement of what was promised."""
 
 from dpcore.accounting import epsilon_of
-from dpcore.release.publishing import Codes, Draft, check_writable, publish, release_id
+from dpcore.release.draft import Codes, Draft
+from dpcore.release.publishing import check_writable, publish, release_id
 from dpcore.release.statement import Statement, state
 
 __all__ = ["Codes", "Draft", "Statement", "check_writable", "epsilon_of", "publish", "release_id", "state"]

@@ -7,27 +7,23 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dpcore.errors import OutputError
-from dpcore.measurements import Measurement
+from dpcore.release.card import card
+from dpcore.release.draft import Draft
 from dpcore.release.measured import measurement_schema, measurement_tables
-from dpcore.release.statement import Statement
-from dpcore.spec import Declaration
 
 ROWS_PER_GROUP = 1 << 18
 LEAST_FREE_BYTES = 4 << 20
-
-Codes = Sequence[npt.NDArray[np.int64]]
 
 
 def release_id(run_id: str, *, opened_at: str) -> str:
@@ -57,20 +53,8 @@ def check_writable(folder: Path) -> None:
         raise OutputError(f"the disk of the output folder {folder} is full; free some space and run again")
 
 
-@dataclass(frozen=True, eq=False)
-class Draft:
-    """All that a release is made of: the model's rows as codes, the measurements, and what was promised."""
-
-    declaration: Declaration
-    codes: Codes
-    measurements: Sequence[Measurement]
-    statement: Statement
-    name: str
-    seed: int
-
-
 def publish(draft: Draft) -> Path:
-    """Write rows, measurements and manifest, and let the release appear at once. An existing release of the run is left alone."""
+    """Write rows, measurements, card and manifest, and let the release appear at once. An existing release of the run is left alone."""
     folder, name = draft.declaration.output_folder, draft.name
     final = folder / name
     with _output_errors(folder, draft.statement.run):
@@ -101,6 +85,7 @@ def _write(partial: Path, draft: Draft) -> None:
         _write_parquet(partial, "data/part-00000.parquet", chunks, universe.schema.with_metadata(footer)),
         _write_parquet(partial, "measurements.parquet", measured, measurement_schema().with_metadata(footer)),
     ]
+    files.append(_write_card(partial, card(draft, files=files)))
     manifest = {
         "format": 1,
         "dataset": draft.declaration.spec.dataset,
@@ -110,6 +95,7 @@ def _write(partial: Path, draft: Draft) -> None:
         "privacy": draft.statement.to_json(),
         "columns": {field.name: str(field.type) for field in universe.schema},
         "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source"}),
+        "rounds": [asdict(each) for each in draft.rounds],
         "files": files,
     }
     _write_text(partial / "manifest.json", json.dumps(manifest, indent=2) + "\n")
@@ -125,6 +111,17 @@ def _write_parquet(partial: Path, name: str, tables: Iterator[pa.Table], schema:
             writer.write_table(table.replace_schema_metadata(schema.metadata))
             rows += table.num_rows
     _sync(path)
+    return _listed(path, name, rows=rows)
+
+
+def _write_card(partial: Path, page: str) -> dict[str, Any]:
+    name = "card.html"
+    _write_text(partial / name, page)
+    return _listed(partial / name, name, rows=None)
+
+
+def _listed(path: Path, name: str, *, rows: int | None) -> dict[str, Any]:
+    """Return a file as the manifest lists it."""
     with path.open("rb") as written:
         digest = hashlib.file_digest(written, "sha256").hexdigest()
     return {"path": name, "rows": rows, "bytes": path.stat().st_size, "sha256": digest}

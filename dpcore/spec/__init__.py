@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from dpcore.spec.changes import Changes, changed
 from dpcore.spec.load import Declaration, load_spec
 from dpcore.spec.release import ReleaseSpec
 
-__all__ = ["Declaration", "ReleaseSpec", "json_schema", "load_spec"]
+__all__ = ["Changes", "Declaration", "ReleaseSpec", "changed", "json_schema", "load_spec"]
 
 
 def json_schema() -> dict[str, Any]:

@@ -57,7 +57,11 @@ def load_spec(path: str | Path) -> Declaration:
     document.raise_mistakes()
     if spec is None:
         raise SpecError(f"{path}: the spec is not valid; compare it with `dpflow init DATASET`")
-    universe = Universe(attributes)
+    return declare(spec, universe=Universe(attributes), path=Path(path))
+
+
+def declare(spec: ReleaseSpec, *, universe: Universe, path: Path) -> Declaration:
+    """Return what follows from a checked spec and its universe."""
     names = {name: axis for axis, name in enumerate(universe.names)}
     marginals = spec.workload.marginals
     workload = (
@@ -65,7 +69,7 @@ def load_spec(path: str | Path) -> Declaration:
         if isinstance(marginals, int)
         else Workload.of([names[column] for column in marginal] for marginal in marginals)
     )
-    return Declaration(path=Path(path), spec=spec, universe=universe, workload=workload, digest=_digest(spec, universe))
+    return Declaration(path=path, spec=spec, universe=universe, workload=workload, digest=_digest(spec, universe))
 
 
 def _digest(spec: ReleaseSpec, universe: Universe) -> str:

@@ -1,8 +1,9 @@
 """Ledgers for the tests of the steward's verbs: built with a clock that stands still, so that what is shown can be compared."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
-from dpcore import cli, synthesize
+from dpcore import Outcome, cli, synthesize
 from dpcore.accounting import Currency, budget_of
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.privacy import Neighbours
@@ -11,9 +12,13 @@ MECHANISM = {"name": "discrete-laplace", "scale": "1000000.0", "l1": 1, "l2_squa
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 
 
+def runner(spec: Path, _resume: str | None, *, approved: bool) -> Outcome:
+    return synthesize(spec)
+
+
 def dpflow(*arguments: object) -> int:
     """Run one of the steward's verbs, none of which makes a release."""
-    return cli.main([str(argument) for argument in arguments], runner=lambda spec, _resume: synthesize(spec))
+    return cli.main([str(argument) for argument in arguments], runner=runner)
 
 
 def made_at_noon() -> Ledger:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import UsageError
+from dpcore.errors import RunHeld, UsageError
 from dpcore.ledger import LEASE_SECONDS, Balance, Lease, Ledger, open_ledger
 from tests.dpcore.ledger_fixtures import CAP, MECHANISM, assert_sound
 from tests.dpcore.ledger_store import LedgerStoreTests
@@ -84,7 +84,7 @@ class LedgerLeases(LedgerStoreTests):
     def test_a_worker_elsewhere_has_to_be_waited_for(self, timed: Ledger, url: str, clock: Clock) -> None:
         timed.lease("run", holder=ELSEWHERE, seconds=60)
         clock.advance(60 - 1e-6)
-        with self.refused(url, UsageError, r"worked on by process 4711 on elsewhere; .* again in \d+ seconds"):
+        with self.refused(url, RunHeld, r"worked on by process 4711 on elsewhere; .* again in \d+ seconds"):
             timed.lease("run", holder=ANOTHER)
         clock.advance(1e-6)
         lease = timed.lease("run", holder=ANOTHER)
@@ -102,7 +102,7 @@ class LedgerLeases(LedgerStoreTests):
             clock.advance(59)
             change()
             clock.advance(59)
-            with self.refused(url, UsageError, "worked on by"):
+            with self.refused(url, RunHeld, "worked on by"):
                 timed.lease("run", holder=ANOTHER)
         clock.advance(1)
         timed.lease("run", holder=ANOTHER)
@@ -126,7 +126,7 @@ class LedgerLeases(LedgerStoreTests):
                 lambda: timed.release_run("run", lease=stale),
             ]
             for ask in asks:
-                with self.refused(url, UsageError, "run 'run' was taken over by another worker; stop here"):
+                with self.refused(url, RunHeld, "run 'run' was taken over by another worker; stop here"):
                     ask()
             # Nor can it commit in the name of the new lease what it began under the old one: that attempt is overtaken.
             other.commit(other.start(fresh, step="measure", amount=100, mechanism=MECHANISM), b"fresh")
@@ -143,25 +143,25 @@ class LedgerLeases(LedgerStoreTests):
         stale = timed.lease("run", holder=ELSEWHERE)
         fresh = timed.lease("run", holder=ELSEWHERE)
         timed.record_data_version(fresh, "v1")
-        with self.refused(url, UsageError, "taken over"):
+        with self.refused(url, RunHeld, "taken over"):
             timed.record_data_version(stale, "v1")
 
     @pytest.mark.parametrize("fence", [-1, 0, 2, 10**30])
     def test_an_invented_lease_is_worth_nothing(self, timed: Ledger, url: str, fence: int) -> None:
-        with self.refused(url, UsageError, "taken over"):
+        with self.refused(url, RunHeld, "taken over"):
             timed.start(Lease("run", fence), step="measure", amount=1, mechanism=MECHANISM)
         timed.lease("run", holder=ELSEWHERE)
-        with self.refused(url, UsageError, "taken over"):
+        with self.refused(url, RunHeld, "taken over"):
             timed.start(Lease("run", fence), step="measure", amount=1, mechanism=MECHANISM)
 
     def test_a_lease_from_before_a_release_is_worth_nothing_after_it(self, timed: Ledger, url: str) -> None:
         stale = timed.lease("run", holder=ELSEWHERE)
         timed.release_run("run", lease=stale)
         timed.reserve("run", account="clinic", amount=300, claim="claim")
-        with self.refused(url, UsageError, "taken over"):
+        with self.refused(url, RunHeld, "taken over"):
             timed.start(stale, step="measure", amount=1, mechanism=MECHANISM)
         assert timed.lease("run", holder=ANOTHER).fence > stale.fence
-        with self.refused(url, UsageError, "taken over"):
+        with self.refused(url, RunHeld, "taken over"):
             timed.start(stale, step="measure", amount=1, mechanism=MECHANISM)
 
     def test_the_lease_of_one_run_does_not_end_another(self, timed: Ledger, url: str) -> None:
@@ -180,9 +180,9 @@ class LedgerLeases(LedgerStoreTests):
     def test_a_dead_process_of_this_machine_is_not_waited_for(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         with another_process(url) as process:
-            with self.refused(url, UsageError, rf"worked on by process {process.pid} on "):
+            with self.refused(url, RunHeld, rf"worked on by process {process.pid} on "):
                 ledger.lease("run")
-            with self.refused(url, UsageError, rf"worked on by process {process.pid} on "):
+            with self.refused(url, RunHeld, rf"worked on by process {process.pid} on "):
                 ledger.settle("run", release=None, lease=None)
             process.kill()
             # Dead, though its parent has not taken note of it: its number is still in use.
@@ -212,7 +212,7 @@ class LedgerLeases(LedgerStoreTests):
             lambda: timed.release_run("run", lease=None),
         ]
         for end in ends:
-            with self.refused(url, UsageError, "if that worker is dead, try again in"):
+            with self.refused(url, RunHeld, "if that worker is dead, try again in"):
                 end()
         clock.advance(60)
         assert timed.release_run("run", lease=None).state == "released"
@@ -226,7 +226,7 @@ class LedgerLeases(LedgerStoreTests):
         stale = timed.lease("run", holder=ELSEWHERE)
         clock.now = NOON - timedelta(days=1)
         fresh = timed.lease("run", holder=ANOTHER)
-        with self.refused(url, UsageError, "taken over"):
+        with self.refused(url, RunHeld, "taken over"):
             timed.start(stale, step="measure", amount=1, mechanism=MECHANISM)
         timed.start(fresh, step="measure", amount=100, mechanism=MECHANISM)
         clock.now = NOON
@@ -242,7 +242,7 @@ class LedgerLeases(LedgerStoreTests):
         clock.now = NOON + timedelta(days=365)
         hasty = timed.lease("run", holder=ANOTHER)
         clock.now = NOON + timedelta(seconds=1)
-        with self.refused(url, UsageError, "taken over"):
+        with self.refused(url, RunHeld, "taken over"):
             timed.commit(operation, b"noisy")
         timed.commit(timed.start(hasty, step="measure", amount=100, mechanism=MECHANISM), b"noisy")
         assert timed.balance("clinic") == Balance(cap=CAP, spent=200, reserved=100)

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from dpcore.accounting import Currency
-from dpcore.errors import BudgetRefused, UsageError
+from dpcore.errors import BudgetRefused, RunHeld, UsageError
 from dpcore.privacy import Neighbours
 
 
@@ -20,7 +20,7 @@ class Reason:
 
     def explains(self, error: BaseException) -> bool:
         if self.requested is None:
-            return type(error) is UsageError
+            return type(error) in {UsageError, RunHeld}
         told = isinstance(error, BudgetRefused) and (error.requested, error.remaining)
         return told == (self.requested, self.remaining)
 

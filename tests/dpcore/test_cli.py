@@ -18,7 +18,7 @@ from tests.conftest import Workspace, read_only
 Run = Callable[..., int]
 
 
-def runner(spec: Path, resume: str | None) -> Outcome:
+def runner(spec: Path, resume: str | None, *, approved: bool) -> Outcome:
     return synthesize(spec, run_id=resume, resume=resume is not None)
 
 
@@ -315,7 +315,7 @@ def test_resuming_an_unknown_run_starts_none(workspace: Workspace, capsys: pytes
 def test_an_unforeseen_error_is_one_line_without_its_text(
     workspace: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_spec: Path, _resume: str | None) -> Outcome:
+    def broken(spec: Path, resume: str | None, *, approved: bool) -> Outcome:
         message = "Jane Doe, 44"
         raise ValueError(message)
 

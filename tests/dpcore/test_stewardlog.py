@@ -1,4 +1,6 @@
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,35 @@ def test_an_error_whose_text_fails_is_recorded_by_its_type(folder: Path) -> None
 def test_without_a_setting_the_folder_lies_beside_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DPFLOW_PRIVATE", raising=False)
     assert stewardlog.private_folder() == Path(".dpflow", "private")
+
+
+PRINTING = """
+import os, subprocess, sys
+from dpcore import stewardlog
+
+print("before")
+with stewardlog.output_taken():
+    print("printed 4713")
+    print("complained 4714", file=sys.stderr)
+    os.write(2, b"written below Python 4715")
+    subprocess.run([sys.executable, "-c", "print('by a child 4716')"], check=True)
+print("after")
+"""
+
+
+def printed() -> tuple[str, str]:
+    run = subprocess.run([sys.executable, "-c", PRINTING], check=True, capture_output=True, text=True)
+    return run.stdout, run.stderr
+
+
+def test_what_a_process_and_its_libraries_print_goes_to_the_steward_alone(folder: Path) -> None:
+    assert printed() == ("before\nafter\n", "")
+    taken = (folder / "output.log").read_text()
+    assert all(number in taken for number in ("4713", "4714", "4715", "4716"))
+    assert stat.S_IMODE((folder / "output.log").stat().st_mode) == 0o600
+
+
+def test_output_goes_nowhere_where_the_steward_has_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "file" / "private"))
+    assert printed() == ("before\nafter\n", "")

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import Outcome, Synthesis, synthesize
+from dpcore import Outcome, Synthesis, load_spec, synthesize
 from dpcore.accounting import Currency
 from dpcore.errors import SourceError, UsageError
 from dpcore.ledger import LEASE_SECONDS, Ledger, open_ledger
@@ -275,7 +275,7 @@ def test_a_run_killed_at_twenty_random_moments_goes_on(workspace: Workspace, pro
 @pytest.mark.parametrize("ended", ["before a round", "before publishing"])
 def test_a_worker_whose_run_was_ended_draws_and_publishes_nothing(workspace: Workspace, ended: str) -> None:
     workspace.open_account()
-    run = Synthesis(workspace.spec, run_id="ended", resume=False)
+    run = Synthesis(load_spec(workspace.spec), run_id="ended", resume=False)
     try:
         run.reserve()
         run.histogram(run.ingest())

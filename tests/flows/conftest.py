@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.stack import stack  # noqa: F401  a fixture for all these tests
+
 # Set before any test module imports Prefect, so that no test touches or depends on what the user has.
 HOME = Path(tempfile.mkdtemp(prefix="dpflow-test-"))
 for variable in [name for name in os.environ if name.startswith("PREFECT_")]:

@@ -1,0 +1,111 @@
+"""What Prefect costs a run, in CPU seconds of the client: the same spec and table with it and without it, in turns in one program.
+
+    python -m benchmarks.overhead --json
+
+The clock is user and system time of this process, all its threads included, and of its children; the server is not counted. A run
+with Prefect is the flow as `dpflow run` makes it, pages, progress and log included, until all it has to say is sent; one without is
+`dpcore.synthesize`. Each process imports Prefect once: that is measured apart, `with_import` adds it to one run, and `cold` compares
+whole processes, from the start of the interpreter to its end. The best of the repetitions counts.
+
+Last comes the time from submitting a deployed run to its state RUNNING, on a server and a worker as `dpflow ui` starts them: until the
+worker has found it, and until its process runs the flow. This is wall time: mind what else the machine does.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.overhead_runs import SIZES, Bench, cpu_seconds
+from benchmarks.overhead_start import seconds_to_running
+
+BAR = 1.25
+"""What a run with Prefect may cost at most, in runs without."""
+HEADLINE = "sample"
+
+
+def main() -> None:
+    """Measure, and print a table or one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--size", choices=SIZES, action="append", help="only this table")
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each kind; the large table has a third of them")
+    parser.add_argument("--starts", type=int, default=3, help="deployed runs whose start is timed")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    result: dict[str, Any] = {"bar": BAR, "rounds": arguments.rounds, "repeats": arguments.repeats}
+    with tempfile.TemporaryDirectory(prefix="dpflow-overhead-") as folder, contextlib.chdir(folder):
+        result |= _cpu(Path(folder), arguments)
+    if arguments.starts:
+        result["submit_to_running"] = seconds_to_running(arguments.starts)
+    if HEADLINE in result["sizes"]:
+        result["ratio"] = result["sizes"][HEADLINE]["ratio"]
+        result["bar_met"] = result["ratio"] <= BAR
+    print(json.dumps(result) if arguments.json else _text(result))
+
+
+def _cpu(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
+    os.environ["DPFLOW_LEDGER_URL"] = f"sqlite:///{folder / 'ledger.sqlite'}"
+    os.environ["PREFECT_HOME"] = str(folder / "prefect")
+    bench = Bench(folder, rounds=arguments.rounds)
+    begin = cpu_seconds()
+    from flows.quiet import quiet  # noqa: PLC0415  importing Prefect is part of what is measured
+
+    with quiet() as url:
+        import flows.synthesize  # noqa: F401, PLC0415  likewise
+
+        imported = cpu_seconds() - begin
+        bench.warm_up()
+        sizes = {}
+        for size in arguments.size or SIZES:
+            repeats = max(1, arguments.repeats // 3) if size == "large" else arguments.repeats
+            sizes[size] = _figures(bench.in_turns(size, repeats), imported, tasks=bench.tasks(url))
+        cold = bench.cold(HEADLINE, url) if HEADLINE in sizes else None
+    return {"import_seconds": imported, "sizes": sizes, "cold": cold}
+
+
+def _figures(runs: dict[str, list[float]], imported: float, *, tasks: int) -> dict[str, Any]:
+    without, through = min(runs["without"]), min(runs["with"])
+    return {
+        "without_seconds": without,
+        "with_seconds": through,
+        "ratio": through / without,
+        "ratio_of_medians": statistics.median(runs["with"]) / statistics.median(runs["without"]),
+        "ratio_with_import": (through + imported) / without,
+        "tasks": tasks,
+        "ms_per_task": 1000 * (through - without) / tasks,
+        "all": runs,
+    }
+
+
+def _text(result: dict[str, Any]) -> str:
+    lines = [f"{'CPU seconds':14}{'without':>9}{'with':>9}{'ratio':>8}{'ms a task':>11}{'tasks':>7}{'with import':>13}"]
+    lines += [
+        f"{size:14}{it['without_seconds']:>9.2f}{it['with_seconds']:>9.2f}{it['ratio']:>8.3f}"
+        f"{it['ms_per_task']:>11.2f}{it['tasks']:>7}{it['ratio_with_import']:>13.2f}"
+        for size, it in result["sizes"].items()
+    ]
+    lines.append(f"importing Prefect takes {result['import_seconds']:.2f} s")
+    if cold := result["cold"]:
+        lines.append(
+            f"whole processes: {cold['without_seconds']:.2f} s without, {cold['with_seconds']:.2f} s with, {cold['ratio']:.2f}"
+        )
+    if start := result.get("submit_to_running"):
+        lines.append(
+            f"from submit to RUNNING {start['seconds']:.1f} s of wall time: {start['found_seconds']:.1f} s until a worker "
+            f"has found it, {start['process_seconds']:.1f} s until its process runs the flow"
+        )
+    if "bar_met" in result:
+        lines.append(f"bar of {BAR} on the {HEADLINE} table met: {result['bar_met']}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)  # Prefect's threads may still wait for a server that is gone

@@ -1,0 +1,173 @@
+"""The verbs about what others may run: register, registered, approval."""
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any
+
+from dpcore.approvals import approval_of, require_approval, require_none
+from dpcore.cli.answer import Answer, table
+from dpcore.cli.specs import Subparsers
+from dpcore.errors import DpflowError, UsageError
+from dpcore.ledger import open_ledger
+from dpcore.registry import Registered, declared, register, registered, registered_names, registry_folder, unregister
+from dpcore.schedule import EXAMPLE
+from dpcore.spec import load_spec
+from dpcore.strategies import strategy_for
+
+DEFAULT_WITHIN = "24h"
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SERVE = "`dpflow serve`, or restart it if it runs"
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verbs to the parser."""
+    about = "let a spec be run by name, from the form in the Prefect UI or by a schedule"
+    verb = verbs.add_parser("register", parents=[common], help=about, description=f"{about}; {EXAMPLE}")
+    verb.add_argument("spec", metavar="SPEC", type=Path, help="its file; with --remove its name will do")
+    verb.add_argument("--name", metavar="N", help="what to call it; default: the file's name without its ending")
+    verb.add_argument("--cron", metavar="TEXT", help="run it by itself: minute hour day month weekday")
+    verb.add_argument("--timezone", metavar="ZONE", help="the time zone of --cron, default UTC")
+    verb.add_argument("--remove", action="store_true", help="let it be run by name no more; its releases stay")
+    verb.set_defaults(verb=_register)
+
+    verb = verbs.add_parser("registered", parents=[common], help="list the specs that may be run by name")
+    verb.set_defaults(verb=_registered)
+
+    about = "let the runs of an account that ask for much wait until the steward resumes them"
+    verb = verbs.add_parser("approval", parents=[common], help=about, description=about)
+    verb.add_argument("account", metavar="ACCOUNT")
+    needed = verb.add_mutually_exclusive_group(required=True)
+    needed.add_argument("--above", metavar="E", type=float, help="the epsilon above which a run waits; 0: every run")
+    needed.add_argument("--none", action="store_true", help="no run waits")
+    verb.add_argument(
+        "--within",
+        metavar="TIME",
+        help=f"how long a run waits before it is refused, such as 90s, 30m, 24h or 7d; default: {DEFAULT_WITHIN}",
+    )
+    verb.set_defaults(verb=_approval)
+
+
+def _register(arguments: argparse.Namespace) -> Answer:
+    if arguments.remove:
+        return _remove(arguments)
+    strategy_for(load_spec(arguments.spec))  # as `dpflow check` does: what would be refused later is refused now
+    before = _found(arguments.spec.stem if arguments.name is None else arguments.name)
+    entry = register(arguments.spec, name=arguments.name, cron=arguments.cron, timezone=arguments.timezone)
+    verb = "registered" if before is None else "registered anew:"
+    dropped = f"; it ran at {_schedule(before)} before" if before and before.cron and not entry.cron else ""
+    when = _schedule(entry) if entry.cron else f"none, it runs when somebody starts it{dropped}"
+    text = (
+        f"{verb} {entry.name}\n\n"
+        f"spec      {entry.spec}\n"
+        f"account   {entry.account}\n"
+        f"schedule  {when}\n\n"
+        f"next: {_SERVE}, so that the form offers it; or make a release at once: dpflow run {entry.name}\n"
+        "after an edit of the spec, register it again: until then its runs are refused"
+    )
+    return Answer(entry.to_json(), text)
+
+
+def _found(name: str) -> Registered | None:
+    return registered(name) if name in registered_names() else None
+
+
+def _remove(arguments: argparse.Namespace) -> Answer:
+    if arguments.cron is not None or arguments.timezone is not None:
+        raise UsageError("--remove takes no --cron and no --timezone; to end a schedule only, register without --cron")
+    name = _name_to_remove(arguments)
+    unregister(name)
+    text = f"removed {name}; its spec and its releases stay\nnext: {_SERVE}, so that the form offers it no more"
+    return Answer({"removed": name}, text)
+
+
+def _name_to_remove(arguments: argparse.Namespace) -> str:
+    """Return the name that is meant: the one given, or that of the spec, whose file may be gone."""
+    given: str = str(arguments.spec) if arguments.name is None else arguments.name
+    names = registered_names()
+    if arguments.name is not None or given in names:
+        return given
+    path = arguments.spec.parent.resolve() / arguments.spec.name
+    of_this_file = [name for name in names if _spec_of(name) == path]
+    if len(of_this_file) > 1:
+        raise UsageError(f"{given} is registered as {', '.join(of_this_file)}; say which with --name")
+    return of_this_file[0] if of_this_file else given
+
+
+def _spec_of(name: str) -> Path | None:
+    try:
+        return registered(name).spec
+    except UsageError:  # a damaged entry is nobody's, and can be removed by its name
+        return None
+
+
+def _registered(_arguments: argparse.Namespace) -> Answer:
+    items = [_state(name) for name in registered_names()]
+    data = {"registered": items, "registry": str(registry_folder().absolute())}
+    if not items:
+        return Answer(data, "no spec is registered yet; register one with: dpflow register SPEC")
+    rows = [("name", "account", "schedule", "approval", "state", "spec")]
+    for item in items:
+        when = f"{item['cron']} ({item['timezone']})" if item.get("cron") else "-"
+        above = item["approval_above"]
+        asked = "-" if above is None else f"above {above:g}"
+        state = "refused" if item["problem"] else "ready"
+        rows.append((item["name"], item.get("account", "?"), when, asked, state, item.get("spec", "?")))
+    problems = "".join(f"\n\n{item['name']}: {item['problem']}" for item in items if item["problem"])
+    return Answer(data, table(rows) + problems)
+
+
+def _state(name: str) -> dict[str, Any]:
+    """Say what is registered under a name, and why it would be refused, if it would."""
+    data: dict[str, Any] = {"name": name, "approval_above": None, "problem": None}
+    try:
+        entry = registered(name)
+        data |= entry.to_json()
+        approval = approval_of(entry.account)
+        data["approval_above"] = approval.above if approval else None
+        declared(name, registered_only=True)
+    except DpflowError as error:
+        data["problem"] = str(error)
+    return data
+
+
+def _approval(arguments: argparse.Namespace) -> Answer:
+    account: str = arguments.account
+    if arguments.none:
+        if arguments.within is not None:
+            raise UsageError("--within says nothing with --none; leave it out, or name an epsilon with --above")
+        needed = require_none(account)
+        text = f"the runs of account {account} need no approval{'' if needed else ', and needed none before'}"
+        return Answer({"account": account, "above": None, "delta": None, "within_seconds": None}, text)
+    seconds = _seconds(DEFAULT_WITHIN if arguments.within is None else arguments.within)
+    with open_ledger() as ledger:
+        delta = ledger.account(account).delta  # an approval for a name that nobody has would guard nothing
+    wanted = require_approval(account, above=arguments.above, delta=delta, within_seconds=seconds)
+    which = f"above epsilon {wanted.above:g}" if wanted.above else "of any epsilon"
+    text = (
+        f"runs of account {account} {which} wait for approval from now on; "
+        f"without it they are refused after {_duration(seconds)}, and nothing is spent meanwhile\n"
+        "next: resume such a run in the Prefect UI to approve it; on the command line, approve it with dpflow run --approve"
+    )
+    return Answer(wanted.to_json(), text)
+
+
+def _seconds(text: str) -> int:
+    parts = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
+    if parts is None:
+        raise UsageError(f"--within {text[:100]!r} is no time to wait; write a number and s, m, h or d, such as 24h")
+    return int(parts[1]) * _SECONDS[parts[2]]
+
+
+def _duration(seconds: int) -> str:
+    """Write seconds as `_seconds` reads them, in the largest unit that is exact.
+
+    >>> _duration(86400), _duration(90)
+    ('1d', '90s')
+    """
+    unit = next(unit for unit in reversed(_SECONDS) if seconds % _SECONDS[unit] == 0)
+    return f"{seconds // _SECONDS[unit]}{unit}"
+
+
+def _schedule(entry: Registered) -> str:
+    return f"{entry.cron} ({entry.timezone})"

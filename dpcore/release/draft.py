@@ -1,0 +1,27 @@
+"""What a release is made of, before it is written."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.measurements import Measurement
+from dpcore.release.statement import Statement
+from dpcore.report import Round
+from dpcore.spec import Declaration
+
+Codes = Sequence[npt.NDArray[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """All that a release is made of: the model's rows as codes, the measurements, and what was promised."""
+
+    declaration: Declaration
+    codes: Codes
+    measurements: Sequence[Measurement]
+    rounds: Sequence[Round]
+    statement: Statement
+    name: str
+    seed: int

@@ -1,0 +1,81 @@
+"""What a finished run leaves to be told: its outcome, its rounds, and the budget before and after. All of it is public."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from dpcore.ledger import Account, Balance, Run
+from dpcore.measurements import Measurement
+from dpcore.models import DenseModel
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a finished run leaves: all public."""
+
+    run: str
+    release: str
+    rows: int
+    account: str
+    currency: str
+    delta: float
+    spent: float
+    spent_epsilon: float
+    remaining: float
+    remaining_epsilon: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round: what was selected, the noise it was measured with, and how far the model was from what was measured.
+
+    `before` and `after` are shares of the rows: the L1 distance between the model and the noisy counts, before and after the
+    model was corrected by them. Where `after` comes close to `noise_floor`, what the noise alone would make, nothing is left to learn.
+    `spent` is the share of the run's budget that is gone after the round.
+    """
+
+    number: int
+    columns: tuple[str, ...]
+    cells: int
+    noise: float
+    before: float
+    after: float
+    noise_floor: float
+    spent: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished run: `privacy`, `columns` and `files` are as its release's manifest has them."""
+
+    outcome: Outcome
+    account: Account
+    before: Balance
+    after: Balance
+    rounds: Sequence[Round]
+    privacy: dict[str, Any]
+    columns: dict[str, str]
+    files: Sequence[dict[str, Any]]
+
+
+def distance(model: DenseModel, measurement: Measurement) -> float:
+    """Return how far the model is from a measurement, as a share of the model's rows."""
+    expected = model.marginal(measurement.axes).ravel()
+    cells = expected if measurement.cell is None else expected[measurement.cell : measurement.cell + 1]
+    return float(np.abs(cells - measurement.values.ravel()).sum() / max(model.total, 1.0))
+
+
+def noise_floor(model: DenseModel, measurement: Measurement) -> float:
+    """Return the distance that a measurement's noise alone would make: that of a normal variable, cell for cell."""
+    return float(np.sqrt(2 / np.pi) * measurement.noise * measurement.values.size / max(model.total, 1.0))
+
+
+def without(run: Run, balance: Balance) -> Balance:
+    """Return a balance as it would be if a run had never been."""
+    return Balance(balance.cap, spent=balance.spent - run.spent, reserved=balance.reserved - run.remaining)

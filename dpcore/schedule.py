@@ -1,0 +1,63 @@
+"""When a registered release is to be made by itself: a cron text and a time zone, checked before anybody relies on them."""
+
+import re
+from datetime import UTC, datetime
+from functools import cache
+from zoneinfo import available_timezones
+
+from cronsim import CronSim, CronSimError
+
+from dpcore.errors import UsageError
+
+EXAMPLE = '--cron "0 3 * * *" --timezone Europe/Zurich is every night at three'
+DEFAULT_TIMEZONE = "UTC"
+
+# The plain forms: numbers, names, ranges, steps and lists. L, W, # and @daily mean different things to different crons, or none.
+_ITEM = r"(\*|[0-9]{1,2}|[A-Za-z]{3})(-([0-9]{1,2}|[A-Za-z]{3}))?(/[0-9]{1,2})?"
+_FIELD = re.compile(rf"{_ITEM}(,{_ITEM})*")
+_LONGEST_MONTH = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
+
+
+def checked_schedule(cron: str | None, timezone: str | None) -> tuple[str | None, str | None]:
+    """Return the schedule in its plain form, in UTC if no time zone is named, or refuse it.
+
+    >>> checked_schedule("0  3 * * mon-fri", None)
+    ('0 3 * * mon-fri', 'UTC')
+    >>> checked_schedule("0 0 3 * * *", None)
+    Traceback (most recent call last):
+    dpcore.errors.UsageError: a cron text has 5 fields (minute, hour, day, month, weekday), not 6; --cron "0 3 * * *" --timezone Europe/Zurich is every night at three
+    """
+    if cron is None:
+        if timezone is not None:
+            raise UsageError(f"--timezone says nothing without --cron; {EXAMPLE}")
+        return None, None
+    return _checked_cron(cron), _checked_timezone(DEFAULT_TIMEZONE if timezone is None else timezone)
+
+
+def _checked_cron(cron: str) -> str:
+    fields = cron.split()
+    if len(fields) != 5:
+        raise UsageError(f"a cron text has 5 fields (minute, hour, day, month, weekday), not {len(fields)}; {EXAMPLE}")
+    plain = " ".join(fields)
+    try:
+        parsed = CronSim(plain, datetime.now(UTC)) if all(map(_FIELD.fullmatch, fields)) else None
+    except CronSimError:
+        parsed = None
+    if parsed is None:
+        raise UsageError(f"{plain[:100]!r} is no cron text; {EXAMPLE}")
+    # Even where a weekday would do as well: the scheduler looks for the day first, and ends when no month has it.
+    if min(parsed.days) > max(_LONGEST_MONTH.get(month, 31) for month in parsed.months):
+        raise UsageError(f"{plain!r} names a day that none of its months has; {EXAMPLE}")
+    return plain
+
+
+def _checked_timezone(timezone: str) -> str:
+    if timezone not in _timezones():
+        raise UsageError(f"{timezone[:100]!r} is no time zone of this machine; name one such as Europe/Zurich, or UTC")
+    return timezone
+
+
+@cache
+def _timezones() -> frozenset[str]:
+    # `localtime` is a different zone on every machine.
+    return frozenset(available_timezones() - {"localtime"})

@@ -1,0 +1,69 @@
+"""What one run may have otherwise than its spec declares: the few things that a form offers."""
+
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from dpcore.errors import SpecError
+from dpcore.spec.load import Declaration, declare
+from dpcore.spec.release import MwemSpec, PmwSpec
+
+_PLACES = {
+    "epsilon": ("privacy", "epsilon"),
+    "delta": ("privacy", "delta"),
+    "rows": ("output", "rows"),
+    "workload": ("workload", "marginals"),
+}
+_WANTED = {
+    "epsilon": "a number above 0, such as 1.0",
+    "delta": "at least 0 and below 1, such as 1e-9; 0 is pure differential privacy",
+    "rows": "a whole number from 1 to 1,000,000,000",
+    "workload": "a whole number from 1 to 8",
+}
+_STRATEGIES: dict[str, type[MwemSpec | PmwSpec]] = {"mwem": MwemSpec, "pmw": PmwSpec}
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The fields of a form; one that is None stays as the spec declares it.
+
+    Attributes:
+        epsilon: What the release may spend.
+        delta: The delta of its guarantee; 0 is pure differential privacy.
+        rows: How many rows it has.
+        workload: How many columns its marginals have: all marginals of so many columns.
+        strategy: `mwem` or `pmw`. The options of another strategy are dropped, those of the same one kept.
+    """
+
+    epsilon: float | None = None
+    delta: float | None = None
+    rows: int | None = None
+    workload: int | None = None
+    strategy: str | None = None
+
+
+def changed(declaration: Declaration, changes: Changes) -> Declaration:
+    """Return the declaration as if the changes stood in its spec; raise one SpecError that lists all that is wrong with them."""
+    spec, columns = declaration.spec, len(declaration.universe.names)
+    mistakes: dict[str, str] = {}
+    for field, (part, key) in _PLACES.items():
+        value, before = getattr(changes, field), getattr(spec, part)
+        if value is None:
+            continue
+        try:
+            after = type(before).model_validate({**dict(before), key: value})
+        except ValidationError:
+            mistakes[field] = f"must be {_WANTED[field]}"
+        else:
+            spec = spec.model_copy(update={part: after})
+    marginals = spec.workload.marginals
+    if changes.workload is not None and not (isinstance(marginals, int) and marginals <= columns):
+        mistakes.setdefault("workload", f"must be at most {columns}, as the universe has {columns} columns")
+    if changes.strategy is not None and changes.strategy not in _STRATEGIES:
+        mistakes["strategy"] = f"must be {' or '.join(_STRATEGIES)}"
+    if mistakes:
+        raise SpecError("\n".join(f"`{field}` {wanted}" for field, wanted in mistakes.items()))
+    if changes.strategy is not None and changes.strategy != spec.strategy.name:
+        other = _STRATEGIES[changes.strategy].model_validate({"name": changes.strategy})
+        spec = spec.model_copy(update={"strategy": other})
+    return declare(spec, universe=declaration.universe, path=declaration.path)

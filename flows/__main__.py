@@ -1,0 +1,5 @@
+"""The `dpflow` command for programs that know the interpreter, but not where the command was installed: `python -m flows`."""
+
+from flows.command import main
+
+main()

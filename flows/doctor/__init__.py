@@ -1,0 +1,22 @@
+"""The verb `dpflow doctor`: what would give something away on this machine, and how to mend it."""
+
+import argparse
+from typing import Any
+
+from dpcore.cli.answer import Answer
+
+Subparsers = Any  # argparse publishes no name for what add_subparsers returns
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the parser."""
+    about = "say what would give something away on this machine, and how to mend it; exit code 1 if anything would"
+    doctor = verbs.add_parser("doctor", parents=[common], help="check this machine for leaks", description=about)
+    doctor.set_defaults(verb=_doctor)
+
+
+def _doctor(_arguments: argparse.Namespace) -> Answer:
+    from flows.doctor.examination import answer, examine  # noqa: PLC0415  takes a while to load
+    from flows.doctor.machine import look  # noqa: PLC0415
+
+    return answer(examine(look()))

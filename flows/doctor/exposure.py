@@ -1,0 +1,112 @@
+"""Who can reach the Prefect server, and what it would let them do?"""
+
+from importlib.metadata import version
+
+from flows.doctor.finding import Finding, leak, ok, warning
+from flows.doctor.machine import Machine
+from flows.doctor.origin import mend, origin
+from flows.doctor.server import Reach, Server, reach
+
+# Server and clients have variables of their own for the one password.
+ASK_WHO = (
+    "export PREFECT_SERVER_API_AUTH_STRING=steward:$(openssl rand -hex 16);"
+    " export PREFECT_API_AUTH_STRING=$PREFECT_SERVER_API_AUTH_STRING"
+)
+
+
+def server_started_here(machine: Machine) -> Finding:
+    """Look whether a server that is started with these settings would listen to others without asking who they are."""
+    api = machine.settings.server.api
+    if reach(api.host) is Reach.LOOPBACK:
+        return ok("a server started here listens to this machine only")
+    if api.auth_string and api.auth_string.get_secret_value():
+        return ok("a server started here asks others for a password")
+    return leak(
+        f"a server started here listens to others and asks for no password ({origin(machine, 'server.api.host')})",
+        ASK_WHO,
+    )
+
+
+def server_configured(machine: Machine) -> Finding:
+    """Look whether the configured server, if others can reach it, answers anybody."""
+    server = machine.server
+    if server is None:
+        return ok("no server is configured; runs have a temporary one that listens to this machine only")
+    if not server.answers:
+        return warning(f"the server at {server.url} does not answer", f"curl -i {server.url}/health")
+    if server.is_open and server.reach is not Reach.LOOPBACK:
+        return leak(
+            f"the server at {server.url} answers anybody", f"{ASK_WHO}  # where it is started, then start it again"
+        )
+    if server.is_open:
+        return ok(f"the server at {server.url} can be reached from this machine only")
+    return ok(f"the server at {server.url} asks for a password")
+
+
+def way_to_server(machine: Machine) -> Finding:
+    """Look whether passwords and run logs travel so that somebody on the way can read them."""
+    server = machine.server
+    if server is None or server.reach is Reach.LOOPBACK:
+        return ok("nothing travels to another machine")
+    secure = f"export PREFECT_API_URL={_encrypted(server)}"
+    if not server.is_encrypted and server.reach is Reach.NEAR:
+        return warning(f"what is sent to {server.url} can be read on its private network", secure)
+    if not server.is_encrypted:
+        return leak(f"what is sent to {server.url} can be read on the way", secure)
+    if machine.settings.api.tls_insecure_skip_verify:
+        where = origin(machine, "api.tls_insecure_skip_verify")
+        return leak(
+            f"the password is sent to whoever says to be {server.url} ({where})",
+            mend(machine, "api.tls_insecure_skip_verify", to="false"),
+        )
+    return ok("what is sent to the server is encrypted")
+
+
+def forged_requests(machine: Machine) -> Finding:
+    """Look whether a web page that is open in somebody's browser could start runs in their name."""
+    accessor = "server.api.csrf_protection_enabled"
+    shared = reach(machine.settings.server.api.host) is not Reach.LOOPBACK
+    if machine.server is None and not shared:
+        return ok("no server that a browser would be used with")
+    told = machine.server.setting(accessor) if machine.server else machine.value(accessor)
+    if told:
+        return ok("web pages can't start runs in another's name")
+    return warning(
+        "a web page in the browser of who may use the server could start runs there"
+        + (", unless CSRF protection is on" if told is None else ": CSRF protection is off"),
+        "export PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED=true  # where the server is started, then start it again",
+    )
+
+
+def server_version(machine: Machine) -> Finding:
+    """Look whether the configured server is of the version that all of this is known of."""
+    server, known = machine.server, version("prefect")
+    if server is None or not server.answers:
+        return ok(f"runs have Prefect {known}")
+    if server.version == known:
+        return ok(f"the server is Prefect {known}, as here")
+    if server.version is None:
+        return warning(
+            f"the server at {server.url} tells its version only to who has a password and an encrypted way",
+            f"export PREFECT_API_AUTH_STRING=USER:PASSWORD PREFECT_API_URL={_encrypted(server)}",
+        )
+    return warning(
+        f"the server at {server.url} is Prefect {server.version}; what it stores is known of {known}",
+        f"pip install prefect=={known}  # where the server is started, then start it again",
+    )
+
+
+def server_database(machine: Machine) -> Finding:
+    """Look whether a server for many would keep its records in SQLite, which loses requests under load."""
+    database = machine.settings.server.database
+    url = database.connection_url.get_secret_value() if database.connection_url else ""
+    if url.startswith("sqlite") and reach(machine.settings.server.api.host) is not Reach.LOOPBACK:
+        return warning(
+            "a server for others would keep its records in SQLite, which fails under load",
+            "export PREFECT_SERVER_DATABASE_CONNECTION_URL=postgresql+asyncpg://USER@HOST/DATABASE",
+        )
+    return ok("the server's database suits who it is for")
+
+
+def _encrypted(server: Server) -> str:
+    return server.url.replace("http:", "https:", 1)

@@ -1,0 +1,110 @@
+"""Which lines of which loggers leave the process, by the configuration that Prefect would really use.
+
+That is Prefect's own file or the user's, with whatever `PREFECT_LOGGING_...` variables put in the place of its entries.
+"""
+
+import logging
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from flows.doctor.finding import Finding, leak, ok, warning
+from flows.doctor.machine import Machine
+from flows.doctor.origin import mend, origin
+from flows.doctor.stored import debug_mode
+
+OF_RUNS = {"prefect.extra", "prefect.flow_runs", "prefect.task_runs", "prefect.workers"}
+"""The loggers whose lines are a run's log."""
+
+TO_SERVER = {"prefect.logging.handlers.APILogHandler", "prefect.logging.handlers.WorkerAPILogHandler"}
+TO_TERMINAL = {
+    "prefect.logging.handlers.PrefectConsoleHandler",
+    "prefect.logging.handlers._SafeStreamHandler",
+    "logging.StreamHandler",
+    "logging.NullHandler",
+}
+OVERRIDES = ("PREFECT_LOGGING_LOGGERS_", "PREFECT_LOGGING_HANDLERS_", "PREFECT_LOGGING_ROOT_")
+
+
+def debug_lines(machine: Machine) -> Finding:
+    """Look whether lines below the level INFO, with the tracebacks of crashes among them, are sent to the server."""
+    configuration = machine.logging
+    loud = [
+        name
+        for name, handler, handler_level in _outlets(configuration)
+        if handler in TO_SERVER and max(_level(configuration, name), handler_level) < logging.INFO
+    ]
+    if not loud:
+        return ok("only lines of level INFO and above are sent")
+    found = f"lines of level DEBUG are sent to the server by {_listed(loud)}"
+    mode = debug_mode(machine)
+    if mode.mend:
+        return leak(f"{found}, because of Prefect's mode", mode.mend)
+    if _number(machine.settings.logging.level) < logging.INFO:
+        where = origin(machine, "logging.level")
+        return leak(f"{found} ({where})", mend(machine, "logging.level", to="INFO"))
+    return leak(found, _undo(machine))
+
+
+def routed_lines(machine: Machine) -> Finding:
+    """Look whether other loggers than those of runs, or other ways than to the server and the terminal, are in use."""
+    others = [
+        name
+        for name, handler, _ in _outlets(machine.logging)
+        if handler not in TO_TERMINAL and not (handler in TO_SERVER and name in OF_RUNS)
+    ]
+    if others:
+        return leak(f"lines of {_listed(others)} are sent to the server, a file or elsewhere", _undo(machine))
+    return ok("only the lines of runs are sent")
+
+
+def logging_file(machine: Machine) -> Finding:
+    """Look whether a file of the user's stands in for Prefect's own configuration of logging."""
+    path = machine.settings.logging.config_path
+    if not path.exists():
+        return ok("Prefect's own configuration of logging is in use")
+    unread = "does not read, and Prefect would fail" if not machine.logging else "was looked at here"
+    return warning(f"{path} stands in for Prefect's configuration of logging; it {unread}", _move_away(machine))
+
+
+def _outlets(configuration: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Yield each logger with the kind and the level of each of its handlers."""
+    handlers = configuration.get("handlers") or {}
+    loggers = {**(configuration.get("loggers") or {}), "root": configuration.get("root") or {}}
+    for name, logger in loggers.items():
+        for used in (logger or {}).get("handlers") or ():
+            handler = handlers.get(used) or {}
+            kind = handler.get("class") or handler.get("()")
+            yield name, str(kind), _number(handler.get("level"))
+
+
+def _level(configuration: Mapping[str, Any], name: str) -> int:
+    """Return the level from which a logger's lines count: its own, or that of the nearest logger above that has one."""
+    loggers = configuration.get("loggers") or {}
+    while name:
+        level = _number((loggers.get(name) or {}).get("level"))
+        if level:
+            return level
+        name = name.rpartition(".")[0]
+    return _number((configuration.get("root") or {}).get("level")) or logging.WARNING
+
+
+def _number(level: object) -> int:
+    text = str(level or 0).upper()
+    return int(text) if text.isdigit() else logging.getLevelNamesMapping().get(text, logging.NOTSET)
+
+
+def _undo(machine: Machine) -> str:
+    """Return the line that takes away all that differs from Prefect's own configuration."""
+    names = sorted(name for name in machine.environ if name.startswith(OVERRIDES))
+    parts = [f"unset {' '.join(names)}"] if names else []
+    return "; ".join([*parts, *([_move_away(machine)] if machine.settings.logging.config_path.exists() else [])])
+
+
+def _move_away(machine: Machine) -> str:
+    path = str(machine.settings.logging.config_path)
+    return f"mv {shlex.quote(path)} {shlex.quote(f'{path}.off')}"
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(dict.fromkeys(names))

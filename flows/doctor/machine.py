@@ -1,0 +1,145 @@
+"""The machine as a check sees it: Prefect's settings, the configured server, and what the steward keeps."""
+
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpcore.custody import LedgerKeeping, SpecKeeping, ledger_keeping, spec_keepings
+from dpcore.errors import UsageError
+from dpcore.registry import registry_folder
+from dpcore.stewardlog import private_folder
+from flows.connection import homes, no_warnings
+from flows.doctor.server import Server, ask
+from flows.running import running_url
+from flows.temporary_server import own_home
+
+if TYPE_CHECKING:
+    from prefect.settings import Settings
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What there is to check; folders need not exist.
+
+    Attributes:
+        settings: Prefect's, from the environment, the files in the working folder, and the profile.
+        environ: The environment.
+        server: The Prefect server that is configured, or that `dpflow ui` runs in this folder, as it answered.
+        ledger: The ledger.
+        specs: The registered specs.
+        private: The steward's folder, by its absolute path.
+        registry: The folder of what may be run, likewise.
+        homes: The folders that Prefect keeps its things in, likewise.
+    """
+
+    settings: "Settings"
+    environ: Mapping[str, str]
+    server: Server | None
+    ledger: LedgerKeeping
+    specs: tuple[SpecKeeping, ...]
+    private: Path
+    registry: Path
+    homes: tuple[Path, ...]
+
+    @property
+    def releases(self) -> tuple[Path, ...]:
+        """The folders that releases go to."""
+        declared = {spec.releases.resolve() for spec in self.specs if spec.releases}
+        return tuple(sorted(declared | {Path("releases").resolve()}))
+
+    @cached_property
+    def logging(self) -> Mapping[str, Any]:
+        """The configuration of logging that Prefect would use, as a dictionary; an empty one if it can't be read."""
+        from prefect.context import SettingsContext, get_settings_context  # noqa: PLC0415  after the quiet import
+        from prefect.logging import configuration  # noqa: PLC0415
+
+        own = self.settings.logging.config_path
+        path = own if own.exists() else configuration.DEFAULT_LOGGING_SETTINGS_PATH
+        with SettingsContext(profile=get_settings_context().profile, settings=self.settings):
+            try:
+                return configuration.load_logging_config(path)
+            except Exception:  # noqa: BLE001  a file may be anything, and what is wrong with it may quote it
+                return {}
+
+    def value(self, accessor: str) -> Any:
+        """Return one of Prefect's settings by its path, such as `results.persist_by_default`."""
+        found: Any = self.settings
+        for part in accessor.split("."):
+            found = getattr(found, part)
+        return found
+
+    def is_set(self, accessor: str) -> bool:
+        """Tell whether somebody has chosen a setting, rather than left it as Prefect has it."""
+        group, _, name = accessor.rpartition(".")
+        return name in (self.value(group) if group else self.settings).model_fields_set
+
+
+def look(settings: "Settings | None" = None) -> Machine:
+    """Look at everything, changing nothing.
+
+    Args:
+        settings: Prefect's; read anew from all of their places unless given.
+
+    Raises:
+        UsageError: Prefect's settings, or the registry, can't be read.
+    """
+    settings = settings or _settings()
+    url = settings.api.url or running_url()
+    return Machine(
+        settings=settings,
+        environ=dict(os.environ),
+        server=ask(url, settings) if url else None,
+        ledger=ledger_keeping(),
+        specs=spec_keepings(),
+        private=private_folder().resolve(),
+        registry=registry_folder().resolve(),
+        homes=tuple(sorted({settings.home.resolve(), own_home().resolve()})),
+    )
+
+
+def _settings() -> "Settings":
+    """Read Prefect's settings as `prefect` itself would here."""
+    try:
+        with no_warnings(), _environment(_missing_home()):
+            _import_quietly()
+            from prefect.settings import Settings  # noqa: PLC0415  not before its import is made quiet
+
+            return Settings()
+    except (ValueError, RuntimeError, OSError):  # each may quote the value of a setting
+        pass
+    raise UsageError("Prefect's settings can't be read, so that no run would start; see: prefect config validate")
+
+
+def _import_quietly() -> None:
+    """Import Prefect, whose import makes a home folder and, at a terminal, reports a new user to its makers."""
+    if "prefect.context" in sys.modules:
+        return
+    with tempfile.TemporaryDirectory() as home, _environment({"DO_NOT_TRACK": "1", "PREFECT_HOME": home}):
+        importlib.import_module("prefect.context")
+
+
+def _missing_home() -> dict[str, str]:
+    """Return the home that an account without one, as containers have it, gets for a run as well; without it nothing can be read."""
+    given = homes()
+    return given if "HOME" in given else {}
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

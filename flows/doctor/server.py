@@ -1,0 +1,150 @@
+"""The Prefect server that is configured: who can reach it, and what it tells whom."""
+
+import base64
+import ipaddress
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from flows.connection import shown
+
+if TYPE_CHECKING:
+    from prefect.settings import Settings
+
+ASK_SECONDS = 5.0
+
+
+class Reach(StrEnum):
+    """From where an address can be reached."""
+
+    LOOPBACK = "this machine"
+    NEAR = "a private network"
+    FAR = "a public address"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server as it answered.
+
+    Attributes:
+        url: Its API, without the name and password that the configured URL may hold.
+        reach: From where it can be reached.
+        answers: Whether it answered at all.
+        is_open: Whether it told its settings to somebody without credentials.
+        version: What it says it is, if it said so.
+        settings: Its own settings, if it told them; Prefect masks the secret ones.
+        has_result_storage: Whether a block is set there to which results go by default.
+    """
+
+    url: str
+    reach: Reach
+    answers: bool = False
+    is_open: bool = False
+    version: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    has_result_storage: bool = False
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether nobody on the way can read along."""
+        return self.url.startswith("https:")
+
+    def setting(self, accessor: str) -> Any:
+        """Return a setting of the server, such as `server.api.host`, or None if it is not known."""
+        found: Any = self.settings
+        for part in accessor.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        return found
+
+
+def ask(url: str, settings: "Settings") -> Server:
+    """Ask a server for its settings and version, first as anybody.
+
+    Credentials are sent only where they can't be read on the way, and only to who proves to be the host of the URL.
+    """
+    url = shown(url).rstrip("/")
+    server = Server(url, reach=reach(urlsplit(url).hostname or ""))
+    # No secret is sent, so that it does not matter yet who answers.
+    with httpx.Client(verify=False, timeout=ASK_SECONDS) as anybody:  # noqa: S501
+        answer = _get(anybody, url, "/admin/settings")
+        if answer is None:
+            return server
+        told = _told(answer)
+        if isinstance(told, dict) and "server" in told:
+            return _answered(anybody, server, told, is_open=True)
+    safe = server.reach is Reach.LOOPBACK or (server.is_encrypted and not settings.api.tls_insecure_skip_verify)
+    credentials = _credentials(settings)
+    if not (safe and credentials):
+        return Server(url, reach=server.reach, answers=True)
+    with httpx.Client(
+        verify=_trusted(server, settings), timeout=ASK_SECONDS, headers={"Authorization": credentials}
+    ) as ours:
+        told = _told(_get(ours, url, "/admin/settings"))
+        return _answered(ours, server, told if isinstance(told, dict) else {}, is_open=False)
+
+
+def reach(host: str) -> Reach:
+    """Tell from where a host's address, or the worst of them, can be reached; one that nobody knows counts as public."""
+    try:
+        found = {entry[4][0] for entry in socket.getaddrinfo(host, None)} if host else set()
+    except (OSError, UnicodeError):
+        found = set()
+    addresses = [ipaddress.ip_address(str(address).partition("%")[0]) for address in found]
+    if addresses and all(address.is_loopback for address in addresses):
+        return Reach.LOOPBACK
+    # 0.0.0.0 stands for all addresses of the machine, whichever it has.
+    if addresses and all(address.is_private and not address.is_unspecified for address in addresses):
+        return Reach.NEAR
+    return Reach.FAR
+
+
+def _answered(client: httpx.Client, server: Server, told: Mapping[str, Any], *, is_open: bool) -> Server:
+    version = _told(_get(client, server.url, "/admin/version"))
+    storage = _told(_get(client, server.url, "/admin/storage"))
+    return Server(
+        server.url,
+        reach=server.reach,
+        answers=True,
+        is_open=is_open,
+        version=version if isinstance(version, str) else None,
+        settings=told,
+        has_result_storage=isinstance(storage, dict) and bool(storage.get("default_result_storage_block_id")),
+    )
+
+
+def _get(client: httpx.Client, url: str, path: str) -> httpx.Response | None:
+    try:
+        return client.get(f"{url}{path}")
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return None
+
+
+def _told(answer: httpx.Response | None) -> Any:
+    """Return what an answer says, or None if it is a refusal, a page to log in at, or no answer."""
+    if answer is None or answer.status_code != httpx.codes.OK:
+        return None
+    try:
+        return answer.json()
+    except ValueError:
+        return None
+
+
+def _trusted(server: Server, settings: "Settings") -> ssl.SSLContext | bool:
+    """Return whose certificates count; where nothing is encrypted none do, and none need be loaded."""
+    own = settings.api.ssl_cert_file
+    try:
+        return ssl.create_default_context(cafile=own) if own and server.is_encrypted else server.is_encrypted
+    except OSError:  # a file that is not there, or holds none: no host proves anything then
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _credentials(settings: "Settings") -> str | None:
+    if settings.api.auth_string:
+        return f"Basic {base64.b64encode(settings.api.auth_string.get_secret_value().encode()).decode()}"
+    return f"Bearer {settings.api.key.get_secret_value()}" if settings.api.key else None

@@ -1,0 +1,145 @@
+"""The pages of a finished run in Markdown: its release, its rounds, and the budget before and after. All of it is public."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dpcore import Account, Balance, Report
+from dpcore.accounting import UNIT
+from dpcore.plots import Bar, budget_plot, budget_words, percent, rounds_plot, rounds_words
+from dpcore.report import Round
+from dpcore.wording import at_most, column_type, down, epsilon_in, up
+from flows.markdown import code, image, mono, page, plain, table
+
+MOST_ROUNDS = 100
+"""Rounds in a table; of more, the first and the last are shown."""
+
+
+def release_page(report: Report, *, note: str) -> str:
+    """Tell where the release is, how to read it, what it promises, and how that is checked."""
+    outcome, privacy = report.outcome, report.privacy
+    files = [
+        [plain(file["path"]), _count(file["rows"]), _count(file["bytes"]), f"{mono(file['sha256'][:16])}…"]
+        for file in report.files
+    ]
+    columns = [[plain(name), plain(column_type(kind))] for name, kind in report.columns.items()]
+    return page(
+        f"# {plain(outcome.account)}: {outcome.rows:,} synthetic rows",
+        f"**{plain(privacy['guarantee'])}**",
+        f"Note: {plain(note)}" if note.strip() else "",
+        "Where it is; `card.html` in it tells the same to whoever gets the release:",
+        code(outcome.release),
+        "## How to read it",
+        code(_reading(outcome.release)),
+        "## What it promises",
+        table(["term", "what was promised"], [[name, value] for name, value in _promise(privacy)]),
+        "## Columns",
+        table(["column", "type"], columns),
+        "## Files",
+        table(["file", "rows", "bytes", "sha256"], files, right=["rows", "bytes"]),
+        "The receipt is checked, with everything else in the ledger, by the flow `verify`, or by the steward:",
+        code(f"dpflow ledger verify \\\n  --head {privacy['ledger_head']}"),
+    )
+
+
+def rounds_page(report: Report) -> str:
+    """Tell what was measured in each round, with how much noise, and how far it brought the model."""
+    rounds, heads = report.rounds, ["round", "noise", "before", "after", "improvement", "noise alone", "spent"]
+    about = (
+        "A round measures, with noise, the columns that the model gets most wrong, and corrects the model. Before and after: how far "
+        "the model is from what was measured, all cells together, in percent of the rows. Where that comes close to what the noise "
+        "alone makes, nothing is left to learn. Noise: the standard deviation of a count. Spent: of what this run had reserved."
+    )
+    return page(
+        f"# {plain(report.outcome.account)}: {len(rounds):,} rounds",
+        image(rounds_plot(rounds), rounds_words(rounds)),
+        rounds_words(rounds),
+        about if rounds else "",
+        table([heads[0], "measured", *heads[1:]], _round_rows(rounds), right=heads) if rounds else "",
+        f"The {len(rounds) - MOST_ROUNDS:,} rounds between are in `manifest.json`."
+        if len(rounds) > MOST_ROUNDS
+        else "",
+    )
+
+
+def budget_page(report: Report) -> str:
+    """Tell what the account had before the run, what the run took, and what is left."""
+    account, outcome = report.account, report.outcome
+    this_run = round(outcome.spent * UNIT)
+    bars = [
+        Bar("before", report.before.spent, 0, report.before.reserved, report.before.cap),
+        Bar("after", report.after.spent - this_run, this_run, report.after.reserved, report.after.cap),
+    ]
+    at_delta = f" at delta {outcome.delta:g}" if outcome.delta else ""
+    spent = f"This run has spent epsilon {at_most(outcome.spent_epsilon)}{at_delta}, {percent(this_run / report.after.cap)} of the budget."
+    return page(
+        f"# {plain(account.name)}: the budget",
+        spent,
+        image(budget_plot(bars), budget_words(bars)),
+        balances_table(account, {"before": report.before, "after": report.after}),
+        currency_note(account),
+    )
+
+
+def balances_table(account: Account, moments: dict[str, Balance]) -> str:
+    """Write an account's balance at some moments, in epsilon and in what the account counts in."""
+    symbol = account.currency.symbol
+    units = ["epsilon"] if symbol == "epsilon" else ["epsilon", symbol]
+    heads = [f"{unit}{' ' if when else ''}{when}" for when in moments for unit in (*units, "share")]
+    rows = []
+    for name, rounded in (("spent", up), ("reserved", up), ("remaining", down)):
+        cells = []
+        for balance in moments.values():
+            amount = getattr(balance, name)
+            figures = [rounded(epsilon_in(account, amount)), rounded(amount / UNIT, places=6)]
+            cells += [*figures[: len(units)], percent(amount / balance.cap)]
+        rows.append(["left" if name == "remaining" else name, *cells])
+    return table(["amount", *heads], rows, right=heads)
+
+
+def currency_note(account: Account) -> str:
+    """Say why the epsilons of a table do not add up, where they do not."""
+    symbol = account.currency.symbol
+    if symbol == "epsilon":
+        return ""
+    return f"{symbol} is what adds up; each epsilon is what its {symbol} alone amounts to at delta {account.delta:g}."
+
+
+def _promise(privacy: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in ("epsilon", "delta", "rho", "mu"):
+        if privacy.get(name) is not None:
+            yield name, at_most(privacy[name])
+    for name in ("unit", "max_rows_per_unit", "neighbours", "accounting", "account", "run"):
+        yield name.replace("_", " "), plain(privacy[name])
+    for name in ("ledger", "ledger_head", "spec_sha256"):
+        yield name.replace("_", " "), mono(privacy[name])
+
+
+def _reading(release: str) -> str:
+    """Return some lines of Python, whatever the path is made of."""
+    return "\n".join(
+        (
+            f"release = {release!r}",
+            "import duckdb; rows = duckdb.read_parquet(f'{release}/data/*.parquet')",
+            "import pandas; rows = pandas.read_parquet(f'{release}/data')",
+        )
+    )
+
+
+def _round_rows(rounds: Sequence[Round]) -> Iterator[list[str]]:
+    half = MOST_ROUNDS // 2
+    shown = rounds if len(rounds) <= MOST_ROUNDS else [*rounds[:half], *rounds[-half:]]
+    for each in shown:
+        yield [
+            f"{each.number}",
+            " × ".join(map(plain, each.columns)),  # noqa: RUF001  a sign of multiplication
+            f"{each.noise:,.1f}",
+            percent(each.before),
+            percent(each.after),
+            f"{100 * (each.before - each.after):+,.1f} %",
+            percent(each.noise_floor),
+            percent(each.spent),
+        ]
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"

@@ -1,0 +1,49 @@
+"""How a deployed run that is refused ends: in a state of that name, with the sentence that says why, and without a traceback."""
+
+from typing import NoReturn
+
+from prefect import get_client
+from prefect.client.schemas import FlowRun, State
+from prefect.context import FlowRunContext
+from prefect.exceptions import Abort
+from prefect.states import Failed
+
+from dpcore.errors import BudgetRefused, DpflowError, UsageError
+
+NAME = "Refused"
+EXIT_CODES = {UsageError.exit_code, BudgetRefused.exit_code}
+
+
+def deployed_run() -> FlowRun | None:
+    """Return the current flow run if it comes from a deployment; one that was called, even by a deployed flow, does not."""
+    current = FlowRunContext.get()
+    run = current.flow_run if current else None
+    return run if run is not None and run.deployment_id is not None else None
+
+
+def ends_refused(error: DpflowError) -> bool:
+    """Tell whether an error is a refusal that nobody can catch, since its run was called by a worker."""
+    return error.exit_code in EXIT_CODES and deployed_run() is not None
+
+
+def refused_state(error: DpflowError) -> State[None]:
+    """Return the state of whatever was refused."""
+    return Failed(name=NAME, message=str(error))
+
+
+def end_refused(error: DpflowError) -> NoReturn:
+    """End the current flow run in that state, and leave its process.
+
+    A flow that raises, or returns a failed state, has a traceback in its log. So the state is set here, and Prefect's own signal
+    for a run that goes no further takes it past that.
+
+    Raises:
+        Abort: Always.
+    """
+    run = deployed_run()
+    if run is None:
+        raise error
+    with get_client(sync_client=True) as client:
+        stop = Abort(NAME)
+        stop.state = client.set_flow_run_state(run.id, refused_state(error)).state  # type: ignore[attr-defined]  # as Pause has it
+    raise stop

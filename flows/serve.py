@@ -1,0 +1,175 @@
+"""The verb `dpflow serve`: deploy to the configured Prefect server, then execute what is scheduled or submitted there.
+
+Prefect is imported only when the verb is called, and after its environment is set, which it reads at import. The runs that the
+worker starts inherit that environment.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dpcore.cli.answer import Answer
+from dpcore.errors import DpflowError, UsageError
+from dpcore.places import absolute_places
+from flows.connection import configured_url, homes, no_proxy, read_settings, server_answers, shown
+from flows.running import running_url
+from flows.settings import SAFE
+from flows.winding_down import until_signalled
+
+POOL = "dpflow"
+ANSWER_SECONDS = 3.0
+POLL_SECONDS = 0.5
+
+Subparsers = Any  # argparse publishes no name for what add_subparsers returns
+
+progress = logging.getLogger("dpcore.progress")
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the parser."""
+    serve = verbs.add_parser(
+        "serve",
+        parents=[common],
+        help="deploy to the Prefect server that is configured, then run what is scheduled there until Ctrl-C",
+    )
+    serve.add_argument("--pool", default=POOL, help="the work pool, made if there is none (default: %(default)s)")
+    serve.add_argument(
+        "--notify",
+        metavar="TYPE/NAME",
+        type=_block_name,
+        help="the Prefect notification block that is told when an account passes 80 %%",
+    )
+    serve.add_argument("--deploy-only", action="store_true", help="deploy, and start no worker")
+    serve.add_argument(
+        "--wait", metavar="SECONDS", type=float, default=0.0, help="how long to wait for a server that is starting"
+    )
+    serve.set_defaults(verb=_serve)
+
+
+def worker_environment() -> dict[str, str]:
+    """Return what a worker and its runs have in their environment, besides what they inherit.
+
+    The safe settings are not the user's to loosen here: what a deployed run does is seen by others.
+    """
+    chosen = {
+        "PREFECT_WORKER_QUERY_SECONDS": "2",  # Prefect's 10 are 10 seconds that a person looks at a run which is not started
+        "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    }
+    return {
+        **{name: os.environ.get(name, value) for name, value in chosen.items()},
+        # Fixed, since the automation that looks for dead runs counts on it.
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        # The runs' command names no folder; it is to find the interpreter that runs the worker.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        **SAFE,
+        **absolute_places(),
+    }
+
+
+def worker_name(pid: int) -> str:
+    """Return the name under which the worker of a process is listed in the Prefect UI."""
+    return f"dpflow {socket.gethostname()} {pid}".translate({ord("/"): "-", ord("%"): "-"})
+
+
+def _serve(arguments: argparse.Namespace) -> Answer:
+    os.environ.update(worker_environment())
+    url = _connect(wait=arguments.wait)
+    with _server_errors(url):
+        deployed = _deploy(pool=arguments.pool, notify=arguments.notify, worker=not arguments.deploy_only)
+        if not arguments.deploy_only:
+            progress.info("a worker runs in pool %s; Ctrl-C ends it", arguments.pool)
+            _work(arguments.pool)
+    return Answer(
+        {"url": url, "pool": arguments.pool, **deployed},
+        f"deployed to {url}" if arguments.deploy_only else "the worker has ended",
+    )
+
+
+def _connect(*, wait: float) -> str:
+    """Return the URL of the server that is configured, or that `dpflow ui` runs in this folder, once it answers."""
+    os.environ.update(homes())
+    url = configured_url()
+    if url is None and (url := running_url()):
+        os.environ.update({"PREFECT_API_URL": url} | no_proxy())
+        read_settings()
+    if url is None:
+        raise UsageError(
+            "no Prefect server is configured; set PREFECT_API_URL, such as http://127.0.0.1:4200/api, or run `dpflow ui`"
+        )
+    deadline = time.monotonic() + wait
+    while not server_answers(url, timeout=ANSWER_SECONDS):
+        if time.monotonic() > deadline:
+            raise UsageError(
+                f"the Prefect server at {shown(url)} does not answer; start it, or set PREFECT_API_URL to another"
+            )
+        time.sleep(POLL_SECONDS)
+    return shown(url)
+
+
+def _deploy(*, pool: str, notify: str | None, worker: bool) -> dict[str, list[str]]:
+    from flows.automations import HOW_TO_NOTIFY, automate  # noqa: PLC0415  see the top of the file
+    from flows.deployments import deploy  # noqa: PLC0415
+    from flows.pool import ensure_pool  # noqa: PLC0415
+
+    ensure_pool(pool, worker=worker)
+    deployed = deploy(pool)
+    for name in deployed.present:
+        progress.info("deployed %s", name)
+    for name in deployed.removed:
+        progress.info("removed %s, which is registered no more", name)
+    if not automate(notify=notify):
+        progress.info(HOW_TO_NOTIFY)
+    return {"deployments": list(deployed.present), "removed": list(deployed.removed)}
+
+
+def _work(pool: str) -> None:
+    """Run Prefect's own worker until a signal ends it."""
+    from prefect.workers.process import ProcessWorker  # noqa: PLC0415  see the top of the file
+
+    async def work() -> None:
+        worker = ProcessWorker(work_pool_name=pool, name=worker_name(os.getpid()), create_pool_if_not_found=False)
+        await until_signalled(worker.start(printer=progress.info))
+
+    asyncio.run(work())
+
+
+@contextmanager
+def _server_errors(url: str) -> Iterator[None]:
+    """Say in one line what the server refused or that it went away."""
+    import httpx  # noqa: PLC0415  see the top of the file
+    from prefect.deployments.runner import DeploymentApplyError  # noqa: PLC0415
+
+    failure: DpflowError | None = None
+    try:
+        yield
+    except httpx.HTTPStatusError as error:
+        code = error.response.status_code
+        if code in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
+            failure = UsageError(
+                f"the Prefect server at {url} asks for a password; set PREFECT_API_AUTH_STRING to USER:PASSWORD"
+            )
+        else:
+            failure = DpflowError(f"the Prefect server at {url} refused a request ({code}); is it of the same version?")
+    except DeploymentApplyError as error:
+        failure = DpflowError(f"the Prefect server at {url} refused a deployment: {error}")
+    except httpx.HTTPError as error:
+        failure = DpflowError(
+            f"the Prefect server at {url} failed ({type(error).__name__}); see that it runs, then try again"
+        )
+    if failure:
+        raise failure from None
+
+
+def _block_name(text: str) -> str:
+    kind, separator, name = text.partition("/")
+    if not (kind and separator and name):
+        raise argparse.ArgumentTypeError("name the block as TYPE/NAME, such as slack-webhook/steward")
+    return text

@@ -1,0 +1,206 @@
+"""The verb `dpflow ui`: Prefect's server with its pages, and a worker, in the background of this folder and on this machine only."""
+
+import argparse
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from dpcore.cli.answer import Answer
+from dpcore.errors import DpflowError, OutputError, UsageError
+from dpcore.registry import all_registered
+from flows import background
+from flows.connection import homes, no_proxy, server_answers
+from flows.first_ui import first_ui_only
+from flows.running import Program, Running, forget, note_down, running, ui_folder
+from flows.serve import POOL, Subparsers, worker_environment, worker_name
+from flows.settings import SAFE
+from flows.temporary_server import LOCK_NAME, RECORDER, server_home
+
+PORT = 4200
+START_SECONDS = 180.0
+STOP_SECONDS = 30.0
+RUN_STOP_SECONDS = 15.0
+ANSWER_SECONDS = 1.0
+POLL_SECONDS = 0.2
+SERVER_LOG, WORKER_LOG = "server.log", "worker.log"
+
+# They are for a server that the user has elsewhere: another address, other passwords, another profile.
+OF_ANOTHER_SERVER = (
+    "PREFECT_API_URL",
+    "PREFECT_API_KEY",
+    "PREFECT_API_AUTH_STRING",
+    "PREFECT_SERVER_API_AUTH_STRING",
+    "PREFECT_PROFILE",
+)
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the parser."""
+    ui = verbs.add_parser(
+        "ui",
+        parents=[common],
+        help="start the Prefect UI with everything deployed, in the background; prints its address",
+    )
+    ui.add_argument("--port", type=_port, default=PORT, help="the server's port on 127.0.0.1 (default: %(default)s)")
+    ui.add_argument("--stop", action="store_true", help="end what was started in this folder")
+    ui.set_defaults(verb=lambda arguments: _stop() if arguments.stop else _start(arguments.port))
+
+
+def _start(port: int) -> Answer:
+    all_registered()  # refuses a damaged registry here, and not in the worker's log
+    with _alone():
+        before = running()
+        if before and before.server.alive and before.worker.alive:
+            return _answer(before, "runs already", "specs registered since are in it after: dpflow serve --deploy-only")
+        kept = before if before and before.server.alive else None
+        try:
+            now = _with_new_worker(kept) if kept else _both(port)
+            _wait_for_worker(now)
+        except BaseException:  # also a Ctrl-C: nothing half started is left behind
+            _end_worker() if kept else _end_all()
+            raise
+        return _answer(now, "runs")
+
+
+def _stop() -> Answer:
+    with _alone():
+        ended = _end_all()
+    return Answer({"stopped": ended}, "stopped" if ended else "nothing runs in the background of this folder")
+
+
+def _with_new_worker(kept: Running) -> Running:
+    now = replace(kept, worker=_start_worker(kept.port))
+    note_down(now)
+    return now
+
+
+def _both(port: int) -> Running:
+    """Start server and worker at the same time: the one loads while the other does, and waits for it."""
+    _end_all()
+    _check_free(port)
+    home = server_home()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        lock = (home / LOCK_NAME).open("wb")
+    except OSError:
+        raise OutputError(f"{home} can't be written; change to a folder of your own") from None
+    # As for temporary servers: one at a time makes the database.
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        arguments = ["-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+        environment = _server_environment(port)
+        pid = background.start(arguments, folder=ui_folder(), log=SERVER_LOG, environment=environment)
+        now = Running(port, Program(pid, arguments), _start_worker(port))
+        note_down(now)
+        _wait(
+            lambda: server_answers(now.url, timeout=ANSWER_SECONDS, direct=True),
+            program=now.server,
+            log=SERVER_LOG,
+            what="the Prefect server",
+        )
+    return now
+
+
+def _start_worker(port: int) -> Program:
+    arguments = ["-m", "flows", "serve", "--wait", str(START_SECONDS)]
+    environment = _environment() | worker_environment() | {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
+    return Program(background.start(arguments, folder=ui_folder(), log=WORKER_LOG, environment=environment), arguments)
+
+
+def _environment() -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if name not in OF_ANOTHER_SERVER}
+    return own | homes() | {"PREFECT_HOME": str(server_home())} | no_proxy()
+
+
+def _server_environment(port: int) -> dict[str, str]:
+    pages = {"PREFECT_SERVER_UI_ENABLED": "true", "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api"}
+    # How long a run waits before it asks again whether the one before it has ended; Prefect's own choice is 30.
+    turns = {"PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "5"}
+    return _environment() | SAFE | RECORDER | pages | turns | first_ui_only(server_home())
+
+
+def _wait_for_worker(now: Running) -> None:
+    """Wait until the worker is listed as online, which it is only after everything is deployed."""
+    import httpx  # noqa: PLC0415  takes a while to load, and is not needed to stop
+
+    def online() -> bool:
+        try:
+            listed = httpx.post(f"{now.url}/work_pools/{POOL}/workers/filter", json={}, timeout=5, trust_env=False)
+        except httpx.HTTPError:
+            return False
+        if listed.status_code != httpx.codes.OK:
+            return False
+        return any((it["name"], it["status"]) == (worker_name(now.worker.pid), "ONLINE") for it in listed.json())
+
+    _wait(online, program=now.worker, log=WORKER_LOG, what="the worker")
+
+
+def _wait(ready: Callable[[], bool], *, program: Program, log: str, what: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not ready():
+        if not program.alive or time.monotonic() > deadline:
+            raise DpflowError(f"{what} did not start; {ui_folder() / log} says why")
+        time.sleep(POLL_SECONDS)
+
+
+def _check_free(port: int) -> None:
+    """Refuse a port on which another program listens, before anything is started that would only say so in a log."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise UsageError(
+                f"port {port} is taken by another program, or not yours to use; choose another, such as: "
+                f"dpflow ui --port {PORT + 1}"
+            ) from None
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 < port < 2**16:
+        raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
+    return port
+
+
+def _end_worker() -> None:
+    """End the worker, which ends its runs first."""
+    last = running()
+    found = [process for process in background.all_of(ui_folder()) if last and process.pid == last.worker.pid]
+    background.end(found, patience=STOP_SECONDS)
+
+
+def _end_all() -> bool:
+    """End worker, runs and server, in this order so that each can still say how it ended; return whether anything ran."""
+    found, last = background.all_of(ui_folder()), running()
+    server = [process for process in found if last and process.pid == last.server.pid]
+    _end_worker()
+    background.end([it for it in background.all_of(ui_folder()) if it not in server], patience=RUN_STOP_SECONDS)
+    background.end(server, patience=STOP_SECONDS)
+    forget()
+    return bool(found)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let one command at a time start or stop what runs in this folder."""
+    folder = ui_folder()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = (folder / "lock").open("wb")
+    except OSError:
+        raise OutputError(f"{folder} can't be written; change to a folder of your own") from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _answer(now: Running, state: str, hint: str = "") -> Answer:
+    data: dict[str, Any] = {"page": now.page, "api": now.url, "state": state, "logs": str(ui_folder())}
+    text = f"Prefect UI  {now.page}  {state}\nlogs        {os.path.relpath(ui_folder())}\nend it      dpflow ui --stop"
+    return Answer(data, f"{text}\n{hint}" if hint else text)

@@ -1,0 +1,79 @@
+"""The flow `verify`: the whole ledger held against itself and against every release, and the verdict as a page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from prefect.artifacts import create_markdown_artifact
+
+from dpcore import load_spec
+from dpcore.audit import audit
+from dpcore.errors import DpflowError, LedgerDamaged, SpecError, UsageError
+from dpcore.registry import registered, registered_names
+from flows.markdown import page, plain, table
+from flows.private import private_flow, step
+
+KEY = "verify"
+
+
+@private_flow(name="verify", flow_run_name="verify the ledger")
+def verify() -> None:
+    """Check every hash, price, sum and output in the ledger, and every release of the registered specs against it."""
+    folders, unread = step("folders", release_folders)()
+    damage = None
+    try:
+        text = sound_page(step("audit", audit)(releases=folders), unread=unread)
+    except LedgerDamaged as error:
+        damage, text = error, damaged_page(str(error))
+    try:
+        step("page", create_markdown_artifact)(text, key=KEY, description="Whether the ledger holds")
+    except DpflowError:
+        if damage is None:
+            raise
+    if damage is not None:
+        raise damage
+
+
+def release_folders() -> tuple[list[Path], list[str]]:
+    """Return the folders that registered specs release to, as far as they are there, and the names of specs that do not read."""
+    folders, unread = set(), []
+    for name in registered_names():
+        try:
+            folder = load_spec(registered(name).spec).output_folder
+        except (SpecError, UsageError):
+            unread.append(name)
+        else:
+            if folder.is_dir():
+                folders.add(folder)
+    return sorted(folders), unread
+
+
+def sound_page(verified: Any, *, unread: Sequence[str]) -> str:
+    """Write what was checked and found whole."""
+    rows = [
+        ["events", f"{verified.events:,}", "each hash follows from the one before"],
+        ["runs", f"{verified.runs:,}", "each sum follows from the events"],
+        ["operations", f"{verified.operations:,}", "each price follows from its mechanism"],
+        ["outputs", f"{verified.outputs:,}", "each is what was committed"],
+        ["manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run has spent"],
+    ]
+    if verified.others:
+        rows.append(["manifests of another ledger", f"{verified.others:,}", "were not looked at"])
+    names = ", ".join(map(plain, unread))
+    return page(
+        "# The ledger is sound",
+        table(["what", "number", "what holds"], rows, right=["number"]),
+        f"Head: `{verified.head}`. Whoever writes it down elsewhere can ask later whether the ledger still holds this history.",
+        f"The specs registered as {names} do not read, so the folders they release to were not searched."
+        if unread
+        else "",
+    )
+
+
+def damaged_page(sentence: str) -> str:
+    """Write what does not hold."""
+    return page(
+        "# The ledger does not hold",
+        f"**{plain(sentence)}**",
+        "No figure of the accounts can be relied on until this is mended. Start no run, and keep the ledger as it is for whoever looks into it.",
+    )

@@ -1,0 +1,62 @@
+"""The end of a worker: its runs are told first, so that they can say that they were interrupted and be gone on with later.
+
+Prefect's worker, when it is interrupted, kills its runs at once: they would be taken for running until their silence is noticed.
+"""
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any
+
+import psutil
+
+PATIENCE_SECONDS = 15.0
+"""How long the runs have to say that they were interrupted."""
+
+INTERRUPT_SECONDS = 5.0
+"""How long they have if a terminal has interrupted them together with the worker, before they are asked again."""
+
+POLL_SECONDS = 0.1
+
+
+async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
+    """Do the work until it ends, or until SIGTERM or Ctrl-C: then let the child processes end, and end it; a second signal kills them."""
+    working = asyncio.ensure_future(work)
+    ending: list[asyncio.Task[None]] = []
+
+    def end(number: signal.Signals) -> None:
+        if ending:
+            working.cancel()
+        else:
+            ending.append(asyncio.ensure_future(_end(working, number)))
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, end, number)
+    try:
+        with suppress(asyncio.CancelledError):
+            await working
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        for task in ending:
+            task.cancel()
+
+
+async def _end(working: asyncio.Future[None], number: signal.Signals) -> None:
+    children = psutil.Process().children(recursive=True)
+    if number == signal.SIGINT:
+        await _gone(children, within=INTERRUPT_SECONDS)
+    for child in children:
+        with suppress(psutil.NoSuchProcess):
+            child.terminate()
+    await _gone(children, within=PATIENCE_SECONDS)
+    working.cancel()
+
+
+async def _gone(processes: list[psutil.Process], *, within: float) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within
+    while any(process.is_running() for process in processes) and loop.time() < deadline:
+        await asyncio.sleep(POLL_SECONDS)

@@ -1,0 +1,113 @@
+"""The Chromium of this machine, as a person would use it, with every request that it makes written down."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+FLAGS = (
+    "--no-sandbox",  # as root, in a container, there is none
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    # Whatever a page or the browser itself may want: from here no name leads to another machine.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+)
+WITHOUT_HOST = {"data", "blob", "about", "file"}
+SCREENSHOTS = Path(__file__).parents[2] / "test-output" / "screenshots"
+SCHEMES = ("dark", "light")
+WIDTH, HEIGHT = 1280, 1000
+ACTION_MILLISECONDS = 30_000
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """A person with one page open."""
+
+    page: Page
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def outside(self) -> list[str]:
+        """The requests that were not for this machine."""
+        return [url for url in self.requests if is_outside(url)]
+
+    def shoot(self, name: str, *, schemes: tuple[str, ...] = SCHEMES) -> None:
+        """Keep a picture of the whole page, in dark and in light."""
+        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.set_viewport_size({"width": WIDTH, "height": max(HEIGHT, self._height())})
+        for scheme in schemes:
+            self.wear(scheme)
+            self.page.screenshot(path=SCREENSHOTS / f"{name}-{scheme}.png", animations="disabled")
+        self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+
+    def wear(self, scheme: str) -> None:
+        """Switch to dark or light: for a page that asks the system, and for Prefect's, which go by the class of their root."""
+        self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        self.page.evaluate("scheme => { document.documentElement.className = scheme }", scheme)
+
+    def wear_anew(self, scheme: str) -> None:
+        """Switch as Prefect's settings do, and load the page again, which what is drawn on a canvas needs."""
+        self.page.evaluate("scheme => localStorage.setItem('color-scheme', JSON.stringify(scheme))", scheme)
+        self.page.reload(wait_until="networkidle")
+
+    def _height(self) -> int:
+        """The height of all there is; in Prefect's pages it is a part of the page that scrolls."""
+        return int(
+            self.page.evaluate(
+                "() => (document.querySelector('.app-router-view') ?? document.documentElement).scrollHeight"
+            )
+        )
+
+
+def is_outside(url: str) -> bool:
+    """Tell whether a request goes to another machine, or may."""
+    parts = urlsplit(url)
+    return parts.scheme not in WITHOUT_HOST and parts.hostname != "127.0.0.1"
+
+
+def browser_path() -> str:
+    """Return where the browser is; without one, skip the test, or fail it where a browser is required."""
+    for name in NAMES:
+        if found := shutil.which(name):
+            return found
+    if os.environ.get("CI") or os.environ.get("DPFLOW_REQUIRE_BROWSER"):
+        pytest.fail("no Chromium is installed, and here the browser tests must run")
+    pytest.skip("no Chromium is installed (Debian: apt install chromium)")
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """Start a browser and close it at the end. Never for the whole session: meanwhile nothing else here can use asyncio."""
+    path = browser_path()
+    expect.set_options(timeout=ACTION_MILLISECONDS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS, headless=True)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def visiting(browser: Browser) -> Iterator[Visitor]:
+    """Open a page in a fresh profile; every request from it is written down."""
+    context = browser.new_context(viewport={"width": WIDTH, "height": HEIGHT})
+    try:
+        context.set_default_timeout(ACTION_MILLISECONDS)
+        visitor = Visitor(context.new_page())
+        context.on("request", lambda request: visitor.requests.append(request.url))
+        visitor.page.on("websocket", lambda socket: visitor.requests.append(socket.url))
+        yield visitor
+    finally:
+        context.close()

@@ -1,0 +1,101 @@
+"""Prefect's own pages, as far as a person who makes a release comes across them."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from playwright.sync_api import Locator, Page, Response, expect
+
+RUN_MILLISECONDS = 90_000
+BUSY, MOST_BUSY = 503, 5
+FIELDS = ("release", "epsilon", "delta", "rows", "workload", "strategy", "note")
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of a deployment."""
+
+    page: Page
+
+    def field(self, name: str) -> Locator:
+        """Return a field with its label and its help text."""
+        label = self.page.locator(".schema-form-property__label").filter(
+            has_text=re.compile(rf"^{name}( \(Optional\))?$")
+        )
+        return self.page.locator(".schema-form-property").filter(has=label)
+
+    def fill(self, **values: str) -> None:
+        """Type into fields, or empty them."""
+        for name, value in values.items():
+            self.field(name).locator("input, textarea").fill(value)
+
+    def chosen(self, name: str) -> Locator:
+        """Return what a list shows as chosen."""
+        return self.field(name).locator("button.p-select-button__control")
+
+    def submit(self) -> Response:
+        """Press the button and return the server's answer to the request for a run.
+
+        A server on SQLite that is busy answers, now and then, that it is; a person presses the button again.
+        """
+        answer = self._press("/create_flow_run")
+        for _ in range(MOST_BUSY):
+            if answer.status != BUSY:
+                break
+            answer = self._press("/create_flow_run")
+        return answer
+
+    def check(self) -> Response:
+        """Press the button for values of which the UI can tell by itself that they are wrong; return what it was told."""
+        return self._press("/schemas/validate")
+
+    def _press(self, request: str) -> Response:
+        with self.page.expect_response(re.compile(f"{request}$")) as answer:
+            self.page.get_by_role("button", name="Submit").click()
+        return answer.value
+
+
+def open_form(page: Page, address: str, deployment: str) -> Form:
+    """Go from the front page to the form of a deployment."""
+    page.goto(address)
+    page.get_by_text("Deployments", exact=True).first.click()
+    page.get_by_role("link", name=deployment, exact=True).click()
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.get_by_text("Custom run", exact=True).click()
+    form = Form(page)
+    expect(form.field(FIELDS[-1])).to_be_visible()
+    return form
+
+
+def open_run(page: Page) -> None:
+    """Follow the notice of a submitted form to the page of the run."""
+    page.get_by_role("button", name="View run").last.click()  # the notice is there twice, one above the other
+    expect(page.get_by_text("Job Variables", exact=True)).to_be_visible()
+
+
+def expect_state(page: Page, state: str) -> None:
+    """Wait until the page of a run shows a state."""
+    expect(page.locator(".state-badge").first).to_have_text(re.compile(rf"^\s*{state}\s*$"), timeout=RUN_MILLISECONDS)
+
+
+def open_tab(page: Page, name: str) -> None:
+    """Go to a tab of the page of a run."""
+    page.get_by_text(name, exact=True).click()
+
+
+def sent(answer: Response) -> dict[str, Any]:
+    """Return the parameters that were sent with the request for a run."""
+    return dict(json.loads(answer.request.post_data or "{}")["parameters"])
+
+
+def options(page: Page, chosen: Locator) -> list[str]:
+    """Open a list, return what it offers, and close it. With the keyboard: a click opens it and closes it at once."""
+    chosen.focus()
+    page.keyboard.press("ArrowDown")
+    offered = page.locator(".p-select-option")
+    expect(offered.first).to_be_visible()
+    found = [text.strip() for text in offered.all_inner_texts()]
+    page.keyboard.press("Escape")
+    expect(offered).to_have_count(0)
+    return found

@@ -1,0 +1,203 @@
+"""A release as a person makes it in the Prefect UI: form, run page, the steward's approval, pages of the run, card and Parquet.
+
+The tests follow one visitor from page to page, in the order in which they stand here.
+"""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from playwright.sync_api import Browser, expect
+
+from flows.form import AS_DECLARED
+from tests.browser.accessibility import violations
+from tests.browser.chromium import Visitor, visiting
+from tests.browser.prefect_ui import FIELDS, Form, expect_state, open_form, open_run, open_tab, options, sent
+from tests.flows.connections import recorded
+from tests.flows.stack import Stack
+
+NAME = "clinic"
+THRESHOLD = 0.8
+"""Of epsilon; the spec declares 1."""
+
+EPSILON, ROWS, NOTE = 0.5, 500, "For the board, as asked for on Monday"
+MARKDOWN = "article.artifact-data-markdown"
+NOT_OURS = ("scrollable-region-focusable",)
+"""A wide table scrolls in a box of Prefect's own, which the keyboard does not reach."""
+
+
+@pytest.fixture(scope="module")
+def form(stack: Stack, visitor: Visitor) -> Form:
+    """The form of a release that no other test uses, opened from the front page."""
+    stack.register(NAME, epsilon=2)
+    stack.dpflow("approval", NAME, "--above", str(THRESHOLD))
+    stack.dpflow("serve", "--deploy-only")
+    return open_form(visitor.page, stack.page, NAME)
+
+
+def test_every_field_of_the_form_is_plain_and_explains_itself(form: Form, visitor: Visitor) -> None:
+    for name in FIELDS:
+        field = form.field(name)
+        expect(field.locator(".schema-form-property__description")).to_have_text(re.compile(r"\w+ \w+"))
+        expect(field.locator("input, textarea, button.p-select-button__control")).to_have_count(1)  # so it has no tabs
+    expect(form.chosen("release")).to_have_text(NAME)
+    expect(form.chosen("strategy")).to_have_text(AS_DECLARED)
+    visitor.shoot("form")
+
+
+def test_only_registered_releases_can_be_chosen(form: Form, stack: Stack) -> None:
+    offered = options(form.page, form.chosen("release"))
+    assert NAME in offered
+    assert set(offered) == set(
+        stack.deployment(f"synthesize/{NAME}")["parameter_openapi_schema"]["properties"]["release"]["enum"]
+    )
+    refused = stack.submit({"release": "nobody"}, deployment=f"synthesize/{NAME}")
+    assert (refused.status_code, "'nobody' is not one of" in refused.text) == (409, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("epsilon", "0"), ("delta", "0.5"), ("rows", "0"), ("note", "x" * 501)],
+)
+def test_a_value_outside_its_limits_starts_no_run_and_says_why(name: str, value: str, form: Form) -> None:
+    form.fill(**{name: value})
+    answer = form.submit()
+    assert answer.status == 409
+    reason = re.search("Failure reason: (.*)", answer.json()["detail"])
+    assert reason
+    expect(form.page.get_by_text(reason[1]).last).to_be_visible()
+    form.fill(**{name: ""})
+
+
+def test_a_number_of_rows_that_is_none_is_marked_in_the_form(form: Form) -> None:
+    form.fill(rows="1.5")
+    assert not form.check().json()["valid"]
+    expect(form.field("rows").get_by_text("1.5 is not valid")).to_be_visible()
+    form.fill(rows="")
+
+
+def test_a_run_above_the_threshold_waits_until_it_is_resumed(form: Form, visitor: Visitor, stack: Stack) -> None:
+    """The form is submitted as it was, or was made again: then the spec's epsilon counts, which is above the threshold."""
+    page = visitor.page
+    answer = form.submit()
+    assert answer.status == 201
+    assert {name: value for name, value in sent(answer).items() if value} == {"release": NAME, "strategy": AS_DECLARED}
+    open_run(page)
+    expect_state(page, "Suspended")
+    expect(page.get_by_text("needs the steward's approval above epsilon 0.8").first).to_be_visible()
+    visitor.shoot("run-suspended")
+    page.get_by_role("button", name="Resume").click()
+    page.get_by_role("dialog").get_by_role("button", name="Submit").click()
+    expect_state(page, "Completed")
+    assert len(pd.read_parquet(stack.release(answer.json()["id"]) / "data"))
+
+
+@pytest.fixture(scope="module")
+def budget(stack: Stack, form: Form) -> str:
+    """The id of a run that writes the page of the account, at the same time as the next run is made."""
+    return stack.start({"account": NAME}, deployment="budget/budget")
+
+
+@pytest.fixture(scope="module")
+def run(stack: Stack, visitor: Visitor, form: Form, budget: str) -> str:
+    """The id of a completed run for which the form was filled in; its page is open."""
+    again = open_form(visitor.page, stack.page, NAME)
+    again.fill(epsilon=str(EPSILON), rows=str(ROWS), note=NOTE)
+    answer = again.submit()
+    assert answer.status == 201
+    assert sent(answer) == {"release": NAME, "epsilon": EPSILON, "rows": ROWS, "note": NOTE, "strategy": AS_DECLARED}
+    open_run(visitor.page)
+    expect_state(visitor.page, "Completed")
+    return str(answer.json()["id"])
+
+
+def test_the_run_page_shows_what_happened(run: str, visitor: Visitor) -> None:
+    page = visitor.page
+    expect(page.get_by_text(f"{NAME} at epsilon {EPSILON:g}", exact=True).first).to_be_visible()
+    for line in (f"reserved epsilon {EPSILON:g} of account {NAME}", "round 4/4"):
+        expect(page.get_by_text(line).first).to_be_visible()
+    visitor.shoot("run", schemes=("dark",))
+    visitor.wear_anew("light")
+    expect_state(page, "Completed")
+    visitor.shoot("run", schemes=("light",))
+    open_tab(page, "Task Runs")
+    for task in ("report", "settle", "publish", "sample", "round-004/update"):
+        expect(page.get_by_role("link", name=task, exact=True)).to_be_visible()
+
+
+def test_the_parquet_of_the_run_is_there_and_pandas_reads_it(run: str, stack: Stack) -> None:
+    rows = pd.read_parquet(stack.release(run) / "data")
+    assert (len(rows), list(rows.columns)) == (ROWS, ["sex", "age", "smoker", "city"])
+
+
+@pytest.fixture(scope="module")
+def links(run: str, budget: str, visitor: Visitor, stack: Stack) -> dict[str, str]:
+    """The addresses of all pages of the run, as its own page has them, and that of its account, by key."""
+    open_tab(visitor.page, "Artifacts")
+    cards = visitor.page.locator("a[href^='/artifacts/artifact/']")
+    expect(cards).to_have_count(4)
+    found = {
+        next(line for line in card.inner_text().split("\n") if line.endswith(f"-{NAME}")): card for card in cards.all()
+    }
+    addresses = {key: f"{stack.page}{card.get_attribute('href')}" for key, card in found.items()}
+    stack.wait(budget)
+    key = f"account-{NAME}"
+    return addresses | {key: f"{stack.page}/artifacts/artifact/{stack.artifacts(budget)[key]['id']}"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "pictures", "words"),
+    [
+        ("budget", 1, f"This run has spent epsilon {EPSILON:g}"),
+        ("rounds", 1, "age × smoker"),  # noqa: RUF001  a sign of multiplication
+        ("release", 0, NOTE),
+        ("account", 1, "The account is open."),
+    ],
+)
+def test_a_page_of_the_run_shows_its_tables_and_pictures_to_everybody(
+    kind: str, pictures: int, words: str, links: dict[str, str], visitor: Visitor
+) -> None:
+    visitor.page.goto(links[f"{kind}-{NAME}"])
+    article = visitor.page.locator(MARKDOWN)
+    expect(article.get_by_text(words).first).to_be_visible()
+    expect(article.get_by_role("table").first).to_be_visible()
+    expect(article.get_by_role("img")).to_have_count(pictures)
+    for picture in article.get_by_role("img").all():
+        assert picture.evaluate("it => it.decode().then(() => it.naturalWidth)") > 0
+        assert (picture.get_attribute("alt") or "").endswith(".")
+    visitor.shoot(f"{kind}-page")
+    assert violations(visitor, within=MARKDOWN, but=NOT_OURS) == []
+
+
+def test_the_progress_of_the_run_is_shown(links: dict[str, str], visitor: Visitor) -> None:
+    visitor.page.goto(links[f"progress-{NAME}"])
+    expect(visitor.page.get_by_text("Progress: 100%")).to_be_visible()
+    visitor.shoot("progress-page")
+
+
+def test_the_card_of_the_release_is_for_everybody_and_loads_nothing(run: str, stack: Stack, browser: Browser) -> None:
+    card = (stack.release(run) / "card.html").as_uri()
+    with visiting(browser) as reader:
+        reader.page.goto(card)
+        expect(reader.page.get_by_role("heading", level=1)).to_be_visible()
+        reader.shoot("card")
+        assert violations(reader) == []
+        assert [url for url in reader.requests if not url.startswith("data:")] == [card]
+
+
+def test_the_ui_that_calls_an_analytics_host_is_not_offered(stack: Stack, visitor: Visitor) -> None:
+    visitor.page.goto(f"{stack.page}/v2/dashboard")
+    expect(visitor.page).to_have_url(f"{stack.page}/dashboard")
+    expect(visitor.page.get_by_text("Active Work Pools")).to_be_visible()
+    expect(visitor.page.get_by_text("V2 UI")).to_have_count(0)
+    visitor.shoot("dashboard")
+
+
+def test_server_worker_and_runs_call_no_other_machine(run: str, stack: Stack) -> None:
+    """What they do is recorded from within each program, from its start."""
+    found = recorded(Path(stack.more["RECORD_CONNECTIONS"]))
+    spoken = {it.program for it in found if it.event != "start"}
+    for program in ("prefect server start", "flows serve", "prefect.engine"):
+        assert any(program in it for it in spoken), (program, spoken)
+    assert [it for it in found if it.outside] == []

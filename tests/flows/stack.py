@@ -1,0 +1,255 @@
+"""A whole installation for the tests: server with UI, worker and deployments as real processes, started by `dpflow ui`.
+
+One for the session, shared by all test processes, and gone with the last of them. So a test must leave it as it was: what
+it registers is its own, and whoever wants to kill something starts a `Stack` of their own.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.conftest import SPEC, visits
+from tests.flows.connections import recording
+
+KEEPER = Path(__file__).with_name("stack_keeper.py")
+RUN_SECONDS = 120.0
+FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
+QUICK = {
+    "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "1",  # the tests search events, too
+    "PREFECT_WORKER_QUERY_SECONDS": "1",
+}
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A folder in which `dpflow ui` runs or can be run, and what a test does with it.
+
+    The release `visits` is registered, on an account of the same name that can pay for many runs.
+    """
+
+    folder: Path
+    port: int
+    more: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def page(self) -> str:
+        """The address for a browser."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The address of the API."""
+        return f"{self.page}/api"
+
+    @property
+    def database(self) -> Path:
+        """The file in which the server stores everything."""
+        return self.folder / ".dpflow" / "prefect" / "prefect.db"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of all its programs: nothing of this process's own settings."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "DPFLOW_"))}
+        return own | QUICK | self.more
+
+    def dpflow(self, *arguments: str, code: int = 0) -> str:
+        """Run the command in the folder, expect it to end with `code`, and return what it wrote."""
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "flows", *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        said = done.stdout + done.stderr
+        assert done.returncode == code, f"dpflow {' '.join(arguments)}: {done.returncode}\n{said}\n{self.log()}"
+        return said
+
+    def prepare(self) -> None:
+        """Make table, spec and account, and register the spec."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        visits(3000, seed=1).to_csv(self.folder / "visits.csv", index=False)
+        self.register("visits")
+
+    def register(
+        self, name: str, *changes: tuple[str, str], epsilon: float = 100, options: tuple[str, ...] = ()
+    ) -> None:
+        """Write a spec with an account of its own and register it; it is deployed by `dpflow serve --deploy-only`."""
+        text = SPEC
+        for old, new in (("dataset: visits", f"dataset: {name}"), *changes):
+            assert old in text, f"the spec has no {old!r}"
+            text = text.replace(old, new)
+        (self.folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+        account = ("--epsilon", str(epsilon), "--delta", "1e-9", "--unit", "person", "--neighbours", "add-remove")
+        self.dpflow("ledger", "open", name, *account)
+        self.dpflow("register", f"{name}.yaml", *options)
+
+    def ui(self) -> str:
+        """Start everything; returns once the worker is online."""
+        return self.dpflow("ui", "--port", str(self.port))
+
+    def stop(self) -> str:
+        """End everything."""
+        return self.dpflow("ui", "--stop")
+
+    def log(self) -> str:
+        """Return the last that server and worker have written."""
+        files = sorted(self.folder.glob(".dpflow/ui/*.log"))
+        return "\n".join(f"{path.name}: {path.read_text(encoding='utf-8')[-3000:]}" for path in files)
+
+    def api(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """Ask the server; whatever it answers is returned, unless it is only busy, as SQLite is under load."""
+
+        def answered() -> httpx.Response | None:
+            with httpx.Client(base_url=f"{self.url}/", trust_env=False, timeout=60) as client:
+                answer = client.request(method, path.lstrip("/"), json=body)
+            return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
+
+        # Not by its truth: that of an answer which refuses is false.
+        return wait_for(lambda: [it] if (it := answered()) is not None else None, "a server that is not busy")[0]
+
+    def read(self, method: str, path: str, body: Any = None) -> Any:
+        """Ask the server and expect an answer."""
+        answer = self.api(method, path, body)
+        assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json() if answer.content else None
+
+    def deployment(self, name: str = "synthesize/visits") -> dict[str, Any]:
+        """Return a deployment, by `flow/name`."""
+        return self.read("GET", f"/deployments/name/{name}")
+
+    def submit(
+        self, parameters: Mapping[str, Any] | None = None, *, deployment: str = "synthesize/visits"
+    ) -> httpx.Response:
+        """Ask for a run as the form does, and return the answer, which may be a refusal."""
+        path = f"/deployments/{self.deployment(deployment)['id']}/create_flow_run"
+        return self.api("POST", path, {"parameters": dict(parameters or {}), "state": {"type": "SCHEDULED"}})
+
+    def start(self, parameters: Mapping[str, Any] | None = None, *, deployment: str = "synthesize/visits") -> str:
+        """Start a run and return its id."""
+        answer = self.submit(parameters, deployment=deployment)
+        assert answer.is_success, answer.text
+        return str(answer.json()["id"])
+
+    def run(self, run_id: str) -> dict[str, Any]:
+        """Return a run as it is now."""
+        return self.read("GET", f"/flow_runs/{run_id}")
+
+    def wait(self, run_id: str, *, until: Callable[[dict[str, Any]], bool] | None = None) -> dict[str, Any]:
+        """Return a run once it has ended, or once it is as asked for."""
+        reached = until or (lambda run: run["state_type"] in FINAL)
+
+        def found() -> dict[str, Any] | None:
+            run = self.run(run_id)
+            return run if reached(run) else None
+
+        return wait_for(found, f"the run {run_id}", tell=lambda: self.told(run_id))
+
+    def told(self, run_id: str) -> str:
+        """Return what the server knows of a run, to be shown when a test fails."""
+        states = [(state["timestamp"][11:23], state["name"], state["message"]) for state in self.states(run_id)]
+        return "\n".join([*map(str, states), *self.logs(run_id)])
+
+    def states(self, run_id: str) -> list[dict[str, Any]]:
+        """Return all states that a run was in, in order."""
+        return sorted(
+            self.read("GET", f"/flow_run_states/?flow_run_id={run_id}"), key=lambda state: str(state["timestamp"])
+        )
+
+    def logs(self, run_id: str) -> list[str]:
+        """Return the lines of a run's log, in order."""
+        body = {"logs": {"flow_run_id": {"any_": [run_id]}}, "sort": "TIMESTAMP_ASC", "limit": 200}
+        return [str(line["message"]) for line in self.read("POST", "/logs/filter", body)]
+
+    def artifacts(self, run_id: str) -> dict[str, dict[str, Any]]:
+        """Return the artifacts of a run, by key."""
+        body = {"artifacts": {"flow_run_id": {"any_": [run_id]}}}
+        return {str(it["key"]): it for it in self.read("POST", "/artifacts/filter", body)}
+
+    def release(self, run_id: str) -> Path:
+        """Return the folder of the release that a completed run has made."""
+        found = [
+            path
+            for path in self.folder.glob("releases/*/*/manifest.json")
+            if run_id in path.read_text(encoding="utf-8")
+        ]
+        assert len(found) == 1, found
+        return found[0].parent
+
+
+def wait_for(
+    condition: Callable[[], Any], what: str, *, seconds: float = RUN_SECONDS, tell: Callable[[], str] = str
+) -> Any:
+    """Ask again and again until the answer is true, and return it; fail after some time."""
+    deadline = time.monotonic() + seconds
+    while not (answer := condition()):
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {seconds:g} s for {what}\n{tell()}")
+        time.sleep(0.1)
+    return answer
+
+
+def free_port() -> int:
+    """Return a port on which nothing listens at the moment."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def kept_stack(folder: Path, *, more: Mapping[str, str] | None = None) -> Iterator[Stack]:
+    """Yield a prepared stack that is not started yet, and stop it at the end or when this process is killed."""
+    lock = folder.with_name(f"{folder.name}.lock")
+    with lock.open("wb") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        made = Stack(folder, free_port(), more or {})
+        keeper = _keep(made, lock)
+        made.prepare()
+        yield made
+    keeper.wait()
+
+
+def _keep(made: Stack, lock: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-P", KEEPER, lock, made.folder],
+        env=made.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,  # a signal to the tests' process group must not take the keeper
+    )
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The installation that all tests of the session share, in however many processes they run."""
+    base = tmp_path_factory.getbasetemp()
+    place = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    lock, note = place / "stack.lock", place / "stack.json"
+    more = recording(place / "stack.connections")
+    keeper = None
+    with lock.open("ab") as users:
+        with (place / "stack.turn").open("wb") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            fcntl.flock(users, fcntl.LOCK_SH)  # after a keeper that is just stopping an earlier one
+            if note.exists() and (place / "stack").exists():
+                shared = Stack(place / "stack", json.loads(note.read_text(encoding="utf-8")), more)
+            else:
+                shared = Stack(place / "stack", free_port(), more)
+                keeper = _keep(shared, lock)
+                shared.prepare()
+                shared.ui()
+                note.write_text(str(shared.port), encoding="utf-8")
+        yield shared
+    if keeper and place == base:
+        keeper.wait()

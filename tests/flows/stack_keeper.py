@@ -1,0 +1,25 @@
+"""Stop a stack, and remove its folder, once none of the test processes that use it is left, however they ended.
+
+Each of them holds a shared lock on a file for as long as it lives; the system takes it away even after SIGKILL. Run as a file:
+`stack_keeper.py LOCK FOLDER`.
+"""
+
+import fcntl
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    lock, folder = Path(sys.argv[1]), Path(sys.argv[2])
+    with lock.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not folder.exists():
+            return
+        subprocess.run([sys.executable, "-P", "-m", "flows", "ui", "--stop"], cwd=folder, check=True)
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows import background
+from flows.running import Program, Running, note_down, running, running_url, ui_folder
+
+SLEEPER = ["-c", "import time; time.sleep(600)"]
+CHILD = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)"
+PARENT = ["-c", f"import subprocess, sys, time; {CHILD}; time.sleep(600)"]
+STUBBORN = [
+    "-c",
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(1, flush=True); time.sleep(600)",
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    place = ui_folder()
+    place.mkdir(parents=True)
+    yield place
+    background.end(background.all_of(place), patience=0)
+
+
+def start(folder: Path, arguments: list[str]) -> int:
+    return background.start(arguments, folder=folder, log="log", environment=dict(os.environ))
+
+
+def wait_until_marked(folder: Path, count: int) -> list[psutil.Process]:
+    deadline = time.monotonic() + 20
+    while len(found := background.all_of(folder)) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def test_a_program_is_known_again_by_what_it_was_started_with(folder: Path) -> None:
+    pid = start(folder, SLEEPER)
+    wait_until_marked(folder, 1)
+    assert background.runs(pid, SLEEPER, folder=folder)
+    assert not background.runs(pid, STUBBORN, folder=folder)
+    assert not background.runs(pid, SLEEPER, folder=folder / "another")
+
+
+def test_a_process_that_was_given_the_same_number_is_not_ours(folder: Path) -> None:
+    with subprocess.Popen([sys.executable, "-P", *SLEEPER]) as other:
+        try:
+            note_down(Running(1, Program(other.pid, SLEEPER), Program(other.pid, SLEEPER)))
+            found = running()
+            assert found is not None
+            assert found.server.pid == other.pid
+            assert not found.server.alive
+            assert running_url() is None
+            background.end(background.all_of(folder), patience=5)
+            assert other.poll() is None
+        finally:
+            other.kill()
+
+
+def test_children_are_ended_too_even_when_their_parent_was_killed(folder: Path) -> None:
+    pid = start(folder, PARENT)
+    found = wait_until_marked(folder, 2)
+    os.kill(pid, signal.SIGKILL)
+    background.end(background.all_of(folder), patience=5)
+    assert background.all_of(folder) == []
+    assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in found)
+
+
+def test_one_that_does_not_end_is_killed_after_some_patience(folder: Path) -> None:
+    start(folder, STUBBORN)
+    deadline = time.monotonic() + 20
+    while (folder / "log").read_bytes() != b"1\n":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    background.end(background.all_of(folder), patience=0.3)
+    assert background.all_of(folder) == []
+
+
+@pytest.mark.parametrize("note", ["", "{", "[]", '{"port": 1}', '{"port": 1, "server": {}, "worker": {"pid": 1}}'])
+def test_a_damaged_note_counts_as_none(folder: Path, note: str) -> None:
+    (folder / "running.json").write_text(note, encoding="utf-8")
+    assert running() is None
+    assert running_url() is None

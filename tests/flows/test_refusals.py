@@ -1,0 +1,65 @@
+"""A refusal ends a deployed run in a state of its own, with its sentence and no traceback; called, the flow raises it."""
+
+import pytest
+
+from dpcore.errors import BudgetRefused, DpflowError, SourceError, UsageError
+from flows.private import private_flow, step
+from tests.conftest import Workspace
+from tests.flows.deployed import Deployed, deploy
+
+pytestmark = pytest.mark.prefect
+
+ERRORS: dict[str, DpflowError] = {
+    "usage": UsageError("this can't be done so; do it otherwise"),
+    "budget": BudgetRefused("the account cannot pay; ask for less", requested=2, remaining=1),
+    "source": SourceError("the table can't be read; look at it"),
+}
+
+
+def stumble(error: str) -> None:
+    raise ERRORS[error]
+
+
+@private_flow(name="stumbling")
+def stumbling(release: str, *, error: str, inside: bool) -> None:
+    step("stumble", stumble)(error) if inside else stumble(error)
+
+
+@pytest.fixture
+def deployed(workspace: Workspace, prefect_server: str) -> Deployed:
+    """The deployment of the workspace's spec."""
+    return deploy(workspace, prefect_server)
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["step", "flow"])
+@pytest.mark.parametrize("error", list(ERRORS))
+def test_only_a_refusal_ends_a_deployed_run_in_a_state_of_its_own(
+    workspace: Workspace, prefect_server: str, error: str, inside: bool
+) -> None:
+    stumbles = deploy(workspace, prefect_server, stumbling, entrypoint="unused")
+    run = stumbles.start(error=error, inside=inside)
+    state, log = stumbles.execute(run), stumbles.log(run)
+    refused = ERRORS[error].exit_code in {2, 3}
+    assert (state.type.value, state.name) == ("FAILED", "Refused" if refused else "Failed")
+    assert (state.message == str(ERRORS[error])) is refused
+    assert str(ERRORS[error]) in log
+    assert ("Traceback" not in log) is refused
+    assert "NoneType" not in log
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["step", "flow"])
+@pytest.mark.parametrize("error", list(ERRORS))
+def test_whoever_calls_a_flow_gets_the_error_itself(error: str, inside: bool) -> None:
+    with pytest.raises(type(ERRORS[error]), match=str(ERRORS[error])):
+        stumbling("unused", error=error, inside=inside)
+
+
+def test_a_run_that_cannot_be_paid_is_refused_in_words(workspace: Workspace, deployed: Deployed) -> None:
+    workspace.open_account(epsilon=0.5)
+    run = deployed.start()
+    state = deployed.execute(run)
+    assert state.name == "Refused"
+    assert "cannot pay" in str(state.message)
+    assert "Traceback" not in deployed.log(run)
+    deployed.retry(run)
+    assert deployed.execute(run).name == "Refused"

@@ -1,0 +1,175 @@
+"""What `dpflow ui` survives, on an installation of this file's own: others share the session's, where nothing may be killed."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from flows import background
+from tests.flows.stack import Stack, free_port, kept_stack, wait_for
+
+DEAD = "dpflow: dead runs are crashed"
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    for made in kept_stack(tmp_path_factory.mktemp("ui") / "own"):
+        made.register("slow", ("rounds: 4", "rounds: 200"))
+        made.ui()
+        yield made
+
+
+def processes(own: Stack) -> list[psutil.Process]:
+    return background.all_of(own.folder / ".dpflow" / "ui")
+
+
+def pids(own: Stack) -> tuple[int, int]:
+    """The numbers of server and worker."""
+    note = json.loads((own.folder / ".dpflow" / "ui" / "running.json").read_text(encoding="utf-8"))
+    return note["server"]["pid"], note["worker"]["pid"]
+
+
+def online(own: Stack, pid: int) -> bool:
+    workers = own.read("POST", "/work_pools/dpflow/workers/filter", {})
+    return any(it["name"].endswith(f" {pid}") and it["status"] == "ONLINE" for it in workers)
+
+
+def automation(own: Stack, name: str) -> dict[str, Any]:
+    (found,) = [it for it in own.read("POST", "/automations/filter", {}) if it["name"] == name]
+    return found
+
+
+def in_the_middle(own: Stack) -> str:
+    """Start a run, and return its id once it has measured something."""
+    run_id = own.start(deployment="synthesize/slow")
+    wait_for(
+        lambda: any("round 3/" in line for line in own.logs(run_id)), "the third round", tell=lambda: own.told(run_id)
+    )
+    return run_id
+
+
+def test_started_twice_it_says_where_it_runs(own: Stack) -> None:
+    before = pids(own)
+    said = own.ui()
+    assert own.page in said
+    assert "runs already" in said
+    assert pids(own) == before
+
+
+def test_a_run_that_was_interrupted_by_a_stop_goes_on_after_the_next_start(own: Stack) -> None:
+    run_id = in_the_middle(own)
+    assert own.stop() == "stopped\n"
+    assert processes(own) == []
+    own.ui()
+    run = own.wait(run_id, until=lambda run: run["state_type"] == "COMPLETED")
+    assert run["run_count"] == 2
+    names = [state["name"] for state in own.states(run_id)]
+    assert names[names.index("Crashed") :][:2] == ["Crashed", "AwaitingRetry"]
+    assert own.release(run_id).is_dir()
+
+
+def test_a_run_whose_worker_was_killed_with_it_goes_on_and_pays_once(own: Stack) -> None:
+    dead = automation(own, DEAD)
+    dead["trigger"]["within"] = 10  # two minutes otherwise
+    fields = (
+        "name",
+        "description",
+        "enabled",
+        "tags",
+        "trigger",
+        "actions",
+        "actions_on_trigger",
+        "actions_on_resolve",
+    )
+    own.read("PUT", f"/automations/{dead['id']}", {name: dead[name] for name in fields})
+    run_id = in_the_middle(own)
+    server, _ = pids(own)
+    for process in processes(own):
+        if process.pid != server:
+            process.kill()
+    own.wait(run_id, until=lambda run: run["state_name"] == "AwaitingRetry")
+    own.ui()
+    assert pids(own)[0] == server
+    run = own.wait(run_id)
+    assert (run["state_name"], run["run_count"]) == ("Completed", 2)
+    assert own.release(run_id).is_dir()
+    assert automation(own, DEAD)["trigger"]["within"] == 120
+    (account,) = json.loads(own.dpflow("ledger", "show", "slow", "--json"))["accounts"]
+    (paid,) = [it for it in account["runs"] if it["run"] == run_id]
+    assert 0 < paid["spent"] <= paid["reserved"]
+    assert account["spent"] == pytest.approx(sum(it["spent"] for it in account["runs"]))
+
+
+def test_a_killed_server_is_started_again_with_everything_deployed(own: Stack) -> None:
+    server, worker = pids(own)
+    os.kill(server, signal.SIGKILL)
+    own.ui()
+    assert pids(own)[0] != server
+    assert not psutil.pid_exists(worker)
+    assert own.deployment("synthesize/slow")["name"] == "slow"
+    assert online(own, pids(own)[1])
+
+
+def test_a_worker_in_the_foreground_ends_cleanly_when_it_is_asked_to(own: Stack) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "flows", "serve"],
+        cwd=own.folder,
+        env=own.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as serving:
+        wait_for(lambda: online(own, serving.pid) or serving.poll() is not None, "a second worker")
+        serving.terminate()
+        said = serving.communicate(timeout=60)[0]
+    assert serving.returncode == 0, said
+    assert said.endswith("the worker has ended\n")
+    assert "Traceback" not in said
+
+
+def test_stopped_after_both_were_killed_nothing_is_left(own: Stack) -> None:
+    for process in processes(own):
+        process.kill()
+    own.stop()
+    assert processes(own) == []
+    assert own.stop() == "nothing runs in the background of this folder\n"
+
+
+def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
+        said = Stack(tmp_path, port).dpflow("ui", "--port", str(port), code=2)
+    assert f"port {port} is taken by another program" in said
+    assert background.all_of(tmp_path / ".dpflow" / "ui") == []
+
+
+@pytest.mark.parametrize("port", ["0", "-1", "65536", "x"])
+def test_a_number_that_is_no_port_is_refused(tmp_path: Path, port: str) -> None:
+    assert "--port" in Stack(tmp_path, 1).dpflow("ui", "--port", port, code=2)
+
+
+def test_a_damaged_registry_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+    damaged = tmp_path / ".dpflow" / "registry" / "visits.json"
+    damaged.parent.mkdir(parents=True)
+    damaged.write_text("{", encoding="utf-8")
+    assert "dpflow register visits --remove" in Stack(tmp_path, free_port()).dpflow("ui", code=2)
+    assert not (tmp_path / ".dpflow" / "ui").exists()
+
+
+def test_a_server_that_does_not_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    broken = Stack(tmp_path, free_port(), {"PREFECT_SERVER_DATABASE_CONNECTION_URL": "nonsense://"})
+    assert "the Prefect server did not start" in broken.dpflow("ui", "--port", str(broken.port), code=1)
+    assert processes(broken) == []
+
+
+def test_where_nothing_can_be_written_it_says_so(tmp_path: Path) -> None:
+    (tmp_path / ".dpflow").write_text("a file", encoding="utf-8")
+    assert "change to a folder of your own" in Stack(tmp_path, free_port()).dpflow("ui", code=1)
