@@ -64,12 +64,13 @@ def _cpu(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         sizes = {}
         for size in arguments.size or SIZES:
             repeats = max(1, arguments.repeats // 3) if size == "large" else arguments.repeats
-            sizes[size] = _figures(bench.in_turns(size, repeats), imported, tasks=bench.tasks(url))
+            sizes[size] = figures(bench.in_turns(size, repeats), imported, tasks=bench.tasks(url))
         cold = bench.cold(HEADLINE, url) if HEADLINE in sizes else None
     return {"import_seconds": imported, "sizes": sizes, "cold": cold}
 
 
-def _figures(runs: dict[str, list[float]], imported: float, *, tasks: int) -> dict[str, Any]:
+def figures(runs: dict[str, list[float]], imported: float, *, tasks: int) -> dict[str, Any]:
+    """Return what the CPU seconds of some runs of each kind, and of the import, come to."""
     without, through = min(runs["without"]), min(runs["with"])
     return {
         "without_seconds": without,

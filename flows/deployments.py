@@ -4,7 +4,7 @@ Prefect loads a flow by the name of its module, so no folder of the machine that
 ours by its tag: one whose spec is registered no more is removed, and what others have deployed is left alone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,18 +21,23 @@ from prefect.utilities.callables import ParameterSchema, parameter_schema
 
 from dpcore.registry import Registered, all_registered
 from flows.budget import budget
+from flows.pool import ensure_queue
 from flows.synthesize import synthesize
 from flows.verify import verify
+
+FLOWS: Mapping[str, Flow[..., Any]] = {flow.name: flow for flow in (synthesize, budget, verify)}
+"""The flows there are, by name. A worker executes these and no others, whatever a server says."""
 
 TAG = "dpflow"
 SLUG = "cron"
 """The name of a deployment's schedule: by it the schedule is changed and not doubled when it is deployed again."""
 
 ONE_AT_A_TIME = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE)
-"""The next run waits for the last one. This is comfort: what guards the account is the ledger."""
+"""The next run waits for the last one. So do the runs of other deployments that the same account pays for: they share a queue, from
+which workers take one at a time. Both are comfort: what guards the account is the ledger."""
 
-ENGINE = "python3 -m prefect.engine"
-"""What the worker starts for a run: Prefect's engine at once, not first another Prefect that would fetch the flow's code."""
+ENGINE = "python3 -P -m flows.execute"
+"""What Prefect's own workers are to start for a run. Ours starts the same, and does not ask a deployment for it."""
 
 BUDGET_CRON = "*/15 * * * *"
 VERIFY_CRON = "30 2 * * *"
@@ -59,6 +64,8 @@ def deploy(pool: str) -> Deployed:
     with get_client(sync_client=True) as client:
         found = {_full_name(client, response): response for response in _ours(client)}
         for name, deployment in wanted.items():
+            if deployment.work_queue_name:
+                ensure_queue(client, pool, deployment.work_queue_name)
             _apply(client, deployment, found.get(name))
         gone = tuple(sorted(set(found) - set(wanted)))
         for name in gone:
@@ -86,6 +93,11 @@ def deployments(pool: str) -> Iterator[RunnerDeployment]:
     )
 
 
+def entrypoint(flow: Flow[..., Any]) -> str:
+    """Return the name by which Prefect loads one of our flows."""
+    return f"{flow.__module__}.{flow.fn.__name__}"
+
+
 def _release(entry: Registered, pool: str) -> RunnerDeployment:
     return _deployment(
         synthesize,
@@ -93,6 +105,7 @@ def _release(entry: Registered, pool: str) -> RunnerDeployment:
         name=entry.name,
         description=f"A synthetic release, paid for by the account {entry.account}. The ledger refuses what can't be paid.",
         tags=[entry.account],
+        queue=entry.account,
         parameters={"release": entry.name},
         schedules=[Cron(entry.cron, timezone=entry.timezone, slug=SLUG)] if entry.cron else [],
     )
@@ -106,6 +119,7 @@ def _deployment(  # noqa: PLR0913  as many as a deployment has
     description: str,
     schedules: list[Schedule],
     tags: Iterable[str] = (),
+    queue: str | None = None,
     parameters: dict[str, Any] | None = None,
 ) -> RunnerDeployment:
     deployment = RunnerDeployment.from_flow(
@@ -117,6 +131,7 @@ def _deployment(  # noqa: PLR0913  as many as a deployment has
         schedules=schedules,
         concurrency_limit=ONE_AT_A_TIME,
         work_pool_name=pool,
+        work_queue_name=queue,
         job_variables={"command": ENGINE},
         # Else Prefect would look for a repository in the working folder, and store its address and the last commit.
         version_type="prefect:simple",

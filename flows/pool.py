@@ -1,6 +1,6 @@
-"""The work pool: where runs wait until a worker takes them."""
+"""The work pool: where runs wait until a worker takes them, those of one account in a queue of their own."""
 
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.exceptions import ObjectNotFound
 from prefect.workers.process import ProcessWorker
@@ -33,3 +33,15 @@ def ensure_pool(name: str, *, worker: bool) -> None:
             f"the work pool {name} is of type {pool.type}, for which dpflow runs no worker; start Prefect's own, "
             "or choose another pool with --pool"
         )
+
+
+def ensure_queue(client: SyncPrefectClient, pool: str, account: str) -> None:
+    """Make the queue of an account's runs, of which one is executed at a time; another limit that a person has set stays."""
+    about = f"The runs that the account {account} pays for, one at a time."
+    try:
+        queue = client.read_work_queue_by_name(account, work_pool_name=pool)
+    except ObjectNotFound:
+        client.create_work_queue(account, description=about, concurrency_limit=1, work_pool_name=pool)
+        return
+    if queue.concurrency_limit is None:  # made by somebody's deployment, without a word about limits
+        client.request("PATCH", f"/work_pools/{pool}/queues/{account}", json={"concurrency_limit": 1})

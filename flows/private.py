@@ -24,6 +24,7 @@ from dpcore import stewardlog
 from dpcore.errors import DpflowError, StepFailed
 from flows.progress import progress_in_run_log
 from flows.refusals import end_refused, ends_refused
+from flows.sender import sending
 from flows.task_runs import task_run
 
 P = ParamSpec("P")
@@ -70,7 +71,7 @@ def private_flow(
     def decorate(function: Callable[P, R]) -> Flow[P, R]:
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            with progress_in_run_log():
+            with progress_in_run_log(), sending():
                 try:
                     return guarded(function, where=name)(*args, **kwargs)
                 except DpflowError as error:

@@ -3,24 +3,41 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
-from prefect.context import FlowRunContext, TaskRunContext
-from prefect.logging.handlers import APILogHandler
+from prefect.context import FlowRunContext
+from prefect.settings import get_current_settings
+
+from flows.sender import To, sending
+from flows.task_runs import current_task_run
 
 LOGGER = "dpcore.progress"
 
 
-class RunLog(APILogHandler):
+class RunLog(logging.Handler):
     """Sends a line to the Prefect server as part of the current run, and nowhere else: it is not echoed on a terminal."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send the line, unless it was logged outside of a run, such as by a thread that a library started."""
-        if FlowRunContext.get() or TaskRunContext.get():
-            super().emit(record)
+        """Send the line, unless it was logged outside of a run, such as by a thread that a library started.
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the message alone: a traceback that was logged with it may be private."""
-        return record.getMessage()
+        The message alone is sent: a traceback that was logged with it may be private.
+        """
+        flow = FlowRunContext.get()
+        if flow is None or flow.flow_run is None or not get_current_settings().logging.to_api.enabled:
+            return
+        step = current_task_run()
+        with sending() as sender:
+            sender.send(
+                To.LOG,
+                {
+                    "name": record.name,
+                    "level": record.levelno,
+                    "message": record.getMessage(),
+                    "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(),
+                    "flow_run_id": str(flow.flow_run.id),
+                    "task_run_id": str(step) if step else None,
+                },
+            )
 
 
 @contextmanager

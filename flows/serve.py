@@ -11,10 +11,11 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from dpcore.cli.answer import Answer
 from dpcore.errors import DpflowError, UsageError
@@ -27,6 +28,8 @@ from flows.winding_down import until_signalled
 POOL = "dpflow"
 ANSWER_SECONDS = 3.0
 POLL_SECONDS = 0.5
+LEAST_RUNS = 2
+"""How many runs are executed at a time even by one processor: one may only be waiting, for its ledger or for another worker."""
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
@@ -46,6 +49,13 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         metavar="TYPE/NAME",
         type=_block_name,
         help="the Prefect notification block that is told when an account passes 80 %%",
+    )
+    serve.add_argument(
+        "--limit",
+        metavar="N",
+        type=_number,
+        default=max(LEAST_RUNS, os.cpu_count() or 1),
+        help="how many runs the worker executes at a time; the others wait (default: the processors, here %(default)s)",
     )
     serve.add_argument("--deploy-only", action="store_true", help="deploy, and start no worker")
     serve.add_argument(
@@ -67,7 +77,7 @@ def worker_environment() -> dict[str, str]:
         **{name: os.environ.get(name, value) for name, value in chosen.items()},
         # Fixed, since the automation that looks for dead runs counts on it.
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-        # The runs' command names no folder; it is to find the interpreter that runs the worker.
+        # A deployment's command names no folder; where it is followed, it is to find the interpreter that runs the worker.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         **SAFE,
         **absolute_places(),
@@ -86,7 +96,7 @@ def _serve(arguments: argparse.Namespace) -> Answer:
         deployed = _deploy(pool=arguments.pool, notify=arguments.notify, worker=not arguments.deploy_only)
         if not arguments.deploy_only:
             progress.info("a worker runs in pool %s; Ctrl-C ends it", arguments.pool)
-            _work(arguments.pool)
+            _work(arguments.pool, limit=arguments.limit)
     return Answer(
         {"url": url, "pool": arguments.pool, **deployed},
         f"deployed to {url}" if arguments.deploy_only else "the worker has ended",
@@ -130,15 +140,33 @@ def _deploy(*, pool: str, notify: str | None, worker: bool) -> dict[str, list[st
     return {"deployments": list(deployed.present), "removed": list(deployed.removed)}
 
 
-def _work(pool: str) -> None:
-    """Run Prefect's own worker until a signal ends it."""
-    from prefect.workers.process import ProcessWorker  # noqa: PLC0415  see the top of the file
+def _work(pool: str, *, limit: int) -> None:
+    """Run our worker until a signal ends it."""
+    from flows.worker import PrivateWorker  # noqa: PLC0415  see the top of the file
 
-    async def work() -> None:
-        worker = ProcessWorker(work_pool_name=pool, name=worker_name(os.getpid()), create_pool_if_not_found=False)
-        await until_signalled(worker.start(printer=progress.info))
+    async def work() -> frozenset[str]:
+        name = worker_name(os.getpid())
+        worker = PrivateWorker(work_pool_name=pool, name=name, create_pool_if_not_found=False, limit=limit)
+        return await until_signalled(worker.start(printer=progress.info))
 
-    asyncio.run(work())
+    _schedule_again(asyncio.run(work()))
+
+
+def _schedule_again(interrupted: Iterable[str]) -> None:
+    """Let the runs that ended with this worker go on with the next one, or with another that runs already.
+
+    The server would do so, too, but not if it is stopped together with the worker, before it has looked at their last words.
+    """
+    from prefect.client.orchestration import get_client  # noqa: PLC0415  see the top of the file
+    from prefect.states import Scheduled  # noqa: PLC0415
+
+    with get_client(sync_client=True) as client:
+        for run_id in interrupted:
+            state = client.read_flow_run(UUID(run_id)).state
+            if state and (state.is_pending() or state.is_running() or state.is_crashed()):
+                words = "Interrupted, because its worker was ended; goes on from its transcript."
+                client.set_flow_run_state(UUID(run_id), Scheduled(name="AwaitingRetry", message=words))
+                progress.info("run %s was interrupted; it goes on with the next worker", run_id)
 
 
 @contextmanager
@@ -166,6 +194,12 @@ def _server_errors(url: str) -> Iterator[None]:
         )
     if failure:
         raise failure from None
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError("say how many, such as 4")
+    return int(text)
 
 
 def _block_name(text: str) -> str:

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from prefect.runtime import deployment, flow_run
+from prefect.runtime import flow_run
 
 from dpcore import Changes, Declaration, Outcome, Synthesis, changed, declared, step_name
 from dpcore.registry import SPEC_SUFFIXES
@@ -15,6 +15,7 @@ from flows.artifacts import Watch, publish_report
 from flows.form import Delta, Epsilon, Note, ReleaseName, Rows, StrategyName, WorkloadSize
 from flows.patience import patiently
 from flows.private import private_flow, step
+from flows.served import served
 
 _resumed: ContextVar[str | None] = ContextVar("resumed", default=None)
 
@@ -58,7 +59,7 @@ def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form
         note: A line for whoever looks at this run later, of at most 500 letters. It is stored and shown, so write nothing private.
     """
     changes = Changes(epsilon=epsilon, delta=delta, rows=rows, workload=workload, strategy=strategy)
-    declaration = changed(declared(release, registered_only=deployment.id is not None), changes)
+    declaration = changed(declared(release, registered_only=served()), changes)
     await_approval(declaration)
     resumed = _resumed.get()
     run_id = resumed or str(flow_run.id)

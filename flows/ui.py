@@ -118,10 +118,22 @@ def _environment() -> dict[str, str]:
 
 
 def _server_environment(port: int) -> dict[str, str]:
-    pages = {"PREFECT_SERVER_UI_ENABLED": "true", "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api"}
-    # How long a run waits before it asks again whether the one before it has ended; Prefect's own choice is 30.
-    turns = {"PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "5"}
-    return _environment() | SAFE | RECORDER | pages | turns | first_ui_only(server_home())
+    page = f"http://127.0.0.1:{port}"
+    pages = {
+        "PREFECT_SERVER_UI_ENABLED": "true",
+        "PREFECT_SERVER_UI_API_URL": f"{page}/api",
+        # A page of any other site that is open in the same browser may not ask this server, which has no password, anything.
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": page,
+    }
+    turns = {
+        # How long a run waits before it asks again whether the one before it has ended; Prefect's own choice is 30.
+        "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "5",
+        # Kept in memory, whose turn it is would be forgotten when the server starts again, and the runs that have it cancelled.
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    }
+    # SQLite lets one write at a time: a request waits for its turn rather than be refused.
+    waits = {"PREFECT_SERVER_DATABASE_TIMEOUT": "60", "PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT": "60"}
+    return _environment() | SAFE | RECORDER | pages | turns | waits | first_ui_only(server_home())
 
 
 def _wait_for_worker(now: Running) -> None:

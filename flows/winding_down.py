@@ -5,7 +5,7 @@ Prefect's worker, when it is interrupted, kills its runs at once: they would be 
 
 import asyncio
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -20,16 +20,23 @@ INTERRUPT_SECONDS = 5.0
 POLL_SECONDS = 0.1
 
 
-async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
-    """Do the work until it ends, or until SIGTERM or Ctrl-C: then let the child processes end, and end it; a second signal kills them."""
+async def until_signalled(work: Coroutine[Any, Any, None]) -> frozenset[str]:
+    """Do the work until it ends, or until SIGTERM or Ctrl-C: then let the child processes end, and end it; a second signal kills them.
+
+    Returns:
+        The ids of the flow runs that were interrupted.
+    """
     working = asyncio.ensure_future(work)
+    interrupted: set[str] = set()
     ending: list[asyncio.Task[None]] = []
 
     def end(number: signal.Signals) -> None:
         if ending:
             working.cancel()
         else:
-            ending.append(asyncio.ensure_future(_end(working, number)))
+            children = psutil.Process().children(recursive=True)
+            interrupted.update(_run_ids(children))
+            ending.append(asyncio.ensure_future(_end(working, children, number)))
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -42,10 +49,18 @@ async def until_signalled(work: Coroutine[Any, Any, None]) -> None:
             loop.remove_signal_handler(number)
         for task in ending:
             task.cancel()
+    return frozenset(interrupted)
 
 
-async def _end(working: asyncio.Future[None], number: signal.Signals) -> None:
-    children = psutil.Process().children(recursive=True)
+def _run_ids(processes: list[psutil.Process]) -> Iterator[str]:
+    """Return which flow runs some processes are, as Prefect tells each in its environment."""
+    for process in processes:
+        with suppress(psutil.Error):
+            if run_id := process.environ().get("PREFECT__FLOW_RUN_ID"):
+                yield run_id
+
+
+async def _end(working: asyncio.Future[None], children: list[psutil.Process], number: signal.Signals) -> None:
     if number == signal.SIGINT:
         await _gone(children, within=INTERRUPT_SECONDS)
     for child in children:

@@ -21,10 +21,10 @@ LIGHT: Mapping[str, str] = {
     OUTLINE: "#74818e",
 }
 DARK: Mapping[str, str] = {
-    PANEL: "#161c23",
+    PANEL: "#1e1f23",
     INK: "#e8edf2",
     QUIET: "#a3b0bd",
-    GRID: "#313b46",
+    GRID: "#3a3c42",
     SPENT: "#58b4f0",
     THIS_RUN: "#f2a03d",
     OUTLINE: "#8795a3",

@@ -80,10 +80,10 @@ def _leak(planted: str, encoded: str) -> None:
 
 def _wait_until_recorded() -> None:
     """Send one more task run and wait until the server knows its end: it records in order."""
-    last = f"{uuid.uuid4()}/last"
-    step(last, int)()
     APILogWorker.drain_all(timeout=30)
     EventsWorker.drain_all(timeout=30)
+    last = f"{uuid.uuid4()}/last"
+    step(last, int)()
     deadline = time.monotonic() + 60
     with get_client(sync_client=True) as client:
         wanted = TaskRunFilter(name=TaskRunFilterName(any_=[last]))

@@ -86,10 +86,10 @@ def _wait_until_recorded() -> None:
 
     from flows.private import step  # noqa: PLC0415
 
-    last = f"{uuid.uuid4()}/last"
-    step(last, int)()
     APILogWorker.drain_all(timeout=10)
     EventsWorker.drain_all(timeout=10)
+    last = f"{uuid.uuid4()}/last"
+    step(last, int)()
     questions = (
         ("SELECT count(*) FROM task_run WHERE name = ? AND state_type = 'COMPLETED'", "its end"),
         (

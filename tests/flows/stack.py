@@ -211,13 +211,16 @@ def free_port() -> int:
 def kept_stack(folder: Path, *, more: Mapping[str, str] | None = None) -> Iterator[Stack]:
     """Yield a prepared stack that is not started yet, and stop it at the end or when this process is killed."""
     lock = folder.with_name(f"{folder.name}.lock")
+    made = Stack(folder, free_port(), more or {})
     with lock.open("wb") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
-        made = Stack(folder, free_port(), more or {})
         keeper = _keep(made, lock)
-        made.prepare()
-        yield made
-    keeper.wait()
+        try:
+            made.prepare()
+            yield made
+        finally:
+            users.close()
+            keeper.wait()
 
 
 def _keep(made: Stack, lock: Path) -> subprocess.Popen[bytes]:
@@ -239,17 +242,20 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     more = recording(place / "stack.connections")
     keeper = None
     with lock.open("ab") as users:
-        with (place / "stack.turn").open("wb") as turn:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            fcntl.flock(users, fcntl.LOCK_SH)  # after a keeper that is just stopping an earlier one
-            if note.exists() and (place / "stack").exists():
-                shared = Stack(place / "stack", json.loads(note.read_text(encoding="utf-8")), more)
-            else:
-                shared = Stack(place / "stack", free_port(), more)
-                keeper = _keep(shared, lock)
-                shared.prepare()
-                shared.ui()
-                note.write_text(str(shared.port), encoding="utf-8")
-        yield shared
-    if keeper and place == base:
-        keeper.wait()
+        try:
+            with (place / "stack.turn").open("wb") as turn:
+                fcntl.flock(turn, fcntl.LOCK_EX)
+                fcntl.flock(users, fcntl.LOCK_SH)  # after a keeper that is just stopping an earlier one
+                if note.exists() and (place / "stack").exists():
+                    shared = Stack(place / "stack", json.loads(note.read_text(encoding="utf-8")), more)
+                else:
+                    shared = Stack(place / "stack", free_port(), more)
+                    keeper = _keep(shared, lock)
+                    shared.prepare()
+                    shared.ui()
+                    note.write_text(str(shared.port), encoding="utf-8")
+            yield shared
+        finally:
+            users.close()
+            if keeper:
+                keeper.wait()  # until the last test process that shares it is done

@@ -58,7 +58,7 @@ def test_each_registered_spec_is_a_deployment_beside_budget_and_verify(workspace
     first = read("synthesize/first")
     assert first.parameters == {"release": "first"}
     assert first.tags == ["dpflow", "visits"]
-    assert first.work_pool_name == "dpflow"
+    assert (first.work_pool_name, first.work_queue_name) == ("dpflow", "visits")
     assert first.global_concurrency_limit.limit == 1
     assert first.concurrency_options.collision_strategy == "ENQUEUE"
     assert first.enforce_parameter_schema
@@ -67,6 +67,30 @@ def test_each_registered_spec_is_a_deployment_beside_budget_and_verify(workspace
     assert crons("synthesize/second") == []
     assert crons("budget/budget") == [("*/15 * * * *", "UTC", True)]
     assert crons("verify/verify") == [("30 2 * * *", "UTC", True)]
+
+
+def test_the_runs_of_one_account_are_taken_one_at_a_time_whatever_their_deployment(workspace: Workspace) -> None:
+    from prefect.states import Running  # noqa: PLC0415
+
+    register(workspace.spec, name="first")
+    register(workspace.spec, name="second")
+    deployed()
+    with client() as api:
+        one, other = (
+            api.create_flow_run_from_deployment(read(f"synthesize/{name}").id).id for name in ("first", "second")
+        )
+
+        def offered() -> set[Any]:
+            answer = api.request(
+                "POST", "/work_pools/dpflow/get_scheduled_flow_runs", json={"work_queue_names": ["visits"]}
+            )
+            return {item["flow_run"]["id"] for item in answer.json()}
+
+        assert len(offered() & {str(one), str(other)}) == 1
+        api.set_flow_run_state(one, Running(), force=True)
+        assert not offered() & {str(one), str(other)}
+        api.delete_flow_run(one)
+        assert offered() == {str(other)}
 
 
 def test_no_folder_of_this_machine_is_in_a_deployment(workspace: Workspace) -> None:

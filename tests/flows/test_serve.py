@@ -125,8 +125,8 @@ def test_deployed_again_nothing_is_doubled(stack: Stack) -> None:
 
 
 def test_a_run_from_the_command_line_is_shown_in_the_ui_of_its_folder(stack: Stack) -> None:
-    said = json.loads(stack.dpflow("run", "visits", "--json").splitlines()[-1])
-    run = stack.run(said["run"])
+    (said,) = [line for line in stack.dpflow("run", "visits", "--json").splitlines() if line.startswith("{")]
+    run = stack.run(json.loads(said)["run"])
     assert (run["state_name"], run["deployment_id"]) == ("Completed", None)
 
 

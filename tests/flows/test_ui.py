@@ -7,8 +7,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, ClassVar
+from uuid import uuid4
 
 import psutil
 import pytest
@@ -71,8 +75,9 @@ def test_a_run_that_was_interrupted_by_a_stop_goes_on_after_the_next_start(own: 
     own.ui()
     run = own.wait(run_id, until=lambda run: run["state_type"] == "COMPLETED")
     assert run["run_count"] == 2
-    names = [state["name"] for state in own.states(run_id)]
-    assert names[names.index("Crashed") :][:2] == ["Crashed", "AwaitingRetry"]
+    states = {state["name"]: state["message"] for state in own.states(run_id)}
+    assert states["Crashed"] == "Execution was aborted by a termination signal."
+    assert "its worker was ended" in states["AwaitingRetry"]
     assert own.release(run_id).is_dir()
 
 
@@ -106,6 +111,49 @@ def test_a_run_whose_worker_was_killed_with_it_goes_on_and_pays_once(own: Stack)
     (paid,) = [it for it in account["runs"] if it["run"] == run_id]
     assert 0 < paid["spent"] <= paid["reserved"]
     assert account["spent"] == pytest.approx(sum(it["spent"] for it in account["runs"]))
+
+
+class Inbox(BaseHTTPRequestHandler):
+    """Somebody who is notified."""
+
+    letters: ClassVar[list[dict[str, str]]] = []
+
+    def do_POST(self) -> None:
+        """Keep what was sent."""
+        self.letters.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def save_webhook(own: Stack, name: str, url: str) -> None:
+    """Make a notification block, as a person does in the UI."""
+    kind = own.read("GET", "/block_types/slug/custom-webhook")["id"]
+    (schema, *_) = own.read("POST", "/block_schemas/filter", {"block_schemas": {"block_type_id": {"any_": [kind]}}})
+    form = {"subject": "{{subject}}", "body": "{{body}}"}
+    data = {"name": name, "url": url, "method": "POST", "json_data": form}
+    document = {"name": name, "data": data, "block_type_id": kind, "block_schema_id": schema["id"]}
+    own.read("POST", "/block_documents/", document)
+
+
+def test_whoever_was_named_is_notified_of_an_account_that_passes_80_percent(own: Stack) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Inbox) as inbox:
+        Thread(target=inbox.serve_forever, daemon=True).start()
+        save_webhook(own, "steward", f"http://127.0.0.1:{inbox.server_address[1]}/")
+        assert "nobody is told" not in own.dpflow("serve", "--deploy-only", "--notify", "custom-webhook/steward")
+        resource = {"prefect.resource.id": "dpflow.account.visits", "prefect.resource.name": "visits"}
+        event = {"occurred": datetime.now(UTC).isoformat(), "resource": resource, "payload": {"percent": 81.5}}
+        events = [
+            event | {"event": name, "id": str(uuid4())} for name in ("dpflow.account.used", "dpflow.account.passed")
+        ]
+        own.read("POST", "/events", events)
+        wait_for(lambda: Inbox.letters, "a letter")
+        inbox.shutdown()
+    (letter,) = Inbox.letters  # of the other event nobody is told
+    assert letter["subject"] == "dpflow: visits has passed 80 % of its budget"
+    assert letter["body"].startswith("81.5 % of the budget of account visits is spent or reserved.")
 
 
 def test_a_killed_server_is_started_again_with_everything_deployed(own: Stack) -> None:
@@ -171,5 +219,6 @@ def test_a_server_that_does_not_start_leaves_nothing_behind(tmp_path: Path) -> N
 
 
 def test_where_nothing_can_be_written_it_says_so(tmp_path: Path) -> None:
-    (tmp_path / ".dpflow").write_text("a file", encoding="utf-8")
+    (tmp_path / ".dpflow").mkdir()
+    (tmp_path / ".dpflow" / "ui").write_text("a file", encoding="utf-8")
     assert "change to a folder of your own" in Stack(tmp_path, free_port()).dpflow("ui", code=1)

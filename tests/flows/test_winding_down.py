@@ -18,11 +18,12 @@ time.sleep(600)
 """
 
 WORKER = """
-import asyncio, subprocess, sys
+import asyncio, os, sys
 from flows.winding_down import until_signalled
 
 async def work():
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", sys.argv[1])
+    environment = os.environ | {"PREFECT__FLOW_RUN_ID": "run-1"}
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", sys.argv[1], env=environment)
     try:
         await process.wait()
         await asyncio.Event().wait()
@@ -30,8 +31,8 @@ async def work():
         if process.returncode is None:
             process.kill()
 
-asyncio.run(until_signalled(work()))
-print("ended", flush=True)
+interrupted = asyncio.run(until_signalled(work()))
+print("ended", *interrupted, flush=True)
 """
 
 
@@ -56,7 +57,7 @@ def said(worker: subprocess.Popen[str]) -> str:
 def test_a_run_is_told_before_its_worker_ends(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
     worker = begin()
     worker.send_signal(number)
-    assert said(worker) == "told\nended\n"
+    assert said(worker) == "told\nended run-1\n"
     assert worker.returncode == 0
 
 
@@ -66,7 +67,7 @@ def test_a_second_signal_does_not_wait_for_the_run() -> None:
     worker.send_signal(signal.SIGINT)  # the child ignores it, and is asked again only after some seconds
     time.sleep(0.5)  # no synchronisation: two signals at once would count as one
     worker.send_signal(signal.SIGINT)
-    assert said(worker) == "ended\n"
+    assert said(worker) == "ended run-1\n"
     assert time.monotonic() - began < 4
 
 

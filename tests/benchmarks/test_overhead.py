@@ -1,0 +1,37 @@
+"""The benchmark of what Prefect costs: a small run of it, and the figures it makes of what it measured."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.overhead import BAR, figures
+
+ROOT = Path(__file__).parents[2]
+ROUNDS = 3
+STEPS_BESIDE_ROUNDS = 8  # reserve, ingest, histogram, begin, sample, publish, settle, report
+
+
+def test_a_small_run_has_all_figures_and_every_step_as_a_task() -> None:
+    options = ["--size", "small", "--rounds", str(ROUNDS), "--repeats", "1", "--starts", "0", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.overhead", *options], cwd=ROOT, check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    result = json.loads(done.stdout)
+    small = result["sizes"]["small"]
+    assert small["tasks"] == 3 * ROUNDS + STEPS_BESIDE_ROUNDS
+    assert min(small["without_seconds"], small["with_seconds"]) > 0
+    assert small["ratio_with_import"] > small["ratio"]
+    assert result["import_seconds"] > 0.1
+    assert "bar_met" not in result  # that is for the sample table
+
+
+def test_the_best_of_the_repetitions_counts() -> None:
+    got = figures({"without": [2.0, 4.0, 3.0], "with": [2.5, 9.0, 4.5]}, 1.0, tasks=100)
+    assert (got["without_seconds"], got["with_seconds"], got["ratio"]) == (2.0, 2.5, BAR)
+    assert got["ratio_of_medians"] == pytest.approx(1.5)
+    assert got["ratio_with_import"] == pytest.approx(1.75)
+    assert got["ms_per_task"] == pytest.approx(5.0)
