@@ -135,15 +135,18 @@ class Stack:
         listed = self.api("POST", f"work_pools/{POOL}/workers/filter", {})
         return sum(worker["status"] == "ONLINE" for worker in listed)
 
-    def alive(self) -> set[str]:
-        """Return the ids of the runs that have a living process."""
+    def processes(self, worker: int) -> list[psutil.Process]:
+        """Return the processes of a worker: itself, and those of its runs."""
+        return [process for process in background.all_of(self.mark(worker)) if process.is_running()]
+
+    def alive(self, worker: int) -> set[str]:
+        """Return the ids of the runs of a worker that have a living process."""
         found = set()
-        for worker in range(self.workers):
-            for process in background.all_of(self.mark(worker)):
-                try:
-                    found.add(process.environ().get(RUN_ID))
-                except psutil.Error:  # it has just ended
-                    continue
+        for process in self.processes(worker):
+            try:
+                found.add(process.environ().get(RUN_ID))
+            except psutil.Error:  # it has just ended
+                continue
         return {run for run in found if run}
 
     def runs(self, *types: str) -> list[dict[str, Any]]:

@@ -11,14 +11,14 @@ from typing import Any
 import psutil
 
 from benchmarks.soak_stack import Stack, until
-from flows import background
 from flows.automations import CRASHED_SECONDS, MOST_STARTS
 
 PER_WORKER = 2
 """How many runs are executed at a time, for each worker."""
 
 TICK_SECONDS = 1.0
-AHEAD_SECONDS = 2.0
+AHEAD_SECONDS = 2.0, 0.05
+"""How far ahead the moment of the burst is, and how much further for each run, since they have to be there by then."""
 PENDING_SECONDS = 20.0
 """After this long a run that was taken and has no process is lost: its worker was killed in between."""
 
@@ -48,6 +48,8 @@ class Storm:
     died: int = 0
     runs: list[str] = field(default_factory=list)
     _workers: dict[int, int] = field(default_factory=dict)
+    _killed: set[str] = field(default_factory=set)
+    _begin: float = 0.0
     _room: int = 0
     _random: random.Random = field(default_factory=lambda: random.Random(SEED))  # noqa: S311  moments, no secrets
 
@@ -63,8 +65,11 @@ class Storm:
         until(lambda: self.stack.online() >= self.stack.workers, "the workers", log=self.stack.mark(0) / "log")
         self._make_room()
         deployments = [self.stack.api("GET", f"deployments/name/synthesize/{name}")["id"] for name in self.names]
-        moment = (datetime.now(UTC) + timedelta(seconds=AHEAD_SECONDS)).isoformat()
-        state = {"type": "SCHEDULED", "state_details": {"scheduled_time": moment}}
+        least, each = AHEAD_SECONDS
+        ahead = least + each * runs
+        self._begin = time.monotonic() + ahead
+        moment = datetime.now(UTC) + timedelta(seconds=ahead)
+        state = {"type": "SCHEDULED", "state_details": {"scheduled_time": moment.isoformat()}}
         for number in range(runs):
             path = f"deployments/{deployments[number % len(deployments)]}/create_flow_run"
             self.runs.append(self.stack.api("POST", path, {"state": state, "tags": ["soak"]})["id"])
@@ -75,7 +80,7 @@ class Storm:
         The first run is let live: it tells how long a run takes on this machine. A worker is killed when its oldest run is of an
         age between none and that, so that deaths come at all moments of a run.
         """
-        began, due, moment = time.monotonic(), 0.0, 0.0
+        due, moment = self._begin, self._random.random()
         while time.monotonic() < self.deadline:
             left = self._left()
             enough = left <= self.at_once if self.most_kills is None else self.kills.total() >= self.most_kills
@@ -85,7 +90,7 @@ class Storm:
             self._make_room()
             now = time.monotonic()
             if self.life is None and left < len(self.runs):
-                self.life = now - began
+                self.life = now - self._begin
             overdue = now >= due + (OVERDUE - 1) * self.kill_seconds
             if self.life is not None and now >= due and self._kill(0 if overdue else moment * self.life):
                 due, moment = now + self.kill_seconds, self._random.random()
@@ -100,6 +105,7 @@ class Storm:
             given_up = [run["id"] for run in crashed if _age(run) > GIVEN_UP_SECONDS]
             for run in {*given_up, *(dead if self.by_hand else ())}:
                 self.stack.retry(run)
+                self._killed.discard(run)
                 self.retries += 1
             if not crashed and not self._left():
                 return
@@ -112,10 +118,12 @@ class Storm:
         """Kill the next worker, with its runs or alone, once its oldest run is of an age; return whether that was done."""
         number = self.kills.total()
         worker, alone = number % self.stack.workers, number // self.stack.workers % 2 == 1
-        found = background.all_of(self.stack.mark(worker))
+        found = self.stack.processes(worker)
         began = [process.create_time() for process in found if process.pid != self._workers[worker]]
         if not began or time.time() - min(began) < age:
             return False
+        if not alone:
+            self._killed |= self.stack.alive(worker)
         for process in found:
             if not alone or process.pid == self._workers[worker]:
                 _kill(process)
@@ -135,11 +143,12 @@ class Storm:
 
         A dead run holds its place in the pool, and in the queue of its account, until it is noticed; it does not count here.
         """
-        active, alive = self.stack.runs("RUNNING", "PENDING"), self.stack.alive()
+        alive = set().union(*map(self.stack.alive, self._workers))
         dead = [
             run["id"]
-            for run in active
-            if run["id"] not in alive and (run["state_type"] == "RUNNING" or _age(run) > PENDING_SECONDS)
+            for run in self.stack.runs("RUNNING", "PENDING")
+            if run["id"] not in alive
+            and (run["state_type"] == "RUNNING" or run["id"] in self._killed or _age(run) > PENDING_SECONDS)
         ]
         if self.at_once + len(dead) != self._room:
             self._room = self.at_once + len(dead)

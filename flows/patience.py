@@ -5,9 +5,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from prefect.runtime import deployment
-
 from dpcore.errors import LedgerError, RunHeld
+from flows.refusals import deployed_run
 
 R = TypeVar("R")
 
@@ -26,7 +25,7 @@ def patiently(attempt: Callable[[], R], *, sleep: Callable[[float], None] = time
 
     Nothing is drawn or paid twice by attempting again: what was committed is replayed.
     """
-    if deployment.id is None:
+    if deployed_run() is None:
         return attempt()
     failures = looks = held = 0
     while True:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from prefect.runtime import deployment
+from flows.refusals import deployed_run
 
 _serving: ContextVar[bool] = ContextVar("serving", default=False)
 
@@ -21,4 +21,4 @@ def serving() -> Iterator[None]:
 
 def served() -> bool:
     """Tell whether the current run is executed for a worker, or comes from a deployment."""
-    return _serving.get() or deployment.id is not None
+    return _serving.get() or deployed_run() is not None  # prefect.runtime would ask the server, each time anew
