@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--kill-seconds", type=float, default=10, help="a worker is killed this often")
     parser.add_argument("--kills", type=int, help="no more than so many kills; else until hardly a run is left")
     parser.add_argument("--life", type=float, help="how many seconds a run takes; else the first one tells")
-    parser.add_argument("--by-hand", action="store_true", help="do not wait until the server notices who is dead")
+    parser.add_argument("--by-hand", action="store_true", help="start dead runs again without the server's automations")
     parser.add_argument("--workers", type=int, default=2, help="how many workers there are (default: %(default)s)")
     parser.add_argument("--names", type=int, default=12, help="under how many names the spec is registered")
     parser.add_argument("--store", choices=STORES, default=STORES[0], help="where server and ledger keep everything")
@@ -67,7 +67,8 @@ def soak(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         os.environ.update({name: text for name, text in stack.environment.items() if name.startswith("DPFLOW_")})
         names = prepare(folder, runs=arguments.runs, names=min(arguments.names, arguments.runs))
         stack.start_server()
-        stack.deploy()
+        if not arguments.by_hand:
+            stack.deploy()
         storm = Storm(
             stack,
             names=names,

@@ -139,5 +139,8 @@ class PrivateWorker(ProcessWorker):
             f"this worker runs dpflow's own flows and nothing else that a server names, and the run asks for "
             f"{', '.join(wishes)}; take that away, then start it again (`dpflow serve --deploy-only` deploys anew)"
         )
-        self.get_flow_run_logger(run).error("%s", refusal)
-        await self.client.set_flow_run_state(run.id, refused_state(refusal))
+        # A run may be offered once more while the server is noting its first refusal.
+        state = (await self.client.read_flow_run(run.id)).state
+        if state and state.is_scheduled():
+            self.get_flow_run_logger(run).error("%s", refusal)
+            await self.client.set_flow_run_state(run.id, refused_state(refusal))

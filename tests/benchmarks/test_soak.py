@@ -22,8 +22,9 @@ ROOT = Path(__file__).parents[2]
 
 def test_no_death_of_a_worker_loses_or_doubles_anything(tmp_path: Path) -> None:
     folder = tmp_path / "soak"
-    options = ("--runs", "4", "--names", "4", "--kills", "1", "--life", "0", "--by-hand", "--store", "sqlite")
-    command = [sys.executable, "-m", "benchmarks.soak", "--json", *options, "--keep", str(folder)]
+    small = ("--runs", "4", "--workers", "1", "--store", "sqlite")
+    storm = ("--kills", "1", "--kill-seconds", "3", "--life", "3", "--by-hand")
+    command = [sys.executable, "-m", "benchmarks.soak", "--json", *small, *storm, "--keep", str(folder)]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     logs = "\n".join(path.read_text(encoding="utf-8")[-2000:] for path in folder.glob("*/log"))
     assert not done.stderr, f"{done.stderr}\n{logs}"

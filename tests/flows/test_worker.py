@@ -1,5 +1,6 @@
 """The worker executes our flows and nothing else that a server names: neither a command nor code, an environment or a folder."""
 
+import json
 import os
 import signal
 import subprocess
@@ -22,10 +23,11 @@ from flows.pool import ensure_pool
 from tests.flows.deployed import started, transcript
 from tests.flows.gated import STEP
 from tests.flows.stack import wait_for
-from tests.flows.worksite import PRINTED, Site, working
+from tests.flows.worksite import PRINTED, ROOT, Site, working
 
 pytestmark = pytest.mark.prefect
 
+KUBERNETES = ROOT / "deployments" / "kubernetes" / "base-job-template.json"
 TEMPLATE = ProcessWorker.get_default_base_job_template()
 
 EVIL_STARTUP = "import os; open(os.environ['MARK'], 'w').close()"
@@ -144,10 +146,7 @@ def test_what_else_a_server_asks_for_is_refused_and_not_done(site: Site, attempt
     assert run.state_name == "Refused", run.state
     assert ATTEMPTS[name][1] in run.state.message
     assert "this worker runs dpflow's own flows and nothing else" in run.state.message
-    assert list(dict.fromkeys(site.states(run.id))) == [
-        "Scheduled",
-        "Refused",
-    ]  # a second look at it may refuse it again
+    assert site.states(run.id) == ["Scheduled", "Refused"]
     assert not site.marks[run.id].exists()
 
 
@@ -185,6 +184,29 @@ def test_a_run_completes_and_what_its_steps_print_is_for_the_steward_alone(
     assert [f"{PRINTED} {by}" in printed for by in ("out", "error", "program")] == [True, True, True]
     assert PRINTED not in site.output()
     assert stored(PRINTED) == []
+    log = site.log(run.id)
+    assert "round 4/4" in log  # what is for everybody is still there, up to the last line
+    assert "Finished in state Completed()" in log
+
+
+def test_in_a_container_of_its_own_as_on_kubernetes_a_run_is_executed_just_so(site: Site) -> None:
+    pod = json.loads(KUBERNETES.read_text(encoding="utf-8"))["job_configuration"]["job_manifest"]["spec"]["template"]
+    python, *arguments = pod["spec"]["containers"][0]["args"]
+    assert python == "python"
+    elsewhere = Site(site.folder, f"{site.pool}-elsewhere", site.url, deployed=site.deployed)
+    ensure_pool(elsewhere.pool, worker=True)
+    place = site.evil_folder(mark := site.mark(), "evil.py", EVIL_FLOW)
+    run = elsewhere.start(elsewhere.deployment(entrypoint=f"{place}/evil.py:synthesize"))
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=site.environment() | {"PREFECT__FLOW_RUN_ID": str(run)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, site.read(run).state_name) == (0, "Completed"), done.stderr
+    assert PRINTED not in done.stdout + done.stderr
+    assert not mark.exists()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import pytest
 from prefect import get_client
 from prefect.client.schemas import FlowRun
+from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 
 from dpcore import register
 from flows.deployments import ENGINE
@@ -107,6 +108,12 @@ class Site:
         with get_client(sync_client=True) as client:
             return [str(state.name) for state in client.read_flow_run_states(run)]
 
+    def log(self, run: UUID) -> str:
+        """Return the log of a run, as the UI shows it."""
+        with get_client(sync_client=True) as client:
+            lines = client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[run])), limit=200)
+        return "\n".join(line.message for line in lines)
+
     def output(self) -> str:
         """Return what worker and runs have written to their streams."""
         return (self.folder / "output").read_text(encoding="utf-8")
@@ -115,9 +122,12 @@ class Site:
         """Return the environment of a worker."""
         path = os.pathsep.join([str(self.folder / "sabotage"), str(ROOT)])
         own = {"PREFECT_API_URL": self.url, "PYTHONPATH": path, VARIABLE: str(self.folder / "gate")}
-        return (
-            os.environ | own | {"PREFECT_WORKER_QUERY_SECONDS": "0.5", "DPFLOW_PRIVATE": str(self.folder / "private")}
-        )
+        places = {
+            "DPFLOW_LEDGER_URL": f"sqlite:///{self.folder}/.dpflow/ledger.sqlite",
+            "DPFLOW_REGISTRY": str(self.folder / ".dpflow" / "registry"),
+            "DPFLOW_PRIVATE": str(self.folder / "private"),
+        }
+        return os.environ | own | places | {"PREFECT_WORKER_QUERY_SECONDS": "0.5"}
 
 
 @contextmanager
