@@ -78,8 +78,8 @@ class Storm:
         """Kill worker after worker until hardly a run is left, or there were as many kills as wanted.
 
         The first run is let live: it tells how long a run takes on this machine. A worker is killed when its oldest run is of an
-        age between none and that, so that deaths come at all moments of a run; and not more often than a run takes, since on a slow
-        machine none would ever end.
+        age between none and that, so that deaths come at all moments of a run; and not more often than twice in that time, since
+        on a slow machine none would ever end.
         """
         due, moment = self._begin, self._random.random()
         while time.monotonic() < self.deadline:
@@ -92,7 +92,7 @@ class Storm:
             now = time.monotonic()
             if self.life is None and left < len(self.runs):
                 self.life = now - self._begin
-            wait = max(self.kill_seconds, self.life or 0)
+            wait = max(self.kill_seconds, (self.life or 0) / 2)
             age = moment * (self.life or 0) if now < due + (OVERDUE - 1) * wait else 0
             if self.life is not None and now >= due and self._kill(age):
                 due, moment = now + wait, self._random.random()

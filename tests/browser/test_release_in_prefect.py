@@ -198,6 +198,6 @@ def test_server_worker_and_runs_call_no_other_machine(run: str, stack: Stack) ->
     """What they do is recorded from within each program, from its start."""
     found = recorded(Path(stack.more["RECORD_CONNECTIONS"]))
     spoken = {it.program for it in found if it.event != "start"}
-    for program in ("prefect server start", "flows serve", "prefect.engine"):
+    for program in ("prefect server start", "flows serve", "flows.execute"):
         assert any(program in it for it in spoken), (program, spoken)
     assert [it for it in found if it.outside] == []

@@ -107,21 +107,15 @@ def deploy(
 
 
 @contextmanager
-def deployed_on(stack: Stack, name: str, *, entrypoint: str, **environment: str) -> Iterator[str]:
-    """Deploy a flow for the worker of the whole installation, its processes with more in their environment; yield its full name."""
+def deployed_on(stack: Stack, name: str) -> Iterator[str]:
+    """Deploy the flow that makes releases once more for the worker of the whole installation; yield its full name."""
     like = stack.deployment()
-    job = like["job_variables"] | {"env": {"PYTHONPATH": str(ROOT), **environment}}
-    body = {"name": name, "flow_id": like["flow_id"], "entrypoint": entrypoint, "job_variables": job}
-    made = stack.read("POST", "/deployments/", body | {"work_pool_name": like["work_pool_name"]})
+    same = {key: like[key] for key in ("flow_id", "entrypoint", "job_variables", "work_pool_name")}
+    made = stack.read("POST", "/deployments/", {"name": name, **same})
     try:
         yield f"synthesize/{name}"
     finally:
         stack.read("DELETE", f"/deployments/{made['id']}")
-
-
-def set_state(stack: Stack, run: str, kind: str, name: str) -> None:
-    """Set a run's state as the buttons of the UI do."""
-    stack.read("POST", f"/flow_runs/{run}/set_state", {"state": {"type": kind, "name": name}, "force": False})
 
 
 def started(account: str = "visits") -> Counter[str]:

@@ -210,7 +210,7 @@ def test_a_worker_goes_on_with_a_resumed_run_and_the_server_ends_one_that_is_not
     monkeypatch.chdir(stack.folder)  # where the ledger is
     stack.register("approved")
     stack.dpflow("approval", "approved", "--above", "0.5", "--within", "1h")
-    with deployed_on(stack, "approved", entrypoint="flows.synthesize.synthesize") as name:
+    with deployed_on(stack, "approved") as name:
         run = stack.start({"release": "approved"}, deployment=name)
         stack.wait(run, until=lambda it: it["state_name"] == "Suspended")
         assert not started("approved")

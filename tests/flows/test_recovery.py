@@ -4,7 +4,6 @@ import logging
 import signal
 import sqlite3
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -25,9 +24,9 @@ from dpcore.ledger import open_ledger
 from dpcore.measurements import Measurement
 from flows.patience import patiently
 from tests.conftest import Workspace
-from tests.flows.deployed import Deployed, deploy, deployed_on, set_state, started, transcript
+from tests.flows.deployed import Deployed, deploy, started, transcript
 from tests.flows.gated import STEP, VARIABLE
-from tests.flows.stack import Stack, wait_for
+from tests.flows.stack import wait_for
 from tests.postgres import PostgresServer
 
 pytestmark = pytest.mark.prefect
@@ -165,34 +164,6 @@ def test_of_several_processes_with_one_run_one_draws_and_the_next_goes_on_if_it_
     assert transcript(run)[: len(before)] == before
     assert len(list(workspace.folder.glob("releases/visits/*/manifest.json"))) == 1
     assert audit().runs == 1
-
-
-def test_a_run_that_is_cancelled_ends_at_once_and_goes_on_when_it_is_retried(
-    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stack.register("cancelled")
-    gate = tmp_path / "gate"
-    gate.mkdir()
-    monkeypatch.chdir(stack.folder)  # where the ledger is
-    with deployed_on(stack, "cancelled", entrypoint="tests.flows.gated.synthesize", **{VARIABLE: str(gate)}) as name:
-        run = stack.start({"release": "cancelled"}, deployment=name)
-        wait_for(lambda: list(gate.iterdir()), "a step that is paid for", tell=lambda: stack.told(run))
-        before = transcript(run)
-        began = time.monotonic()
-        set_state(stack, run, "CANCELLING", "Cancelling")
-        assert stack.wait(run)["state_name"] == "Cancelled"
-        seconds = time.monotonic() - began
-        (process,) = {int(path.stem) for path in gate.iterdir()}
-        wait_for(lambda: not Path(f"/proc/{process}").exists(), "the end of its process")
-        assert transcript(run) == before
-        assert started("cancelled") == Counter([step for step, _ in before] + [STEP])
-        (gate / "open").touch()
-        set_state(stack, run, "SCHEDULED", "AwaitingRetry")
-        stack.wait(run, until=lambda it: it["state_type"] == "COMPLETED")
-    assert seconds < 30, seconds
-    assert transcript(run)[: len(before)] == before
-    assert started("cancelled") == ONCE + Counter([STEP])
-    assert stack.release(run)
 
 
 @contextmanager

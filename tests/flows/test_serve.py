@@ -115,6 +115,7 @@ def test_deployed_again_nothing_is_doubled(stack: Stack) -> None:
             sorted(it["id"] for it in pools),
         )
 
+    stack.dpflow("serve", "--deploy-only")  # what other tests have registered meanwhile is deployed from here on
     before = there()
     said = stack.dpflow("serve", "--deploy-only")  # finds the server that `dpflow ui` runs in the folder
     assert "deployed synthesize/visits" in said
