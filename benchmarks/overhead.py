@@ -4,8 +4,9 @@
 
 The clock is user and system time of this process, all its threads included, and of its children; the server is not counted. A run
 with Prefect is the flow as `dpflow run` makes it, pages, progress and log included, until all it has to say is sent; one without is
-`dpcore.synthesize`. Each process imports Prefect once: that is measured apart, `with_import` adds it to one run, and `cold` compares
-whole processes, from the start of the interpreter to its end. The best of the repetitions counts.
+`dpcore.synthesize`. What Prefect costs per task is all of that divided by the tasks. Each process imports Prefect once: that is measured
+apart, `ratio_with_import` adds it to one run, and `cold` compares whole processes, from the start of the interpreter to its end. The
+best of the repetitions counts: a run's own work varies by a tenth with its noise, and other work on the machine only ever adds.
 
 Last comes the time from submitting a deployed run to its state RUNNING, on a server and a worker as `dpflow ui` starts them: until the
 worker has found it, and until its process runs the flow. This is wall time: mind what else the machine does.
@@ -34,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", choices=SIZES, action="append", help="only this table")
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--repeats", type=int, default=5, help="runs of each kind; the large table has a third of them")
+    parser.add_argument("--repeats", type=int, default=6, help="runs of each kind; the large table has a third of them")
     parser.add_argument("--starts", type=int, default=3, help="deployed runs whose start is timed")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()

@@ -131,7 +131,9 @@ class Stack:
         return background.start(arguments, folder=self.mark(worker), log="log", environment=self.environment)
 
     def online(self) -> int:
-        """Return how many workers the server has heard of lately."""
+        """Return how many workers the server has heard of lately; none before the first has made the pool."""
+        if not self.api("POST", "work_pools/filter", {"work_pools": {"name": {"any_": [POOL]}}}):
+            return 0
         listed = self.api("POST", f"work_pools/{POOL}/workers/filter", {})
         return sum(worker["status"] == "ONLINE" for worker in listed)
 

@@ -62,7 +62,12 @@ class Storm:
         """Start the workers, and schedule all runs for one moment."""
         for worker in range(self.stack.workers):
             self._workers[worker] = self.stack.start_worker(worker)
-        until(lambda: self.stack.online() >= self.stack.workers, "the workers", log=self.stack.mark(0) / "log")
+        until(
+            lambda: self.stack.online() >= self.stack.workers,
+            "the workers",
+            alive=lambda: all(map(_runs, self._workers.values())),
+            log=self.stack.mark(0) / "log",
+        )
         self._make_room()
         deployments = [self.stack.api("GET", f"deployments/name/synthesize/{name}")["id"] for name in self.names]
         least, each = AHEAD_SECONDS

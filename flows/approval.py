@@ -14,7 +14,7 @@ from prefect.client.schemas import State
 from prefect.exceptions import Pause
 from prefect.states import Suspended
 
-from dpcore import Approval, Declaration, approval_for, check_approved
+from dpcore import Approval, Declaration, approval_for, check_approved, check_run
 from dpcore.approvals import request
 from dpcore.errors import UsageError
 from flows.refusals import deployed_run
@@ -44,6 +44,7 @@ def await_approval(declaration: Declaration) -> None:
 
     Raises:
         UsageError: There is nobody to ask, because the run comes from no deployment.
+        BudgetRefused: The account can't pay for it anyway.
         Pause: The run is suspended.
     """
     policy, run = approval_for(declaration), deployed_run()
@@ -54,6 +55,7 @@ def await_approval(declaration: Declaration) -> None:
         earlier = client.read_flow_run_states(run.id)
         if _granted(earlier, declaration):
             return
+        check_run(declaration, resume=None)  # nobody is asked to approve what the account can't pay
         # Suspended here and not by Prefect's own function: that has no place for words, and returns, as if the run had been
         # resumed, when the server does not suspend it.
         key = f"{KEY}-{len(_asked(earlier)) + 1}-{declaration.digest}"

@@ -22,10 +22,10 @@ from prefect.exceptions import ObjectNotFound
 from dpcore.errors import UsageError
 from flows.announcements import PASSED
 from flows.deployments import TAG
+from flows.settings import HEARTBEAT_SECONDS
 
-HEARTBEAT_SECONDS = 30
-SILENCE_SECONDS = 120
-"""How long a run that sends a heartbeat every 30 seconds may be silent before it counts as dead."""
+SILENCE_SECONDS = 4 * HEARTBEAT_SECONDS
+"""How long a run may be silent before it counts as dead."""
 
 CRASHED_SECONDS = 10
 """How long a run stays crashed before it goes on; Prefect allows no less."""

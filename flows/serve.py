@@ -22,7 +22,7 @@ from dpcore.errors import DpflowError, UsageError
 from dpcore.places import absolute_places
 from flows.connection import configured_url, homes, no_proxy, read_settings, server_answers, shown
 from flows.running import running_url
-from flows.settings import SAFE
+from flows.settings import HEARTBEAT_SECONDS, SAFE
 from flows.winding_down import until_signalled
 
 POOL = "dpflow"
@@ -75,8 +75,7 @@ def worker_environment() -> dict[str, str]:
     }
     return {
         **{name: os.environ.get(name, value) for name, value in chosen.items()},
-        # Fixed, since the automation that looks for dead runs counts on it.
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
         # A deployment's command names no folder; where it is followed, it is to find the interpreter that runs the worker.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         **SAFE,

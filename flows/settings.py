@@ -18,3 +18,6 @@ STORED: Mapping[str, str] = {
 """No result on a disk, and no line of a library in the log of a run."""
 
 SAFE: dict[str, str] = {**TELEMETRY, **STORED}
+
+HEARTBEAT_SECONDS = 30
+"""How often a deployed run tells that it is alive. Fixed: the automation that looks for dead runs counts on it."""

@@ -131,9 +131,7 @@ def _server_environment(port: int) -> dict[str, str]:
         # Kept in memory, whose turn it is would be forgotten when the server starts again, and the runs that have it cancelled.
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     }
-    # SQLite lets one write at a time: a request waits for its turn rather than be refused.
-    waits = {"PREFECT_SERVER_DATABASE_TIMEOUT": "60", "PREFECT_SERVER_DATABASE_CONNECTION_TIMEOUT": "60"}
-    return _environment() | SAFE | RECORDER | pages | turns | waits | first_ui_only(server_home())
+    return _environment() | SAFE | RECORDER | pages | turns | first_ui_only(server_home())
 
 
 def _wait_for_worker(now: Running) -> None:
@@ -174,10 +172,9 @@ def _check_free(port: int) -> None:
 
 
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 < port < 2**16:
+    if not text.isdecimal() or not 0 < int(text) < 2**16:
         raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
-    return port
+    return int(text)
 
 
 def _end_worker() -> None:
@@ -203,7 +200,8 @@ def _alone() -> Iterator[None]:
     """Let one command at a time start or stop what runs in this folder."""
     folder = ui_folder()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in (folder.parent, folder):  # the mode is for the last folder of a path only
+            each.mkdir(mode=0o700, exist_ok=True)
         lock = (folder / "lock").open("wb")
     except OSError:
         raise OutputError(f"{folder} can't be written; change to a folder of your own") from None

@@ -102,6 +102,18 @@ def test_a_run_at_the_threshold_does_not_wait(deployed: Deployed, ledger: Callab
     assert "Suspended" not in deployed.states(run)
 
 
+def test_what_the_account_cannot_pay_is_refused_before_anybody_is_asked(
+    deployed: Deployed, ledger: Callable[[], dict[str, bytes]]
+) -> None:
+    before = ledger()
+    run = deployed.start(epsilon=99.0)
+    state = deployed.execute(run)
+    assert state.name == "Refused"
+    assert "too little" in str(state.message)
+    assert "Suspended" not in deployed.states(run)
+    assert ledger() == before
+
+
 def test_time_that_runs_out_refuses_and_a_retry_asks_again(
     deployed: Deployed, ledger: Callable[[], dict[str, bytes]]
 ) -> None:
