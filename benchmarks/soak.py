@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from benchmarks.soak_planted import PLANTED
-from benchmarks.soak_rules import Rule, Soaked, broken
+from benchmarks.soak_rules import COMPLETED, REFUSED, Rule, Soaked, broken
 from benchmarks.soak_stack import installed
 from benchmarks.soak_storm import Storm, history
 from benchmarks.soak_table import ACCOUNT, STORES, prepare
@@ -84,13 +84,15 @@ def soak(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
         calm_began = time.monotonic()
         storm.calm()
         ended = time.monotonic()
+        last = stack.runs()
         soaked = Soaked(
             releases=folder / "releases",
             ledger=os.environ["DPFLOW_LEDGER_URL"],
             account=ACCOUNT,
-            ends={run["id"]: run["state_name"] for run in stack.runs()},
+            ends={run["id"]: run["state_name"] for run in last},
             asked=arguments.runs,
         )
+        words = {run["id"]: (run["state"] or {}).get("message") for run in last}
         past = history(stack, storm.runs)
         if arguments.planted:
             soaked = PLANTED[arguments.planted](soaked)
@@ -98,9 +100,11 @@ def soak(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     ends = Counter(soaked.ends.values())
     return {
         "runs": arguments.runs,
-        "completed": ends.pop("Completed", 0),
-        "refused": ends.pop("Refused", 0),
-        "otherwise": dict(ends),
+        "completed": ends[COMPLETED],
+        "refused": ends[REFUSED],
+        "otherwise": {
+            run: f"{end}: {words[run]}" for run, end in soaked.ends.items() if end not in {COMPLETED, REFUSED}
+        },
         "kills": dict(storm.kills),
         "workers_that_ended_by_themselves": storm.died,
         **past,
