@@ -68,7 +68,7 @@ def test_without_a_browser_the_tests_are_skipped_with_a_reason(monkeypatch: pyte
         browser_path()
 
 
-@pytest.mark.parametrize("variable", ["CI", "DPFLOW_REQUIRE_BROWSER"])
+@pytest.mark.parametrize("variable", ["CI", "DPFLOW_SKIP_NOTHING"])
 def test_where_a_browser_is_required_its_absence_fails(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", {"PATH": "", variable: "1"})
     with pytest.raises(pytest.fail.Exception, match="must run"):
