@@ -17,6 +17,7 @@ from prefect.runtime import flow_run
 
 from dpcore.errors import BudgetRefused, DpflowError, SourceError, StepFailed
 from flows.private import guarded, private_flow, step
+from tests.flows.stack import wait_for
 
 pytestmark = pytest.mark.prefect
 
@@ -239,7 +240,7 @@ def test_steps_and_progress_lines_are_recorded_without_an_echo(
     stored: Callable[[str], list[str]], capfd: pytest.CaptureFixture[str]
 ) -> None:
     speaking(11)
-    assert "task_run.name" in stored("round-011/say")
+    wait_for(lambda: "task_run.name" in stored("round-011/say"), "the last step's record")
     assert stored("round 11/11") == ["log.message"]
     assert capfd.readouterr() == ("", "")
 
