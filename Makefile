@@ -35,7 +35,8 @@ demo: .venv/runtime data/clinic-visits.csv ## make a private synthetic release o
 	@$(BIN)/dpflow run data/clinic-visits.yaml
 
 test: .venv/development data/clinic-visits.csv ## run all tests
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/dpcore tests/deployments dpcore
+	@$(BIN)/python -m pytest -q tests/flows tests/browser tests/benchmarks # servers and workers: one test at a time
 
 lint: .venv/development ## check style, types and layers
 	@$(BIN)/ruff check .
