@@ -4,7 +4,6 @@ A person who may start runs names a registered spec and never a path, so nobody 
 was registered is remembered by its hash: a spec that was edited since is refused until it is registered again.
 """
 
-import os
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from dpcore.entries import Entries, checked_name
 from dpcore.errors import SpecError, UsageError
 from dpcore.schedule import checked_schedule
 from dpcore.spec import Declaration, load_spec
+from dpcore.stewardlog import stewards_place
 
 FOLDER_VARIABLE = "DPFLOW_REGISTRY"
 SPEC_SUFFIXES = (".yaml", ".yml")
@@ -67,11 +67,7 @@ class Registered:
 
 def registry_folder() -> Path:
     """Return the registry: `$DPFLOW_REGISTRY`, or `registry` beside the ledger's file, or `.dpflow/registry`."""
-    chosen, ledger = os.environ.get(FOLDER_VARIABLE), os.environ.get("DPFLOW_LEDGER_URL", "")
-    if chosen:
-        return Path(chosen)
-    beside = Path(ledger.removeprefix("sqlite:///")).parent if ledger.startswith("sqlite:///") else Path(".dpflow")
-    return beside / "registry"
+    return stewards_place(FOLDER_VARIABLE, "registry")
 
 
 def register(

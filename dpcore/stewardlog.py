@@ -19,11 +19,16 @@ OUTPUT_NAME = "output.log"
 
 def private_folder() -> Path:
     """Return the steward's folder: `$DPFLOW_PRIVATE`, or `private` beside the ledger's file, or `.dpflow/private`."""
-    chosen, ledger = os.environ.get(FOLDER_VARIABLE), os.environ.get("DPFLOW_LEDGER_URL", "")
+    return stewards_place(FOLDER_VARIABLE, "private")
+
+
+def stewards_place(variable: str, name: str) -> Path:
+    """Return the folder that a variable names, or else one of this name beside the ledger's file, or in `.dpflow`."""
+    chosen, ledger = os.environ.get(variable), os.environ.get("DPFLOW_LEDGER_URL", "")
     if chosen:
         return Path(chosen)
     beside = Path(ledger.removeprefix("sqlite:///")).parent if ledger.startswith("sqlite:///") else Path(".dpflow")
-    return beside / "private"
+    return beside / name
 
 
 def record(error: BaseException, *, where: str = "dpflow") -> Path | None:

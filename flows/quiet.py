@@ -4,12 +4,21 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from dpcore.errors import DpflowError, UsageError
-from flows.connection import configured_url, homes, no_proxy, no_warnings, read_settings, server_answers, shown
+from flows.connection import (
+    configured_url,
+    environment,
+    homes,
+    no_proxy,
+    no_warnings,
+    read_settings,
+    server_answers,
+    shown,
+)
 from flows.running import running_url
 from flows.settings import SAFE
 from flows.temporary_server import server_home, temporary_server
@@ -42,10 +51,8 @@ def quiet() -> Iterator[str]:
     """
     with ExitStack() as stack:
         stack.callback(_read_logging_settings)
-        stack.enter_context(
-            _environment({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
-        )
-        stack.enter_context(_environment(homes()))
+        stack.enter_context(environment({name: value for name, value in ENVIRONMENT.items() if name not in os.environ}))
+        stack.enter_context(environment(homes()))
         stack.enter_context(_no_logging_errors())
         _read_logging_settings()
         configured, of_ui = configured_url(), running_url()
@@ -75,7 +82,7 @@ def _on(url: str, *, home: Path) -> Iterator[None]:
     """Make Prefect use a server of ours on this machine."""
     with ExitStack() as stack:
         stack.callback(read_settings)
-        stack.enter_context(_environment({"PREFECT_API_URL": url, "PREFECT_HOME": str(home)} | no_proxy()))
+        stack.enter_context(environment({"PREFECT_API_URL": url, "PREFECT_HOME": str(home)} | no_proxy()))
         read_settings()
         stack.enter_context(_no_heartbeats())
         yield
@@ -128,20 +135,6 @@ def _read_logging_settings() -> None:
         return
     with no_warnings():
         importlib.import_module("prefect.main")
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

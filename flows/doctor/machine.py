@@ -4,8 +4,7 @@ import importlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ from dpcore.custody import LedgerKeeping, SpecKeeping, ledger_keeping, spec_keep
 from dpcore.errors import UsageError
 from dpcore.registry import registry_folder
 from dpcore.stewardlog import private_folder
-from flows.connection import homes, no_warnings
+from flows.connection import environment, homes, no_warnings
 from flows.doctor.server import Server, ask
 from flows.running import running_url
 from flows.temporary_server import own_home
@@ -107,7 +106,7 @@ def look(settings: "Settings | None" = None) -> Machine:
 def _settings() -> "Settings":
     """Read Prefect's settings as `prefect` itself would here."""
     try:
-        with no_warnings(), _environment(_missing_home()):
+        with no_warnings(), environment(_missing_home()):
             _import_quietly()
             from prefect.settings import Settings  # noqa: PLC0415  not before its import is made quiet
 
@@ -121,7 +120,7 @@ def _import_quietly() -> None:
     """Import Prefect, whose import makes a home folder and, at a terminal, reports a new user to its makers."""
     if "prefect.context" in sys.modules:
         return
-    with tempfile.TemporaryDirectory() as home, _environment({"DO_NOT_TRACK": "1", "PREFECT_HOME": home}):
+    with tempfile.TemporaryDirectory() as home, environment({"DO_NOT_TRACK": "1", "PREFECT_HOME": home}):
         importlib.import_module("prefect.context")
 
 
@@ -129,17 +128,3 @@ def _missing_home() -> dict[str, str]:
     """Return the home that an account without one, as containers have it, gets for a run as well; without it nothing can be read."""
     given = homes()
     return given if "HOME" in given else {}
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -20,23 +20,10 @@ from dpcore.errors import BudgetRefused
 from dpcore.ledger import open_ledger
 from flows.synthesize import synthesize
 from tests.conftest import Workspace
+from tests.flows.canary_places import STEPS
 from tests.flows.conftest import DATABASE, Search
 
 pytestmark = pytest.mark.prefect
-
-STEPS = (
-    "reserve",
-    "ingest",
-    "histogram",
-    "begin",
-    "select",
-    "measure",
-    "update",
-    "sample",
-    "publish",
-    "settle",
-    "report",
-)
 
 
 def test_every_step_is_a_task_run_of_its_own_name(workspace: Workspace, stored: Search) -> None:
