@@ -5,7 +5,6 @@ it registers is its own, and whoever wants to kill something starts a `Stack` of
 """
 
 import fcntl
-import json
 import os
 import socket
 import subprocess
@@ -235,27 +234,8 @@ def _keep(made: Stack, lock: Path) -> subprocess.Popen[bytes]:
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """The installation that all tests of the session share, in however many processes they run."""
-    base = tmp_path_factory.getbasetemp()
-    place = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    lock, note = place / "stack.lock", place / "stack.json"
-    more = recording(place / "stack.connections")
-    keeper = None
-    with lock.open("ab") as users:
-        try:
-            with (place / "stack.turn").open("wb") as turn:
-                fcntl.flock(turn, fcntl.LOCK_EX)
-                fcntl.flock(users, fcntl.LOCK_SH)  # after a keeper that is just stopping an earlier one
-                if note.exists() and (place / "stack").exists():
-                    shared = Stack(place / "stack", json.loads(note.read_text(encoding="utf-8")), more)
-                else:
-                    shared = Stack(place / "stack", free_port(), more)
-                    keeper = _keep(shared, lock)
-                    shared.prepare()
-                    shared.ui()
-                    note.write_text(str(shared.port), encoding="utf-8")
-            yield shared
-        finally:
-            users.close()
-            if keeper:
-                keeper.wait()  # until the last test process that shares it is done
+    """The installation that all tests of one test process share: those of another process can't disturb them."""
+    place = tmp_path_factory.getbasetemp()
+    for made in kept_stack(place / "stack", more=recording(place / "stack.connections")):
+        made.ui()
+        yield made
