@@ -1,7 +1,7 @@
 """A whole installation for the tests: server with UI, worker and deployments as real processes, started by `dpflow ui`.
 
-One for the session, shared by all test processes, and gone with the last of them. So a test must leave it as it was: what
-it registers is its own, and whoever wants to kill something starts a `Stack` of their own.
+One for each test process, and gone with it. So a test must leave it as it was: what it registers is its own, and whoever wants to
+kill something starts a `Stack` of their own.
 """
 
 import fcntl
@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -232,10 +233,21 @@ def _keep(made: Stack, lock: Path) -> subprocess.Popen[bytes]:
     )
 
 
+_SHARED = pytest.StashKey[Stack]()
+
+
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """The installation that all tests of one test process share: those of another process can't disturb them."""
-    place = tmp_path_factory.getbasetemp()
-    for made in kept_stack(place / "stack", more=recording(place / "stack.connections")):
-        made.ui()
-        yield made
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stack:
+    """The installation that all tests of one test process share: those of another process can't disturb them.
+
+    Several conftest files name this fixture, and to pytest each is a fixture of its own: the process keeps what the first has made.
+    """
+    config = request.config
+    if _SHARED not in config.stash:
+        place = tmp_path_factory.getbasetemp()
+        opened = ExitStack()
+        config.add_cleanup(opened.close)
+        more = recording(place / "stack.connections")
+        config.stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more))
+        config.stash[_SHARED].ui()
+    return config.stash[_SHARED]
