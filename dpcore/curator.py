@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from dpcore.accounting import Currency
 from dpcore.errors import StepFailed
@@ -58,6 +59,11 @@ class Curator:
     def receive(self, histogram: Histogram, *, lease: Lease) -> None:
         """Take the private counts in, with the right to charge the run for looking at them."""
         self._received = histogram, lease
+
+    def coarsen(self, column: int, groups: npt.NDArray[np.intp]) -> None:
+        """Offer one axis more: a column with some of its cells taken together. Which ones must follow from public values alone."""
+        if self._received is not None:
+            self._received[0].coarsen(column, groups)
 
     @property
     def paid(self) -> int:

@@ -35,6 +35,12 @@ class Histogram(Private):
         cells, counts = _distinct([records.codes(axis) for axis in range(len(shape))], shape)
         return cls(codes=cells, counts=counts, shape=shape)
 
+    def coarsen(self, column: int, groups: npt.NDArray[np.intp]) -> None:
+        """Add an axis: a column with some of its cells taken together, as something public says."""
+        size = int(groups.max()) + 1
+        self._codes = (*self._codes, groups.astype(code_type(size))[self._codes[column]])
+        self._shape = (*self._shape, size)
+
     def marginal(self, axes: tuple[int, ...]) -> Counts:
         """Return the exact counts over some axes, shaped by them in that order; over none, the exact number of rows.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dpcore.ledger import Account, Balance, Run
 from dpcore.measurements import Measurement
-from dpcore.models import DenseModel
+from dpcore.models import Model
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class Report:
     files: Sequence[dict[str, Any]]
 
 
-def distance(model: DenseModel, measurement: Measurement) -> float:
+def distance(model: Model, measurement: Measurement) -> float:
     """Return how far the model is from a measurement, as a share of the model's rows."""
     expected = model.marginal(measurement.axes).ravel()
     cells = expected if measurement.cell is None else expected[measurement.cell : measurement.cell + 1]
     return float(np.abs(cells - measurement.values.ravel()).sum() / max(model.total, 1.0))
 
 
-def noise_floor(model: DenseModel, measurement: Measurement) -> float:
+def noise_floor(model: Model, measurement: Measurement) -> float:
     """Return the distance that a measurement's noise alone would make: that of a normal variable, cell for cell."""
     return float(np.sqrt(2 / np.pi) * measurement.noise * measurement.values.size / max(model.total, 1.0))
 

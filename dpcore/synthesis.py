@@ -19,7 +19,6 @@ from dpcore.ledger import Account, Balance, Lease, Ledger, Run, budget_refused, 
 from dpcore.measurements import Measurement, Selection
 from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state
 from dpcore.report import Outcome, Report, Round, distance, noise_floor, without
-from dpcore.sampling import sample_rows
 from dpcore.spec import Declaration, load_spec
 from dpcore.stewardlog import private_folder
 from dpcore.strategies import Strategy, step_name, strategy_for
@@ -159,7 +158,7 @@ class Synthesis:
         reserved, names = self.ledger.run(self.run_id).reserved, self.declaration.universe.names
         done = Round(
             number=number,
-            columns=tuple(names[axis] for axis in measurement.axes),
+            columns=self.strategy.resolutions.named(measurement.axes, names),
             cells=measurement.values.size,
             noise=measurement.noise,
             before=before,
@@ -185,7 +184,7 @@ class Synthesis:
         self.strategy.conclude()
         wanted = self.declaration.spec.output.rows
         rows = max(0, round(self.strategy.total)) if wanted == "noisy" else wanted
-        return sample_rows(self.strategy.model, rows, rng=np.random.default_rng(self._seed("rows")))
+        return self.strategy.model.rows(rows, rng=np.random.default_rng(self._seed("rows")))
 
     def publish(self, codes: Codes) -> Path:
         """Write the release, and let it appear at once; a worker that has lost its run publishes nothing."""
@@ -195,6 +194,7 @@ class Synthesis:
             declaration=self.declaration,
             codes=codes,
             measurements=self.strategy.measurements,
+            resolutions=self.strategy.resolutions,
             rounds=self.rounds,
             statement=state(
                 self.declaration,

@@ -77,8 +77,8 @@ WorkloadSize = Annotated[
     _Drawn({"type": "integer", "minimum": 1, "maximum": MOST_COLUMNS}),
 ]
 StrategyName = Annotated[
-    Literal["mwem", "pmw"] | None,
+    Literal["adaptive", "mwem", "pmw"] | None,
     BeforeValidator(_chosen),
-    _Drawn({"type": "string", "enum": [AS_DECLARED, "mwem", "pmw"], "default": AS_DECLARED}),
+    _Drawn({"type": "string", "enum": [AS_DECLARED, "adaptive", "mwem", "pmw"], "default": AS_DECLARED}),
 ]
 Note = Annotated[str, Field(max_length=MOST_NOTE)]

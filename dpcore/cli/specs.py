@@ -11,7 +11,7 @@ from dpcore.cli.answer import Answer, table
 from dpcore.cli.starter import STARTER
 from dpcore.errors import OutputError, UsageError
 from dpcore.report import Outcome
-from dpcore.spec import json_schema, load_spec
+from dpcore.spec import DENSE_CELLS, Declaration, json_schema, load_spec
 from dpcore.spec.release import NAME
 from dpcore.strategies import strategy_for
 
@@ -89,7 +89,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
         "columns": {name: attribute.size for name, attribute in universe.attributes.items()},
         "cells": universe.size,
         "marginals": len(declaration.workload.marginals),
-        "strategy": declaration.spec.strategy.name,
+        "strategy": declaration.strategy.name,
         "rounds": strategy.rounds,
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
@@ -99,10 +99,18 @@ def _check(arguments: argparse.Namespace) -> Answer:
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
         f"universe   {universe.size:,} cells\n"
         f"workload   {len(declaration.workload.marginals)} marginals\n"
-        f"strategy   {declaration.spec.strategy.name}, at most {strategy.rounds} rounds\n"
+        f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_why(declaration)}\n"
         f"spends     epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, from account {declaration.spec.dataset}"
     )
     return Answer(data, text)
+
+
+def _why(declaration: Declaration) -> str:
+    """Say why a spec that names no strategy gets this one."""
+    if declaration.spec.strategy is not None:
+        return ""
+    small = declaration.universe.size <= DENSE_CELLS
+    return f" (chosen: the universe has {'at most' if small else 'more than'} {DENSE_CELLS:,} cells)"
 
 
 def _schema(_arguments: argparse.Namespace) -> Answer:

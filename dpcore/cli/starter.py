@@ -25,6 +25,6 @@ universe:
   city:   {type: categorical, values: [north, south], outside: other}   # undeclared values share one cell
 
 workload: {marginals: 2}             # what matters: all 2-way marginals; or a list such as [[sex, age], [age, cost]]
-strategy: {name: mwem}               # or pmw
+strategy: {name: mwem}               # adaptive | mwem | pmw; leave it out to have it chosen by size
 output: {path: releases, rows: noisy}
 """

@@ -4,10 +4,12 @@ import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 from dpcore.models.passes import scale_along, sum_to
+from dpcore.models.systematic import sample_cells
 from dpcore.queries import Axes
 
 MAX_CELLS = 100_000_000
@@ -115,6 +117,17 @@ class DenseModel:
         np.exp(logarithm, out=self._weights)
         self._mass = float(self._weights.sum())
         self._known = None
+
+    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
+        """Return the codes of as many rows, one array for each column, as close to the model as whole rows can be.
+
+        >>> model = DenseModel((2, 2), total=1.0)
+        >>> model.multiply((0,), np.array([1.0, 0.0]))
+        >>> model.rows(3, rng=np.random.default_rng(1))[0].tolist()
+        [0, 0, 0]
+        """
+        cells = sample_cells(self.weights.ravel(), count, rng=rng)
+        return tuple(codes.astype(np.int64, copy=False) for codes in np.unravel_index(cells, self.shape))
 
     def _multiply_extreme(self, axes: Axes, factor: Weights) -> None:
         """Multiply by a factor that leaves next to nothing or overflows: only where there is weight, relative to its largest."""

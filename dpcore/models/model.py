@@ -1,5 +1,6 @@
 """What a strategy may ask of a model."""
 
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -32,6 +33,14 @@ class Model(Protocol):
         """Return the counts that the model expects in every cell of these columns."""
         ...
 
-    def multiply(self, axes: Axes, factor: Weights) -> None:
-        """Multiply the distribution by a function of these columns, and normalise it again."""
+    def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
+        """Return several marginals, in the order asked."""
+        ...
+
+    def assign(self, functions: Mapping[Axes, Weights]) -> None:
+        """Make the distribution proportional to exp of a sum of functions, each of some columns; of none, uniform."""
+        ...
+
+    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
+        """Return the codes of as many rows, one array for each column, as close to the model as whole rows can be."""
         ...

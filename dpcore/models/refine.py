@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpcore.models.dense import DenseModel
 from dpcore.models.evidence import Evidence
-from dpcore.models.model import Weights
+from dpcore.models.model import Model, Weights
 from dpcore.queries import Axes
 
 LONGER, SHORTER = 1.4, 0.5  # how a step's length follows its success; measured, not critical
@@ -27,7 +26,7 @@ class Potentials:
     rate: float | None = None
 
 
-def refine(model: DenseModel, evidence: Evidence, potentials: Potentials, *, steps: int) -> Potentials:
+def refine(model: Model, evidence: Evidence, potentials: Potentials, *, steps: int) -> Potentials:
     """Take up to `steps` multiplicative-weights steps on all measured marginals at once; leave the model at the last of them.
 
     A step multiplies every cell by exp(rate x sum over its marginals of (measured - expected) / variance): a marginal counts by its
@@ -58,7 +57,7 @@ def refine(model: DenseModel, evidence: Evidence, potentials: Potentials, *, ste
 
 
 def _compare(
-    model: DenseModel, evidence: Evidence, functions: Mapping[Axes, Weights]
+    model: Model, evidence: Evidence, functions: Mapping[Axes, Weights]
 ) -> tuple[float, dict[Axes, Weights], float]:
     """Return the squared error in units of the noise, its slopes, and the error at which there is nothing more to learn."""
     model.assign(functions)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from dpcore.measurements import Measurement
 from dpcore.release.statement import Statement
 from dpcore.report import Round
+from dpcore.resolutions import Resolutions
 from dpcore.spec import Declaration
 
 Codes = Sequence[npt.NDArray[np.int64]]
@@ -21,6 +22,7 @@ class Draft:
     declaration: Declaration
     codes: Codes
     measurements: Sequence[Measurement]
+    resolutions: Resolutions
     rounds: Sequence[Round]
     statement: Statement
     name: str

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.measurements import Measurement
+from dpcore.resolutions import Resolutions
 from dpcore.universe import Universe
 
 
@@ -22,12 +24,14 @@ def measurement_schema() -> pa.Schema:
     )
 
 
-def measurement_tables(universe: Universe, measurements: Sequence[Measurement]) -> Iterator[pa.Table]:
+def measurement_tables(
+    universe: Universe, measurements: Sequence[Measurement], resolutions: Resolutions
+) -> Iterator[pa.Table]:
     """Yield one table for each measurement, a row for each noisy count."""
-    labels = [np.array(attribute.labels, dtype=object) for attribute in universe.attributes.values()]
+    labels = [_labels(universe, resolutions, axis) for axis in range(len(resolutions.shape))]
     for measurement in measurements:
         count = measurement.values.size
-        shape = tuple(universe.shape[axis] for axis in measurement.axes)
+        shape = resolutions.shape_of(measurement.axes)
         cells = np.arange(count) if measurement.cell is None else np.array([measurement.cell])
         codes = np.unravel_index(cells, shape) if shape else ()
         cell_labels = np.array(
@@ -35,7 +39,7 @@ def measurement_tables(universe: Universe, measurements: Sequence[Measurement]) 
         )
         width = len(measurement.axes)
         offsets = pa.array(np.arange(count + 1, dtype=np.int32) * width)
-        names = [universe.names[axis] for axis in measurement.axes]
+        names = [universe.names[resolutions.column(axis)] for axis in measurement.axes]
         yield pa.table(
             [
                 pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([measurement.step])),
@@ -46,3 +50,16 @@ def measurement_tables(universe: Universe, measurements: Sequence[Measurement]) 
             ],
             schema=measurement_schema(),
         )
+
+
+def _labels(universe: Universe, resolutions: Resolutions, axis: int) -> npt.NDArray[np.object_]:
+    """Return what to call the cells of an axis; a group of cells is called by all of them, or by its first and last neighbour."""
+    attribute = universe.attributes[universe.names[resolutions.column(axis)]]
+    own = attribute.labels
+    groups = resolutions.groups(resolutions.column(axis), axis)
+    members = [np.flatnonzero(groups == group) for group in range(resolutions.shape[axis])]
+    return np.array([_label([own[cell] for cell in cells], run=attribute.ordered) for cells in members], dtype=object)
+
+
+def _label(cells: Sequence[str], *, run: bool) -> str:
+    return f"{cells[0]} to {cells[-1]}" if run and len(cells) > 1 else " or ".join(cells)

@@ -80,7 +80,7 @@ def _write(partial: Path, draft: Draft) -> None:
     rows = len(codes[0])
     starts = range(0, max(rows, 1), ROWS_PER_GROUP)
     chunks = (universe.decode([axis[start : start + ROWS_PER_GROUP] for axis in codes], rng) for start in starts)
-    measured = measurement_tables(universe, draft.measurements)
+    measured = measurement_tables(universe, draft.measurements, draft.resolutions)
     files = [
         _write_parquet(partial, "data/part-00000.parquet", chunks, universe.schema.with_metadata(footer)),
         _write_parquet(partial, "measurements.parquet", measured, measurement_schema().with_metadata(footer)),

@@ -3,10 +3,10 @@
 from typing import Any
 
 from dpcore.spec.changes import Changes, changed
-from dpcore.spec.load import Declaration, load_spec
+from dpcore.spec.load import DENSE_CELLS, Declaration, load_spec
 from dpcore.spec.release import ReleaseSpec
 
-__all__ = ["Changes", "Declaration", "ReleaseSpec", "changed", "json_schema", "load_spec"]
+__all__ = ["DENSE_CELLS", "Changes", "Declaration", "ReleaseSpec", "changed", "json_schema", "load_spec"]
 
 
 def json_schema() -> dict[str, Any]:

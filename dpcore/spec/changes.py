@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from dpcore.errors import SpecError
 from dpcore.spec.load import Declaration, declare
-from dpcore.spec.release import MwemSpec, PmwSpec
+from dpcore.spec.release import STRATEGIES
 
 _PLACES = {
     "epsilon": ("privacy", "epsilon"),
@@ -20,7 +20,6 @@ _WANTED = {
     "rows": "a whole number from 1 to 1,000,000,000",
     "workload": "a whole number from 1 to 8",
 }
-_STRATEGIES: dict[str, type[MwemSpec | PmwSpec]] = {"mwem": MwemSpec, "pmw": PmwSpec}
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Changes:
         delta: The delta of its guarantee; 0 is pure differential privacy.
         rows: How many rows it has.
         workload: How many columns its marginals have: all marginals of so many columns.
-        strategy: `mwem` or `pmw`. The options of another strategy are dropped, those of the same one kept.
+        strategy: `adaptive`, `mwem` or `pmw`. The options of another strategy are dropped, those of the same one kept.
     """
 
     epsilon: float | None = None
@@ -59,11 +58,11 @@ def changed(declaration: Declaration, changes: Changes) -> Declaration:
     marginals = spec.workload.marginals
     if changes.workload is not None and not (isinstance(marginals, int) and marginals <= columns):
         mistakes.setdefault("workload", f"must be at most {columns}, as the universe has {columns} columns")
-    if changes.strategy is not None and changes.strategy not in _STRATEGIES:
-        mistakes["strategy"] = f"must be {' or '.join(_STRATEGIES)}"
+    if changes.strategy is not None and changes.strategy not in STRATEGIES:
+        mistakes["strategy"] = f"must be {' or '.join(STRATEGIES)}"
     if mistakes:
         raise SpecError("\n".join(f"`{field}` {wanted}" for field, wanted in mistakes.items()))
-    if changes.strategy is not None and changes.strategy != spec.strategy.name:
-        other = _STRATEGIES[changes.strategy].model_validate({"name": changes.strategy})
+    if changes.strategy is not None and (spec.strategy is None or changes.strategy != spec.strategy.name):
+        other = STRATEGIES[changes.strategy].model_validate({"name": changes.strategy})
         spec = spec.model_copy(update={"strategy": other})
     return declare(spec, universe=declaration.universe, path=declaration.path)

@@ -13,9 +13,12 @@ from dpcore.privacy import Protection
 from dpcore.queries import Workload
 from dpcore.spec.attributes import AttributeSpec, CategoricalSpec
 from dpcore.spec.document import Document, read_document
-from dpcore.spec.release import ReleaseSpec
+from dpcore.spec.release import AdaptiveSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
 from dpcore.universe import Attribute, Universe
+
+DENSE_CELLS = 1_000_000
+"""Up to so many cells in the universe, a spec without a strategy gets the model that holds every cell; above, the factored one."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,13 @@ class Declaration:
     def protection(self) -> Protection:
         """Whom the release protects."""
         return self.spec.privacy.protection
+
+    @property
+    def strategy(self) -> StrategySpec:
+        """The strategy that the spec names, or else the one that suits the size of the universe."""
+        if self.spec.strategy is not None:
+            return self.spec.strategy
+        return MwemSpec(name="mwem") if self.universe.size <= DENSE_CELLS else AdaptiveSpec(name="adaptive")
 
     @property
     def output_folder(self) -> Path:

@@ -77,6 +77,22 @@ class PmwSpec(SpecPart):
     )
 
 
+class AdaptiveSpec(SpecPart):
+    """Multiplicative weights on a factored model: for universes of any size."""
+
+    name: Literal["adaptive"]
+    rounds: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None, description="how many marginals to select; chosen for you if left out"
+    )
+    max_model_mb: Annotated[Finite, Field(gt=0, le=10_000)] = Field(
+        4.0, description="how large the model may grow; a larger one is slower and, with a large budget, more exact"
+    )
+
+
+StrategySpec = MwemSpec | PmwSpec | AdaptiveSpec
+STRATEGIES: dict[str, type[StrategySpec]] = {"adaptive": AdaptiveSpec, "mwem": MwemSpec, "pmw": PmwSpec}
+
+
 class OutputSpec(SpecPart):
     """Where the release goes, and how many rows it has."""
 
@@ -96,7 +112,9 @@ class ReleaseSpec(SpecPart):
         description="the columns to release, and everything that may be in them"
     )
     workload: WorkloadSpec = WorkloadSpec(marginals=3)
-    strategy: Annotated[MwemSpec | PmwSpec, Field(discriminator="name")] = MwemSpec(name="mwem")
+    strategy: Annotated[StrategySpec, Field(discriminator="name")] | None = Field(
+        None, description="how the model learns; left out, mwem for small universes and adaptive for all others"
+    )
     output: OutputSpec = OutputSpec()
     analyst: Annotated[str, Field(pattern=NAME, max_length=100)] | None = Field(
         None, description="in whose name; needed if the account has an allowance for each analyst"

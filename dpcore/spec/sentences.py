@@ -8,7 +8,7 @@ from pydantic_core import ErrorDetails
 
 from dpcore.spec.attributes import BooleanSpec, CategoricalSpec, DateSpec, DatetimeSpec, IntegerSpec, NumberSpec
 from dpcore.spec.document import Place
-from dpcore.spec.release import MwemSpec, OutputSpec, PmwSpec, PrivacySpec, ReleaseSpec, SourceSpec, WorkloadSpec
+from dpcore.spec.release import STRATEGIES, OutputSpec, PrivacySpec, ReleaseSpec, SourceSpec, WorkloadSpec
 
 _LATER: Mapping[Place, str] = {
     ("blocks",): "`blocks` is not part of this version; remove it, the whole table is one block",
@@ -24,7 +24,6 @@ KINDS: Mapping[str, type[BaseModel]] = {
     "date": DateSpec,
     "datetime": DatetimeSpec,
 }
-_STRATEGIES: Mapping[str, type[BaseModel]] = {"mwem": MwemSpec, "pmw": PmwSpec}
 _SECTIONS: Mapping[Place, type[BaseModel]] = {
     (): ReleaseSpec,
     ("source",): SourceSpec,
@@ -43,7 +42,7 @@ _EXAMPLES = {
     "epsilon": "epsilon: 1.0",
     "delta": "delta: 1.0e-9, or delta: 0 for pure differential privacy",
     "type": f"type: {' | '.join(KINDS)}",
-    "name": f"name: {' | '.join(_STRATEGIES)}",
+    "name": f"name: {' | '.join(STRATEGIES)}",
     "min": "min: 0",
     "max": "max: 99",
     "every": "every: month",
@@ -70,7 +69,7 @@ def place_of(loc: tuple[str | int, ...]) -> Place:
     """Drop the tags that pydantic puts into a location for the members of a union."""
     if loc[:1] == ("universe",) and len(loc) > 2 and loc[2] in KINDS:
         loc = (*loc[:2], *loc[3:])
-    if loc[:1] == ("strategy",) and len(loc) > 1 and loc[1] in _STRATEGIES:
+    if loc[:1] == ("strategy",) and len(loc) > 1 and loc[1] in STRATEGIES:
         loc = (*loc[:1], *loc[2:])
     if loc[:1] == ("universe",):
         return loc[:4] if loc[2:3] in {("values",), ("edges",)} else loc
@@ -122,7 +121,7 @@ def _unknown_key(place: Place, detail: ErrorDetails) -> str:
     if len(place) > 2 and place[0] == "universe":
         model = KINDS[str(detail["loc"][2])]
     elif place[0] == "strategy":
-        model = _STRATEGIES[str(detail["loc"][1])]
+        model = STRATEGIES[str(detail["loc"][1])]
     known = sorted(model.model_fields) if model else []
     close = difflib.get_close_matches(str(place[-1]), known, n=1)
     hint = f"did you mean `{close[0]}`?" if close else f"the keys here are {', '.join(known)}"
@@ -132,9 +131,7 @@ def _unknown_key(place: Place, detail: ErrorDetails) -> str:
 def _unknown_kind(place: Place, detail: ErrorDetails) -> str:
     given = detail.get("ctx", {}).get("tag")
     if place[:1] == ("strategy",):
-        if given == "adaptive":
-            return "strategy `adaptive` is not part of this version; write `strategy: {name: mwem}`"
-        return "a strategy needs `name: mwem` or `name: pmw`"
+        return f"a strategy's `name` must be one of {', '.join(STRATEGIES)}"
     name = f"`{place[-1]}`: " if len(place) > 1 else ""
     close = difflib.get_close_matches(str(given), KINDS, n=1) if given else []
     return f"{name}`type` must be one of {', '.join(KINDS)}" + (f"; did you mean `{close[0]}`?" if close else "")

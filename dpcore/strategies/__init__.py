@@ -1,18 +1,22 @@
 """How a release is made: strategies that improve a public model by noisy answers."""
 
 from dpcore.spec import Declaration
-from dpcore.spec.release import PmwSpec
+from dpcore.spec.release import AdaptiveSpec, PmwSpec
+from dpcore.strategies.adaptive import Adaptive, Column
 from dpcore.strategies.mwem import Mwem
 from dpcore.strategies.pmw import Pmw
 from dpcore.strategies.strategy import Strategy, step_name
 
-__all__ = ["Mwem", "Pmw", "Strategy", "step_name", "strategy_for"]
+__all__ = ["Adaptive", "Column", "Mwem", "Pmw", "Strategy", "step_name", "strategy_for"]
 
 
 def strategy_for(declaration: Declaration) -> Strategy:
     """Build the strategy that a spec names; a universe it cannot work on is refused here, before anything is read or spent."""
-    universe, workload, chosen = declaration.universe, declaration.workload, declaration.spec.strategy
+    universe, workload, chosen = declaration.universe, declaration.workload, declaration.strategy
     if isinstance(chosen, PmwSpec):
         return Pmw(universe.shape, workload, rounds=chosen.rounds, alpha=chosen.alpha)
     pure = declaration.spec.privacy.delta == 0
+    if isinstance(chosen, AdaptiveSpec):
+        columns = [Column(name, each.size, each.ordered) for name, each in universe.attributes.items()]
+        return Adaptive(columns, workload, rounds=chosen.rounds, pure=pure, model_mb=chosen.max_model_mb)
     return Mwem(universe.names, universe.shape, workload, rounds=chosen.rounds, pure=pure)

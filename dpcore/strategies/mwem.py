@@ -46,10 +46,12 @@ class Mwem(Strategy):
     one-way round.
     """
 
+    model: DenseModel
+
     def __init__(
         self, names: Sequence[str], shape: tuple[int, ...], workload: Workload, *, rounds: int | None, pure: bool
     ) -> None:
-        super().__init__()
+        super().__init__(shape)
         self.model = DenseModel(shape, total=1.0)
         self._names = names
         parts = workload.parts()

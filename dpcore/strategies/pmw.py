@@ -27,8 +27,10 @@ class Pmw(Strategy):
     Reference: Hardt and Rothblum 2010; Hardt, Ligett and McSherry 2012.
     """
 
+    model: DenseModel
+
     def __init__(self, shape: tuple[int, ...], workload: Workload, *, rounds: int, alpha: float) -> None:
-        super().__init__()
+        super().__init__(shape)
         cells = math.prod(shape)
         self._rate = math.sqrt(math.log(max(cells, 2)) / rounds)
         if self._rate >= 1:

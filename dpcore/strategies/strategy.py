@@ -1,10 +1,12 @@
 """How a release is made: the steps that every strategy offers to the drivers."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from dpcore.curator import Curator
 from dpcore.measurements import Measurement, Selection
-from dpcore.models import DenseModel
+from dpcore.models import Model
+from dpcore.resolutions import Resolutions
 
 
 class Strategy(ABC):
@@ -15,9 +17,10 @@ class Strategy(ABC):
     on the spec and on earlier noisy answers only, so a run that is started again takes the same way through its transcript.
     """
 
-    model: DenseModel
+    model: Model
 
-    def __init__(self) -> None:
+    def __init__(self, shape: Sequence[int]) -> None:
+        self.resolutions = Resolutions(shape)
         self.measurements: list[Measurement] = []
         self.finished = False
 

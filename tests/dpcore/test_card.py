@@ -18,6 +18,7 @@ from dpcore.release.card import card
 from dpcore.release.card_style import STYLE
 from dpcore.release.statement import Statement
 from dpcore.report import Round
+from dpcore.resolutions import Resolutions
 from dpcore.spec import load_spec
 from tests.conftest import Workspace
 from tests.dpcore.contrast import colours_of, contrast
@@ -80,10 +81,12 @@ def draft(workspace: Workspace) -> Draft:
         Round(number, ("sex", "age"), 12, 4.5, before=0.3 / number, after=0.1, noise_floor=0.05, spent=number / 4)
         for number in range(1, 5)
     ]
+    declaration = load_spec(workspace.spec)
     return Draft(
-        declaration=load_spec(workspace.spec),
+        declaration=declaration,
         codes=[np.zeros(1234, dtype=np.int64)] * 4,
         measurements=[],
+        resolutions=Resolutions(declaration.universe.shape),
         rounds=rounds,
         statement=STATEMENT,
         name="20261115T021000Z-7d9117748bbf",

@@ -96,7 +96,7 @@ def test_the_options_of_another_strategy_are_dropped_and_those_of_the_same_kept(
         (Changes(workload=9), "workload"),
         (Changes(workload=True), "workload"),
         (Changes(workload=[["nowhere"]]), "workload"),  # type: ignore[arg-type]
-        (Changes(strategy="adaptive"), "strategy"),
+        (Changes(strategy="adaptve"), "strategy"),
         (Changes(strategy=""), "strategy"),
     ],
 )

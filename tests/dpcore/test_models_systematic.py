@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
 from dpcore.models import DenseModel
-from dpcore.sampling import sample_cells, sample_rows
+from dpcore.models.systematic import sample_cells
 
 Sampler = Callable[[NDArray[np.float64], int, np.random.Generator], NDArray[np.int64]]
 
@@ -125,7 +125,7 @@ def test_a_negative_number_of_rows_is_refused() -> None:
 def test_rows_of_a_model_are_codes_of_its_columns() -> None:
     model = DenseModel((3, 1, 4), total=1.0)
     model.multiply((0, 2), np.arange(12.0).reshape(3, 4))
-    codes = sample_rows(model, 660, rng=np.random.default_rng(0))
+    codes = model.rows(660, rng=np.random.default_rng(0))
     assert [column.dtype for column in codes] == [np.int64] * 3
     counts = np.zeros((3, 1, 4))
     np.add.at(counts, codes, 1)
@@ -133,7 +133,7 @@ def test_rows_of_a_model_are_codes_of_its_columns() -> None:
 
 
 def test_no_rows_of_a_model_are_a_column_of_no_codes_each() -> None:
-    codes = sample_rows(DenseModel((3, 4), total=1.0), 0, rng=np.random.default_rng(0))
+    codes = DenseModel((3, 4), total=1.0).rows(0, rng=np.random.default_rng(0))
     assert [column.shape for column in codes] == [(0,), (0,)]
 
 

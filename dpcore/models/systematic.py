@@ -13,26 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
-from dpcore.models import DenseModel
 
 Cells = NDArray[np.int64]
-
-
-def sample_rows(model: DenseModel, rows: int, *, rng: np.random.Generator) -> tuple[Cells, ...]:
-    """Return the codes of sampled rows, one array for each column of the model's universe.
-
-    Args:
-        model: the distribution to draw from; its total plays no part.
-        rows: how many rows to draw; exactly as many are returned.
-        rng: decides the offset and the order of rows; the same seed gives the same rows.
-
-    >>> model = DenseModel((2, 2), total=1.0)
-    >>> model.multiply((0,), np.array([1.0, 0.0]))
-    >>> sample_rows(model, 3, rng=np.random.default_rng(1))[0].tolist()
-    [0, 0, 0]
-    """
-    cells = sample_cells(model.weights.ravel(), rows, rng=rng)
-    return tuple(codes.astype(np.int64, copy=False) for codes in np.unravel_index(cells, model.shape))
 
 
 def sample_cells(probabilities: NDArray[np.float64], rows: int, *, rng: np.random.Generator) -> Cells:

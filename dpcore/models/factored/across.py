@@ -1,0 +1,130 @@
+"""Marginals whose axes lie in different cliques: what is between them is summed out, clique by clique.
+
+Given a separator, the two sides of the tree are independent. So the marginal of axes a, b, c around a clique is the clique's own
+distribution times P(a | separator towards a) and so on, summed to a, b, c. The factors P(a | separator) are kept: the hundreds of
+marginals that a round looks at share them.
+"""
+
+import numpy as np
+
+from dpcore.models.factored.moves import Moves
+from dpcore.models.factored.scopes import Scope, Scopes
+from dpcore.models.factored.tree import JunctionTree
+from dpcore.models.model import Weights
+from dpcore.queries import Axes
+
+Factor = tuple[Weights, Axes]
+
+
+class Across:
+    """Marginals of one calibrated distribution on a tree, and the factors that they share."""
+
+    def __init__(self, tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, moves: Moves) -> None:
+        self._tree = tree
+        self._beliefs = beliefs
+        self._scopes = scopes
+        self._moves = moves
+        self._resolutions = scopes.resolutions
+        self._parts: dict[tuple[int, Scope], Weights] = {}
+        self._conditionals: dict[tuple[int, int, Axes], Factor] = {}
+
+    def marginal(self, axes: Axes) -> Weights:
+        """Return the probabilities of these axes' cells."""
+        return self._joint(self._middle(axes), None, axes)[0]
+
+    def _middle(self, axes: Axes) -> int:
+        """Return a clique from which the axes lie in different directions, as far as there is one."""
+        tree = self._tree
+        here = next(clique for clique, whole in enumerate(tree.cliques) if whole >> axes[0] & 1)
+        while True:
+            away = [axis for axis in axes if not tree.cliques[here] >> axis & 1]
+            for there in tree.neighbours[here]:
+                further = sum(tree.beyond[there, here] >> axis & 1 for axis in away)
+                if further > 1 and further > sum(not tree.beyond[there, here] >> axis & 1 for axis in axes):
+                    here = there
+                    break
+            else:
+                return here
+
+    def _conditional(self, there: int, here: int, axes: Axes) -> Factor:
+        """Return P(axes | separator) for axes that lie beyond an edge, with the axes that its array has."""
+        key = there, here, axes
+        if key not in self._conditionals:
+            self._conditionals[key] = self._joint(there, here, axes)
+        return self._conditionals[key]
+
+    def _joint(self, clique: int, towards: int | None, axes: Axes) -> Factor:
+        """Return the distribution of axes that lie in a clique or beyond its edges, but the one towards which it is conditioned."""
+        tree, scopes = self._tree, self._scopes
+        own = tree.cliques[clique]
+        branches = {
+            there: away
+            for there in tree.neighbours[clique]
+            if there != towards
+            and (away := tuple(axis for axis in axes if not own >> axis & 1 and tree.beyond[there, clique] >> axis & 1))
+        }
+        separator = 0 if towards is None else tree.separator(clique, towards)
+        needed = separator | scopes.of(tuple(axis for axis in axes if own >> axis & 1))
+        for there in branches:
+            needed |= tree.separator(there, clique)
+        array, over = self._part(clique, needed), scopes.axes(needed)
+        if towards is not None:
+            array = array * self._inverse(array, over, scopes.axes(separator))
+        result = self._finest({*axes, *scopes.axes(separator)})
+        factors = [self._conditional(there, clique, away) for there, away in branches.items()]
+        for done, factor in enumerate(factors, start=1):
+            later = {axis for _, others in factors[done:] for axis in others}
+            array, over = self._product((array, over), factor, keep={*result, *later})
+        goal = axes if towards is None else result
+        return self._moves.sum(array, over, goal), goal
+
+    def _part(self, clique: int, needed: Scope) -> Weights:
+        key = clique, needed
+        if key not in self._parts:
+            source, target = self._tree.axes[clique], self._scopes.axes(needed)
+            self._parts[key] = self._moves.sum(self._beliefs[clique], source, target)
+        return self._parts[key]
+
+    def _inverse(self, array: Weights, over: Axes, separator: Axes) -> Weights:
+        sums = self._moves.sum(array, over, separator)
+        inverse = np.divide(1.0, sums, out=np.zeros(sums.shape), where=sums > 0)
+        return self._moves.spread(inverse, separator, over)
+
+    def _finest(self, axes: set[int]) -> Axes:
+        """Return the finest of the axes of each column, in ascending order."""
+        return self._scopes.axes(sum(1 << axis for axis in axes))
+
+    def _product(self, one: Factor, other: Factor, *, keep: set[int]) -> Factor:
+        """Multiply two factors, and sum out every column that is not to be kept: a batch of matrix products."""
+        of = self._resolutions
+        finest = {of.column(axis): axis for axis in self._finest({*one[1], *other[1]})}
+        (a, over_a), (b, over_b) = self._refined(one, finest), self._refined(other, finest)
+        columns = {of.column(axis) for axis in keep}
+        kept = {axis for axis in finest.values() if of.column(axis) in columns}
+        a, over_a = self._without(a, over_a, kept | set(over_b))
+        b, over_b = self._without(b, over_b, kept | set(over_a))
+        both = set(over_a) & set(over_b)
+        batch = tuple(axis for axis in over_a if axis in both & kept)
+        summed = tuple(axis for axis in over_a if axis in both - kept)
+        rows = tuple(axis for axis in over_a if axis not in both)
+        columns_of_b = tuple(axis for axis in over_b if axis not in both)
+        left = _arranged(a, over_a, batch + rows + summed).reshape(of.cells(batch), of.cells(rows), of.cells(summed))
+        right = _arranged(b, over_b, batch + summed + columns_of_b).reshape(
+            of.cells(batch), of.cells(summed), of.cells(columns_of_b)
+        )
+        over = batch + rows + columns_of_b
+        result = tuple(sorted(over))
+        return _arranged(np.matmul(left, right).reshape(of.shape_of(over)), over, result), result
+
+    def _refined(self, factor: Factor, finest: dict[int, int]) -> Factor:
+        array, over = factor
+        target = tuple(finest[self._resolutions.column(axis)] for axis in over)
+        return self._moves.spread(array, over, target), target
+
+    def _without(self, array: Weights, over: Axes, kept: set[int]) -> Factor:
+        left = tuple(axis for axis in over if axis in kept)
+        return self._moves.sum(array, over, left), left
+
+
+def _arranged(array: Weights, over: Axes, wanted: Axes) -> Weights:
+    return array.transpose([over.index(axis) for axis in wanted])

@@ -1,0 +1,183 @@
+"""A model that holds functions of measured marginals instead of cells: exact, for universes of any size.
+
+Multiplying by functions of marginals, again and again, leaves a distribution that is proportional to the product of one function for each of
+them. Such a distribution falls apart along a junction tree: a clique holds the marginal of its axes, and what two neighbours share makes
+them independent. Memory and time go with the cells of the cliques, never with those of the universe.
+
+References: Lauritzen and Spiegelhalter 1988 (message passing); McKenna, Sheldon and Miklau 2019 (private marginals by graphical models).
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.errors import UsageError
+from dpcore.models.factored.across import Across
+from dpcore.models.factored.moves import Moves
+from dpcore.models.factored.rows import draw_rows
+from dpcore.models.factored.scopes import Scope, Scopes, inside
+from dpcore.models.factored.tree import JunctionTree
+from dpcore.models.factored.triangulation import cliques_of
+from dpcore.models.model import Weights
+from dpcore.queries import Axes
+from dpcore.resolutions import Resolutions
+
+BYTES_PER_CELL = 8
+_LEAST_MESSAGE = 1e-300  # what is smaller has no weight, and a logarithm
+
+
+class FactoredModel:
+    """The distribution proportional to exp of a sum of functions, each of a few axes.
+
+    >>> model = FactoredModel(Resolutions((2, 3, 10)), total=6.0)
+    >>> model.assign({(0, 1): np.log([[1.0, 1.0, 1.0], [1.0, 1.0, 7.0]])})
+    >>> model.marginal((0,)).round(6).tolist()
+    [1.5, 4.5]
+    >>> model.cells
+    16
+    """
+
+    def __init__(self, resolutions: Resolutions, *, total: float) -> None:
+        """Start from the uniform distribution."""
+        self.resolutions = resolutions
+        self._scopes = Scopes(resolutions)
+        self._moves = Moves(resolutions)
+        self._needed: list[Scope] = list(self._scopes.single)
+        self._plant(cliques_of(self._needed, self._scopes.cells))
+        self.rescale(total)
+        self.assign({})
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the number of cells of every axis."""
+        return self.resolutions.shape
+
+    @property
+    def total(self) -> float:
+        """Return the number of rows that all marginals add up to."""
+        return self._total
+
+    @property
+    def cells(self) -> int:
+        """Return how many cells the cliques have together."""
+        return self._tree.cells
+
+    def cells_with(self, axes: Axes) -> int:
+        """Return how many cells there would be, at most, with a function of these axes; nothing is built."""
+        scope = self._scopes.of(axes)
+        if scope not in self._forecasts:
+            self._forecasts[scope] = self._tree.cells_with(scope)
+        return self._forecasts[scope]
+
+    def scope(self, axes: Axes) -> Scope:
+        """Return the set of all that is known with these axes: coarser versions of a column are known with it."""
+        return self._scopes.of(axes)
+
+    def rescale(self, total: float) -> None:
+        """Set the number of rows; the distribution stays as it is."""
+        if not (math.isfinite(total) and total > 0):
+            raise UsageError(
+                "A model's total is a positive number of rows: use at least 1, also where the noisy count is below it."
+            )
+        self._total = float(total)
+
+    def assign(self, functions: Mapping[Axes, Weights]) -> None:
+        """Make the distribution proportional to exp of a sum of functions, each of some axes; of none, uniform."""
+        self._make_room(functions)
+        beliefs = self._logarithms(functions)
+        self._collect(beliefs)
+        self._distribute(beliefs)
+        self._beliefs = beliefs
+        self._across = Across(self._tree, beliefs, self._scopes, self._moves)
+
+    def marginal(self, axes: Axes) -> Weights:
+        """Return the counts that the model expects in every cell of these axes, of which each is of another column."""
+        home = self._home(axes)
+        if home is None:
+            return self._total * self._across.marginal(axes)
+        return self._total * self._moves.sum(self._beliefs[home], self._tree.axes[home], axes)
+
+    def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
+        """Return several marginals, in the order asked."""
+        return {axes: self.marginal(axes) for axes in dict.fromkeys(sets)}
+
+    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
+        """Return the codes of as many rows, one array for each column, as close to the model as whole rows can be."""
+        return draw_rows(self._tree, self._beliefs, self._scopes, count, rng=rng)
+
+    def _plant(self, cliques: list[Scope]) -> None:
+        self._tree = JunctionTree(cliques, self._scopes)
+        self._homes: dict[Axes, int | None] = {}
+        self._forecasts: dict[Scope, int] = {}
+
+    def _home(self, axes: Axes) -> int | None:
+        if axes not in self._homes:
+            self._homes[axes] = self._tree.home(self._scopes.of(axes))
+        return self._homes[axes]
+
+    def _home_of(self, axes: Axes) -> int:
+        home = self._home(axes)
+        if home is None:
+            raise AssertionError("a triangulated graph has a clique for every set that it was made of")
+        return home
+
+    def _make_room(self, sets: Iterable[Axes]) -> None:
+        """Let every set lie in a clique: with the old tree changed where it has to be, or a new one, whichever is smaller."""
+        for axes in sets:
+            scope = self._scopes.of(axes)
+            if any(inside(scope, part) for part in self._needed):
+                continue
+            self._needed = [*(part for part in self._needed if not inside(part, scope)), scope]
+            if self._home(axes) is None:
+                cells = self._scopes.cells
+                choices = self._tree.cliques_with(scope), cliques_of(self._needed, cells)
+                self._plant(min(choices, key=lambda cliques: sum(map(cells, cliques))))
+
+    def _logarithms(self, functions: Mapping[Axes, Weights]) -> list[Weights]:
+        """Return the sum of the functions that belong to each clique; small functions are added to larger ones before these are spread."""
+        sums = [np.zeros(self.resolutions.shape_of(axes)) for axes in self._tree.axes]
+        at_home: dict[int, list[Axes]] = {}
+        for axes in sorted(functions, key=self.resolutions.cells):
+            at_home.setdefault(self._home_of(axes), []).append(axes)
+        for home, sets in at_home.items():
+            gathered = {axes: functions[axes] for axes in sets}
+            for place, axes in enumerate(sets):
+                larger = self._first_around(axes, sets[place + 1 :])
+                if larger is None:
+                    sums[home] += self._moves.spread(gathered[axes], axes, self._tree.axes[home])
+                else:
+                    gathered[larger] = gathered[larger] + self._moves.spread(gathered[axes], axes, larger)
+        return sums
+
+    def _first_around(self, axes: Axes, others: Sequence[Axes]) -> Axes | None:
+        scope = self._scopes.of(axes)
+        return next((other for other in others if inside(scope, self._scopes.of(other))), None)
+
+    def _collect(self, beliefs: list[Weights]) -> None:
+        """Pass messages from the leaves to the root: each clique's logarithm becomes its weights, given all that lies behind it."""
+        tree = self._tree
+        for clique in reversed(tree.order):
+            weights = beliefs[clique]
+            weights -= weights.max()
+            np.exp(weights, out=weights)
+            if clique == tree.root:
+                weights /= weights.sum()
+                return
+            parent = tree.parents[clique]
+            shared = self._scopes.axes(tree.separator(clique, parent))
+            message = self._moves.sum(weights, tree.axes[clique], shared)
+            logarithm = np.log(np.maximum(message, _LEAST_MESSAGE))
+            beliefs[parent] += self._moves.spread(logarithm, shared, tree.axes[parent])
+
+    def _distribute(self, beliefs: list[Weights]) -> None:
+        """Pass messages from the root to the leaves: afterwards, every clique holds its marginal."""
+        tree = self._tree
+        for clique in tree.order[1:]:
+            parent = tree.parents[clique]
+            shared = self._scopes.axes(tree.separator(clique, parent))
+            wanted = self._moves.sum(beliefs[parent], tree.axes[parent], shared)
+            given = self._moves.sum(beliefs[clique], tree.axes[clique], shared)
+            ratio = np.divide(wanted, given, out=np.zeros(given.shape), where=given > 0)
+            beliefs[clique] *= self._moves.spread(ratio, shared, tree.axes[clique])

@@ -1,0 +1,95 @@
+"""Moving between arrays over different axes: sum to fewer and coarser ones, spread over more and finer ones.
+
+How a move is done is worked out once for each pair of axes. Sums over whole columns come first and run at the speed of memory; taking cells
+together and looking groups up happens on what is left, which is small.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcore.models.model import Weights
+from dpcore.models.passes import sum_to
+from dpcore.queries import Axes
+from dpcore.resolutions import Groups, Resolutions
+
+
+@dataclass(frozen=True, eq=False)
+class _Sum:
+    kept: Axes  # places of the source
+    coarser: tuple[
+        tuple[int, Groups, Groups], ...
+    ]  # place, the cells in the order of their groups, where each group starts
+    turned: tuple[int, ...]  # places in the order of the target
+
+
+@dataclass(frozen=True, eq=False)
+class _Spread:
+    turned: tuple[int, ...]
+    finer: tuple[tuple[int, Groups], ...]  # place, the group of every finer cell
+    shape: tuple[int, ...]
+
+
+class Moves:
+    """Sums and spreads arrays, whose axes are those of some resolutions. An array has one axis of a column at most."""
+
+    def __init__(self, resolutions: Resolutions) -> None:
+        self._resolutions = resolutions
+        self._sums: dict[tuple[Axes, Axes], _Sum] = {}
+        self._spreads: dict[tuple[Axes, Axes], _Spread] = {}
+
+    def sum(self, array: Weights, source: Axes, target: Axes) -> Weights:
+        """Return the sums of an array to the target axes, of which each is an axis of the source or coarser than one."""
+        if source == target:
+            return array
+        plan = self._sums.get((source, target)) or self._plan_sum(source, target)
+        if len(plan.kept) < len(source):
+            array = sum_to(np.ascontiguousarray(array), plan.kept)
+        for place, order, starts in plan.coarser:
+            array = np.add.reduceat(np.take(array, order, axis=place), starts, axis=place)
+        return array.transpose(plan.turned)
+
+    def spread(self, array: Weights, source: Axes, target: Axes) -> Weights:
+        """Return an array so that it broadcasts over the target axes, each of which is absent from the source or as fine or finer."""
+        if source == target:
+            return array
+        plan = self._spreads.get((source, target)) or self._plan_spread(source, target)
+        array = array.transpose(plan.turned)
+        for place, groups in plan.finer:
+            array = np.take(array, groups, axis=place)
+        return array.reshape(plan.shape)
+
+    def _plan_sum(self, source: Axes, target: Axes) -> _Sum:
+        of = self._resolutions
+        goals = {of.column(axis): axis for axis in target}
+        kept = tuple(place for place, axis in enumerate(source) if of.column(axis) in goals)
+        coarser, result = [], []
+        for place, axis in enumerate(source[at] for at in kept):
+            goal = goals[of.column(axis)]
+            result.append(goal)
+            if goal != axis:
+                groups = of.groups(axis, goal)
+                order = np.argsort(groups, kind="stable")
+                coarser.append((place, order, np.searchsorted(groups[order], np.arange(of.shape[goal]))))
+        plan = _Sum(kept, tuple(coarser), tuple(result.index(axis) for axis in target))
+        self._sums[source, target] = plan
+        return plan
+
+    def _plan_spread(self, source: Axes, target: Axes) -> _Spread:
+        of = self._resolutions
+        places = {of.column(axis): place for place, axis in enumerate(source)}
+        turned: list[int] = []
+        finer: list[tuple[int, Groups]] = []
+        shape: list[int] = []
+        for axis in target:
+            place = places.get(of.column(axis))
+            if place is None:
+                shape.append(1)
+                continue
+            if source[place] != axis:
+                finer.append((len(turned), of.groups(axis, source[place])))
+            turned.append(place)
+            shape.append(of.shape[axis])
+        plan = _Spread(tuple(turned), tuple(finer), tuple(shape))
+        self._spreads[source, target] = plan
+        return plan

@@ -1,0 +1,106 @@
+"""Rows from a calibrated tree: clique by clique, each as close to its distribution as whole rows can be.
+
+Rows that agree on a clique's separator are a group, and the clique's new axes are drawn for each row by a share between 0 and 1, which the
+group's distribution turns into a cell. Shares drawn at random would add sampling noise to every marginal. Here the rows are laid in the order
+of all that is known of them already, and row i gets the share i x golden ratio, modulo 1: in any run of neighbours, that is among rows alike,
+such shares are spread evenly, and the cells come out about as often as they should (Weyl's sequence; van der Corput 1935). The order is made
+anew in every clique, so columns that are independent given their separator stay so, more exactly than random draws would leave them.
+
+On Adult (14 columns, 48,842 rows, epsilon 1) the mean error of 3-way marginals is 0.1544 in the model, 0.1735 in rows drawn at random,
+0.1668 if every group is sampled systematically, and 0.1646 like this.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpcore.models.factored.scopes import Scopes
+from dpcore.models.factored.tree import JunctionTree
+from dpcore.models.model import Weights
+from dpcore.queries import Axes
+from dpcore.resolutions import Resolutions
+
+Codes = NDArray[np.int64]
+
+GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def draw_rows(
+    tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, count: int, *, rng: np.random.Generator
+) -> tuple[Codes, ...]:
+    """Return the codes of as many rows, one array for each column, in random order."""
+    of = scopes.resolutions
+    known: dict[int, Codes] = {}
+    alike = np.zeros(count, dtype=np.int64)  # the rank of each row by all that is known of it
+    for clique in tree.order:
+        axes = tree.axes[clique]
+        new = tuple(axis for axis in axes if axis not in known)
+        if not new:
+            continue
+        shared = () if clique == tree.root else scopes.axes(tree.separator(clique, tree.parents[clique]))
+        same = tuple(axis for axis in shared if axis in axes)
+        coarser = tuple(axis for axis in shared if axis not in axes)
+        cells = _cells_by_group(of, new, coarser)
+        table = beliefs[clique].transpose([axes.index(axis) for axis in same + new]).reshape(of.cells(same), -1)
+        lines = _flat([known[axis] for axis in same], of.shape_of(same), count)
+        groups = _flat([known[axis] for axis in coarser], of.shape_of(coarser), count)
+        order = np.lexsort((alike, lines * of.cells(coarser) + groups))
+        shares = np.empty(count)
+        shares[order] = (np.arange(count) * GOLDEN + rng.random()) % 1.0
+        drawn = cells.order[_draw(table[:, cells.order], lines, groups, cells.starts, shares)]
+        alike = _ranks(alike * len(cells.order) + drawn)
+        for axis, codes in zip(new, np.unravel_index(drawn, of.shape_of(new)), strict=True):
+            for version in of.versions(of.column(axis)):
+                if version >= axis:
+                    known[version] = of.groups(axis, version)[codes]
+    shuffled = rng.permutation(count)
+    return tuple(known[column][shuffled] for column in range(of.columns))
+
+
+class _CellsByGroup:
+    """The cells of new axes, ordered by what is known of them already, and where each group of them starts."""
+
+    def __init__(self, order: Codes, starts: Codes) -> None:
+        self.order = order
+        self.starts = starts
+
+
+def _cells_by_group(of: Resolutions, new: Axes, coarser: Axes) -> _CellsByGroup:
+    """Group the cells of the new axes by coarser versions of some of them."""
+    shape = of.shape_of(new)
+    digits = np.unravel_index(np.arange(math.prod(shape)), shape) if new else ()
+    codes = []
+    for axis in coarser:
+        finer = next(place for place, one in enumerate(new) if of.column(one) == of.column(axis))
+        codes.append(of.groups(new[finer], axis)[digits[finer]])
+    groups = _flat(codes, of.shape_of(coarser), math.prod(shape))
+    order = np.argsort(groups, kind="stable")
+    return _CellsByGroup(order, np.searchsorted(groups[order], np.arange(of.cells(coarser) + 1)))
+
+
+def _flat(codes: list[Codes], shape: tuple[int, ...], count: int) -> Codes:
+    flat = np.zeros(count, dtype=np.int64)
+    for column, size in zip(codes, shape, strict=True):
+        flat *= size
+        flat += column
+    return flat
+
+
+def _ranks(keys: Codes) -> Codes:
+    """Return numbers in the order of the keys, equal ones for equal keys, none above the number of keys."""
+    return np.unique(keys, return_inverse=True)[1].astype(np.int64, copy=False)
+
+
+def _draw(table: Weights, lines: Codes, groups: Codes, starts: Codes, shares: Weights) -> Codes:
+    """Return a column of the table for each row: within its line, and there within its group of columns, by its share."""
+    width = table.shape[1]
+    ends = np.cumsum(table)
+    begin, end = lines * width + starts[groups], lines * width + starts[groups + 1]  # of the flat table
+    below = np.where(begin > 0, ends[begin - 1], 0.0)
+    mass = ends[end - 1] - below
+    places = np.searchsorted(ends, below + shares * mass, side="right")
+    # Where nothing was expected, nothing tells the cells apart.
+    places = np.where(mass > 0, places, begin + (shares * (end - begin)).astype(np.int64))
+    drawn: Codes = np.clip(places, begin, end - 1) - lines * width
+    return drawn

@@ -1,0 +1,102 @@
+"""A junction tree: cliques joined so that those with an axis in common are connected through cliques that have it too."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from dpcore.models.factored.scopes import Scope, Scopes, axes_in, inside
+from dpcore.models.factored.triangulation import cliques_of
+
+
+class JunctionTree:
+    """Cliques, numbered as given, and the edges between them; the root is the largest clique."""
+
+    def __init__(self, cliques: Sequence[Scope], scopes: Scopes) -> None:
+        self.cliques = tuple(cliques)
+        self._scopes = scopes
+        self.sizes = [scopes.cells(clique) for clique in cliques]
+        self.axes = [scopes.axes(clique) for clique in cliques]
+        self.cells = sum(self.sizes)
+        self.root = max(range(len(cliques)), key=self.sizes.__getitem__)
+        self.parents: dict[int, int] = {}
+        self.order = [self.root]  # parents before their children
+        self._join()
+
+    def _join(self) -> None:
+        """Join the cliques by a spanning tree whose separators are as large as possible: that makes it a junction tree (Prim)."""
+        closest = {clique: self.root for clique in range(len(self.cliques)) if clique != self.root}
+        shared = {clique: self._shared(clique, self.root) for clique in closest}
+        while closest:
+            clique = max(closest, key=shared.__getitem__)
+            self.parents[clique] = closest.pop(clique)
+            self.order.append(clique)
+            for other in closest:
+                in_common = self._shared(other, clique)
+                if in_common > shared[other]:
+                    closest[other], shared[other] = clique, in_common
+        self.neighbours: dict[int, list[int]] = {clique: [] for clique in range(len(self.cliques))}
+        for child, parent in self.parents.items():
+            self.neighbours[child].append(parent)
+            self.neighbours[parent].append(child)
+
+    def _shared(self, one: int, other: int) -> int:
+        return self.separator(one, other).bit_count()
+
+    def separator(self, one: int, other: int) -> Scope:
+        """Return what two cliques have in common."""
+        return self.cliques[one] & self.cliques[other]
+
+    def home(self, scope: Scope) -> int | None:
+        """Return the smallest clique that a scope lies in, if it lies in any."""
+        fitting = [clique for clique, whole in enumerate(self.cliques) if inside(scope, whole)]
+        return min(fitting, key=self.sizes.__getitem__) if fitting else None
+
+    def cells_with(self, scope: Scope) -> int:
+        """Return how many cells there would be if a scope had to lie in one clique."""
+        return self.cells if self.home(scope) is not None else sum(map(self._scopes.cells, self.cliques_with(scope)))
+
+    def cliques_with(self, scope: Scope) -> list[Scope]:
+        """Return the cliques of a tree in which a scope lies in one clique; only the part of this tree that holds its axes is changed."""
+        part = self._covering(scope)
+        rest = [clique for place, clique in enumerate(self.cliques) if place not in part]
+        new = cliques_of([*(self.cliques[place] for place in part), scope], self._scopes.cells)
+        return [*(clique for clique in rest if not any(inside(clique, larger) for larger in new)), *new]
+
+    def _covering(self, scope: Scope) -> set[int]:
+        """Return the cliques of the smallest subtree in which every axis of a scope occurs: leaves that add nothing are taken off."""
+        left = dict.fromkeys(self.order)
+        degrees = {clique: len(others) for clique, others in self.neighbours.items()}
+        holders = {axis: sum(whole >> axis & 1 for whole in self.cliques) for axis in axes_in(scope)}
+        leaves = [clique for clique in left if degrees[clique] <= 1]
+        while leaves and len(left) > 1:
+            leaf = leaves.pop()
+            held = list(axes_in(self.cliques[leaf] & scope))
+            if any(holders[axis] == 1 for axis in held):
+                continue
+            for axis in held:
+                holders[axis] -= 1
+            del left[leaf]
+            for other in self.neighbours[leaf]:
+                if other in left:
+                    degrees[other] -= 1
+                    if degrees[other] == 1:
+                        leaves.append(other)
+        return set(left)
+
+    @cached_property
+    def beyond(self) -> dict[tuple[int, int], Scope]:
+        """For cliques (there, here) that are neighbours: all axes on the far side of the edge, seen from here."""
+        found: dict[tuple[int, int], Scope] = {}
+
+        def look(there: int, here: int) -> Scope:
+            if (there, here) not in found:
+                scope = self.cliques[there]
+                for further in self.neighbours[there]:
+                    if further != here:
+                        scope |= look(further, there)
+                found[there, here] = scope
+            return found[there, here]
+
+        for child, parent in self.parents.items():
+            look(child, parent)
+            look(parent, child)
+        return found

@@ -1,0 +1,165 @@
+"""Multiplicative weights on a factored model, for universes of any size: measure what the model gets most wrong, at the resolution that pays."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpcore.curator import Curator
+from dpcore.errors import SpecError
+from dpcore.measurements import Counts, Measurement, Selection
+from dpcore.models import Evidence, FactoredModel, Potentials, refine
+from dpcore.models.evidence import LEAST_NOISE
+from dpcore.models.factored import BYTES_PER_CELL
+from dpcore.queries import Axes, Workload
+from dpcore.strategies.candidates import Candidates
+from dpcore.strategies.grouping import coarser_versions
+from dpcore.strategies.strategy import Strategy, column_step, step_name
+
+# How the budget is shared and the model is made: measured on Adult with fourteen columns, see docs/decisions/0014.
+SELECTING = Fraction(8, 100)  # of a round's budget
+LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # of all, for the one-way marginals
+MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20
+ROOM = (
+    1.0  # a marginal is worth measuring while its expected noise, all cells together, is below this many times the rows
+)
+LADDER = (100, 25, 10)  # a group has at least a 100th, a 25th, a 10th of the rows
+SMALLEST_START = 0.25  # of the model's size, in the first round
+FIRST_STEPS, ROUND_STEPS, LAST_STEPS = 50, 4, 150
+TYPICAL_CELLS = 400  # of what a round measures
+MODEL_MB = 4
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the universe, as far as a strategy is concerned."""
+
+    name: str
+    size: int
+    ordered: bool
+
+
+class Adaptive(Strategy):
+    """Measure every column, then round by round the marginal that the model gets most wrong, then agree with all of it.
+
+    1. All one-way marginals make the first model. Their noisy counts also tell which cells to take together in interactions: each column
+       gets coarser versions, in which every group has a certain share of the rows.
+    2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score |true - expected|_1, measures it, and takes a
+       few multiplicative steps on all that was measured so far. `Candidates` says what is on offer.
+    3. At the end the model is made anew from the first one, with all measurements at once, up to the point where it agrees with them as
+       well as the truth would.
+
+    References: McKenna, Mullins, Sheldon and Miklau 2022 (AIM); Hardt, Ligett and McSherry 2012 (MWEM).
+    """
+
+    model: FactoredModel
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        workload: Workload,
+        *,
+        rounds: int | None,
+        pure: bool,
+        model_mb: float = MODEL_MB,
+    ) -> None:
+        super().__init__([column.size for column in columns])
+        self._columns = columns
+        self._sets = tuple(axes for axes in workload.parts() if len(axes) > 1)
+        self._most_cells = int(model_mb * 2**20 / BYTES_PER_CELL)
+        least = sum(column.size for column in columns)
+        if least > self._most_cells:
+            needed = math.ceil(least * BYTES_PER_CELL / 2**20)
+            raise SpecError(
+                f"the columns alone take {needed} MB of model; write `max_model_mb: {4 * needed}` in `strategy`, or declare coarser columns"
+            )
+        most = MOST_ROUNDS_PURE if pure else MOST_ROUNDS
+        self._rounds = (rounds or min(most, len(workload.marginals))) if self._sets else 0
+        self._first = _first_shares(columns, workload, rounds=self._rounds, pure=pure)
+        self._evidence = Evidence()
+        self._base = self._now = Potentials()
+        self.model = FactoredModel(self.resolutions, total=1.0)
+        self._candidates = Candidates(self.model, ())
+
+    @property
+    def rounds(self) -> int:
+        """How many marginals are selected."""
+        return self._rounds
+
+    @property
+    def answers(self) -> int:
+        """A one-way marginal of each column, and a selection and a measurement in each round."""
+        return len(self._columns) + 2 * self._rounds
+
+    def begin(self, curator: Curator) -> None:
+        """Measure every column, take cells together that noise would swamp, and make the first model."""
+        left = Fraction(1)
+        for axis, share in enumerate(self._first):
+            step = column_step(axis, self._columns[axis].name)
+            self._learn(curator.measure_marginal(step, (axis,), share=min(share / left, Fraction(1))))
+            left -= share
+        least = [int(self._evidence.total) // part for part in LADDER]
+        for axis, column in enumerate(self._columns):
+            counts = self.measurements[axis].values
+            for groups in coarser_versions(counts, least=least, ordered=column.ordered):
+                self.resolutions.coarsen(axis, groups)
+                curator.coarsen(axis, groups)
+        self.model = FactoredModel(self.resolutions, total=self._evidence.total)
+        self._candidates = Candidates(self.model, self._sets)
+        self._base = self._now = refine(self.model, self._evidence, Potentials(), steps=FIRST_STEPS)
+
+    def select(self, curator: Curator, number: int) -> Selection:
+        """Select the candidate with the largest error."""
+        rounds_left = self._rounds - number + 1
+
+        def expected() -> list[tuple[Axes, Counts]]:
+            noise = curator.expected_noise((1 - SELECTING) / rounds_left)
+            worth = ROOM * self.model.total / (math.sqrt(2 / math.pi) * max(noise, LEAST_NOISE))
+            offers = self._candidates.offers(number, most_cells=worth, room=self._room(number))
+            return [(offer.axes, offer.expected) for offer in offers]
+
+        return curator.select_marginal(step_name(number, "select"), expected, share=SELECTING / rounds_left)
+
+    def measure(self, curator: Curator, number: int, selection: Selection) -> Measurement:
+        """Measure the selected marginal; the last round takes all that is left."""
+        rounds_left = self._rounds - number + 1
+        share = (1 - SELECTING) / (rounds_left - SELECTING)
+        return curator.measure_marginal(step_name(number, "measure"), selection.axes, share=share)
+
+    def update(self, number: int, measurement: Measurement) -> None:
+        """Take a few steps towards all that was measured."""
+        del number  # every round's update is alike
+        self._learn(measurement)
+        self.model.rescale(self._evidence.total)
+        self._now = refine(self.model, self._evidence, self._now, steps=ROUND_STEPS)
+        self._candidates.measured(measurement.axes)
+
+    def conclude(self) -> None:
+        """Make the released model: from the first one, so that what was measured early has no more say than what came late."""
+        refine(self.model, self._evidence, Potentials(self._base.functions, self._now.rate), steps=LAST_STEPS)
+
+    def _learn(self, measurement: Measurement) -> None:
+        self.measurements.append(measurement)
+        self._evidence.add(measurement)
+
+    def _room(self, number: int) -> int:
+        """Return how many cells the model may have after a round: it grows with the rounds, so that early ones don't take it all."""
+        return int(self._most_cells * (SMALLEST_START + (1 - SMALLEST_START) * number / self._rounds))
+
+
+def _first_shares(columns: Sequence[Column], workload: Workload, *, rounds: int, pure: bool) -> list[Fraction]:
+    """Return each column's share of the whole budget.
+
+    The noise of a marginal adds to the error of every workload marginal that contains it. The weighted sum of all noise is least if
+    budgets are in proportion to (weight x cells)^(2/3), or to its root with Laplace noise. What the rounds will measure is not known yet:
+    on average, a part of the workload of moderate size.
+    """
+    power = 1 / 2 if pure else 2 / 3
+    parts = workload.weighted_parts()
+    sizes = [column.size for column in columns]
+    wanted = [(parts.get((axis,), 1) * size) ** power for axis, size in enumerate(sizes)]
+    sets = [axes for axes in parts if len(axes) > 1]
+    cells = {axes: min(math.prod(sizes[axis] for axis in axes), TYPICAL_CELLS) for axes in sets}
+    later = rounds * sum((parts[axes] * cells[axes]) ** power for axes in sets) / max(len(sets), 1)
+    together = min(MOST_FIRST, max(LEAST_FIRST, sum(wanted) / (sum(wanted) + later))) if rounds else 1.0
+    return [Fraction(together * want / sum(wanted)).limit_denominator(10**6) for want in wanted]
