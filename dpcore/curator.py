@@ -39,6 +39,8 @@ CELL_NOISE: Mapping[Currency, type[Noise]] = {
 }
 """What one count is measured with: in GDP Laplace noise would be almost twice as wide."""
 
+MOST_EXPECTED = 2.0**53  # rows that a model may expect: scores are exact far beyond
+
 LEAST_UNITS = 100  # an answer that costs less would lose more than a percent of its price to rounding
 
 
@@ -85,7 +87,7 @@ class Curator:
         """
 
         def pay_and_draw() -> bytes:
-            offered = expected()
+            offered = _checked(expected())
             mechanism = ExponentialMechanism.for_amount(
                 self._units(share), currency=self._currency, sensitivity=self._protection.sensitivity.l1
             )
@@ -105,7 +107,7 @@ class Curator:
         """
 
         def pay_and_draw() -> bytes:
-            offered = expected()
+            offered = _checked(expected())
             mechanism = ExponentialMechanism.for_amount(
                 self._units(share), currency=self._currency, sensitivity=self._protection.sensitivity.linf
             )
@@ -190,3 +192,12 @@ class Curator:
         self._ledger.commit(operation, output)
         self._paid[step] = operation.amount
         return output
+
+
+def _checked(offered: Sequence[tuple[Axes, Counts]]) -> Sequence[tuple[Axes, Counts]]:
+    """Refuse, before anything is paid, to select from nothing or by counts of which a score would not fit its type and its sensitivity."""
+    if not offered:
+        raise StepFailed("there is nothing to select from; offer at least one marginal")
+    if any(np.abs(counts.astype(np.float64)).sum() > MOST_EXPECTED for _, counts in offered):
+        raise StepFailed("the model expects counts that no table has; report this")
+    return offered

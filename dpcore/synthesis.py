@@ -25,7 +25,7 @@ from dpcore.strategies import Strategy, step_name, strategy_for
 
 progress = logging.getLogger("dpcore.progress")
 
-PLAN_VERSION = 1  # part of every claim: a run is never resumed under rules other than those it was reserved for
+PLAN_VERSION = 2  # part of every claim: a run is never resumed under rules other than those it was reserved for
 
 
 class Synthesis:

@@ -33,7 +33,7 @@ def refine(model: Model, evidence: Evidence, potentials: Potentials, *, steps: i
     precision. It is taken only if the squared error, in units of the noise, does not grow.
 
     The steps end early once that error is what noise alone would leave. With the truth in the model's place it would be about the number
-    of measured cells; a model that has adapted a parameter to the data leaves that much less, and half a parameter is allowed for every
+    of measured cells; a model leaves one less for every parameter that it has adapted to the data, and a parameter is allowed for every
     cell that stands out of its noise. Going on would copy the noise into the release: on Adult with seven columns at epsilon 1, the error
     of 3-way marginals falls to 0.033 and rises again to 0.048 (Morozov's discrepancy principle; docs/decisions/0006).
     """
@@ -68,5 +68,5 @@ def _compare(
         slopes[axes] = residual / target.variance
         error += float(np.vdot(residual, slopes[axes]))
         standing_out = np.count_nonzero(expected[axes] > STANDS_OUT * target.variance**0.5)
-        enough += residual.size - standing_out / 2
+        enough += residual.size - standing_out
     return error, slopes, enough

@@ -57,7 +57,8 @@ def _labels(universe: Universe, resolutions: Resolutions, axis: int) -> npt.NDAr
     attribute = universe.attributes[universe.names[resolutions.column(axis)]]
     own = attribute.labels
     groups = resolutions.groups(resolutions.column(axis), axis)
-    members = [np.flatnonzero(groups == group) for group in range(resolutions.shape[axis])]
+    order = np.argsort(groups, kind="stable")
+    members = np.split(order, np.searchsorted(groups[order], np.arange(1, resolutions.shape[axis])))
     return np.array([_label([own[cell] for cell in cells], run=attribute.ordered) for cells in members], dtype=object)
 
 

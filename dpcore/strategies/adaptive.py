@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from dpcore.curator import Curator
 from dpcore.errors import SpecError
 from dpcore.measurements import Counts, Measurement, Selection
@@ -20,14 +22,14 @@ from dpcore.strategies.strategy import Strategy, column_step, step_name
 SELECTING = Fraction(8, 100)  # of a round's budget
 LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # of all, for the one-way marginals
 MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20
-ROOM = (
-    1.0  # a marginal is worth measuring while its expected noise, all cells together, is below this many times the rows
-)
-LADDER = (100, 25, 10)  # a group has at least a 100th, a 25th, a 10th of the rows
+ROUNDS, ROUNDS_POWER = 4.0, 0.3  # rounds = ROUNDS x (rows / noise of one marginal alone, in cells)^ROUNDS_POWER
+ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
+LADDER = (64, 32, 16, 8)  # in a column's coarser versions a group has at least a 64th, a 32nd, ... of the rows
 SMALLEST_START = 0.25  # of the model's size, in the first round
-FIRST_STEPS, ROUND_STEPS, LAST_STEPS = 50, 4, 150
+FIRST_STEPS, ROUND_STEPS, LAST_STEPS = 50, 4, 500
 TYPICAL_CELLS = 400  # of what a round measures
 MODEL_MB = 4
+ABSOLUTE = math.sqrt(2 / math.pi)  # how large noise of standard deviation 1 is on average
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Adaptive(Strategy):
                 f"the columns alone take {needed} MB of model; write `max_model_mb: {4 * needed}` in `strategy`, or declare coarser columns"
             )
         most = MOST_ROUNDS_PURE if pure else MOST_ROUNDS
+        self._chosen, self._pure = rounds is not None, pure
         self._rounds = (rounds or min(most, len(workload.marginals))) if self._sets else 0
         self._first = _first_shares(columns, workload, rounds=self._rounds, pure=pure)
         self._evidence = Evidence()
@@ -83,7 +86,7 @@ class Adaptive(Strategy):
 
     @property
     def rounds(self) -> int:
-        """How many marginals are selected."""
+        """How many marginals are selected; fewer than planned, once the columns have shown that the budget is small."""
         return self._rounds
 
     @property
@@ -98,7 +101,10 @@ class Adaptive(Strategy):
             step = column_step(axis, self._columns[axis].name)
             self._learn(curator.measure_marginal(step, (axis,), share=min(share / left, Fraction(1))))
             left -= share
-        least = [int(self._evidence.total) // part for part in LADDER]
+        if self._rounds and not self._chosen:
+            self._rounds = min(self._rounds, self._affordable_rounds())
+        rows = self._whole_rows()
+        least = [rows // part for part in LADDER]
         for axis, column in enumerate(self._columns):
             counts = self.measurements[axis].values
             for groups in coarser_versions(counts, least=least, ordered=column.ordered):
@@ -114,7 +120,7 @@ class Adaptive(Strategy):
 
         def expected() -> list[tuple[Axes, Counts]]:
             noise = curator.expected_noise((1 - SELECTING) / rounds_left)
-            worth = ROOM * self.model.total / (math.sqrt(2 / math.pi) * max(noise, LEAST_NOISE))
+            worth = ROOM * self.model.total / (ABSOLUTE * max(noise, LEAST_NOISE))
             offers = self._candidates.offers(number, most_cells=worth, room=self._room(number))
             return [(offer.axes, offer.expected) for offer in offers]
 
@@ -131,12 +137,29 @@ class Adaptive(Strategy):
         del number  # every round's update is alike
         self._learn(measurement)
         self.model.rescale(self._evidence.total)
-        self._now = refine(self.model, self._evidence, self._now, steps=ROUND_STEPS)
+        # A function of zeros makes room in the model now, as was forecast, even if there is nothing to learn.
+        functions = {measurement.axes: np.zeros(measurement.values.shape), **self._now.functions}
+        self._now = refine(self.model, self._evidence, Potentials(functions, self._now.rate), steps=ROUND_STEPS)
         self._candidates.measured(measurement.axes)
 
     def conclude(self) -> None:
         """Make the released model: from the first one, so that what was measured early has no more say than what came late."""
         refine(self.model, self._evidence, Potentials(self._base.functions, self._now.rate), steps=LAST_STEPS)
+
+    def _affordable_rounds(self) -> int:
+        """Return how many rounds suit the budget: a larger one pays for more of them, and for less noise in each.
+
+        The noise that all the rest would leave in one marginal follows from the first column's and from the shares.
+        """
+        first, rest = self._first[0], 1 - sum(self._first)
+        noise = self.measurements[0].noise * float(first / rest) ** (1.0 if self._pure else 0.5)
+        rounds: float = ROUNDS * (self._evidence.total / (ABSOLUTE * max(noise, LEAST_NOISE))) ** ROUNDS_POWER
+        return max(1, round(rounds))
+
+    def _whole_rows(self) -> int:
+        """Return the sum of the column whose noise is least: a whole number, the same on every machine."""
+        least = min(self.measurements, key=lambda measured: measured.noise**2 * measured.values.size)
+        return max(1, int(least.values.sum()))
 
     def _learn(self, measurement: Measurement) -> None:
         self.measurements.append(measurement)

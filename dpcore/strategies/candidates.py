@@ -60,7 +60,9 @@ class Candidates:
                 self._look(one, number, most_cells=most_cells, room=room)
         offered = [one for one in self._candidates if one.offer is not None]
         if not offered:
-            return []
+            return [
+                self._offer((column,)) for column in range(self._model.resolutions.columns)
+            ]  # noise allows nothing more
         fewest = min(self._measured[one.columns] for one in offered)
         fresh = [one.offer for one in offered if one.offer is not None and self._measured[one.columns] == fewest]
         return _largest(self._model, fresh)
@@ -83,8 +85,11 @@ class Candidates:
         model = self._model
         for axes in one.versions:
             if model.resolutions.cells(axes) <= most_cells and model.cells_with(axes) <= room:
-                one.offer = Offer(axes, np.rint(model.marginal(axes)).astype(np.int64))
+                one.offer = self._offer(axes)
                 return
+
+    def _offer(self, axes: Axes) -> Offer:
+        return Offer(axes, np.rint(self._model.marginal(axes)).astype(np.int64))
 
 
 def _ladder(model: FactoredModel, columns: Axes) -> list[Axes]:

@@ -15,6 +15,8 @@ from dpcore.queries import Axes
 
 Factor = tuple[Weights, Axes]
 
+LEAST_PROBABILITY = 1e-300  # what is less likely is taken for impossible: its inverse would be too large for a number
+
 
 class Across:
     """Marginals of one calibrated distribution on a tree, and the factors that they share."""
@@ -87,7 +89,7 @@ class Across:
 
     def _inverse(self, array: Weights, over: Axes, separator: Axes) -> Weights:
         sums = self._moves.sum(array, over, separator)
-        inverse = np.divide(1.0, sums, out=np.zeros(sums.shape), where=sums > 0)
+        inverse = np.divide(1.0, sums, out=np.zeros(sums.shape), where=sums > LEAST_PROBABILITY)
         return self._moves.spread(inverse, separator, over)
 
     def _finest(self, axes: set[int]) -> Axes:

@@ -25,7 +25,6 @@ from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
 
 BYTES_PER_CELL = 8
-_LEAST_MESSAGE = 1e-300  # what is smaller has no weight, and a logarithm
 
 
 class FactoredModel:
@@ -156,20 +155,23 @@ class FactoredModel:
         return next((other for other in others if inside(scope, self._scopes.of(other))), None)
 
     def _collect(self, beliefs: list[Weights]) -> None:
-        """Pass messages from the leaves to the root: each clique's logarithm becomes its weights, given all that lies behind it."""
+        """Pass messages from the leaves to the root: each clique's logarithm becomes its distribution given the separator to its parent.
+
+        Weights are taken relative to the largest in their slice of the separator, so that nothing that matters there is too small
+        for a number, however small the slice is against others.
+        """
         tree = self._tree
         for clique in reversed(tree.order):
-            weights = beliefs[clique]
-            weights -= weights.max()
+            weights, axes = beliefs[clique], tree.axes[clique]
+            parent = tree.parents.get(clique)
+            shared = () if parent is None else self._scopes.axes(tree.separator(clique, parent))
+            highest = self._moves.highest(weights, axes, shared)
+            weights -= self._moves.spread(highest, shared, axes)
             np.exp(weights, out=weights)
-            if clique == tree.root:
-                weights /= weights.sum()
-                return
-            parent = tree.parents[clique]
-            shared = self._scopes.axes(tree.separator(clique, parent))
-            message = self._moves.sum(weights, tree.axes[clique], shared)
-            logarithm = np.log(np.maximum(message, _LEAST_MESSAGE))
-            beliefs[parent] += self._moves.spread(logarithm, shared, tree.axes[parent])
+            sums = self._moves.sum(weights, axes, shared)
+            weights /= self._moves.spread(sums, shared, axes)
+            if parent is not None:
+                beliefs[parent] += self._moves.spread(highest + np.log(sums), shared, tree.axes[parent])
 
     def _distribute(self, beliefs: list[Weights]) -> None:
         """Pass messages from the root to the leaves: afterwards, every clique holds its marginal."""
@@ -178,6 +180,4 @@ class FactoredModel:
             parent = tree.parents[clique]
             shared = self._scopes.axes(tree.separator(clique, parent))
             wanted = self._moves.sum(beliefs[parent], tree.axes[parent], shared)
-            given = self._moves.sum(beliefs[clique], tree.axes[clique], shared)
-            ratio = np.divide(wanted, given, out=np.zeros(given.shape), where=given > 0)
-            beliefs[clique] *= self._moves.spread(ratio, shared, tree.axes[clique])
+            beliefs[clique] *= self._moves.spread(wanted, shared, tree.axes[clique])

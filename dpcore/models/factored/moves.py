@@ -49,6 +49,16 @@ class Moves:
             array = np.add.reduceat(np.take(array, order, axis=place), starts, axis=place)
         return array.transpose(plan.turned)
 
+    def highest(self, array: Weights, source: Axes, target: Axes) -> Weights:
+        """Return the largest entries of an array where `sum` would return sums."""
+        if source == target:
+            return array.copy()
+        plan = self._sums.get((source, target)) or self._plan_sum(source, target)
+        array = array.max(axis=tuple(place for place in range(len(source)) if place not in plan.kept))
+        for place, order, starts in plan.coarser:
+            array = np.maximum.reduceat(np.take(array, order, axis=place), starts, axis=place)
+        return array.transpose(plan.turned)
+
     def spread(self, array: Weights, source: Axes, target: Axes) -> Weights:
         """Return an array so that it broadcasts over the target axes, each of which is absent from the source or as fine or finer."""
         if source == target:

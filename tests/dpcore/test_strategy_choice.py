@@ -1,0 +1,99 @@
+"""Which strategy a spec gets that names none, and that `dpflow check` says so, with the reason."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from dpcore import Outcome, cli, load_spec, synthesize
+from dpcore.spec import DENSE_CELLS
+from dpcore.spec.release import AdaptiveSpec
+from dpcore.strategies import Adaptive, Mwem, strategy_for
+from tests.conftest import Workspace
+
+UNNAMED = ("strategy: {name: mwem, rounds: 4}\n", "")
+LARGE = ("age: {type: integer, min: 0, max: 99, width: 25}", "age: {type: integer, min: 0, max: 99999}")
+SMALL_REASON = f"(chosen: the universe has at most {DENSE_CELLS:,} cells)"
+LARGE_REASON = f"(chosen: the universe has more than {DENSE_CELLS:,} cells)"
+
+
+def runner(spec: Path, resume: str | None, *, approved: bool) -> Outcome:
+    return synthesize(spec, run_id=resume, resume=resume is not None)
+
+
+def dpflow(*arguments: object) -> int:
+    return cli.main([str(argument) for argument in arguments], runner=runner)
+
+
+@pytest.mark.parametrize(
+    ("changes", "strategy", "reason"),
+    [
+        ([UNNAMED], "mwem", SMALL_REASON),
+        ([UNNAMED, LARGE], "adaptive", LARGE_REASON),
+        ([], "mwem", None),
+        ([("name: mwem, rounds: 4", "name: adaptive, rounds: 4")], "adaptive", None),
+        ([("name: mwem, rounds: 4", "name: adaptive, rounds: 4"), LARGE], "adaptive", None),
+    ],
+    ids=["small", "large", "mwem named", "adaptive named", "adaptive named for a large one"],
+)
+def test_check_names_the_strategy_and_why_it_was_chosen(
+    workspace: Workspace,
+    capsys: pytest.CaptureFixture[str],
+    changes: list[tuple[str, str]],
+    strategy: str,
+    reason: str | None,
+) -> None:
+    workspace.write_spec(*changes)
+    rounds = strategy_for(load_spec(workspace.spec)).rounds
+    assert dpflow("check", workspace.spec) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("strategy"))
+    said = f"{strategy}, at most {rounds} rounds"
+    assert line.removeprefix("strategy").strip() == (f"{said} {reason}" if reason else said)
+    assert dpflow("check", workspace.spec, "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["valid"], data["strategy"], data["rounds"]) == (True, strategy, rounds)
+    assert (data["cells"] > DENSE_CELLS) == (LARGE in changes)
+
+
+@pytest.mark.parametrize(("last", "expected"), [(999, Mwem), (1000, Adaptive)])
+def test_the_largest_small_universe_and_the_smallest_large_one(workspace: Workspace, last: int, expected: type) -> None:
+    one = f"sex: {{type: integer, min: 0, max: {DENSE_CELLS // 1000 - 1}}}"
+    columns = {
+        "sex: {type: categorical, values: [F, M], missing: true}": one,
+        "age: {type: integer, min: 0, max: 99, width: 25}": f"age: {{type: integer, min: 0, max: {last}}}",
+        "  smoker: {type: boolean}\n": "",
+        "  city: {type: categorical, values: [north, south, west], outside: other}\n": "",
+    }
+    workspace.write_spec(UNNAMED, *columns.items())
+    declaration = load_spec(workspace.spec)
+    assert (declaration.universe.size <= DENSE_CELLS) == (expected is Mwem)
+    assert type(strategy_for(declaration)) is expected
+
+
+def test_a_chosen_strategy_has_its_defaults_and_is_not_written_into_the_spec(workspace: Workspace) -> None:
+    workspace.write_spec(UNNAMED, LARGE)
+    declaration = load_spec(workspace.spec)
+    assert declaration.strategy == AdaptiveSpec(name="adaptive")
+    assert declaration.spec.strategy is None
+
+
+def test_a_column_too_large_for_the_model_is_refused_by_check_and_what_it_says_helps(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    column = ("min: 0, max: 99, width: 25", "min: 0, max: 999999")
+    workspace.write_spec(UNNAMED, column)
+    assert dpflow("check", workspace.spec) == 2
+    advice = re.search(r"write `(max_model_mb: \d+)` in `strategy`", capsys.readouterr().err)
+    assert advice is not None
+    workspace.write_spec(("name: mwem, rounds: 4", f"name: adaptive, {advice[1]}"), column)
+    assert dpflow("check", workspace.spec) == 0
+
+
+@pytest.mark.parametrize("wrong", ["max_model_mb: 0", "max_model_mb: -1", "max_model_mb: 10001", "max_model_mb: .inf"])
+def test_a_model_of_no_size_or_any_size_is_refused(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], wrong: str
+) -> None:
+    workspace.write_spec(("name: mwem, rounds: 4", f"name: adaptive, {wrong}"))
+    assert dpflow("check", workspace.spec) == 2
+    assert "`max_model_mb`" in capsys.readouterr().err
