@@ -48,13 +48,15 @@ class Resolutions:
         if whole.shape != (self._sizes[column],) or whole.min() != 0 or whole.max() != size - 1:
             raise UsageError("A coarser version names a group for every cell of its column, counting from 0.")
         axis = len(self._sizes)
+        found: dict[tuple[int, int], Groups] = {}
         for finer in self._versions[column]:
             within = self.groups(column, finer)
             coarser = np.zeros(self._sizes[finer], dtype=np.intp)
             coarser[within] = whole
             if not np.array_equal(coarser[within], whole):
                 raise UsageError("A coarser version takes whole cells of the version before it together.")
-            self._groups[finer, axis] = coarser
+            found[finer, axis] = coarser
+        self._groups |= found
         self._sizes.append(size)
         self._column.append(column)
         self._versions[column].append(axis)

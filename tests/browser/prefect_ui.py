@@ -51,7 +51,7 @@ class Form:
         return self._press("/schemas/validate")
 
     def _press(self, request: str) -> Response:
-        with self.page.expect_response(re.compile(f"{request}$")) as answer:
+        with self.page.expect_response(re.compile(f"{request}$"), timeout=RUN_MILLISECONDS) as answer:
             self.page.get_by_role("button", name="Submit").click()
         return answer.value
 

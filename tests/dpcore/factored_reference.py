@@ -14,11 +14,9 @@ Functions = dict[Axes, Weights]
 Codes = Sequence[NDArray[np.int64]]
 
 SEEDS = st.integers(0, 2**32)
-KINDS = st.sampled_from(["even", "wide", "peak", "pit"])
-
-_ROOM = (
-    600.0  # how far the functions of a world may differ in all: e to the -690 is the least weight that a message holds
-)
+WIDTHS = st.sampled_from([1.0, 1.0, 20.0])
+# The exponential of -720 is hardly a number, and those beyond are none.
+EXTREMES = st.sampled_from([0.0, 0.0, 200.0, -200.0, 720.0, -720.0, 5000.0, -5000.0])
 
 
 def nested(cells: int, rng: np.random.Generator, *, versions: int) -> list[NDArray[np.intp]]:
@@ -56,18 +54,16 @@ def axes_of(draw: st.DrawFn, of: Resolutions, *, most: int) -> Axes:
 
 @st.composite
 def functions_of(draw: st.DrawFn, of: Resolutions, *, sets: int = 6, most: int = 4) -> Functions:
-    """Draw functions of a few axes each: of normal entries, some twenty times as wide, some with one entry of +-200."""
+    """Draw functions of a few axes each: of normal entries, some twenty times as wide, some with an extreme entry or a row of them."""
     functions: Functions = {}
-    room = _ROOM
     for axes in draw(st.lists(axes_of(of, most=most), unique=True, max_size=sets)):
-        rng, kind = np.random.default_rng(draw(SEEDS)), draw(KINDS)
-        plain = np.asarray(rng.normal(size=of.shape_of(axes)))
-        function = plain * 20 if kind == "wide" else plain.copy()
-        if kind in {"peak", "pit"}:
-            function.flat[rng.integers(function.size)] = 200.0 if kind == "peak" else -200.0
-        chosen = function if np.ptp(function) < room - 100 else plain
-        room -= float(np.ptp(chosen))
-        functions[axes] = chosen
+        rng = np.random.default_rng(draw(SEEDS))
+        function = np.asarray(rng.normal(0, draw(WIDTHS), of.shape_of(axes)))
+        if axes and draw(st.booleans()):
+            function[rng.integers(function.shape[0])] += draw(EXTREMES)
+        else:
+            function.flat[rng.integers(function.size)] += draw(EXTREMES)
+        functions[axes] = function
     return functions
 
 

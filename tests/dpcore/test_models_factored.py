@@ -94,11 +94,39 @@ def test_marginals_across_a_whole_tree_are_exact_with_every_mixture_of_resolutio
         np.testing.assert_allclose(model.marginal(axes), marginal_of(of, probabilities, axes), rtol=0, atol=EXACT)
 
 
-@pytest.mark.parametrize("entry", [-1000.0, -600.0, 600.0, 1000.0])
-def test_a_single_huge_entry_makes_its_cell_impossible_or_certain(entry: float) -> None:
-    of = Resolutions((3, 2, 3))
+def test_marginals_that_share_their_way_through_the_tree_do_not_disturb_each_other() -> None:
+    of = Resolutions((3, 2, 3, 2, 3, 2))
+    for column in (0, 2, 4):
+        of.coarsen(column, [0, 1, 0])
+    functions = normal(of, [(column, column + 1) for column in range(5)], seed=8)
+    model = FactoredModel(of, total=1.0)
+    model.assign(functions)
+    probabilities = distribution(of, functions)
+    for order in range(5):
+        for axes in combinations(range(len(of.shape)), order):
+            if len({of.column(axis) for axis in axes}) == order:
+                expected = marginal_of(of, probabilities, axes)
+                np.testing.assert_allclose(model.marginal(axes), expected, rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize("entry", [-1e5, -1000.0, -740.0, -715.0, -600.0, 600.0, 715.0, 740.0, 1000.0, 1e5])
+def test_huge_entries_make_their_cells_impossible_or_certain(entry: float) -> None:
+    of = Resolutions((3, 2, 2))
     functions = zeros(of, [(0, 1), (1, 2)])
-    functions[0, 1][1, 1] = entry
+    functions[0, 1][:, 1] = entry
+    model = FactoredModel(of, total=1.0)
+    model.assign(functions)
+    for axes in [(0, 1), (1, 2), (0, 2), (0, 1, 2)]:
+        expected = marginal_of(of, distribution(of, functions), axes)
+        np.testing.assert_allclose(model.marginal(axes), expected, rtol=0, atol=EXACT)
+
+
+@pytest.mark.parametrize(("taken", "given_back"), [(300.0, 300.0), (700.0, 690.0), (720.0, 720.0), (1e4, 1e4 + 5)])
+def test_what_one_function_takes_another_can_give_back(taken: float, given_back: float) -> None:
+    of = Resolutions((3, 2, 3))
+    functions = normal(of, [(0, 1), (1, 2)], seed=7)
+    functions[0, 1][:, 0] -= taken
+    functions[1, 2][0, :] += given_back
     model = FactoredModel(of, total=1.0)
     model.assign(functions)
     for axes in [(0, 1), (1, 2), (0, 2), (0, 1, 2)]:
@@ -254,6 +282,17 @@ def test_the_comparison_of_refined_models_tells_one_step_more_or_less() -> None:
     refine(dense, evidence, Potentials(), steps=40)
     refine(model, evidence, Potentials(), steps=39)
     assert largest_difference(model, dense) > 1000 * EXACT
+
+
+@pytest.mark.parametrize("seed", [2, 6, 21, 23, 29, 36])
+def test_a_table_that_is_all_noise_leaves_a_distribution(seed: int) -> None:
+    evidence = measured(seed=seed, noise=3000.0)
+    model = FactoredModel(Resolutions(SHAPE), total=evidence.total)
+    refine(model, evidence, Potentials(), steps=150)  # where nothing agrees, the functions grow without end
+    for axes in combinations(range(len(SHAPE)), 3):
+        found = model.marginal(axes)
+        assert np.isfinite(found).all()
+        assert found.sum() == pytest.approx(model.total, rel=EXACT)
 
 
 def test_refining_reaches_what_was_measured_of_coarser_versions() -> None:

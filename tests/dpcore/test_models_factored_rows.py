@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.stats import chi2
 
 from dpcore.models import FactoredModel, Weights
+from dpcore.models.factored.rows import GOLDEN
 from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
 from tests.dpcore.factored_reference import (
@@ -29,6 +31,7 @@ Sampler = Callable[[FactoredModel, int, int], Codes]
 
 SHAPE = (4, 3, 5)  # the first column depends on the second, and so does the third
 FORK = ((0, 1), (1, 2))
+SAME = np.where(np.eye(3) > 0, 0.0, -1000.0)  # one column says the group of another
 
 
 def ours(model: FactoredModel, rows: int, seed: int) -> Codes:
@@ -117,11 +120,10 @@ def test_the_check_of_independence_rejects_cells_given_in_the_same_order_in_both
         assert largest_error(model, in_the_same_order, FORK, rows=rows) < 3  # no marginal of a clique tells
 
 
-def most_dependence(model: FactoredModel, rows: Codes) -> float:
-    """Return the dependence of the most dependent pair of columns, in units of what random draws give to independent ones."""
-    of = model.resolutions
-    return max(
-        dependence(counted(of, rows, (one, two))) / ((of.shape[one] - 1) * (of.shape[two] - 1))
+def least_likely_pair(of: Resolutions, rows: Codes) -> float:
+    """Return how probable so much dependence is among independent draws, for the pair of columns where it is the least."""
+    return min(
+        float(chi2.sf(dependence(counted(of, rows, (one, two))), (of.shape[one] - 1) * (of.shape[two] - 1)))
         for one, two in combinations(range(of.columns), 2)
     )
 
@@ -129,14 +131,16 @@ def most_dependence(model: FactoredModel, rows: Codes) -> float:
 @pytest.mark.parametrize("rows", [300, 5000])
 def test_independent_columns_stay_independent(rows: int) -> None:
     for seed in range(10):
-        assert most_dependence(independent_columns(seed=seed), ours(independent_columns(seed=seed), rows, seed)) < 4
+        model = independent_columns(seed=seed)
+        assert least_likely_pair(model.resolutions, ours(model, rows, seed)) > 1e-5
 
 
 @pytest.mark.parametrize("rows", [300, 5000])
 def test_the_check_of_independent_columns_rejects_those_in_the_same_order(rows: int) -> None:
     model, rng = independent_columns(), np.random.default_rng(0)
+    assert least_likely_pair(model.resolutions, independent_draws(model, rows, 0)) > 1e-5
     alike = [in_turn(model.marginal((axis,)), rows, rng) for axis in range(4)]
-    assert most_dependence(model, alike) > 20
+    assert least_likely_pair(model.resolutions, alike) < 1e-30
 
 
 def test_all_columns_together_are_nearer_to_the_model_than_independent_draws() -> None:
@@ -229,14 +233,53 @@ def test_the_check_of_holes_finds_rows_where_they_are_shallow() -> None:
     assert impossible_rows(of, with_holes(of, FORK, depth=1000.0, seed=0), ours(model, 500, 0)) > 0
 
 
+class FirstMoment(np.random.Generator):
+    """A generator whose uniform draws are all zero."""
+
+    def random(self) -> float:  # type: ignore[override]
+        return 0.0
+
+
+class LastMoment(np.random.Generator):
+    """A generator whose uniform draws are the largest below one."""
+
+    def random(self) -> float:  # type: ignore[override]
+        return float(np.nextafter(1.0, 0.0))
+
+
+@pytest.mark.parametrize("rows", [1, 2, 13])
+def test_the_very_first_share_draws_no_cell_without_weight(rows: int) -> None:
+    of = Resolutions((3, 4, 4))
+    for seed in range(20):
+        functions = {axes: np.random.default_rng(seed).normal(size=of.shape_of(axes)) for axes in ((0, 1), (0, 2))}
+        for function in functions.values():
+            function[:, 0] = -1000.0
+        model = FactoredModel(of, total=1.0)
+        model.assign(functions)
+        drawn = model.rows(rows, rng=FirstMoment(np.random.PCG64(seed)))
+        assert impossible_rows(of, functions, drawn) == 0
+
+
+@pytest.mark.parametrize("rows", [1, 2, 13])
+def test_rounding_at_the_very_end_leaves_a_row_in_its_group(rows: int) -> None:
+    of = Resolutions((6, 3, 5))
+    groups = np.array([0, 0, 1, 1, 2, 2])
+    thirds = of.coarsen(0, groups)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        model = FactoredModel(of, total=1.0)
+        model.assign({(1, 2, thirds): rng.normal(size=(3, 5, 3)), (0,): rng.normal(size=6), (1, thirds): SAME})
+        drawn = model.rows(rows, rng=LastMoment(np.random.PCG64(seed)))
+        assert (groups[drawn[0]] == drawn[1]).all()
+
+
 @pytest.mark.parametrize("first", ["the column itself", "its coarser version"])
 def test_a_row_lies_in_the_same_group_in_every_clique(first: str) -> None:
     of = Resolutions((6, 3, 4, 5))
     groups = np.array([1, 0, 2, 2, 0, 1])
     thirds = of.coarsen(0, groups)
     rng = np.random.default_rng(3)
-    same = np.where(np.eye(3) > 0, rng.normal(size=3), -1000.0)  # the second column says the third of the first
-    functions: Functions = {(thirds, 1): same.T, (0, 2): rng.normal(size=(6, 4))}
+    functions: Functions = {(1, thirds): SAME, (1,): rng.normal(size=3), (0, 2): rng.normal(size=(6, 4))}
     if first == "its coarser version":
         functions[1, 3, thirds] = rng.normal(size=(3, 5, 3))
     model = FactoredModel(of, total=1.0)
@@ -301,11 +344,21 @@ def test_the_total_of_the_model_does_not_matter() -> None:
     np.testing.assert_array_equal(np.array(ours(model, 200, 1)), before)
 
 
-def test_the_place_of_a_row_says_nothing_about_it() -> None:
-    model, places = fork(), np.arange(4000)
-    for column in ours(model, 4000, 1):
-        assert abs(np.corrcoef(column, places)[0, 1]) < 0.06
-        assert abs(np.corrcoef(np.sort(column), places)[0, 1]) > 0.5
+def in_sequence(codes: NDArray[np.int64]) -> float:
+    """Return how much a row's code says about one of the next rows, or its place does: the largest correlation."""
+    places = np.corrcoef(codes, np.arange(len(codes)))[0, 1]
+    return max(abs(places), *(abs(np.corrcoef(codes[:-lag], codes[lag:])[0, 1]) for lag in range(1, 14)))
+
+
+def test_neither_the_place_of_a_row_nor_the_rows_before_say_anything_about_it() -> None:
+    for column in ours(fork(), 4000, 1):
+        assert in_sequence(column) < 0.08
+
+
+def test_the_check_of_the_sequence_rejects_rows_in_the_order_in_which_they_are_drawn() -> None:
+    ends = np.cumsum(fork().marginal((1,)))
+    assert in_sequence(in_turn(fork().marginal((1,)), 4000, np.random.default_rng(1))) > 0.5
+    assert in_sequence(np.searchsorted(ends, np.arange(4000) * GOLDEN % 1.0)) > 0.5
 
 
 def test_three_hundred_thousand_rows_of_fourteen_columns() -> None:
@@ -321,3 +374,38 @@ def test_three_hundred_thousand_rows_of_fourteen_columns() -> None:
     for axes in functions:
         error = np.abs(counted(of, rows, axes) - 300_000 * model.marginal(axes))
         assert error.max() < 15
+
+
+@pytest.mark.parametrize(
+    ("shape", "rows"), [((2,) * 14, 1000), ((10,) * 9, 20_000), ((1000, 2, 2), 300), ((100, 2, 2), 300)]
+)
+def test_independent_columns_stay_independent_also_where_every_row_is_the_only_one_of_its_kind(
+    shape: tuple[int, ...], rows: int
+) -> None:
+    model = FactoredModel(Resolutions(shape), total=1.0)
+    kept = [axis for axis, size in enumerate(shape) if size * 20 < rows]
+    for seed in range(4):
+        drawn = ours(model, rows, seed)
+        assert least_likely_pair(Resolutions([shape[axis] for axis in kept]), [drawn[axis] for axis in kept]) > 1e-6
+
+
+def test_columns_independent_given_a_separator_stay_so_where_another_tells_all_rows_apart() -> None:
+    of = Resolutions((500, 3, 3, 3))  # the second column is the separator
+    rng = np.random.default_rng(0)
+    model = FactoredModel(of, total=1.0)
+    model.assign({(0, 1): rng.normal(size=(500, 3)), (1, 2): rng.normal(size=(3, 3)), (1, 3): rng.normal(size=(3, 3))})
+    for seed in range(6):
+        counts = counted(of, ours(model, 1500, seed), (1, 2, 3))
+        assert chi2.sf(sum(dependence(counts[cell]) for cell in range(3)), 12) > 1e-6
+
+
+@pytest.mark.parametrize("rows", [1, 2, 13])
+def test_the_very_last_share_draws_no_cell_without_weight(rows: int) -> None:
+    of = Resolutions((3, 4, 4))
+    for seed in range(20):
+        functions = {axes: np.random.default_rng(seed).normal(size=of.shape_of(axes)) for axes in ((0, 1), (0, 2))}
+        for function in functions.values():
+            function[:, -1] = -1000.0
+        model = FactoredModel(of, total=1.0)
+        model.assign(functions)
+        assert impossible_rows(of, functions, model.rows(rows, rng=LastMoment(np.random.PCG64(seed)))) == 0

@@ -88,8 +88,8 @@ def test_a_version_is_taken_exactly_if_it_parts_no_cells_of_any_before(cells: in
 
 @pytest.mark.parametrize(
     "groups",
-    [[0, 0, 2, 2], [1, 1, 2, 2], [-1, -1, 0, 0], [0, 0, 1], [0, 0, 1, 1, 1], [], [[0, 0], [1, 1]]],
-    ids=["a gap", "from one", "a negative group", "too few", "too many", "none", "a table"],
+    [[0, 0, 2, 2], [1, 1, 2, 2], [-1, -1, 0, 0], [-1, -1, 1, 1], [0, 0, 1], [0, 0, 1, 1, 1], [], [[0, 0], [1, 1]]],
+    ids=["a gap", "from one", "a negative group", "as many as from zero", "too few", "too many", "none", "a table"],
 )
 def test_groups_that_do_not_count_from_zero_for_every_cell_are_refused(groups: list[int]) -> None:
     of = Resolutions((4, 3))

@@ -133,7 +133,7 @@ def test_a_parameter_is_no_reference_to_something_at_the_server(
         ({"release": None}, "with these parameters, see its form: release: Input should be a valid string"),
         ({"epsilon": 101}, "Input should be less than or equal to 100"),
         ({"epsilon": "x"}, "Input should be a valid number"),
-        ({"strategy": "guess"}, "Input should be 'mwem' or 'pmw'"),
+        ({"strategy": "guess"}, "Input should be 'adaptive', 'mwem' or 'pmw'"),
         ({"note": "x" * 501}, "at most 500 characters"),
         ({"note": ["x"]}, "the parameter note is neither a number nor text"),
         ({"registered_only": False}, "the flow synthesize has no parameter 'registered_only'"),

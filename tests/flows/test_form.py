@@ -17,7 +17,7 @@ GOOD: dict[str, list[Any]] = {
     "delta": [0, 1e-9, 1e-3],
     "rows": [1, 10**9],
     "workload": [1, 8],
-    "strategy": ["mwem", "pmw", AS_DECLARED],
+    "strategy": ["adaptive", "mwem", "pmw", AS_DECLARED],
     "note": ["", "x" * MOST_NOTE],
 }
 BAD: dict[str, list[Any]] = {

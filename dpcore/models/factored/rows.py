@@ -1,13 +1,13 @@
 """Rows from a calibrated tree: clique by clique, each as close to its distribution as whole rows can be.
 
 Rows that agree on a clique's separator are a group, and the clique's new axes are drawn for each row by a share between 0 and 1, which the
-group's distribution turns into a cell. Shares drawn at random would add sampling noise to every marginal. Here the rows are laid in the order
-of all that is known of them already, and row i gets the share i x golden ratio, modulo 1: in any run of neighbours, that is among rows alike,
-such shares are spread evenly, and the cells come out about as often as they should (Weyl's sequence; van der Corput 1935). The order is made
-anew in every clique, so columns that are independent given their separator stay so, more exactly than random draws would leave them.
+group's distribution turns into a cell. Shares drawn at random would add sampling noise to every marginal. Here the rows of a group are laid so
+that rows alike are neighbours, and row i gets the share i x golden ratio, modulo 1: in any run of neighbours such shares are spread evenly,
+and the cells come out about as often as they should (Weyl's sequence; van der Corput 1935).
 
-On Adult (14 columns, 48,842 rows, epsilon 1) the mean error of 3-way marginals is 0.1544 in the model, 0.1735 in rows drawn at random,
-0.1668 if every group is sampled systematically, and 0.1646 like this.
+The order is made anew for every clique: runs of rows alike are shuffled, and the rows within each. Otherwise two cliques could lay the rows
+in the same order, and columns that are independent given their separator would move together. Rows count as alike by what was drawn first,
+as long as there are many in a run: later columns add nothing but ever shorter runs.
 """
 
 import math
@@ -15,6 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.errors import UsageError
 from dpcore.models.factored.scopes import Scopes
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import Weights
@@ -24,15 +25,18 @@ from dpcore.resolutions import Resolutions
 Codes = NDArray[np.int64]
 
 GOLDEN = (math.sqrt(5) - 1) / 2
+RUN = 64  # rows alike, on average, at least
 
 
 def draw_rows(
     tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, count: int, *, rng: np.random.Generator
 ) -> tuple[Codes, ...]:
     """Return the codes of as many rows, one array for each column, in random order."""
+    if count < 0:
+        raise UsageError("A negative number of rows was asked for: use 0 or more.")
     of = scopes.resolutions
     known: dict[int, Codes] = {}
-    alike = np.zeros(count, dtype=np.int64)  # the rank of each row by all that is known of it
+    alike = np.zeros(count, dtype=np.int64)  # equal for rows that are alike
     for clique in tree.order:
         axes = tree.axes[clique]
         new = tuple(axis for axis in axes if axis not in known)
@@ -45,11 +49,14 @@ def draw_rows(
         table = beliefs[clique].transpose([axes.index(axis) for axis in same + new]).reshape(of.cells(same), -1)
         lines = _flat([known[axis] for axis in same], of.shape_of(same), count)
         groups = _flat([known[axis] for axis in coarser], of.shape_of(coarser), count)
-        order = np.lexsort((alike, lines * of.cells(coarser) + groups))
+        runs = rng.permutation(count)[alike]
+        order = np.lexsort((rng.permutation(count), runs, lines * of.cells(coarser) + groups))
         shares = np.empty(count)
         shares[order] = (np.arange(count) * GOLDEN + rng.random()) % 1.0
         drawn = cells.order[_draw(table[:, cells.order], lines, groups, cells.starts, shares)]
-        alike = _ranks(alike * len(cells.order) + drawn)
+        finer = _ranks(alike * len(cells.order) + drawn)
+        if (finer.max(initial=0) + 1) * RUN <= count:
+            alike = finer
         for axis, codes in zip(new, np.unravel_index(drawn, of.shape_of(new)), strict=True):
             for version in of.versions(of.column(axis)):
                 if version >= axis:
@@ -99,7 +106,9 @@ def _draw(table: Weights, lines: Codes, groups: Codes, starts: Codes, shares: We
     begin, end = lines * width + starts[groups], lines * width + starts[groups + 1]  # of the flat table
     below = np.where(begin > 0, ends[begin - 1], 0.0)
     mass = ends[end - 1] - below
-    places = np.searchsorted(ends, below + shares * mass, side="right")
+    # Rounding may carry a share to the very end of its group, behind which another begins.
+    positions = np.minimum(below + shares * mass, np.nextafter(ends[end - 1], 0.0))
+    places = np.searchsorted(ends, positions, side="right")
     # Where nothing was expected, nothing tells the cells apart.
     places = np.where(mass > 0, places, begin + (shares * (end - begin)).astype(np.int64))
     drawn: Codes = np.clip(places, begin, end - 1) - lines * width

@@ -59,7 +59,7 @@ class JunctionTree:
         part = self._covering(scope)
         rest = [clique for place, clique in enumerate(self.cliques) if place not in part]
         new = cliques_of([*(self.cliques[place] for place in part), scope], self._scopes.cells)
-        return [*(clique for clique in rest if not any(inside(clique, larger) for larger in new)), *new]
+        return [*rest, *new]
 
     def _covering(self, scope: Scope) -> set[int]:
         """Return the cliques of the smallest subtree in which every axis of a scope occurs: leaves that add nothing are taken off."""
