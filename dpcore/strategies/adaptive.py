@@ -27,6 +27,7 @@ ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cell
 LADDER = (64, 32, 16, 8)  # in a column's coarser versions a group has at least a 64th, a 32nd, ... of the rows
 SMALLEST_START = 0.25  # of the model's size, in the first round
 FIRST_STEPS, ROUND_STEPS, LAST_STEPS = 50, 4, 500
+PER_CELL = 1.0  # parameters that the model may adapt for each cell that stands out of its noise
 TYPICAL_CELLS = 400  # of what a round measures
 MODEL_MB = 4
 ABSOLUTE = math.sqrt(2 / math.pi)  # how large noise of standard deviation 1 is on average
@@ -112,7 +113,7 @@ class Adaptive(Strategy):
                 curator.coarsen(axis, groups)
         self.model = FactoredModel(self.resolutions, total=self._evidence.total)
         self._candidates = Candidates(self.model, self._sets)
-        self._base = self._now = refine(self.model, self._evidence, Potentials(), steps=FIRST_STEPS)
+        self._base = self._now = refine(self.model, self._evidence, Potentials(), steps=FIRST_STEPS, per_cell=PER_CELL)
 
     def select(self, curator: Curator, number: int) -> Selection:
         """Select the candidate with the largest error."""
@@ -139,12 +140,20 @@ class Adaptive(Strategy):
         self.model.rescale(self._evidence.total)
         # A function of zeros makes room in the model now, as was forecast, even if there is nothing to learn.
         functions = {measurement.axes: np.zeros(measurement.values.shape), **self._now.functions}
-        self._now = refine(self.model, self._evidence, Potentials(functions, self._now.rate), steps=ROUND_STEPS)
+        self._now = refine(
+            self.model, self._evidence, Potentials(functions, self._now.rate), steps=ROUND_STEPS, per_cell=PER_CELL
+        )
         self._candidates.measured(measurement.axes)
 
     def conclude(self) -> None:
         """Make the released model: from the first one, so that what was measured early has no more say than what came late."""
-        refine(self.model, self._evidence, Potentials(self._base.functions, self._now.rate), steps=LAST_STEPS)
+        refine(
+            self.model,
+            self._evidence,
+            Potentials(self._base.functions, self._now.rate),
+            steps=LAST_STEPS,
+            per_cell=PER_CELL,
+        )
 
     def _affordable_rounds(self) -> int:
         """Return how many rounds suit the budget: a larger one pays for more of them, and for less noise in each.

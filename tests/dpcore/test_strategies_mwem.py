@@ -114,7 +114,7 @@ def test_the_model_comes_close_to_the_table_and_closer_with_less_noise() -> None
             errors.append(np.abs(strategy.model.marginal(axes) - true).sum() / table.sum())
         return float(np.mean(errors))
 
-    assert error(1.0) < 0.03 < error(30.0) < 0.5
+    assert error(1.0) < 0.05 < error(30.0) < 0.5
 
 
 def test_a_workload_of_single_columns_and_a_single_column_work() -> None:
