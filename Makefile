@@ -46,8 +46,10 @@ lint: .venv/development ## check style, types and layers
 bench: .venv/development ## measure speed and accuracy (tables in ../shared/data)
 	@$(BIN)/python -m benchmarks.dense
 	@$(BIN)/python -m benchmarks.accuracy
+	@$(BIN)/python -m benchmarks.accuracy --data adult_discretized --currency gdp
 	@$(BIN)/python -m benchmarks.ledger
 	@$(BIN)/python -m benchmarks.ledger_faults
+	@$(BIN)/python -m benchmarks.overhead
 
 ui: .venv/runtime data/clinic-visits.csv ## start the Prefect UI with the sample deployed, in the background; prints its address
 	@$(OPEN_ACCOUNT)
