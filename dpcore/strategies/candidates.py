@@ -25,7 +25,6 @@ class Offer:
 class _Candidate:
     columns: Axes
     versions: list[Axes]  # from fine to coarse
-    weight: int
     offer: Offer | None = None
     looked: int | None = None  # in which round
 
@@ -44,7 +43,7 @@ class Candidates:
 
     def __init__(self, model: FactoredModel, sets: Iterable[Axes]) -> None:
         self._model = model
-        self._candidates = [_Candidate(columns, _ladder(model, columns), weight=1) for columns in sets]
+        self._candidates = [_Candidate(columns, _ladder(model, columns)) for columns in sets]
         self._measured: Counter[Axes] = Counter()
 
     def offers(self, number: int, *, most_cells: float, room: int) -> list[Offer]:
