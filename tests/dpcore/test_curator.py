@@ -159,6 +159,26 @@ def test_selection_finds_what_the_model_gets_most_wrong(make_curator: Any) -> No
     assert chosen.cell in (1, 5)
 
 
+@pytest.mark.parametrize(
+    "offered",
+    [
+        [],
+        [((0,), COUNTS.sum(axis=1)), ((1,), np.full(3, np.iinfo(np.int64).min))],  # what a NaN becomes
+        [((0,), np.array([2**53, 2]))],
+    ],
+    ids=["nothing", "no numbers", "too many rows"],
+)
+@pytest.mark.parametrize("kind", ["select_marginal", "select_cell"])
+def test_what_no_score_can_be_made_of_is_refused_and_not_paid(make_curator: Any, kind: str, offered: Any) -> None:
+    curator, ledger = make_curator()
+    with pytest.raises(StepFailed):
+        getattr(curator, kind)("s", lambda: offered, share=Fraction(1, 2))
+    assert ledger.run("r").spent == 0
+    assert not ledger.transcript("r")
+    getattr(curator, kind)("s", lambda: [((0,), np.array([2**52, 0]))], share=Fraction(1, 2))
+    assert ledger.run("r").spent > 0
+
+
 def test_measurements_are_the_true_counts_plus_noise(make_curator: Any) -> None:
     curator, _ = make_curator(delta=0.0)
     measured = curator.measure_marginal("m", (1, 0)[::-1], share=Fraction(99, 100))
