@@ -111,15 +111,26 @@ class Stack:
         return "\n".join(f"{path.name}: {path.read_text(encoding='utf-8')[-3000:]}" for path in files)
 
     def api(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """Ask the server; whatever it answers is returned, unless it is only busy, as SQLite is under load."""
+        """Ask the server; whatever it answers is returned, unless it is only busy, as SQLite is under load.
+
+        A busy server says so, or says nothing: a request waits up to a minute for the database, and longer if it has to wait for one that
+        waits. What only reads is asked again then; what changes something is not, as it may have been done.
+        """
+        reads = method == "GET" or path.endswith("/filter")
 
         def answered() -> httpx.Response | None:
-            with httpx.Client(base_url=f"{self.url}/", trust_env=False, timeout=60) as client:
-                answer = client.request(method, path.lstrip("/"), json=body)
+            with httpx.Client(base_url=f"{self.url}/", trust_env=False, timeout=20 if reads else 90) as client:
+                try:
+                    answer = client.request(method, path.lstrip("/"), json=body)
+                except httpx.ReadTimeout:
+                    if not reads:
+                        raise
+                    return None
             return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
 
         # Not by its truth: that of an answer which refuses is false.
-        return wait_for(lambda: [it] if (it := answered()) is not None else None, "a server that is not busy")[0]
+        found = wait_for(lambda: [it] if (it := answered()) is not None else None, "a server that answers", tell=self.log)
+        return found[0]
 
     def read(self, method: str, path: str, body: Any = None) -> Any:
         """Ask the server and expect an answer."""
