@@ -1,0 +1,137 @@
+"""How the cost of a release grows with the rows and with the columns of its table.
+
+    python -m benchmarks.growth --json
+
+Made tables with real dependencies, strategy `adaptive` with the same number of rounds and the same size of model throughout. Each release is a
+process of its own; the CPU seconds are those of dpcore, from reading the spec to the last file, and the memory is that of the whole process.
+An exponent says how the seconds follow the size between two neighbouring tables: log of their ratio by log of the sizes' ratio. Seconds of the same work
+differ by some percent from run to run, so an exponent may exceed its bar by 0.1; of several `--repeats` the fastest counts.
+"""
+
+import argparse
+import json
+import math
+import pstats
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from benchmarks.growth_table import GrowthTable
+from benchmarks.release_cost import cost_of_release
+
+MOST_EXPONENT = {"rows": 1.0, "columns": 2.0}
+TOLERANCE = 0.1
+MOST_MEMORY_MB = 2_000.0
+"""At the largest number of rows, ten million."""
+LARGEST_ROWS = 10_000_000
+FULL = {"rows": (100_000, 1_000_000, LARGEST_ROWS), "columns": (10, 20, 40, 80)}
+QUICK = {"rows": (10_000, 30_000, 100_000), "columns": (5, 10, 20)}
+COLUMNS, ROWS, QUICK_ROWS = 14, 50_000, 5_000
+"""What the other dimension is, while one grows."""
+SEED = 7
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The cost of one release."""
+
+    rows: int
+    columns: int
+    cpu_seconds: float
+    peak_memory_mb: float
+    steps: dict[str, float]
+
+
+def main() -> None:
+    """Measure, and print a table or one JSON object."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--by", choices=list(FULL), action="append", help="only this dimension")
+    parser.add_argument("--sizes", type=int, nargs="+", help="with one --by: these sizes of it")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--model-mb", type=float, default=4.0)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="small tables: to see that it works, not for the bars")
+    parser.add_argument(
+        "--profile", action="store_true", help="also say, on stderr, which functions take longest; this slows runs down"
+    )
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.sizes and len(arguments.by or ()) != 1:
+        parser.error("--sizes needs one --by")
+    result: dict[str, Any] = {"rounds": arguments.rounds, "model_mb": arguments.model_mb, "tolerance": TOLERANCE}
+    for dimension in arguments.by or FULL:
+        sizes = arguments.sizes or (QUICK if arguments.quick else FULL)[dimension]
+        result[dimension] = figures(dimension, [_measure(dimension, size, arguments) for size in sizes])
+    print(json.dumps(result) if arguments.json else _text(result))
+
+
+def figures(dimension: str, runs: Sequence[Measured]) -> dict[str, Any]:
+    """Return what neighbouring sizes say about growth, and whether the bars hold."""
+    steps = []
+    for small, large in pairwise(runs):
+        sizes = getattr(large, dimension) / getattr(small, dimension)
+        seconds = large.cpu_seconds / small.cpu_seconds
+        steps.append({"sizes": sizes, "seconds": seconds, "exponent": math.log(seconds) / math.log(sizes)})
+    most = MOST_EXPONENT[dimension]
+    bars = {f"exponent <= {most:g}": all(step["exponent"] <= most + TOLERANCE for step in steps)}
+    if dimension == "rows" and runs[-1].rows >= LARGEST_ROWS:
+        bars[f"memory < {MOST_MEMORY_MB:,.0f} MB"] = runs[-1].peak_memory_mb < MOST_MEMORY_MB
+    return {"runs": [asdict(run) for run in runs], "ratios": steps, "bars": bars}
+
+
+def _measure(dimension: str, size: int, arguments: argparse.Namespace) -> Measured:
+    other_rows = QUICK_ROWS if arguments.quick else ROWS
+    rows, columns = (size, COLUMNS) if dimension == "rows" else (other_rows, size)
+    table = GrowthTable(columns=columns, seed=SEED)
+    costs = [_cost(table, rows, arguments) for _ in range(arguments.repeats)]
+    best = min(costs, key=lambda cost: cost["cpu_seconds"])
+    return Measured(rows, columns, best["cpu_seconds"], max(cost["peak_memory_mb"] for cost in costs), best["steps"])
+
+
+def _cost(table: GrowthTable, rows: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="dpflow-growth-") as folder:
+        base = Path(folder)
+        table.write(base / "table.parquet", rows=rows)
+        spec = {
+            "dataset": "growth",
+            "source": {"path": "table.parquet"},
+            "privacy": {"unit": "row", "neighbours": "add-remove", "epsilon": 1.0, "delta": 1e-9},
+            "universe": table.universe(),
+            "workload": {"marginals": 3},
+            "strategy": {"name": "adaptive", "rounds": arguments.rounds, "max_model_mb": arguments.model_mb},
+        }
+        (base / "spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
+        profile = base / "profile" if arguments.profile else None
+        cost = cost_of_release(base, profile=profile)
+        if profile is not None:
+            pstats.Stats(str(profile), stream=sys.stderr).sort_stats("tottime").print_stats(20)
+        return cost
+
+
+def _text(result: dict[str, Any]) -> str:
+    lines = [f"adaptive, {result['rounds']} rounds, model of {result['model_mb']:g} MB"]
+    for dimension in MOST_EXPONENT:
+        if dimension not in result:
+            continue
+        lines.append(f"\n{'rows':>11}{'columns':>9}{'CPU s':>9}{'MB':>8}{'ratio':>8}{'exponent':>10}  most of it")
+        for run, ratio in zip(result[dimension]["runs"], [None, *result[dimension]["ratios"]], strict=True):
+            growth = "" if ratio is None else f"{ratio['seconds']:8.2f}{ratio['exponent']:10.2f}"
+            dear = sorted(run["steps"].items(), key=lambda step: -step[1])[:3]
+            lines.append(
+                f"{run['rows']:11,}{run['columns']:9}{run['cpu_seconds']:9.1f}{run['peak_memory_mb']:8.0f}{growth:18}  "
+                + ", ".join(f"{name} {seconds:.1f}" for name, seconds in dear)
+            )
+        for bar, holds in result[dimension]["bars"].items():
+            lines.append(f"{bar}: {'holds' if holds else 'MISSED'}")
+    lines.append(f"(an exponent may exceed its bar by {result['tolerance']:g}: seconds differ from run to run)")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
