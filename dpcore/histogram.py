@@ -4,7 +4,8 @@ A Histogram is read by the curator alone, which charges before it looks: nothing
 """
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from dpcore.universe import Universe
 Counts: TypeAlias = npt.NDArray[np.int64]
 
 LARGEST_KEY = np.iinfo(np.int64).max
+BLOCK_ROWS = 1 << 15  # counted at a time: what that needs stays near the processor, where it is three times as fast
 
 
 class Histogram(Private):
@@ -25,7 +27,8 @@ class Histogram(Private):
 
     def __init__(self, *, codes: Sequence[Codes], counts: Counts, shape: Sequence[int]) -> None:
         self._codes = tuple(codes)
-        self._counts = counts
+        # most rows of a large universe occur once or twice: a byte of memory each, not eight
+        self._counts = counts.astype(code_type(int(counts.max(initial=0)) + 1))
         self._shape = tuple(shape)
 
     @classmethod
@@ -47,13 +50,22 @@ class Histogram(Private):
         For the curator only, after the charge: what this returns is private, and nothing of it is kept here.
         """
         shape = tuple(self._shape[axis] for axis in axes)
-        cells = np.zeros(len(self._counts), dtype=np.int64)
-        for axis in axes:
-            cells *= self._shape[axis]
-            cells += self._codes[axis]
+        size = prod(shape)
+        step = max(BLOCK_ROWS, size)
         # bincount adds in float64, which is exact for whole numbers below 2^53, and no table has that many rows
-        sums = np.bincount(cells, weights=self._counts, minlength=int(np.prod(shape, dtype=np.int64)))
+        sums = self._sums(axes, slice(0, step), size)
+        for start in range(step, len(self._counts), step):
+            sums += self._sums(axes, slice(start, start + step), size)
         return sums.astype(np.int64).reshape(shape)
+
+    def _sums(self, axes: tuple[int, ...], block: slice, size: int) -> npt.NDArray[Any]:
+        """Count a block of the distinct rows in the `size` cells over some axes."""
+        counts = self._counts[block]
+        cells = np.zeros(len(counts), dtype=code_type(size + 1))
+        for axis in axes:
+            cells *= cells.dtype.type(self._shape[axis])
+            cells += self._codes[axis][block]
+        return np.bincount(cells, weights=counts, minlength=size)
 
 
 def _distinct(codes: Sequence[Codes], shape: Sequence[int]) -> tuple[list[Codes], Counts]:

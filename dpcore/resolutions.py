@@ -27,10 +27,20 @@ class Resolutions:
     """
 
     def __init__(self, shape: Sequence[int]) -> None:
+        """Start with the columns themselves.
+
+        Raises:
+            UsageError: there is no column, or one without a cell.
+        """
+        if not shape or any(size < 1 for size in shape):
+            raise UsageError(
+                "A column has no cells, or there is none: give at least one column, each of one cell or more."
+            )
         self.columns = len(shape)
-        self._sizes = list(shape)
-        self._column = list(range(len(shape)))
-        self._versions: list[list[int]] = [[axis] for axis in range(len(shape))]
+        # By axis: unlike a list, a dictionary does not count a negative axis from the end.
+        self._sizes = dict(enumerate(shape))
+        self._column = {axis: axis for axis in self._sizes}
+        self._versions: dict[int, tuple[int, ...]] = {column: (column,) for column in self._sizes}
         self._groups: dict[tuple[int, int], Groups] = {}
 
     def coarsen(self, column: int, groups: Sequence[int] | Groups) -> int:
@@ -41,15 +51,22 @@ class Resolutions:
             groups: for every cell of the column, the cell of the new version; they count from 0 without a gap.
 
         Raises:
-            UsageError: a group is missing, or the new version splits a cell of an earlier one.
+            UsageError: there is no such column, a group is missing, or the new version splits a cell of an earlier one.
         """
-        whole = np.asarray(groups, dtype=np.intp)
-        size = len(np.unique(whole))
-        if whole.shape != (self._sizes[column],) or whole.min() != 0 or whole.max() != size - 1:
-            raise UsageError("A coarser version names a group for every cell of its column, counting from 0.")
-        axis = len(self._sizes)
+        versions, given = self.versions(column), np.asarray(groups)
+        size = len(np.unique(given))
+        if (
+            given.dtype.kind not in "iu"
+            or given.shape != (self._sizes[column],)
+            or given.min() != 0
+            or given.max() != size - 1
+        ):
+            raise UsageError(
+                "A coarser version names a group for every cell of its column, counting from 0: give whole numbers, none left out."
+            )
+        axis, whole = len(self._sizes), given.astype(np.intp)
         found: dict[tuple[int, int], Groups] = {}
-        for finer in self._versions[column]:
+        for finer in versions:
             within = self.groups(column, finer)
             coarser = np.zeros(self._sizes[finer], dtype=np.intp)
             coarser[within] = whole
@@ -57,27 +74,40 @@ class Resolutions:
                 raise UsageError("A coarser version takes whole cells of the version before it together.")
             found[finer, axis] = coarser
         self._groups |= found
-        self._sizes.append(size)
-        self._column.append(column)
-        self._versions[column].append(axis)
+        self._sizes[axis] = size
+        self._column[axis] = column
+        self._versions[column] = (*versions, axis)
         return axis
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The number of cells of every axis."""
-        return tuple(self._sizes)
+        return tuple(self._sizes.values())
 
     def column(self, axis: int) -> int:
         """Return the column that an axis is a version of."""
-        return self._column[axis]
+        try:
+            return self._column[axis]
+        except KeyError:
+            raise self._unknown() from None
 
     def versions(self, column: int) -> tuple[int, ...]:
         """Return the axes of a column, from the column itself to its coarsest version."""
-        return tuple(self._versions[column])
+        try:
+            return self._versions[column]
+        except KeyError:
+            raise UsageError(f"There is no such column: they count from 0 to {self.columns - 1}.") from None
 
     def groups(self, finer: int, coarser: int) -> Groups:
         """Return, for every cell of an axis, the cell that it belongs to on a coarser axis of the same column, or on the same."""
-        return np.arange(self._sizes[finer], dtype=np.intp) if finer == coarser else self._groups[finer, coarser]
+        if finer == coarser:
+            return np.arange(*self.shape_of((finer,)), dtype=np.intp)
+        try:
+            return self._groups[finer, coarser]
+        except KeyError:
+            raise UsageError(
+                "Groups lead from an axis to a coarser version of the same column: see `versions`."
+            ) from None
 
     def named(self, axes: Axes, names: Sequence[str]) -> tuple[str, ...]:
         """Return what to call these axes, given the columns' names.
@@ -87,14 +117,22 @@ class Resolutions:
         ('sex', 'age in 2 groups')
         """
         return tuple(
-            names[axis] if axis < self.columns else f"{names[self._column[axis]]} in {self._sizes[axis]} groups"
-            for axis in axes
+            names[self.column(axis)] + (f" in {size} groups" if axis >= self.columns else "")
+            for axis, size in zip(axes, self.shape_of(axes), strict=True)
         )
 
     def shape_of(self, axes: Iterable[int]) -> tuple[int, ...]:
         """Return the shape of an array over these axes."""
-        return tuple(self._sizes[axis] for axis in axes)
+        try:
+            return tuple([self._sizes[axis] for axis in axes])
+        except KeyError:
+            raise self._unknown() from None
 
     def cells(self, axes: Axes) -> int:
         """Return how many cells an array over these axes has."""
-        return math.prod(self._sizes[axis] for axis in axes)
+        return math.prod(self.shape_of(axes))
+
+    def _unknown(self) -> UsageError:
+        return UsageError(
+            f"There is no such axis: columns and their coarser versions count from 0 to {len(self._sizes) - 1}."
+        )

@@ -4,6 +4,6 @@ from dpcore.models.dense import MAX_CELLS, DenseModel
 from dpcore.models.evidence import Evidence
 from dpcore.models.factored import FactoredModel
 from dpcore.models.model import Model, Weights
-from dpcore.models.refine import Potentials, refine
+from dpcore.models.refine import Functions, refine
 
-__all__ = ["MAX_CELLS", "DenseModel", "Evidence", "FactoredModel", "Model", "Potentials", "Weights", "refine"]
+__all__ = ["MAX_CELLS", "DenseModel", "Evidence", "FactoredModel", "Functions", "Model", "Weights", "refine"]

@@ -4,10 +4,9 @@ import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
-from dpcore.models.model import Weights
+from dpcore.models.model import RowCodes, Weights
 from dpcore.models.passes import scale_along, sum_to
 from dpcore.models.systematic import sample_cells
 from dpcore.queries import Axes
@@ -118,7 +117,7 @@ class DenseModel:
         self._mass = float(self._weights.sum())
         self._known = None
 
-    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
+    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
         """Return the codes of as many rows, one array for each column, as close to the model as whole rows can be.
 
         >>> model = DenseModel((2, 2), total=1.0)

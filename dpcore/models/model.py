@@ -1,7 +1,7 @@
 """What a strategy may ask of a model."""
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,9 @@ from dpcore.queries import Axes
 
 Weights = NDArray[np.float64]
 """An array over cells, of counts, of a factor or of probabilities."""
+
+RowCodes = NDArray[np.integer[Any]]
+"""The codes of rows in one column, in any type that holds them."""
 
 
 class Model(Protocol):
@@ -41,6 +44,6 @@ class Model(Protocol):
         """Make the distribution proportional to exp of a sum of functions, each of some columns; of none, uniform."""
         ...
 
-    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
+    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
         """Return the codes of as many rows, one array for each column, as close to the model as whole rows can be."""
         ...

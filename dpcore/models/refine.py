@@ -1,74 +1,148 @@
 """Bring a model into agreement with what was measured, and no further: noise is not to be learned."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
+from dpcore.models.curvature import Curvature, Vector
 from dpcore.models.evidence import Evidence
 from dpcore.models.model import Model, Weights
 from dpcore.queries import Axes
 
-LONGER, SHORTER = 1.4, 0.5  # how a step's length follows its success; measured, not critical
+Functions = Mapping[Axes, Weights]
+"""A multiplicative-weights distribution by its logarithm: a function for each set of columns.
+
+Multiplying by functions of marginals, again and again, only ever adds to these functions. They say all about the distribution, and are
+far smaller than it.
+"""
+
 STANDS_OUT = 2.0  # standard deviations of noise above which an expected count is worth a parameter
-SHORTEST = 1e-12  # of the first step: a refinement that gets nowhere ends
-
-
-@dataclass(frozen=True, eq=False)
-class Potentials:
-    """A multiplicative-weights distribution by its logarithm: a function for each set of columns, and how long a step to try next.
-
-    Multiplying by functions of marginals, again and again, only ever adds to these functions. They say all about the distribution,
-    and are far smaller than it.
-    """
-
-    functions: Mapping[Axes, Weights] = field(default_factory=dict)
-    rate: float | None = None
+RATE = 1 / 20  # of the noise: a step is so long that counts of 20 times their noise take most of it
+CLOSE = 0.03  # a step is solved when its slope has fallen to this share
+MOST_TRIES = 40  # to solve one step
+SHORTER = 0.5  # a step that makes the error larger is taken again, at this rate
+FARTHEST = 4.0  # by which a try may change any logarithm
+STEEP = 0.9  # a try has gone too far if the slope behind it rises by more than this share of what it fell
 
 
 def refine(
-    model: Model, evidence: Evidence, potentials: Potentials, *, steps: int, per_cell: float = 0.5
-) -> Potentials:
-    """Take up to `steps` multiplicative-weights steps on all measured marginals at once; leave the model at the last of them.
+    model: Model, evidence: Evidence, functions: Functions, *, tries: int, per_cell: float = 0.5
+) -> dict[Axes, Weights]:
+    """Take implicit multiplicative-weights steps on all measured marginals at once; leave the model at the last of them.
 
     A step multiplies every cell by exp(rate x sum over its marginals of (measured - expected) / variance): a marginal counts by its
-    precision. It is taken only if the squared error, in units of the noise, does not grow.
+    precision. `expected` is taken after the step, not before it, so that a step can be long and its end is still where many
+    short ones would lead. It is the lowest point of a convex function, found by `tries` evaluations of the model in all. Plain steps
+    take fifty times as many on Adult at epsilon 10 (docs/decisions/0016).
 
-    The steps end early once that error is what noise alone would leave. With the truth in the model's place it would be about the number
-    of measured cells; a model leaves one less for every parameter that it has adapted to the data, and `per_cell` of a parameter is allowed for
-    every cell that stands out of its noise. Going on would copy the noise into the release: on Adult with seven columns at epsilon 1, the error
-    of 3-way marginals falls to 0.033 and rises again to 0.048 (Morozov's discrepancy principle; docs/decisions/0006).
+    The steps end early once the squared error, in units of the noise, is what noise alone would leave. With the truth in the model's place it
+    would be about the number of measured cells; a model leaves one less for every parameter that it has adapted to the data, and
+    `per_cell` of a parameter is allowed for every cell that stands out of its noise. Going on would copy the noise into the release: on Adult
+    with seven columns at epsilon 1, the error of 3-way marginals falls to 0.033 and rises again to 0.048 (Morozov's discrepancy principle;
+    docs/decisions/0006).
+
+    References: Hardt, Ligett and McSherry 2012 (MWEM); Rockafellar 1976 (proximal points).
     """
-    rate = potentials.rate or min(target.variance for _, target in evidence) / model.total / 4
-    functions = dict(potentials.functions)
-    shortest = rate * SHORTEST
-    error, slopes, enough = _compare(model, evidence, functions, per_cell)
-    for _ in range(steps):
-        if error <= enough or rate < shortest:
+    search = _Search(model, evidence, tries)
+    here = search.at(search.stacked(functions))
+    rate = RATE * float(search.variance.mean()) ** 0.5
+    while search.tries > 0 and here.error > search.enough(here, per_cell):
+        there = search.step(here, rate)
+        if there is here:
             break
-        longer = {axes: functions.get(axes, 0.0) + rate * slope for axes, slope in slopes.items()}
-        tried = {**functions, **longer}
-        new_error, new_slopes, new_enough = _compare(model, evidence, tried, per_cell)
-        if new_error > error:
+        if there.error > here.error:
             rate *= SHORTER
-            continue
-        functions, error, slopes, enough = tried, new_error, new_slopes, new_enough
-        rate *= LONGER
-    model.assign(functions)
-    return Potentials(functions, rate)
+            search.curvature.forget()
+        else:
+            here = there
+    return search.settle(here)
 
 
-def _compare(
-    model: Model, evidence: Evidence, functions: Mapping[Axes, Weights], per_cell: float
-) -> tuple[float, dict[Axes, Weights], float]:
-    """Return the squared error in units of the noise, its slopes, and the error at which there is nothing more to learn."""
-    model.assign(functions)
-    expected = model.marginals(evidence.axes)
-    error, enough, slopes = 0.0, 0.0, {}
-    for axes, target in evidence:
-        residual = target.counts - expected[axes]
-        slopes[axes] = residual / target.variance
-        error += float(np.vdot(residual, slopes[axes]))
-        standing_out = np.count_nonzero(expected[axes] > STANDS_OUT * target.variance**0.5)
-        enough += residual.size - per_cell * standing_out
-    return error, slopes, enough
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A distribution: the logarithms of its functions, what it expects, and its squared error in units of the noise."""
+
+    logarithms: Vector
+    expected: Vector
+    error: float
+
+
+class _Search:
+    """All measured marginals side by side, as one long vector of cells."""
+
+    def __init__(self, model: Model, evidence: Evidence, tries: int) -> None:
+        self.tries = tries
+        self.curvature = Curvature()
+        self._model = model
+        self._shapes = {axes: target.counts.shape for axes, target in evidence}
+        self._measured = np.concatenate([target.counts.ravel() for _, target in evidence])
+        self.variance = np.concatenate([np.full(target.counts.size, target.variance) for _, target in evidence])
+        sizes = [target.counts.size for _, target in evidence]
+        self._places = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
+
+    def stacked(self, functions: Functions) -> Vector:
+        """Return the functions as one vector; zero where there is none yet."""
+        vector = np.zeros(len(self._measured))
+        for axes, place in zip(self._shapes, self._places, strict=True):
+            if axes in functions:
+                vector[place] = functions[axes].ravel()
+        return vector
+
+    def at(self, logarithms: Vector) -> _Point:
+        """Return what the distribution with these logarithms expects; the model is left there."""
+        self._model.assign(self._split(logarithms))
+        marginals = self._model.marginals(self._shapes)
+        expected = np.concatenate([marginals[axes].ravel() for axes in self._shapes])
+        residual = self._measured - expected
+        return _Point(logarithms, expected, float(residual @ (residual / self.variance)))
+
+    def settle(self, point: _Point) -> dict[Axes, Weights]:
+        """Leave the model at a point, and return its functions."""
+        functions = self._split(point.logarithms)
+        self._model.assign(functions)
+        return functions
+
+    def enough(self, point: _Point, per_cell: float) -> float:
+        """Return the error at which there is nothing more to learn."""
+        return len(self._measured) - per_cell * np.count_nonzero(point.expected > STANDS_OUT * self.variance**0.5)
+
+    def step(self, start: _Point, rate: float) -> _Point:
+        """Return where an implicit step ends, or where the tries do.
+
+        That is where start + rate x (measured - expected) / variance = here. With a factor, the difference of the two sides is the slope of a
+        convex function: rows x the logarithm of the total weight - measured x logarithms + |here - start|^2 x variance / (2 x rate).
+        """
+        pull = self.variance / rate
+        here, slope = start, start.expected - self._measured
+        diagonal = here.expected + pull
+        close = CLOSE**2 * float(slope @ (slope / diagonal))
+        for _ in range(MOST_TRIES):
+            if self.tries <= 0 or float(slope @ (slope / diagonal)) <= close:
+                break
+            # The marginals overlap, so one cell's step moves many: an eighth of it is safe to begin with.
+            direction = self.curvature.step(slope, diagonal, first=1 / 8)
+            here, slope = self._along(here, slope, direction, start.logarithms, pull)
+            diagonal = here.expected + pull
+        return here
+
+    def _along(
+        self, here: _Point, slope: Vector, direction: Vector, start: Vector, pull: Vector
+    ) -> tuple[_Point, Vector]:
+        """Return a point along a direction that is not far behind the lowest one, and the slope there."""
+        falls = float(slope @ direction)
+        length = min(1.0, FARTHEST / float(np.abs(direction).max()))
+        while True:
+            there = self.at(here.logarithms + length * direction)
+            self.tries -= 1
+            new = there.expected - self._measured + pull * (there.logarithms - start)
+            rises = float(new @ direction)
+            if rises <= -STEEP * falls or self.tries <= 0:
+                break
+            length *= min(0.7, max(0.2, falls / (falls - rises)))
+        self.curvature.learn(there.logarithms - here.logarithms, new - slope)
+        return there, new
+
+    def _split(self, vector: Vector) -> dict[Axes, Weights]:
+        pieces = zip(self._shapes.items(), self._places, strict=True)
+        return {axes: vector[place].reshape(shape) for (axes, shape), place in pieces}

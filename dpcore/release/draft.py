@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from dpcore.report import Round
 from dpcore.resolutions import Resolutions
 from dpcore.spec import Declaration
 
-Codes = Sequence[npt.NDArray[np.int64]]
+Codes = Sequence[npt.NDArray[np.integer[Any]]]
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,14 +53,21 @@ def measurement_tables(
 
 
 def _labels(universe: Universe, resolutions: Resolutions, axis: int) -> npt.NDArray[np.object_]:
-    """Return what to call the cells of an axis; a group of cells is called by all of them, or by its first and last neighbour."""
+    """Return what to call the cells of an axis; a group of cells is called by all of them, neighbours by the first and the last."""
     attribute = universe.attributes[universe.names[resolutions.column(axis)]]
-    own = attribute.labels
+    own, in_order = attribute.labels, attribute.cells if attribute.ordered else 0
     groups = resolutions.groups(resolutions.column(axis), axis)
     order = np.argsort(groups, kind="stable")
     members = np.split(order, np.searchsorted(groups[order], np.arange(1, resolutions.shape[axis])))
-    return np.array([_label([own[cell] for cell in cells], run=attribute.ordered) for cells in members], dtype=object)
+    return np.array([_label(cells.tolist(), own, in_order=in_order) for cells in members], dtype=object)
 
 
-def _label(cells: Sequence[str], *, run: bool) -> str:
-    return f"{cells[0]} to {cells[-1]}" if run and len(cells) > 1 else " or ".join(cells)
+def _label(cells: Sequence[int], labels: Sequence[str], *, in_order: int) -> str:
+    """Name cells, given in ascending order, of which the first `in_order` of the column follow one another."""
+    runs: list[list[int]] = []
+    for cell in cells:
+        if runs and cell == runs[-1][-1] + 1 and cell < in_order:
+            runs[-1].append(cell)
+        else:
+            runs.append([cell])
+    return " or ".join(f"{labels[run[0]]} to {labels[run[-1]]}" if len(run) > 1 else labels[run[0]] for run in runs)

@@ -1,6 +1,7 @@
 """Counts over the universe equal a naive count, for universes of any size."""
 
 from math import prod
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.histogram import Histogram
+from dpcore.histogram import BLOCK_ROWS, Histogram
 from dpcore.ingest.records import Records, code_type
 from dpcore.universe import Integer, Universe
 
@@ -88,3 +89,21 @@ def test_what_a_marginal_returns_is_the_callers_own() -> None:
     histogram = counted(drawn([3, 4], rows=50, seed=4, cells=5), [3, 4])
     histogram.marginal((0,))[:] = -1
     assert histogram.marginal((0,)).sum() == 50
+
+
+@pytest.mark.parametrize("axes", [(0,), (1, 0), (2, 0, 1), (3,)])
+def test_many_blocks_of_rows_add_up_to_one_count(axes: tuple[int, ...]) -> None:
+    shape = [256, 7, 100, 1]
+    table = drawn(shape, rows=5 * BLOCK_ROWS + 5, seed=5, cells=150_000)
+    histogram = counted(table, shape)
+    assert len(histogram._counts) > 2 * BLOCK_ROWS
+    flat = np.ravel_multi_index([table[axis] for axis in axes], [shape[axis] for axis in axes])
+    naive = np.bincount(flat, minlength=prod(shape[axis] for axis in axes))
+    assert np.array_equal(histogram.marginal(axes).ravel(), naive)
+
+
+@pytest.mark.parametrize(("rows", "kept"), [(255, np.uint8), (256, np.uint16), (70_000, np.uint32)])
+def test_a_cell_with_many_rows_is_counted_in_full(rows: int, kept: type[np.unsignedinteger[Any]]) -> None:
+    histogram = counted(pd.DataFrame([[2, 1]] * rows), [3, 4])
+    assert histogram._counts.dtype == kept
+    assert histogram.marginal((1, 0)).max() == rows

@@ -91,6 +91,7 @@ def test_the_footer_and_the_manifest_carry_the_statement(release: Path) -> None:
     assert 0 < privacy["epsilon"] <= 1
     assert privacy["ledger_head"] in hashes
     assert "source" not in manifest["spec"]
+    assert manifest["strategy"] == manifest["spec"]["strategy"]["name"] == "mwem"
     latest = json.loads((release.parent / "latest.json").read_text(encoding="utf-8"))
     assert latest["release"] == release.name
 

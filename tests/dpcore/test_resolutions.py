@@ -88,8 +88,36 @@ def test_a_version_is_taken_exactly_if_it_parts_no_cells_of_any_before(cells: in
 
 @pytest.mark.parametrize(
     "groups",
-    [[0, 0, 2, 2], [1, 1, 2, 2], [-1, -1, 0, 0], [-1, -1, 1, 1], [0, 0, 1], [0, 0, 1, 1, 1], [], [[0, 0], [1, 1]]],
-    ids=["a gap", "from one", "a negative group", "as many as from zero", "too few", "too many", "none", "a table"],
+    [
+        [0, 0, 2, 2],
+        [1, 1, 2, 2],
+        [-1, -1, 0, 0],
+        [-1, -1, 1, 1],
+        [0, 0, 1],
+        [0, 0, 1, 1, 1],
+        [],
+        [[0, 0], [1, 1]],
+        [0.0, 0.0, 1.0, 1.0],
+        [0, 0, 1, 0.5],
+        [0, 0, 1, np.nan],
+        [False, False, True, True],
+        ["0", "0", "1", "1"],
+    ],
+    ids=[
+        "a gap",
+        "from one",
+        "a negative group",
+        "as many as from zero",
+        "too few",
+        "too many",
+        "none",
+        "a table",
+        "numbers that are not whole by type",
+        "a half",
+        "not a number",
+        "truths",
+        "texts",
+    ],
 )
 def test_groups_that_do_not_count_from_zero_for_every_cell_are_refused(groups: list[int]) -> None:
     of = Resolutions((4, 3))
@@ -140,3 +168,50 @@ def test_the_shape_and_the_cells_of_axes_are_those_of_their_versions() -> None:
     assert of.cells((1, thirds)) == 15
     assert of.shape_of(()) == ()
     assert of.cells(()) == 1
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.int64])
+def test_groups_may_be_whole_numbers_of_any_size(kind: type[np.integer]) -> None:
+    of = Resolutions((4,))
+    assert of.groups(0, of.coarsen(0, np.array([0, 0, 1, 1], dtype=kind))).dtype == np.intp
+
+
+@pytest.mark.parametrize("axis", [-1, 3, 99])
+def test_an_axis_that_does_not_exist_is_refused(axis: int) -> None:
+    of = Resolutions((4, 2))
+    of.coarsen(0, [0, 0, 1, 1])
+    asked = [
+        lambda: of.column(axis),
+        lambda: of.shape_of((0, axis)),
+        lambda: of.cells((axis,)),
+        lambda: of.named((axis,), ["age", "sex"]),
+        lambda: of.groups(axis, axis),
+    ]
+    for ask in asked:
+        with pytest.raises(UsageError, match="count from 0 to 2"):
+            ask()
+
+
+@pytest.mark.parametrize("column", [-1, 2, 3])
+def test_a_column_that_does_not_exist_is_refused_also_if_it_is_another_axis(column: int) -> None:
+    of = Resolutions((4, 2))
+    of.coarsen(0, [0, 0, 1, 1])
+    with pytest.raises(UsageError, match="count from 0 to 1"):
+        of.versions(column)
+    with pytest.raises(UsageError, match="count from 0 to 1"):
+        of.coarsen(column, [0, 0])
+    assert of.shape == (4, 2, 2)
+
+
+@pytest.mark.parametrize(("finer", "coarser"), [(2, 0), (1, 2), (0, 1), (0, 9), (-1, 2)])
+def test_groups_from_an_axis_to_no_coarser_version_of_it_are_refused(finer: int, coarser: int) -> None:
+    of = Resolutions((4, 2))
+    of.coarsen(0, [0, 0, 1, 1])
+    with pytest.raises(UsageError, match="a coarser version of the same column"):
+        of.groups(finer, coarser)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (3, -1)])
+def test_there_is_a_column_and_each_has_a_cell(shape: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError, match="at least one column"):
+        Resolutions(shape)

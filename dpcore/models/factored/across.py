@@ -5,6 +5,9 @@ distribution times P(a | separator towards a) and so on, summed to a, b, c. The 
 marginals that a round looks at share them.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 
 from dpcore.models.factored.moves import Moves
@@ -18,6 +21,14 @@ Factor = tuple[Weights, Axes]
 LEAST_PROBABILITY = 1e-300  # what is less likely is taken for impossible: its inverse would be too large for a number
 
 
+class _Part(NamedTuple):
+    """Some axes in a clique or behind it, as seen from a neighbour; from none, in any direction."""
+
+    clique: int
+    seen_from: int | None
+    axes: Axes
+
+
 class Across:
     """Marginals of one calibrated distribution on a tree, and the factors that they share."""
 
@@ -28,11 +39,19 @@ class Across:
         self._moves = moves
         self._resolutions = scopes.resolutions
         self._parts: dict[tuple[int, Scope], Weights] = {}
-        self._conditionals: dict[tuple[int, int, Axes], Factor] = {}
+        self._conditionals: dict[_Part, Factor] = {}
 
     def marginal(self, axes: Axes) -> Weights:
         """Return the probabilities of these axes' cells."""
-        return self._joint(self._middle(axes), None, axes)[0]
+        whole = _Part(self._middle(axes), None, axes)
+        waiting = [whole]
+        further: dict[_Part, list[_Part]] = {}
+        for part in waiting:  # which grows meanwhile
+            further[part] = self._further(part)
+            waiting += [each for each in further[part] if each not in self._conditionals]
+        for part in reversed(waiting[1:]):
+            self._conditionals[part] = self._joint(part, further[part])
+        return self._joint(whole, further[whole])[0]
 
     def _middle(self, axes: Axes) -> int:
         """Return a clique from which the axes lie in different directions, as far as there is one."""
@@ -48,39 +67,38 @@ class Across:
             else:
                 return here
 
-    def _conditional(self, there: int, here: int, axes: Axes) -> Factor:
-        """Return P(axes | separator) for axes that lie beyond an edge, with the axes that its array has."""
-        key = there, here, axes
-        if key not in self._conditionals:
-            self._conditionals[key] = self._joint(there, here, axes)
-        return self._conditionals[key]
+    def _further(self, part: _Part) -> list[_Part]:
+        """Return the parts of a part that lie behind its clique's other neighbours."""
+        clique, seen_from, axes = part
+        tree = self._tree
+        found = []
+        if behind := [axis for axis in axes if not tree.cliques[clique] >> axis & 1]:
+            for there in tree.neighbours[clique]:
+                beyond = tree.beyond[there, clique]
+                if there != seen_from and (there_only := tuple(axis for axis in behind if beyond >> axis & 1)):
+                    found.append(_Part(there, clique, there_only))
+        return found
 
-    def _joint(self, clique: int, towards: int | None, axes: Axes) -> Factor:
-        """Return the distribution of axes that lie in a clique or beyond its edges, but the one towards which it is conditioned."""
+    def _joint(self, part: _Part, further: Sequence[_Part]) -> Factor:
+        """Return the distribution of a part's axes, given the separator from where it is seen; those of all further parts are known."""
+        clique, seen_from, axes = part
         tree, scopes = self._tree, self._scopes
-        own = tree.cliques[clique]
-        branches = {
-            there: away
-            for there in tree.neighbours[clique]
-            if there != towards
-            and (away := tuple(axis for axis in axes if not own >> axis & 1 and tree.beyond[there, clique] >> axis & 1))
-        }
-        separator = 0 if towards is None else tree.separator(clique, towards)
-        needed = separator | scopes.of(tuple(axis for axis in axes if own >> axis & 1))
-        for there in branches:
-            needed |= tree.separator(there, clique)
-        array, over = self._part(clique, needed), scopes.axes(needed)
-        if towards is not None:
+        separator = 0 if seen_from is None else tree.separator(clique, seen_from)
+        needed = separator | scopes.of(tuple(axis for axis in axes if tree.cliques[clique] >> axis & 1))
+        for each in further:
+            needed |= tree.separator(each.clique, clique)
+        array, over = self._within(clique, needed), scopes.axes(needed)
+        if seen_from is not None:
             array = array * self._inverse(array, over, scopes.axes(separator))
         result = self._finest({*axes, *scopes.axes(separator)})
-        factors = [self._conditional(there, clique, away) for there, away in branches.items()]
+        factors = [self._conditionals[each] for each in further]
         for done, factor in enumerate(factors, start=1):
             later = {axis for _, others in factors[done:] for axis in others}
             array, over = self._product((array, over), factor, keep={*result, *later})
-        goal = axes if towards is None else result
+        goal = axes if seen_from is None else result
         return self._moves.sum(array, over, goal), goal
 
-    def _part(self, clique: int, needed: Scope) -> Weights:
+    def _within(self, clique: int, needed: Scope) -> Weights:
         key = clique, needed
         if key not in self._parts:
             source, target = self._tree.axes[clique], self._scopes.axes(needed)

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
 from dpcore.models.factored.across import Across
@@ -20,7 +19,7 @@ from dpcore.models.factored.rows import draw_rows
 from dpcore.models.factored.scopes import Scope, Scopes, inside
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.factored.triangulation import cliques_of
-from dpcore.models.model import Weights
+from dpcore.models.model import RowCodes, Weights
 from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
 
@@ -44,6 +43,8 @@ class FactoredModel:
         self._scopes = Scopes(resolutions)
         self._moves = Moves(resolutions)
         self._needed: list[Scope] = list(self._scopes.single)
+        self._covered: set[Scope] = set()  # what is known to lie within one of those
+        self._orders: dict[tuple[Axes, ...], list[tuple[Axes, Axes | None]]] = {}
         self._plant(cliques_of(self._needed, self._scopes.cells))
         self.rescale(total)
         self.assign({})
@@ -64,7 +65,7 @@ class FactoredModel:
         return self._tree.cells
 
     def cells_with(self, axes: Axes) -> int:
-        """Return how many cells there would be, at most, with a function of these axes; nothing is built."""
+        """Return how many cells there would be, at most, with one more function, of these axes; nothing is built."""
         scope = self._scopes.of(axes)
         if scope not in self._forecasts:
             self._forecasts[scope] = self._tree.cells_with(scope)
@@ -83,33 +84,78 @@ class FactoredModel:
         self._total = float(total)
 
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
-        """Make the distribution proportional to exp of a sum of functions, each of some axes; of none, uniform."""
+        """Make the distribution proportional to exp of a sum of functions, each of some axes; of none, uniform.
+
+        Raises:
+            UsageError: a function's axes are not those of different columns, its shape is not theirs, or an entry is no finite number.
+        """
+        for axes, function in functions.items():
+            self._check(axes, function)
         self._make_room(functions)
         beliefs = self._logarithms(functions)
-        self._collect(beliefs)
-        self._distribute(beliefs)
+        self._distribute(beliefs, self._collect(beliefs))
         self._beliefs = beliefs
         self._across = Across(self._tree, beliefs, self._scopes, self._moves)
 
     def marginal(self, axes: Axes) -> Weights:
-        """Return the counts that the model expects in every cell of these axes, of which each is of another column."""
+        """Return the counts that the model expects in every cell of these axes, of which each is of another column.
+
+        The array has the axes in the order asked. Of no axes it has none either, and holds the total.
+
+        Raises:
+            UsageError: there is no such axis, or two of them are of one column.
+        """
         home = self._home(axes)
         if home is None:
-            return self._total * self._across.marginal(axes)
-        return self._total * self._moves.sum(self._beliefs[home], self._tree.axes[home], axes)
+            return self._counts(self._across.marginal(axes))
+        return self._counts(self._moves.sum(self._beliefs[home], self._tree.axes[home], axes))
 
     def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
-        """Return several marginals, in the order asked."""
-        return {axes: self.marginal(axes) for axes in dict.fromkeys(sets)}
+        """Return several marginals, in the order asked: those that lie within another are its sums, not those of a whole clique."""
+        wanted = tuple(sets)
+        found: dict[Axes, Weights] = {}
+        for axes, larger in self._sources(wanted):
+            found[axes] = self.marginal(axes) if larger is None else self._summed(found[larger], larger, axes)
+        return {axes: found[axes] for axes in wanted}
 
-    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[NDArray[np.int64], ...]:
+    def _sources(self, sets: tuple[Axes, ...]) -> list[tuple[Axes, Axes | None]]:
+        """Return each set once, after the smallest of the others that it lies within, which comes with it."""
+        if sets not in self._orders:
+            largest_first = sorted(dict.fromkeys(sets), key=self.resolutions.cells, reverse=True)
+            self._orders[sets] = [
+                (axes, self._first_around(axes, largest_first[:place][::-1]))
+                for place, axes in enumerate(largest_first)
+            ]
+        return self._orders[sets]
+
+    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
         """Return the codes of as many rows, one array for each column, as close to the model as whole rows can be."""
         return draw_rows(self._tree, self._beliefs, self._scopes, count, rng=rng)
+
+    def _summed(self, array: Weights, source: Axes, target: Axes) -> Weights:
+        """Return the sums of an array in an array of their own."""
+        return np.array(self._moves.sum(array, source, target), order="C")
+
+    def _counts(self, probabilities: Weights) -> Weights:
+        return np.multiply(probabilities, self._total, out=np.empty(probabilities.shape))
+
+    def _check(self, axes: Axes, function: Weights) -> None:
+        self._scopes.of(axes)  # which refuses what are no axes of different columns
+        shape = self.resolutions.shape_of(axes)
+        if function.shape != shape:
+            raise UsageError(
+                f"A function of shape {function.shape} does not suit axes of shape {shape}: give it one entry for each of their cells."
+            )
+        if not np.isfinite(function).all():
+            raise UsageError(
+                "A function has an entry that is no finite number: use a low one, such as -1000, where no rows can be."
+            )
 
     def _plant(self, cliques: list[Scope]) -> None:
         self._tree = JunctionTree(cliques, self._scopes)
         self._homes: dict[Axes, int | None] = {}
         self._forecasts: dict[Scope, int] = {}
+        self._steps: dict[tuple[Axes, ...], list[tuple[Axes, int, Axes | None]]] = {}
 
     def _home(self, axes: Axes) -> int | None:
         if axes not in self._homes:
@@ -123,44 +169,59 @@ class FactoredModel:
         return home
 
     def _make_room(self, sets: Iterable[Axes]) -> None:
-        """Let every set lie in a clique: with the old tree changed where it has to be, or a new one, whichever is smaller."""
-        for axes in sets:
-            scope = self._scopes.of(axes)
+        """Let every set lie in a clique: one more by changing the old tree or by a new one, whichever is smaller; several by a new one."""
+        homeless: list[Scope] = []
+        for scope in map(self._scopes.of, sets):
+            if scope in self._covered:
+                continue
+            self._covered.add(scope)
             if any(inside(scope, part) for part in self._needed):
                 continue
             self._needed = [*(part for part in self._needed if not inside(part, scope)), scope]
-            if self._home(axes) is None:
-                cells = self._scopes.cells
-                choices = self._tree.cliques_with(scope), cliques_of(self._needed, cells)
-                self._plant(min(choices, key=lambda cliques: sum(map(cells, cliques))))
+            if self._tree.home(scope) is None:
+                homeless.append(scope)
+        if homeless:
+            cells = self._scopes.cells
+            choices = [cliques_of(self._needed, cells)]
+            if len(homeless) == 1:
+                choices.insert(0, self._tree.cliques_with(homeless[0]))
+            self._plant(min(choices, key=lambda cliques: sum(map(cells, cliques))))
 
     def _logarithms(self, functions: Mapping[Axes, Weights]) -> list[Weights]:
         """Return the sum of the functions that belong to each clique; small functions are added to larger ones before these are spread."""
         sums = [np.zeros(self.resolutions.shape_of(axes)) for axes in self._tree.axes]
-        at_home: dict[int, list[Axes]] = {}
-        for axes in sorted(functions, key=self.resolutions.cells):
-            at_home.setdefault(self._home_of(axes), []).append(axes)
-        for home, sets in at_home.items():
-            gathered = {axes: functions[axes] for axes in sets}
-            for place, axes in enumerate(sets):
-                larger = self._first_around(axes, sets[place + 1 :])
-                if larger is None:
-                    sums[home] += self._moves.spread(gathered[axes], axes, self._tree.axes[home])
-                else:
-                    gathered[larger] = gathered[larger] + self._moves.spread(gathered[axes], axes, larger)
+        gathered = dict(functions)
+        for axes, home, larger in self._additions(tuple(functions)):
+            if larger is None:
+                sums[home] += self._moves.spread(gathered[axes], axes, self._tree.axes[home])
+            else:
+                gathered[larger] = gathered[larger] + self._moves.spread(gathered[axes], axes, larger)
         return sums
+
+    def _additions(self, sets: tuple[Axes, ...]) -> list[tuple[Axes, int, Axes | None]]:
+        """Return each set, small ones first, with its clique and the next larger set of that clique that it lies within, if any."""
+        if sets not in self._steps:
+            at_home: dict[int, list[Axes]] = {}
+            for axes in sorted(sets, key=self.resolutions.cells):
+                at_home.setdefault(self._home_of(axes), []).append(axes)
+            self._steps[sets] = [
+                (axes, home, self._first_around(axes, together[place + 1 :]))
+                for home, together in at_home.items()
+                for place, axes in enumerate(together)
+            ]
+        return self._steps[sets]
 
     def _first_around(self, axes: Axes, others: Sequence[Axes]) -> Axes | None:
         scope = self._scopes.of(axes)
         return next((other for other in others if inside(scope, self._scopes.of(other))), None)
 
-    def _collect(self, beliefs: list[Weights]) -> None:
-        """Pass messages from the leaves to the root: each clique's logarithm becomes its distribution given the separator to its parent.
+    def _collect(self, beliefs: list[Weights]) -> dict[int, Weights]:
+        """Pass messages from the leaves to the root: each clique's logarithm becomes its weights given the separator to its parent.
 
-        Weights are taken relative to the largest in their slice of the separator, so that nothing that matters there is too small
+        Returns the sums of these weights, for each cell of the separator; they are 1 or more. Weights are taken relative to the largest in their slice of the separator, so that nothing that matters there is too small
         for a number, however small the slice is against others.
         """
-        tree = self._tree
+        tree, sums = self._tree, {}
         for clique in reversed(tree.order):
             weights, axes = beliefs[clique], tree.axes[clique]
             parent = tree.parents.get(clique)
@@ -168,16 +229,17 @@ class FactoredModel:
             highest = self._moves.highest(weights, axes, shared)
             weights -= self._moves.spread(highest, shared, axes)
             np.exp(weights, out=weights)
-            sums = self._moves.sum(weights, axes, shared)
-            weights /= self._moves.spread(sums, shared, axes)
+            sums[clique] = self._moves.sum(weights, axes, shared)
             if parent is not None:
-                beliefs[parent] += self._moves.spread(highest + np.log(sums), shared, tree.axes[parent])
+                beliefs[parent] += self._moves.spread(highest + np.log(sums[clique]), shared, tree.axes[parent])
+        return sums
 
-    def _distribute(self, beliefs: list[Weights]) -> None:
+    def _distribute(self, beliefs: list[Weights], sums: Mapping[int, Weights]) -> None:
         """Pass messages from the root to the leaves: afterwards, every clique holds its marginal."""
         tree = self._tree
+        beliefs[tree.root] /= sums[tree.root]
         for clique in tree.order[1:]:
             parent = tree.parents[clique]
             shared = self._scopes.axes(tree.separator(clique, parent))
             wanted = self._moves.sum(beliefs[parent], tree.axes[parent], shared)
-            beliefs[clique] *= self._moves.spread(wanted, shared, tree.axes[clique])
+            beliefs[clique] *= self._moves.spread(wanted / sums[clique], shared, tree.axes[clique])

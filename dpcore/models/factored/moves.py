@@ -13,13 +13,25 @@ from dpcore.models.passes import sum_to
 from dpcore.queries import Axes
 from dpcore.resolutions import Groups, Resolutions
 
+_SMALL = 2048  # cells up to which NumPy's own sum is faster than to prepare a better one
+
+
+@dataclass(frozen=True, eq=False)
+class _Coarser:
+    place: int
+    order: Groups | None  # the cells in the order of their groups; none if they are in it already
+    starts: Groups  # where each group starts
+
+    def reduced(self, array: Weights, reduce: np.ufunc) -> Weights:
+        ordered = array if self.order is None else np.take(array, self.order, axis=self.place)
+        return np.asarray(reduce.reduceat(ordered, self.starts, axis=self.place))
+
 
 @dataclass(frozen=True, eq=False)
 class _Sum:
     kept: Axes  # places of the source
-    coarser: tuple[
-        tuple[int, Groups, Groups], ...
-    ]  # place, the cells in the order of their groups, where each group starts
+    dropped: Axes
+    coarser: tuple["_Coarser", ...]
     turned: tuple[int, ...]  # places in the order of the target
 
 
@@ -43,10 +55,15 @@ class Moves:
         if source == target:
             return array
         plan = self._sums.get((source, target)) or self._plan_sum(source, target)
-        if len(plan.kept) < len(source):
-            array = sum_to(np.ascontiguousarray(array), plan.kept)
-        for place, order, starts in plan.coarser:
-            array = np.add.reduceat(np.take(array, order, axis=place), starts, axis=place)
+        if plan.dropped:
+            small = array.size <= _SMALL
+            array = (
+                np.asarray(np.add.reduce(array, axis=plan.dropped))
+                if small
+                else sum_to(np.ascontiguousarray(array), plan.kept)
+            )
+        for each in plan.coarser:
+            array = each.reduced(array, np.add)
         return array.transpose(plan.turned)
 
     def highest(self, array: Weights, source: Axes, target: Axes) -> Weights:
@@ -54,9 +71,9 @@ class Moves:
         if source == target:
             return array.copy()
         plan = self._sums.get((source, target)) or self._plan_sum(source, target)
-        array = array.max(axis=tuple(place for place in range(len(source)) if place not in plan.kept))
-        for place, order, starts in plan.coarser:
-            array = np.maximum.reduceat(np.take(array, order, axis=place), starts, axis=place)
+        array = np.asarray(np.maximum.reduce(array, axis=plan.dropped))
+        for each in plan.coarser:
+            array = each.reduced(array, np.maximum)
         return array.transpose(plan.turned)
 
     def spread(self, array: Weights, source: Axes, target: Axes) -> Weights:
@@ -80,8 +97,11 @@ class Moves:
             if goal != axis:
                 groups = of.groups(axis, goal)
                 order = np.argsort(groups, kind="stable")
-                coarser.append((place, order, np.searchsorted(groups[order], np.arange(of.shape[goal]))))
-        plan = _Sum(kept, tuple(coarser), tuple(result.index(axis) for axis in target))
+                starts = np.searchsorted(groups[order], np.arange(of.shape[goal]))
+                in_order = bool((groups[1:] >= groups[:-1]).all())
+                coarser.append(_Coarser(place, None if in_order else order, starts))
+        dropped = tuple(place for place in range(len(source)) if place not in kept)
+        plan = _Sum(kept, dropped, tuple(coarser), tuple(result.index(axis) for axis in target))
         self._sums[source, target] = plan
         return plan
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dpcore.errors import UsageError
 from dpcore.models.factored.scopes import Scopes
 from dpcore.models.factored.tree import JunctionTree
-from dpcore.models.model import Weights
+from dpcore.models.model import RowCodes, Weights
 from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
 
@@ -26,14 +26,27 @@ Codes = NDArray[np.int64]
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 RUN = 64  # rows alike, on average, at least
+BLOCK_ROWS = 1 << 18  # drawn at a time: bounds the memory, and adds to a cell's count no more than a few rows a block
 
 
 def draw_rows(
     tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, count: int, *, rng: np.random.Generator
-) -> tuple[Codes, ...]:
+) -> tuple[RowCodes, ...]:
     """Return the codes of as many rows, one array for each column, in random order."""
     if count < 0:
         raise UsageError("A negative number of rows was asked for: use 0 or more.")
+    of = scopes.resolutions
+    drawn = [np.empty(count, dtype=np.min_scalar_type(of.cells((column,)) - 1)) for column in range(of.columns)]
+    for start in range(0, count, BLOCK_ROWS):
+        block = slice(start, min(start + BLOCK_ROWS, count))
+        for whole, codes in zip(drawn, _draw_block(tree, beliefs, scopes, block.stop - start, rng=rng), strict=True):
+            whole[block] = codes
+    return tuple(drawn)
+
+
+def _draw_block(
+    tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, count: int, *, rng: np.random.Generator
+) -> tuple[Codes, ...]:
     of = scopes.resolutions
     known: dict[int, Codes] = {}
     alike = np.zeros(count, dtype=np.int64)  # equal for rows that are alike

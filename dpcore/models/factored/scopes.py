@@ -1,9 +1,9 @@
 """Sets of axes as bits of a whole number, which makes unions, intersections and inclusions cheap enough to try thousands of them."""
 
-from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import TypeAlias
 
+from dpcore.errors import UsageError
 from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
 
@@ -11,16 +11,19 @@ Scope: TypeAlias = int
 """A set of axes, bit i for axis i. Who knows a column's cell knows the cell of every coarser version: with an axis, all those belong to it."""
 
 
-def axes_in(scope: Scope) -> Iterator[int]:
-    """Yield the axes of a scope, in ascending order: of a column's versions the finest comes first.
+@lru_cache(maxsize=1 << 16)  # what a tree is made of is looked at by every forecast
+def axes_in(scope: Scope) -> Axes:
+    """Return the axes of a scope, in ascending order: of a column's versions the finest comes first.
 
-    >>> list(axes_in(0b1101))
-    [0, 2, 3]
+    >>> axes_in(0b1101)
+    (0, 2, 3)
     """
+    found = []
     while scope:
         lowest = scope & -scope
-        yield lowest.bit_length() - 1
+        found.append(lowest.bit_length() - 1)
         scope ^= lowest
+    return tuple(found)
 
 
 def inside(part: Scope, whole: Scope) -> bool:
@@ -42,7 +45,17 @@ class Scopes:
         self.cells = cache(self._cells)
 
     def _of(self, axes: Axes) -> Scope:
-        """Return the scope of some axes."""
+        """Return the scope of some axes.
+
+        Raises:
+            UsageError: there is no such axis, or two of them are of one column.
+        """
+        if any(axis not in range(len(self.single)) for axis in axes):
+            raise UsageError(
+                f"There is no such axis in the model: they count from 0 to {len(self.single) - 1}. Add coarser versions before it is made."
+            )
+        if len({self.resolutions.column(axis) for axis in axes}) < len(axes):
+            raise UsageError("Two axes are of one column: name each column once, at the finest version that is needed.")
         scope = 0
         for axis in axes:
             scope |= self.single[axis]

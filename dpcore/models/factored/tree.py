@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import cached_property
 
-from dpcore.models.factored.scopes import Scope, Scopes, axes_in, inside
+from dpcore.models.factored.scopes import Scope, Scopes, axes_in
 from dpcore.models.factored.triangulation import cliques_of
 
 
@@ -19,6 +19,10 @@ class JunctionTree:
         self.root = max(range(len(cliques)), key=self.sizes.__getitem__)
         self.parents: dict[int, int] = {}
         self.order = [self.root]  # parents before their children
+        self._holders = [0] * len(scopes.single)  # the cliques that hold each axis, bit i for clique i
+        for place, clique in enumerate(cliques):
+            for axis in axes_in(clique):
+                self._holders[axis] |= 1 << place
         self._join()
 
     def _join(self) -> None:
@@ -37,6 +41,7 @@ class JunctionTree:
         for child, parent in self.parents.items():
             self.neighbours[child].append(parent)
             self.neighbours[parent].append(child)
+        self._degrees = [len(self.neighbours[clique]) for clique in range(len(self.cliques))]
 
     def _shared(self, one: int, other: int) -> int:
         return self.separator(one, other).bit_count()
@@ -47,8 +52,10 @@ class JunctionTree:
 
     def home(self, scope: Scope) -> int | None:
         """Return the smallest clique that a scope lies in, if it lies in any."""
-        fitting = [clique for clique, whole in enumerate(self.cliques) if inside(scope, whole)]
-        return min(fitting, key=self.sizes.__getitem__) if fitting else None
+        fitting = (1 << len(self.cliques)) - 1
+        for axis in axes_in(scope):
+            fitting &= self._holders[axis]
+        return min(axes_in(fitting), key=self.sizes.__getitem__) if fitting else None
 
     def cells_with(self, scope: Scope) -> int:
         """Return how many cells there would be if a scope had to lie in one clique."""
@@ -64,16 +71,16 @@ class JunctionTree:
     def _covering(self, scope: Scope) -> set[int]:
         """Return the cliques of the smallest subtree in which every axis of a scope occurs: leaves that add nothing are taken off."""
         left = dict.fromkeys(self.order)
-        degrees = {clique: len(others) for clique, others in self.neighbours.items()}
-        holders = {axis: sum(whole >> axis & 1 for whole in self.cliques) for axis in axes_in(scope)}
+        degrees = self._degrees.copy()
+        holders = {axis: self._holders[axis].bit_count() for axis in axes_in(scope)}
         leaves = [clique for clique in left if degrees[clique] <= 1]
         while leaves and len(left) > 1:
             leaf = leaves.pop()
-            held = list(axes_in(self.cliques[leaf] & scope))
-            if any(holders[axis] == 1 for axis in held):
-                continue
-            for axis in held:
-                holders[axis] -= 1
+            if held := self.cliques[leaf] & scope:
+                if any(holders[axis] == 1 for axis in axes_in(held)):
+                    continue
+                for axis in axes_in(held):
+                    holders[axis] -= 1
             del left[leaf]
             for other in self.neighbours[leaf]:
                 if other in left:
@@ -85,18 +92,13 @@ class JunctionTree:
     @cached_property
     def beyond(self) -> dict[tuple[int, int], Scope]:
         """For cliques (there, here) that are neighbours: all axes on the far side of the edge, seen from here."""
+        below = list(self.cliques)
+        for child in reversed(self.order[1:]):
+            below[self.parents[child]] |= below[child]
+        everything = below[self.root]
         found: dict[tuple[int, int], Scope] = {}
-
-        def look(there: int, here: int) -> Scope:
-            if (there, here) not in found:
-                scope = self.cliques[there]
-                for further in self.neighbours[there]:
-                    if further != here:
-                        scope |= look(further, there)
-                found[there, here] = scope
-            return found[there, here]
-
         for child, parent in self.parents.items():
-            look(child, parent)
-            look(parent, child)
+            found[child, parent] = below[child]
+            # Only what the two share lies on both sides: that is what makes it a junction tree.
+            found[parent, child] = everything & ~below[child] | self.separator(child, parent)
         return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from dpcore.models.factored.scopes import Scope, axes_in, inside
+from dpcore.models.factored.scopes import Scope, axes_in
 
 
 def cliques_of(sets: Iterable[Scope], cells: Callable[[Scope], int]) -> list[Scope]:
@@ -20,12 +20,14 @@ def cliques_of(sets: Iterable[Scope], cells: Callable[[Scope], int]) -> list[Sco
             joined[axis] = joined.get(axis, 0) | scope
     weights = {axis: cells(scope) for axis, scope in joined.items()}
     cliques: list[Scope] = []
+    outside: list[Scope] = []
     while joined:
         axis = min(weights, key=weights.__getitem__)
         clique = joined.pop(axis)
         del weights[axis]
-        if not any(inside(clique, larger) for larger in cliques):
+        if all(clique & others for others in outside):  # it is no part of an earlier one
             cliques.append(clique)
+            outside.append(~clique)
         if clique.bit_count() == len(joined) + 1:
             break  # what is left lies within this clique
         others = clique ^ (1 << axis)
