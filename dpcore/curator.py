@@ -4,7 +4,8 @@ Prices are given as a share of what is left of the run's reservation. A step tha
 its money from the steps that follow, and the reservation is never exceeded.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -18,10 +19,24 @@ from dpcore.ledger import Lease, Ledger
 from dpcore.measurements import Counts, Measurement, Selection
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Mechanism, RoundedGaussian
 from dpcore.privacy import Protection, Sensitivity
-from dpcore.queries import Axes
+from dpcore.queries import MOST_WEIGHT, Axes
 
-Expected = Callable[[], Sequence[tuple[Axes, Counts]]]
-"""What the model expects of each marginal on offer, in whole counts; asked for only if the answer is not stored yet."""
+
+@dataclass(frozen=True, eq=False)
+class Offer:
+    """A marginal that may be selected: its axes, the whole counts that a model expects there, and how much an error in it matters.
+
+    All of it is public: it follows from the spec and from earlier noisy answers. No weight can break a guarantee, since the
+    sensitivity follows from the weights on offer.
+    """
+
+    axes: Axes
+    expected: Counts
+    weight: int = 1
+
+
+Expected = Callable[[], Sequence[Offer]]
+"""What is on offer; asked for only if the answer is not stored yet."""
 
 Noise: TypeAlias = DiscreteGaussian | DiscreteLaplace | RoundedGaussian
 
@@ -83,18 +98,19 @@ class Curator:
     def select_marginal(self, step: str, expected: Expected, *, share: Fraction) -> Selection:
         """Select the marginal that the model gets most wrong, by the exponential mechanism.
 
-        The score |true - expected|_1 is a whole number, and one neighbour step moves it by at most the L1 sensitivity.
+        The score of offer i is w_i |x_i - e_i|_1, with its weight w_i, the true counts x_i and the expected ones e_i: a whole number.
+        Weights and expectations are public, so only x_i differs between neighbours. By the triangle inequality the score moves by at
+        most w_i |x_i - x'_i|_1, and a marginal moves by at most the L1 sensitivity: no score moves by more than the L1 sensitivity
+        times the largest weight on offer (docs/decisions/0015).
         """
 
         def pay_and_draw() -> bytes:
             offered = _checked(expected())
-            mechanism = ExponentialMechanism.for_amount(
-                self._units(share), currency=self._currency, sensitivity=self._protection.sensitivity.l1
-            )
+            mechanism = self._selecting(offered, share, sensitivity=self._protection.sensitivity.l1)
 
             def draw(histogram: Histogram) -> bytes:
-                scores = [np.abs(histogram.marginal(axes) - counts).sum() for axes, counts in offered]
-                return Selection(axes=offered[mechanism.draw(np.array(scores, dtype=np.int64))][0]).to_bytes()
+                scores = np.array([errors.sum() for errors in _weighted_errors(histogram, offered)], dtype=np.int64)
+                return Selection(axes=offered[mechanism.draw(scores)].axes).to_bytes()
 
             return self._charge_then(step, mechanism, draw)
 
@@ -103,22 +119,20 @@ class Curator:
     def select_cell(self, step: str, expected: Expected, *, share: Fraction) -> Selection:
         """Select the one counting query, a cell of one of the marginals, that the model gets most wrong.
 
-        The score |true - expected| of a cell moves by at most the Linf sensitivity.
+        The score w_i |true - expected| of a cell moves by at most the Linf sensitivity times the largest weight on offer.
         """
 
         def pay_and_draw() -> bytes:
             offered = _checked(expected())
-            mechanism = ExponentialMechanism.for_amount(
-                self._units(share), currency=self._currency, sensitivity=self._protection.sensitivity.linf
-            )
+            mechanism = self._selecting(offered, share, sensitivity=self._protection.sensitivity.linf)
 
             def draw(histogram: Histogram) -> bytes:
-                errors = [np.abs(histogram.marginal(axes) - counts).ravel() for axes, counts in offered]
+                errors = [errors.ravel() for errors in _weighted_errors(histogram, offered)]
                 ends = np.cumsum([error.size for error in errors])
                 index = mechanism.draw(np.concatenate(errors))
                 marginal = int(np.searchsorted(ends, index, side="right"))
                 cell = index - int(ends[marginal]) + errors[marginal].size
-                return Selection(axes=offered[marginal][0], cell=cell).to_bytes()
+                return Selection(axes=offered[marginal].axes, cell=cell).to_bytes()
 
             return self._charge_then(step, mechanism, draw)
 
@@ -157,6 +171,14 @@ class Curator:
 
         return Measurement.from_bytes(self._stored(step) or pay_and_draw(), step=step)
 
+    def _selecting(self, offered: Sequence[Offer], share: Fraction, *, sensitivity: int) -> ExponentialMechanism:
+        """Return the mechanism for weighted errors, of which one without its weight moves by at most `sensitivity`."""
+        return ExponentialMechanism.for_amount(
+            self._units(share),
+            currency=self._currency,
+            sensitivity=sensitivity * max(offer.weight for offer in offered),
+        )
+
     def _marginal_mechanism(self, share: Fraction) -> Noise:
         return self._noise(MARGINAL_NOISE, share, sensitivity=self._protection.sensitivity)
 
@@ -194,10 +216,18 @@ class Curator:
         return output
 
 
-def _checked(offered: Sequence[tuple[Axes, Counts]]) -> Sequence[tuple[Axes, Counts]]:
-    """Refuse, before anything is paid, to select from nothing or by counts of which a score would not fit its type and its sensitivity."""
+def _weighted_errors(histogram: Histogram, offered: Sequence[Offer]) -> Iterator[Counts]:
+    """Yield, for the scores of a draw only, how far each cell of each offer is from the truth, times the weight: private."""
+    for offer in offered:
+        yield offer.weight * np.abs(histogram.marginal(offer.axes) - offer.expected)
+
+
+def _checked(offered: Sequence[Offer]) -> Sequence[Offer]:
+    """Refuse, before anything is paid, to select from nothing or by what no score of the right type and sensitivity can be made of."""
     if not offered:
         raise StepFailed("there is nothing to select from; offer at least one marginal")
-    if any(np.abs(counts.astype(np.float64)).sum() > MOST_EXPECTED for _, counts in offered):
+    if any(np.abs(offer.expected.astype(np.float64)).sum() > MOST_EXPECTED for offer in offered):
         raise StepFailed("the model expects counts that no table has; report this")
+    if any(type(offer.weight) is not int or not 1 <= offer.weight <= MOST_WEIGHT for offer in offered):
+        raise StepFailed(f"a weight on offer is no whole number from 1 to {MOST_WEIGHT}; report this")
     return offered

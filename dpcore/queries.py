@@ -1,44 +1,88 @@
 """What an analyst will ask: marginals of the universe, and workloads of them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
 Axes = tuple[int, ...]
+
+MOST_WEIGHT = 100
+"""How much more one marginal can matter than another: selections by weighted errors stay in whole numbers of 64 bits."""
 
 
 @dataclass(frozen=True)
 class Workload:
     """The marginals that matter, each as the sorted indices of its attributes in the universe.
 
+    Attributes:
+        marginals: Each once.
+        weights: How much each of them matters, in whole numbers from 1 to MOST_WEIGHT.
+        target: The attribute whose pairs with others are learned first, if any.
+        ranges: The attributes on which counts up to a value, or between two, matter.
+
     >>> Workload.all_of(attributes=3, order=2).marginals
     ((0, 1), (0, 2), (1, 2))
     """
 
     marginals: tuple[Axes, ...]
+    weights: tuple[int, ...]
+    target: int | None = None
+    ranges: tuple[int, ...] = ()
 
     @classmethod
-    def all_of(cls, *, attributes: int, order: int) -> "Workload":
-        """Return all marginals of `order` attributes; of all attributes, if there are fewer."""
-        return cls(tuple(combinations(range(attributes), min(order, attributes))))
+    def all_of(
+        cls, *, attributes: int, order: int, target: int | None = None, ranges: Iterable[int] = ()
+    ) -> "Workload":
+        """Return all marginals of `order` attributes that hold the target, if there is one; of all attributes, if there are fewer.
+
+        >>> Workload.all_of(attributes=4, order=2, target=1).marginals
+        ((0, 1), (1, 2), (1, 3))
+        """
+        every = combinations(range(attributes), min(order, attributes))
+        return cls.of((axes for axes in every if target is None or target in axes), target=target, ranges=ranges)
 
     @classmethod
-    def of(cls, marginals: Iterable[Iterable[int]]) -> "Workload":
-        """Return the listed marginals, each once."""
-        return cls(tuple(dict.fromkeys(tuple(sorted(set(marginal))) for marginal in marginals)))
+    def of(
+        cls,
+        marginals: Iterable[Iterable[int]],
+        *,
+        weights: Iterable[int] | None = None,
+        target: int | None = None,
+        ranges: Iterable[int] = (),
+    ) -> "Workload":
+        """Return the listed marginals, each once, with the largest of its weights; without weights, all matter alike.
+
+        >>> Workload.of([(0, 1), (2, 1), (1, 0)], weights=[1, 1, 3])
+        Workload(marginals=((0, 1), (1, 2)), weights=(3, 1), target=None, ranges=())
+        """
+        listed = [tuple(sorted(set(marginal))) for marginal in marginals]
+        found: dict[Axes, int] = {}
+        for axes, weight in zip(listed, [1] * len(listed) if weights is None else weights, strict=True):
+            found[axes] = max(weight, found.get(axes, weight))
+        return cls(tuple(found), tuple(found.values()), target=target, ranges=tuple(sorted(set(ranges))))
 
     def weighted_parts(self) -> dict[Axes, int]:
-        """Return every part of the workload's marginals, and in how many of them it lies.
+        """Return every part of the workload's marginals, and the sum of the weights of those it lies in.
 
         >>> Workload.all_of(attributes=3, order=2).weighted_parts()[(0,)]
         2
         """
-        return dict(
-            Counter(
-                part for axes in self.marginals for size in range(1, len(axes) + 1) for part in combinations(axes, size)
-            )
-        )
+        sums: Counter[Axes] = Counter()
+        for part, weight in self._parts():
+            sums[part] += weight
+        return dict(sums)
+
+    def largest_weights(self) -> dict[Axes, int]:
+        """Return every part of the workload's marginals, and the largest weight of those it lies in.
+
+        >>> Workload.of([(0, 1), (1, 2)], weights=[3, 1]).largest_weights()
+        {(0,): 3, (1,): 3, (0, 1): 3, (2,): 1, (1, 2): 1}
+        """
+        largest: dict[Axes, int] = {}
+        for part, weight in self._parts():
+            largest[part] = max(weight, largest.get(part, weight))
+        return largest
 
     def parts(self) -> tuple[Axes, ...]:
         """Return every marginal that says something about one of the workload's: all their parts, smaller ones first.
@@ -47,3 +91,17 @@ class Workload:
         ((0,), (1,), (0, 1))
         """
         return tuple(sorted(self.weighted_parts(), key=lambda part: (len(part), part)))
+
+    def target_pairs(self) -> tuple[Axes, ...]:
+        """Return the pairs of the target with another column that are part of the workload: these are learned first.
+
+        >>> Workload.all_of(attributes=4, order=3, target=1).target_pairs()
+        ((0, 1), (1, 2), (1, 3))
+        """
+        return tuple(part for part in self.parts() if len(part) == 2 and self.target in part)
+
+    def _parts(self) -> Iterator[tuple[Axes, int]]:
+        for axes, weight in zip(self.marginals, self.weights, strict=True):
+            for size in range(1, len(axes) + 1):
+                for part in combinations(axes, size):
+                    yield part, weight

@@ -11,7 +11,7 @@ from dpcore.cli.answer import Answer, table
 from dpcore.cli.starter import STARTER
 from dpcore.errors import OutputError, UsageError
 from dpcore.report import Outcome
-from dpcore.spec import DENSE_CELLS, Declaration, json_schema, load_spec
+from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.release import NAME
 from dpcore.strategies import strategy_for
 
@@ -89,7 +89,11 @@ def _check(arguments: argparse.Namespace) -> Answer:
         "columns": {name: attribute.size for name, attribute in universe.attributes.items()},
         "cells": universe.size,
         "marginals": len(declaration.workload.marginals),
+        "largest_weight": max(declaration.workload.weights),
+        "target": declaration.spec.workload.target,
+        "ranges": list(declaration.spec.workload.ranges or ()),
         "strategy": declaration.strategy.name,
+        "strategy_reason": declaration.strategy_reason,
         "rounds": strategy.rounds,
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
@@ -98,19 +102,30 @@ def _check(arguments: argparse.Namespace) -> Answer:
     text = (
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
         f"universe   {universe.size:,} cells\n"
-        f"workload   {len(declaration.workload.marginals)} marginals\n"
+        f"workload   {_asked(declaration)}\n"
         f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_why(declaration)}\n"
         f"spends     epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, from account {declaration.spec.dataset}"
     )
     return Answer(data, text)
 
 
+def _asked(declaration: Declaration) -> str:
+    """Say what matters: how many marginals, and what is told apart among them."""
+    workload, spec = declaration.workload, declaration.spec.workload
+    parts = [f"{len(workload.marginals)} marginals"]
+    if spec.weighted:
+        parts.append(f"weights from {min(workload.weights)} to {max(workload.weights)}")
+    if spec.target is not None:
+        parts.append(f"pairs with {spec.target} first")
+    if spec.ranges is not None:
+        parts.append(f"ranges of {', '.join(spec.ranges)}")
+    return "; ".join(parts)
+
+
 def _why(declaration: Declaration) -> str:
     """Say why a spec that names no strategy gets this one."""
-    if declaration.spec.strategy is not None:
-        return ""
-    small = declaration.universe.size <= DENSE_CELLS
-    return f" (chosen: the universe has {'at most' if small else 'more than'} {DENSE_CELLS:,} cells)"
+    reason = declaration.strategy_reason
+    return f" (chosen: {reason})" if reason else ""
 
 
 def _schema(_arguments: argparse.Namespace) -> Answer:

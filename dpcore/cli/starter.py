@@ -24,7 +24,11 @@ universe:
   joined: {type: date, min: 2025-01-01, max: 2026-12-31, every: quarter}
   city:   {type: categorical, values: [north, south], outside: other}   # undeclared values share one cell
 
-workload: {marginals: 2}             # what matters: all 2-way marginals; or a list such as [[sex, age], [age, cost]]
-strategy: {name: mwem}               # adaptive | mwem | pmw; leave it out to have it chosen by size
+workload:
+  marginals: 2                       # what matters: all 2-way marginals; or a list such as [[sex, age], [age, cost]],
+                                     # in which an entry may have a weight: {columns: [age, cost], weight: 3}
+  # target: member                   # only the marginals with this column; its pairs with others are learned first
+  # ranges: [age, joined]            # ordered columns on which counts up to a value, or between two, matter
+# strategy: {name: mwem}             # adaptive | mwem | pmw; left out, it is chosen by workload and universe
 output: {path: releases, rows: noisy}
 """

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from dpcore.errors import SpecError
 from dpcore.spec.load import Declaration, declare
 from dpcore.spec.release import STRATEGIES
+from dpcore.spec.workload import contradictions
 
 _PLACES = {
     "epsilon": ("privacy", "epsilon"),
@@ -30,7 +31,7 @@ class Changes:
         epsilon: What the release may spend.
         delta: The delta of its guarantee; 0 is pure differential privacy.
         rows: How many rows it has.
-        workload: How many columns its marginals have: all marginals of so many columns.
+        workload: How many columns its marginals have: all marginals of so many columns, and with the target, if one is declared.
         strategy: `adaptive`, `mwem` or `pmw`. The options of another strategy are dropped, those of the same one kept.
     """
 
@@ -60,6 +61,9 @@ def changed(declaration: Declaration, changes: Changes) -> Declaration:
         mistakes.setdefault("workload", f"must be at most {columns}, as the universe has {columns} columns")
     if changes.strategy is not None and changes.strategy not in STRATEGIES:
         mistakes["strategy"] = f"must be {' or '.join(STRATEGIES)}"
+    named = changes.strategy or (spec.strategy.name if spec.strategy is not None else None)
+    for place, wanted in contradictions(spec.workload, strategy=named):
+        mistakes.setdefault(str(place[0]), wanted)
     if mistakes:
         raise SpecError("\n".join(f"`{field}` {wanted}" for field, wanted in mistakes.items()))
     if changes.strategy is not None and (spec.strategy is None or changes.strategy != spec.strategy.name):

@@ -15,6 +15,7 @@ from dpcore.spec.attributes import AttributeSpec, CategoricalSpec
 from dpcore.spec.document import Document, read_document
 from dpcore.spec.release import AdaptiveSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
+from dpcore.spec.workload import WorkloadSpec, check_workload, contradictions
 from dpcore.universe import Attribute, Universe
 
 DENSE_CELLS = 1_000_000
@@ -38,10 +39,22 @@ class Declaration:
 
     @property
     def strategy(self) -> StrategySpec:
-        """The strategy that the spec names, or else the one that suits the size of the universe."""
+        """The strategy that the spec names, or else the one that suits the workload and the size of the universe."""
         if self.spec.strategy is not None:
             return self.spec.strategy
-        return MwemSpec(name="mwem") if self.universe.size <= DENSE_CELLS else AdaptiveSpec(name="adaptive")
+        dense = self.universe.size <= DENSE_CELLS and not self.workload.ranges
+        return MwemSpec(name="mwem") if dense else AdaptiveSpec(name="adaptive")
+
+    @property
+    def strategy_reason(self) -> str | None:
+        """Why a spec that names no strategy gets the one it does."""
+        if self.spec.strategy is not None:
+            return None
+        if self.workload.ranges:
+            return "the workload has ranges"
+        return (
+            f"the universe has {'at most' if self.universe.size <= DENSE_CELLS else 'more than'} {DENSE_CELLS:,} cells"
+        )
 
     @property
     def output_folder(self) -> Path:
@@ -62,8 +75,10 @@ def load_spec(path: str | Path) -> Declaration:
         for detail in error.errors(include_url=False):
             place = place_of(detail["loc"])
             document.mistake(place, sentence(place, detail))
-    _check_across(document)
+    _check_unit(document)
     attributes = _attributes(document, spec)
+    check_workload(document, attributes)
+    _check_strategy(document)
     document.raise_mistakes()
     if spec is None:
         raise SpecError(f"{path}: the spec is not valid; compare it with `dpflow init DATASET`")
@@ -72,14 +87,8 @@ def load_spec(path: str | Path) -> Declaration:
 
 def declare(spec: ReleaseSpec, *, universe: Universe, path: Path) -> Declaration:
     """Return what follows from a checked spec and its universe."""
-    names = {name: axis for axis, name in enumerate(universe.names)}
-    marginals = spec.workload.marginals
-    workload = (
-        Workload.all_of(attributes=len(names), order=marginals)
-        if isinstance(marginals, int)
-        else Workload.of([names[column] for column in marginal] for marginal in marginals)
-    )
-    return Declaration(path=path, spec=spec, universe=universe, workload=workload, digest=_digest(spec, universe))
+    workload, digest = spec.workload.over(universe), _digest(spec, universe)
+    return Declaration(path=path, spec=spec, universe=universe, workload=workload, digest=digest)
 
 
 def _digest(spec: ReleaseSpec, universe: Universe) -> str:
@@ -88,24 +97,26 @@ def _digest(spec: ReleaseSpec, universe: Universe) -> str:
         name: universe.attributes[name].labels for name, part in spec.universe.items() if _has_values_file(part)
     }
     # What a spec leaves out leaves no trace: a key that comes with a later version changes no older spec's hash.
-    named = {key: part for key, part in spec.model_dump(mode="json").items() if part is not None}
+    named = _without_nulls(spec.model_dump(mode="json"))
+    named["workload"] = _without_nulls(named["workload"])
     meaning = {"spec": named, "values": from_files}
     return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def _without_nulls(keys: dict[str, Any]) -> dict[str, Any]:
+    return {key: part for key, part in keys.items() if part is not None}
 
 
 def _has_values_file(part: AttributeSpec) -> bool:
     return isinstance(part, CategoricalSpec) and part.values_from is not None
 
 
-def _check_across(document: Document) -> None:
-    """Check what involves several parts, on the raw document, so that it is reported beside all other mistakes."""
-    data = document.data
-    universe = data.get("universe")
-    declared = set(universe) if isinstance(universe, dict) else set()
-    privacy = data.get("privacy")
+def _check_unit(document: Document) -> None:
+    """Compare the unit with the columns, on the raw document, so that it is reported beside all other mistakes."""
+    universe, privacy = document.data.get("universe"), document.data.get("privacy")
     unit = privacy.get("unit") if isinstance(privacy, dict) else None
     if isinstance(unit, str) and unit != "row":
-        if unit in declared:
+        if isinstance(universe, dict) and unit in universe:
             document.mistake(
                 ("universe", unit), f"`{unit}` identifies the unit and can't be released; remove it from the universe"
             )
@@ -113,24 +124,18 @@ def _check_across(document: Document) -> None:
             document.mistake(
                 ("privacy",), "`max_rows_per_unit` is missing; write how many rows of a person to keep, such as 2"
             )
-    workload = data.get("workload")
-    marginals = workload.get("marginals") if isinstance(workload, dict) else None
-    if isinstance(marginals, int) and declared and marginals > len(declared):
-        document.mistake(
-            ("workload", "marginals"), f"`marginals` is {marginals}, but the universe has {len(declared)} columns"
-        )
-    if isinstance(marginals, list):
-        for row, columns in enumerate(marginals):
-            for index, column in enumerate(columns if isinstance(columns, list) else []):
-                if column in columns[:index]:
-                    document.mistake(
-                        ("workload", "marginals", row, index), f"`{column}` stands twice in this marginal; keep one"
-                    )
-                if column not in declared:
-                    document.mistake(
-                        ("workload", "marginals", row, index),
-                        f"`{column}` is not a column of the universe; declare it or remove it",
-                    )
+
+
+def _check_strategy(document: Document) -> None:
+    """Note what in the workload the named strategy can't do, if both are readable."""
+    strategy = document.data.get("strategy")
+    try:
+        workload = WorkloadSpec.model_validate(document.data.get("workload"))
+    except ValidationError:
+        return  # reported already, or left out
+    named = strategy.get("name") if isinstance(strategy, dict) else None
+    for place, wanted in contradictions(workload, strategy=named if isinstance(named, str) else None):
+        document.mistake(place, f"`{place[-1]}` {wanted}")
 
 
 def _attributes(document: Document, spec: ReleaseSpec | None) -> dict[str, Attribute]:

@@ -6,6 +6,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from dpcore.privacy import Neighbours, Protection
 from dpcore.spec.attributes import AttributeSpec, Finite, SpecPart
+from dpcore.spec.workload import WorkloadSpec
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
@@ -46,17 +47,6 @@ class PrivacySpec(SpecPart):
         return Protection(unit=self.unit, rows_per_unit=self.max_rows_per_unit, neighbours=self.neighbours)
 
 
-class WorkloadSpec(SpecPart):
-    """Which marginals matter."""
-
-    marginals: (
-        Annotated[int, Field(ge=1, le=8)]
-        | Annotated[
-            tuple[Annotated[tuple[str, ...], Field(strict=False, min_length=1)], ...], Field(strict=False, min_length=1)
-        ]
-    ) = Field(description="a number k for all k-way marginals, or a list of lists of columns")
-
-
 class MwemSpec(SpecPart):
     """Multiplicative weights with the exponential mechanism, on whole marginals."""
 
@@ -85,7 +75,7 @@ class AdaptiveSpec(SpecPart):
         None, description="how many marginals to select; chosen for you if left out"
     )
     max_model_mb: Annotated[Finite, Field(gt=0, le=10_000)] = Field(
-        4.0, description="how large the model may grow; a larger one is slower and, with a large budget, more exact"
+        8.0, description="how large the model may grow; a larger one is slower and, with a large budget, more exact"
     )
 
 
@@ -113,7 +103,8 @@ class ReleaseSpec(SpecPart):
     )
     workload: WorkloadSpec = WorkloadSpec(marginals=3)
     strategy: Annotated[StrategySpec, Field(discriminator="name")] | None = Field(
-        None, description="how the model learns; left out, mwem for small universes and adaptive for all others"
+        None,
+        description="how the model learns; left out, mwem for small universes without `ranges` and adaptive for all others",
     )
     output: OutputSpec = OutputSpec()
     analyst: Annotated[str, Field(pattern=NAME, max_length=100)] | None = Field(

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from dpcore.queries import MOST_WEIGHT
 from dpcore.spec.attributes import BooleanSpec, CategoricalSpec, DateSpec, DatetimeSpec, IntegerSpec, NumberSpec
 from dpcore.spec.document import Place
-from dpcore.spec.release import STRATEGIES, OutputSpec, PrivacySpec, ReleaseSpec, SourceSpec, WorkloadSpec
+from dpcore.spec.release import STRATEGIES, OutputSpec, PrivacySpec, ReleaseSpec, SourceSpec
+from dpcore.spec.workload import LIST, MOST_COLUMNS, NUMBER, PLAIN, WEIGHTED, MarginalSpec, WorkloadSpec
 
 _LATER: Mapping[Place, str] = {
     ("blocks",): "`blocks` is not part of this version; remove it, the whole table is one block",
@@ -47,6 +49,9 @@ _EXAMPLES = {
     "max": "max: 99",
     "every": "every: month",
     "marginals": "marginals: 3",
+    "columns": "columns: [age, income]",
+    "target": "target: income",
+    "ranges": "ranges: [age]",
 }
 _WANTED = {
     "int_type": "must be a whole number",
@@ -73,17 +78,16 @@ def place_of(loc: tuple[str | int, ...]) -> Place:
         loc = (*loc[:1], *loc[2:])
     if loc[:1] == ("universe",):
         return loc[:4] if loc[2:3] in {("values",), ("edges",)} else loc
-    return (
-        loc[:4] if loc[:2] == ("workload", "marginals") and all(isinstance(part, int) for part in loc[2:4]) else loc[:2]
-    )
+    if loc[:1] == ("workload",):
+        return tuple(part for part in loc if part not in {NUMBER, LIST, PLAIN, WEIGHTED})
+    return loc[:2]
 
 
 _EITHER: Mapping[Place, str] = {
     ("output", "rows"): "`rows` must be `noisy` or a whole number from 1 on",
-    (
-        "workload",
-        "marginals",
-    ): "`marginals` must be a whole number from 1 to 8, or a list of lists of columns such as [[sex, age]]",
+    ("workload", "marginals"): (
+        f"`marginals` must be a whole number from 1 to {MOST_COLUMNS}, or a list of lists of columns such as [[sex, age]]"
+    ),
 }
 
 
@@ -93,14 +97,12 @@ def sentence(place: Place, detail: ErrorDetails) -> str:  # noqa: PLR0911  a tab
     if place and isinstance(place[-1], int):
         key = f"{place[-2]}[{place[-1]}]"
     context = detail.get("ctx", {})
-    if place[:2] in _EITHER:  # pydantic would complain once for each form
-        return _EITHER[place[:2]]
-    if place[:1] == ("universe",) and place[2:3] == ("values",) and len(place) == 4:
-        return "a category must be a text, a number or a boolean; put anything else in quotes"
     if kind == "missing":
         return f"`{key}` is missing; write `{_EXAMPLES.get(key, f'{key}: ...')}`"
     if kind == "extra_forbidden":
         return _unknown_key(place, detail)
+    if wanted := _by_place(place):
+        return wanted
     if kind in {"union_tag_not_found", "union_tag_invalid"}:
         return _unknown_kind(place, detail)
     if kind in {"enum", "literal_error"}:
@@ -114,12 +116,29 @@ def sentence(place: Place, detail: ErrorDetails) -> str:  # noqa: PLR0911  a tab
     return f"`{key}` {_WANTED.get(kind, 'has the wrong form')}{example}"
 
 
+def _by_place(place: Place) -> str | None:
+    """Say what must stand at a place, where that is all there is to say."""
+    if place in _EITHER:  # pydantic would complain once for each form, or about the one that was not meant
+        return _EITHER[place]
+    if place[:1] == ("universe",) and place[2:3] == ("values",) and len(place) == 4:
+        return "a category must be a text, a number or a boolean; put anything else in quotes"
+    if place[:2] != ("workload", "marginals"):
+        return None
+    if place[-1] == "weight":
+        return f"`weight` must be a whole number from 1 to {MOST_WEIGHT}"
+    if len(place) > 3 and isinstance(place[-1], int):
+        return "a column must be its name, as a text; put quotes around a number"
+    return "a marginal must be a list of columns such as [sex, age], or with a weight {columns: [sex, age], weight: 3}"
+
+
 def _unknown_key(place: Place, detail: ErrorDetails) -> str:
     if place in _LATER:
         return _LATER[place]
     model = _SECTIONS.get(place[:-1])
     if len(place) > 2 and place[0] == "universe":
         model = KINDS[str(detail["loc"][2])]
+    elif place[:2] == ("workload", "marginals"):
+        model = MarginalSpec
     elif place[0] == "strategy":
         model = STRATEGIES[str(detail["loc"][1])]
     known = sorted(model.model_fields) if model else []

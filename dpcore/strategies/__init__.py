@@ -17,6 +17,9 @@ def strategy_for(declaration: Declaration) -> Strategy:
         return Pmw(universe.shape, workload, rounds=chosen.rounds, alpha=chosen.alpha)
     pure = declaration.spec.privacy.delta == 0
     if isinstance(chosen, AdaptiveSpec):
-        columns = [Column(name, each.size, each.ordered) for name, each in universe.attributes.items()]
+        columns = [
+            Column(name, each.size, each.ordered, apart=each.size - each.cells)
+            for name, each in universe.attributes.items()
+        ]
         return Adaptive(columns, workload, rounds=chosen.rounds, pure=pure, model_mb=chosen.max_model_mb)
     return Mwem(universe.names, universe.shape, workload, rounds=chosen.rounds, pure=pure)

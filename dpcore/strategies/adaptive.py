@@ -7,13 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.curator import Curator
+from dpcore.curator import Curator, Offer
 from dpcore.errors import SpecError
-from dpcore.measurements import Counts, Measurement, Selection
-from dpcore.models import Evidence, FactoredModel, Potentials, refine
+from dpcore.measurements import Measurement, Selection
+from dpcore.models import Evidence, FactoredModel, Functions, refine
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored import BYTES_PER_CELL
-from dpcore.queries import Axes, Workload
+from dpcore.queries import Workload
+from dpcore.resolutions import Resolutions
 from dpcore.strategies.candidates import Candidates
 from dpcore.strategies.grouping import coarser_versions
 from dpcore.strategies.strategy import Strategy, column_step, step_name
@@ -23,32 +24,50 @@ SELECTING = Fraction(8, 100)  # of a round's budget
 LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # of all, for the one-way marginals
 MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20
 ROUNDS, ROUNDS_POWER = 4.0, 0.3  # rounds = ROUNDS x (rows / noise of one marginal alone, in cells)^ROUNDS_POWER
+WORTH_AGAIN = 0.05  # of the budget, for measuring the columns again
 ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
-LADDER = (64, 32, 16, 8)  # in a column's coarser versions a group has at least a 64th, a 32nd, ... of the rows
+LADDER = (
+    256,
+    128,
+    64,
+    32,
+    16,
+    8,
+)  # in a column's coarser versions a group has at least a 256th, a 128th, ... of the rows
 SMALLEST_START = 0.25  # of the model's size, in the first round
-FIRST_STEPS, ROUND_STEPS, LAST_STEPS = 50, 4, 500
+FIRST_TRIES, ROUND_TRIES, LAST_TRIES = 50, 10, 400  # evaluations of the model
 PER_CELL = 1.0  # parameters that the model may adapt for each cell that stands out of its noise
 TYPICAL_CELLS = 400  # of what a round measures
-MODEL_MB = 4
+FEWER = 4  # times: so many fewer cells has each version of a column that is measured for its ranges
 ABSOLUTE = math.sqrt(2 / math.pi)  # how large noise of standard deviation 1 is on average
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the universe, as far as a strategy is concerned."""
+    """A column of the universe, as far as a strategy is concerned.
+
+    Attributes:
+        name: For the steps that measure it.
+        size: How many cells it has.
+        ordered: Whether its cells follow one another.
+        apart: How many cells at its end do not, such as the one for missing values.
+    """
 
     name: str
     size: int
     ordered: bool
+    apart: int = 0
 
 
 class Adaptive(Strategy):
     """Measure every column, then round by round the marginal that the model gets most wrong, then agree with all of it.
 
     1. All one-way marginals make the first model. Their noisy counts also tell which cells to take together in interactions: each column
-       gets coarser versions, in which every group has a certain share of the rows.
-    2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score |true - expected|_1, measures it, and takes a
-       few multiplicative steps on all that was measured so far. `Candidates` says what is on offer.
+       gets coarser versions, in which every group has a certain share of the rows. Where the workload has ranges, some of these versions
+       are measured as well: a long range is then a sum of few noisy counts instead of many.
+    2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score weight x |true - expected|_1, measures it, and
+       takes a few multiplicative steps on all that was measured so far. `Candidates` says what is on offer: in the first half of the rounds
+       nothing but pairs with the workload's target, as long as there are any.
     3. At the end the model is made anew from the first one, with all measurements at once, up to the point where it agrees with them as
        well as the truth would.
 
@@ -64,11 +83,13 @@ class Adaptive(Strategy):
         *,
         rounds: int | None,
         pure: bool,
-        model_mb: float = MODEL_MB,
+        model_mb: float,
     ) -> None:
         super().__init__([column.size for column in columns])
         self._columns = columns
+        self._workload = workload
         self._sets = tuple(axes for axes in workload.parts() if len(axes) > 1)
+        self._target_pairs = workload.target_pairs()
         self._most_cells = int(model_mb * 2**20 / BYTES_PER_CELL)
         least = sum(column.size for column in columns)
         if least > self._most_cells:
@@ -80,10 +101,13 @@ class Adaptive(Strategy):
         self._chosen, self._pure = rounds is not None, pure
         self._rounds = (rounds or min(most, len(workload.marginals))) if self._sets else 0
         self._first = _first_shares(columns, workload, rounds=self._rounds, pure=pure)
+        self._again = self._rounds > 0 and not self._chosen
+        self._levels = sum(_most_levels(columns[axis].size) for axis in workload.ranges)
         self._evidence = Evidence()
-        self._base = self._now = Potentials()
+        self._base: Functions = {}
+        self._now: Functions = {}
         self.model = FactoredModel(self.resolutions, total=1.0)
-        self._candidates = Candidates(self.model, ())
+        self._candidates = Candidates(self.model, (), weights={})
 
     @property
     def rounds(self) -> int:
@@ -92,38 +116,39 @@ class Adaptive(Strategy):
 
     @property
     def answers(self) -> int:
-        """A one-way marginal of each column, and a selection and a measurement in each round."""
-        return len(self._columns) + 2 * self._rounds
+        """A one-way marginal of each column and, for ranges, of coarser versions; a selection and a measurement in each round."""
+        return len(self._columns) * (1 + self._again) + self._levels + 2 * self._rounds
 
     def begin(self, curator: Curator) -> None:
-        """Measure every column, take cells together that noise would swamp, and make the first model."""
-        left = Fraction(1)
-        for axis, share in enumerate(self._first):
-            step = column_step(axis, self._columns[axis].name)
-            self._learn(curator.measure_marginal(step, (axis,), share=min(share / left, Fraction(1))))
-            left -= share
+        """Measure every column, take cells together that noise would swamp, and make the first model.
+
+        How many rounds suit the budget depends on the number of rows, which only the columns tell. If there are to be fewer, each column
+        deserves more than it got, and is measured again for the rest of it.
+        """
+        left = self._measure_columns(curator, self._first, left=Fraction(1), suffix="")
         if self._rounds and not self._chosen:
             self._rounds = min(self._rounds, self._affordable_rounds())
-        rows = self._whole_rows()
-        least = [rows // part for part in LADDER]
-        for axis, column in enumerate(self._columns):
-            counts = self.measurements[axis].values
-            for groups in coarser_versions(counts, least=least, ordered=column.ordered):
-                self.resolutions.coarsen(axis, groups)
-                curator.coarsen(axis, groups)
+            wanted = _first_shares(self._columns, self._workload, rounds=self._rounds, pure=self._pure)
+            more = [share - first for share, first in zip(wanted, self._first, strict=True)]
+            self._again = sum(more) >= WORTH_AGAIN
+            if self._again:
+                left = self._measure_columns(curator, more, left=left, suffix="-again")
+                self._first = wanted
+        self._coarsen(curator)
+        self._measure_levels(curator, left=left)
         self.model = FactoredModel(self.resolutions, total=self._evidence.total)
-        self._candidates = Candidates(self.model, self._sets)
-        self._base = self._now = refine(self.model, self._evidence, Potentials(), steps=FIRST_STEPS, per_cell=PER_CELL)
+        self._candidates = Candidates(self.model, self._sets, weights=self._workload.largest_weights())
+        self._base = self._now = refine(self.model, self._evidence, {}, tries=FIRST_TRIES, per_cell=PER_CELL)
 
     def select(self, curator: Curator, number: int) -> Selection:
         """Select the candidate with the largest error."""
         rounds_left = self._rounds - number + 1
+        first = self._target_pairs if 2 * number <= self._rounds else ()
 
-        def expected() -> list[tuple[Axes, Counts]]:
+        def expected() -> list[Offer]:
             noise = curator.expected_noise((1 - SELECTING) / rounds_left)
             worth = ROOM * self.model.total / (ABSOLUTE * max(noise, LEAST_NOISE))
-            offers = self._candidates.offers(number, most_cells=worth, room=self._room(number))
-            return [(offer.axes, offer.expected) for offer in offers]
+            return self._candidates.offers(number, most_cells=worth, room=self._room(number), first=first)
 
         return curator.select_marginal(step_name(number, "select"), expected, share=SELECTING / rounds_left)
 
@@ -138,30 +163,52 @@ class Adaptive(Strategy):
         del number  # every round's update is alike
         self._learn(measurement)
         self.model.rescale(self._evidence.total)
-        # A function of zeros makes room in the model now, as was forecast, even if there is nothing to learn.
-        functions = {measurement.axes: np.zeros(measurement.values.shape), **self._now.functions}
-        self._now = refine(
-            self.model, self._evidence, Potentials(functions, self._now.rate), steps=ROUND_STEPS, per_cell=PER_CELL
-        )
+        self._now = refine(self.model, self._evidence, self._now, tries=ROUND_TRIES, per_cell=PER_CELL)
         self._candidates.measured(measurement.axes)
 
     def conclude(self) -> None:
         """Make the released model: from the first one, so that what was measured early has no more say than what came late."""
-        refine(
-            self.model,
-            self._evidence,
-            Potentials(self._base.functions, self._now.rate),
-            steps=LAST_STEPS,
-            per_cell=PER_CELL,
-        )
+        refine(self.model, self._evidence, self._base, tries=LAST_TRIES, per_cell=PER_CELL)
+
+    def _measure_columns(
+        self, curator: Curator, shares: Sequence[Fraction], *, left: Fraction, suffix: str
+    ) -> Fraction:
+        """Measure each column for its share of the whole budget; return what is left then."""
+        for axis, share in enumerate(shares):
+            step = column_step(axis, self._columns[axis].name) + suffix
+            self._learn(curator.measure_marginal(step, (axis,), share=min(share / left, Fraction(1))))
+            left -= share
+        return left
+
+    def _coarsen(self, curator: Curator) -> None:
+        """Give every column its coarser versions, by its noisy counts."""
+        rows = self._whole_rows()
+        least, measured = [rows // part for part in LADDER], dict(self._evidence)
+        for axis, column in enumerate(self._columns):
+            counts = np.rint(measured[(axis,)].counts).astype(np.int64)
+            for groups in coarser_versions(counts, least=least, ordered=column.ordered, apart=column.apart):
+                self.resolutions.coarsen(axis, groups)
+                curator.coarsen(axis, groups)
+
+    def _measure_levels(self, curator: Curator, *, left: Fraction) -> None:
+        """Measure coarser versions of the columns that have ranges, for as much as the columns themselves."""
+        self._levels = 0
+        for column in self._workload.ranges:
+            levels = _levels_of(self.resolutions, column)
+            self._levels += len(levels)
+            for axis in levels:
+                share = self._first[column] / len(levels)
+                step = f"{column_step(column, self._columns[column].name)}-{self.resolutions.shape[axis]}"
+                self._learn(curator.measure_marginal(step, (axis,), share=min(share / left, Fraction(1))))
+                left -= share
 
     def _affordable_rounds(self) -> int:
         """Return how many rounds suit the budget: a larger one pays for more of them, and for less noise in each.
 
         The noise that all the rest would leave in one marginal follows from the first column's and from the shares.
         """
-        first, rest = self._first[0], 1 - sum(self._first)
-        noise = self.measurements[0].noise * float(first / rest) ** (1.0 if self._pure else 0.5)
+        rest = 1 - sum(self._first) - sum(self._first[axis] for axis in self._workload.ranges)
+        noise = self.measurements[0].noise * float(self._first[0] / rest) ** (1.0 if self._pure else 0.5)
         rounds: float = ROUNDS * (self._evidence.total / (ABSOLUTE * max(noise, LEAST_NOISE))) ** ROUNDS_POWER
         return max(1, round(rounds))
 
@@ -179,8 +226,29 @@ class Adaptive(Strategy):
         return int(self._most_cells * (SMALLEST_START + (1 - SMALLEST_START) * number / self._rounds))
 
 
+def _most_levels(cells: int) -> int:
+    """Return how many versions of a column can be measured for its ranges: the coarsest has two cells or more.
+
+    >>> [_most_levels(cells) for cells in (7, 8, 31, 32, 10**6)]
+    [0, 1, 1, 2, 4]
+    """
+    levels = 0
+    while cells >= 2 * FEWER and levels < len(LADDER):
+        cells, levels = cells // FEWER, levels + 1
+    return levels
+
+
+def _levels_of(resolutions: Resolutions, column: int) -> list[int]:
+    """Return the versions of a column to measure for its ranges: from fine to coarse, each with a fraction of the cells of the one before."""
+    taken = [column]
+    for axis in resolutions.versions(column)[1:]:
+        if FEWER * resolutions.shape[axis] <= resolutions.shape[taken[-1]]:
+            taken.append(axis)
+    return taken[1:]
+
+
 def _first_shares(columns: Sequence[Column], workload: Workload, *, rounds: int, pure: bool) -> list[Fraction]:
-    """Return each column's share of the whole budget.
+    """Return each column's share of the whole budget; one with ranges gets as much again for its coarser versions.
 
     The noise of a marginal adds to the error of every workload marginal that contains it. The weighted sum of all noise is least if
     budgets are in proportion to (weight x cells)^(2/3), or to its root with Laplace noise. What the rounds will measure is not known yet:
@@ -190,8 +258,9 @@ def _first_shares(columns: Sequence[Column], workload: Workload, *, rounds: int,
     parts = workload.weighted_parts()
     sizes = [column.size for column in columns]
     wanted = [(parts.get((axis,), 1) * size) ** power for axis, size in enumerate(sizes)]
+    all_wanted = sum(wanted) + sum(wanted[axis] for axis in workload.ranges)
     sets = [axes for axes in parts if len(axes) > 1]
     cells = {axes: min(math.prod(sizes[axis] for axis in axes), TYPICAL_CELLS) for axes in sets}
     later = rounds * sum((parts[axes] * cells[axes]) ** power for axes in sets) / max(len(sets), 1)
-    together = min(MOST_FIRST, max(LEAST_FIRST, sum(wanted) / (sum(wanted) + later))) if rounds else 1.0
-    return [Fraction(together * want / sum(wanted)).limit_denominator(10**6) for want in wanted]
+    together = min(MOST_FIRST, max(LEAST_FIRST, all_wanted / (all_wanted + later))) if rounds else 1.0
+    return [Fraction(together * want / all_wanted).limit_denominator(10**6) for want in wanted]

@@ -11,24 +11,40 @@ from dpcore.measurements import Counts
 from dpcore.resolutions import Groups
 
 
-def coarser_versions(counts: Counts, *, least: Sequence[int], ordered: bool) -> Iterator[Groups]:
+def coarser_versions(counts: Counts, *, least: Sequence[int], ordered: bool, apart: int = 0) -> Iterator[Groups]:
     """Yield ever coarser groupings of a column's cells: in the n-th, every group has about `least[n]` rows or more.
 
-    A grouping that changes nothing, or leaves one group only, is left out.
+    Cells of an ordered column are taken together with their neighbours, those of another one by their rarity. A grouping that changes
+    nothing, or leaves one group only, is left out.
 
-    >>> [groups.tolist() for groups in coarser_versions(np.array([9, 1, 2, 1, 9]), least=[3], ordered=True)]
-    [[0, 1, 1, 2, 3]]
+    Args:
+        counts: the noisy counts of the column's cells.
+        least: how many rows a group should have, in ascending order.
+        ordered: whether the cells follow one another.
+        apart: how many cells at the end of an ordered column do not, such as the one for missing values.
+
+    >>> [groups.tolist() for groups in coarser_versions(np.array([9, 1, 2, 1, 9, 4]), least=[3], ordered=True, apart=1)]
+    [[0, 1, 1, 2, 3, 4]]
     """
     positive = np.maximum(counts, 0)
     groups = np.arange(len(counts), dtype=np.intp)
-    group = _neighbours if ordered else _rare
+    run = len(counts) - apart if ordered else 0  # as many groups, from the first one, follow one another
     for rows in least:
-        held = np.zeros(groups.max() + 1, dtype=np.int64)
-        np.add.at(held, groups, positive)
-        merged = group(held, rows)[groups]
+        merged, new_run = groups, run
+        if run:
+            neighbours = _neighbours(_held(positive, merged)[:run], rows)
+            new_run = int(neighbours[-1]) + 1
+            merged = np.append(neighbours, np.arange(new_run, new_run + groups.max() + 1 - run))[merged]
+        merged = _rare(_held(positive, merged), rows, run=new_run)[merged]
         if 0 < merged.max() < groups.max():
-            groups = merged
+            groups, run = merged, new_run
             yield groups
+
+
+def _held(counts: Counts, groups: Groups) -> Counts:
+    held = np.zeros(groups.max() + 1, dtype=np.int64)
+    np.add.at(held, groups, counts)
+    return held
 
 
 def _neighbours(counts: Counts, rows: int) -> Groups:
@@ -36,7 +52,7 @@ def _neighbours(counts: Counts, rows: int) -> Groups:
     groups = np.zeros(len(counts), dtype=np.intp)
     group, held = 0, 0
     for cell, count in enumerate(counts):
-        if held >= rows or (count >= rows and held > 0):
+        if cell and (held >= rows or (count >= rows and held > 0)):
             group, held = group + 1, 0
         groups[cell] = group
         held += int(count)
@@ -45,15 +61,23 @@ def _neighbours(counts: Counts, rows: int) -> Groups:
     return groups
 
 
-def _rare(counts: Counts, rows: int) -> Groups:
-    """Take all cells together that have fewer rows."""
+def _rare(counts: Counts, rows: int, *, run: int) -> Groups:
+    """Take all cells together that have fewer rows, but those of the run at the beginning.
+
+    Where all cells are rare, that would leave nothing to tell apart: the rarest are taken together until they have enough, and so on.
+    """
     rare = counts < rows
+    rare[:run] = False
+    if rare.all():
+        order = np.argsort(counts, kind="stable")
+        return _neighbours(counts[order], rows)[np.argsort(order, kind="stable")]
     if not rare.any():
         return np.arange(len(counts), dtype=np.intp)
-    if (
-        not rare.all() and 2 * int(counts[rare].sum()) < rows
-    ):  # too few for a group of their own: the rarest other cell takes them in
-        rare[np.where(rare, np.iinfo(np.int64).max, counts).argmin()] = True
+    if 2 * int(counts[rare].sum()) < rows:  # too few for a group of their own: the rarest other takes them in
+        taker = int(np.where(rare, np.iinfo(np.int64).max, counts).argmin())
+        if taker < run:  # and keeps its place in the order
+            return np.where(rare, taker, np.cumsum(~rare) - 1).astype(np.intp)
+        rare[taker] = True
     groups = np.cumsum(~rare) - 1
     groups[rare] = np.count_nonzero(~rare)
     return groups.astype(np.intp)

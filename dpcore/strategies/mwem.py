@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.curator import Curator
-from dpcore.measurements import Counts, Measurement, Selection
-from dpcore.models import DenseModel, Evidence, Potentials, refine
+from dpcore.curator import Curator, Offer
+from dpcore.measurements import Measurement, Selection
+from dpcore.models import DenseModel, Evidence, Functions, refine
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.queries import Axes, Workload
 from dpcore.strategies.strategy import Strategy, column_step, step_name
@@ -25,18 +25,19 @@ MOST_ROUNDS, MOST_ROUNDS_PURE = (
 ROOM = (
     2.0  # a marginal is worth measuring while its expected noise, all cells together, is below this many times the rows
 )
-FIRST_STEPS, ROUND_STEPS, LAST_STEPS = 50, 3, 1000
-LAST_CELL_STEPS = 4e8  # the last refinement of a large model takes fewer steps, but
-FEWEST_LAST_STEPS = 60
+FIRST_TRIES, ROUND_TRIES, LAST_TRIES = 50, 5, 400  # evaluations of the model
+LAST_CELL_TRIES = 4e8  # the last refinement of a large model takes fewer, but
+FEWEST_LAST_TRIES = 60
 
 
 class Mwem(Strategy):
     """Measure every column, then round by round the marginal that the model gets most wrong, then agree with all of it.
 
     1. All one-way marginals, sharing a part of the budget that follows from their sizes, make the first model.
-    2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score |true - expected|_1, measures it, and takes
-       a few multiplicative steps on all that was measured so far. Only marginals whose expected noise leaves room for a signal are
-       candidates, only the largest such ones, and none again before all were measured as often.
+    2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score weight x |true - expected|_1, measures it,
+       and takes a few multiplicative steps on all that was measured so far. Only marginals whose expected noise leaves room for a
+       signal are candidates, only the largest of the same weight, and none again before all were measured as often. Pairs with the
+       workload's target come first, up to half of the rounds.
     3. At the end the model is made anew from the first one, with all measurements at once, up to the point where it agrees with them as
        well as the truth would.
 
@@ -56,12 +57,15 @@ class Mwem(Strategy):
         self._names = names
         parts = workload.parts()
         self._candidates = tuple(axes for axes in parts if len(axes) > 1) or parts
+        self._weights = workload.largest_weights()
+        self._target_pairs = workload.target_pairs()
         self._cells = {axes: math.prod(shape[axis] for axis in axes) for axes in self._candidates}
         self._rounds = rounds or min(MOST_ROUNDS_PURE if pure else MOST_ROUNDS, len(workload.marginals))
         self._first = _first_shares(shape, list(self._cells.values()), rounds=self._rounds, pure=pure)
         self._evidence = Evidence()
         self._measured: Counter[Axes] = Counter()
-        self._base = self._now = Potentials()
+        self._base: Functions = {}
+        self._now: Functions = {}
 
     @property
     def rounds(self) -> int:
@@ -79,16 +83,19 @@ class Mwem(Strategy):
         for axis, share in enumerate(self._first):
             self._learn(curator.measure_marginal(column_step(axis, self._names[axis]), (axis,), share=share / left))
             left -= share
-        self._base = self._now = refine(self.model, self._evidence, Potentials(), steps=FIRST_STEPS)
+        self._base = self._now = refine(self.model, self._evidence, {}, tries=FIRST_TRIES)
 
     def select(self, curator: Curator, number: int) -> Selection:
         """Select the candidate with the largest error."""
         rounds_left = self._rounds - number + 1
 
-        def expected() -> list[tuple[Axes, Counts]]:
+        def expected() -> list[Offer]:
             noise = curator.expected_noise((1 - SELECTING) / rounds_left)
-            marginals = self.model.marginals(self._affordable(noise))
-            return [(axes, np.rint(marginal).astype(np.int64)) for axes, marginal in marginals.items()]
+            marginals = self.model.marginals(self._affordable(number, noise))
+            return [
+                Offer(axes, np.rint(marginal).astype(np.int64), self._weights[axes])
+                for axes, marginal in marginals.items()
+            ]
 
         return curator.select_marginal(step_name(number, "select"), expected, share=SELECTING / rounds_left)
 
@@ -103,27 +110,34 @@ class Mwem(Strategy):
         del number  # every round's update is alike
         self._measured[measurement.axes] += 1
         self._learn(measurement)
-        self._now = refine(self.model, self._evidence, self._now, steps=ROUND_STEPS)
+        self._now = refine(self.model, self._evidence, self._now, tries=ROUND_TRIES)
 
     def conclude(self) -> None:
         """Make the released model: from the first one, so that what was measured early has no more say than what came late."""
-        steps = max(FEWEST_LAST_STEPS, min(LAST_STEPS, int(LAST_CELL_STEPS / math.prod(self.model.shape))))
-        start = Potentials(self._base.functions, self._now.rate)
-        refine(self.model, self._evidence, start, steps=steps)
+        tries = max(FEWEST_LAST_TRIES, min(LAST_TRIES, int(LAST_CELL_TRIES / math.prod(self.model.shape))))
+        refine(self.model, self._evidence, self._base, tries=tries)
 
     def _learn(self, measurement: Measurement) -> None:
         self.measurements.append(measurement)
         self._evidence.add(measurement)
         self.model.rescale(self._evidence.total)
 
-    def _affordable(self, noise: float) -> list[Axes]:
+    def _affordable(self, number: int, noise: float) -> list[Axes]:
         """Return the largest candidates that noise of this standard deviation leaves something of, among those measured least often."""
         worth = ROOM * self.model.total / (math.sqrt(2 / math.pi) * max(noise, LEAST_NOISE))  # in cells
         fitting = {axes for axes in self._candidates if self._cells[axes] <= worth}
+        first = [axes for axes in self._target_pairs if axes in fitting and not self._measured[axes]]
+        if first and 2 * number <= self._rounds:
+            return first
         if not fitting:
             fitting = {min(self._candidates, key=self._cells.__getitem__)}
-        # with a marginal, all its parts are candidates and fit: so one that is one column larger tells
-        inside = {axes[:place] + axes[place + 1 :] for axes in fitting for place in range(len(axes))}
+        # With a marginal, all its parts are candidates and fit, and none weighs less: so one that is one column larger tells.
+        inside = {
+            part
+            for axes in fitting
+            for part in (axes[:place] + axes[place + 1 :] for place in range(len(axes)))
+            if self._weights.get(part) == self._weights[axes]
+        }
         largest = [axes for axes in self._candidates if axes in fitting and axes not in inside]
         fewest = min(self._measured[axes] for axes in largest)
         return [axes for axes in largest if self._measured[axes] == fewest]

@@ -5,11 +5,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.curator import Curator
+from dpcore.curator import Curator, Offer
 from dpcore.errors import SpecError
-from dpcore.measurements import Counts, Measurement, Selection
+from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel
-from dpcore.queries import Axes, Workload
+from dpcore.queries import Workload
 from dpcore.strategies.strategy import Strategy, step_name
 
 
@@ -64,9 +64,9 @@ class Pmw(Strategy):
         share = Fraction(1, 2 * (self._rounds - number + 1))
         return curator.select_cell(step_name(number, "select"), self._expected, share=share)
 
-    def _expected(self) -> list[tuple[Axes, Counts]]:
+    def _expected(self) -> list[Offer]:
         marginals = self.model.marginals(self._workload.marginals)
-        return [(axes, np.rint(marginal).astype(np.int64)) for axes, marginal in marginals.items()]
+        return [Offer(axes, np.rint(marginal).astype(np.int64)) for axes, marginal in marginals.items()]
 
     def measure(self, curator: Curator, number: int, selection: Selection) -> Measurement:
         """Measure the selected count."""

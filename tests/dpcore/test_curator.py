@@ -1,14 +1,15 @@
 """Where mechanisms meet the data: paid first, drawn once, never from anything but the stated sensitivity."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
 import pytest
 
 from dpcore.accounting import Currency
-from dpcore.curator import Curator
+from dpcore.curator import Curator, Offer
 from dpcore.errors import StepFailed
 from dpcore.histogram import Histogram
 from dpcore.ledger import Ledger, open_ledger
@@ -50,13 +51,13 @@ def make_curator(workspace: Workspace) -> Callable[..., tuple[Curator, Ledger]]:
         ledger.close()
 
 
-def marginals() -> list[tuple[tuple[int, ...], np.ndarray]]:
-    return [((axis,), np.zeros(SHAPE[axis], dtype=np.int64)) for axis in (0, 1)]
+def marginals() -> list[Offer]:
+    return [Offer((axis,), np.zeros(SHAPE[axis], dtype=np.int64)) for axis in (0, 1)]
 
 
 def ask_everything(curator: Curator) -> None:
     curator.select_marginal("a/select", marginals, share=Fraction(1, 10))
-    curator.select_cell("b/select", lambda: [((0,), np.zeros(2, dtype=np.int64))], share=Fraction(1, 10))
+    curator.select_cell("b/select", lambda: [Offer((0,), np.zeros(2, dtype=np.int64))], share=Fraction(1, 10))
     curator.measure_marginal("a/measure", (0, 1), share=Fraction(1, 10))
     curator.measure_cell("b/measure", (0,), 1, share=Fraction(1, 10))
     curator.measure_cell("total", (), None, share=Fraction(1, 10))
@@ -151,9 +152,13 @@ def test_the_noise_follows_from_unit_and_neighbours(
 
 def test_selection_finds_what_the_model_gets_most_wrong(make_curator: Any) -> None:
     curator, _ = make_curator(delta=0.0)
-    offered = [((0,), COUNTS.sum(axis=1)), ((1,), COUNTS.sum(axis=0) + np.array([-40000, 0, 0])), ((0, 1), COUNTS + 10)]
+    offered = [
+        Offer((0,), COUNTS.sum(axis=1)),
+        Offer((1,), COUNTS.sum(axis=0) + np.array([-40000, 0, 0])),
+        Offer((0, 1), COUNTS + 10),
+    ]
     assert curator.select_marginal("s", lambda: offered, share=Fraction(1, 2)).axes == (1,)
-    expected = [((0,), COUNTS.sum(axis=1)), ((0, 1), COUNTS + np.eye(2, 3, 1, dtype=np.int64) * 40000)]
+    expected = [Offer((0,), COUNTS.sum(axis=1)), Offer((0, 1), COUNTS + np.eye(2, 3, 1, dtype=np.int64) * 40000)]
     chosen = curator.select_cell("c", lambda: expected, share=Fraction(1, 2))
     assert chosen.axes == (0, 1)
     assert chosen.cell in (1, 5)
@@ -163,10 +168,20 @@ def test_selection_finds_what_the_model_gets_most_wrong(make_curator: Any) -> No
     "offered",
     [
         [],
-        [((0,), COUNTS.sum(axis=1)), ((1,), np.full(3, np.iinfo(np.int64).min))],  # what a NaN becomes
-        [((0,), np.array([2**53, 2]))],
+        [Offer((0,), COUNTS.sum(axis=1)), Offer((1,), np.full(3, np.iinfo(np.int64).min))],  # what a NaN becomes
+        [Offer((0,), np.array([2**53, 2]))],
+        *([Offer((0,), np.zeros(2, dtype=np.int64), weight)] for weight in (0, -1, 101, 2.0, True)),
     ],
-    ids=["nothing", "no numbers", "too many rows"],
+    ids=[
+        "nothing",
+        "no numbers",
+        "too many rows",
+        "no weight",
+        "less",
+        "too much weight",
+        "no whole weight",
+        "no number",
+    ],
 )
 @pytest.mark.parametrize("kind", ["select_marginal", "select_cell"])
 def test_what_no_score_can_be_made_of_is_refused_and_not_paid(make_curator: Any, kind: str, offered: Any) -> None:
@@ -175,8 +190,66 @@ def test_what_no_score_can_be_made_of_is_refused_and_not_paid(make_curator: Any,
         getattr(curator, kind)("s", lambda: offered, share=Fraction(1, 2))
     assert ledger.run("r").spent == 0
     assert not ledger.transcript("r")
-    getattr(curator, kind)("s", lambda: [((0,), np.array([2**52, 0]))], share=Fraction(1, 2))
+    getattr(curator, kind)("s", lambda: [Offer((0,), np.array([2**52, 0]), 100)], share=Fraction(1, 2))
     assert ledger.run("r").spent > 0
+
+
+@pytest.mark.parametrize("kind", ["select_marginal", "select_cell"])
+def test_an_error_counts_as_often_as_its_weight_says(make_curator: Any, kind: str) -> None:
+    curator, _ = make_curator(delta=0.0)
+    wrong = np.array([0, 9000, 0])
+
+    def offered(weight: int) -> list[Offer]:
+        return [Offer((0,), COUNTS.sum(axis=1), weight), Offer((1,), COUNTS.sum(axis=0) + wrong, 1)]
+
+    def selected(step: str, offers: list[Offer]) -> tuple[int, ...]:
+        return getattr(curator, kind)(step, lambda: offers, share=Fraction(1, 2)).axes  # type: ignore[no-any-return]
+
+    assert selected("right", offered(100)) == (1,)
+    lighter = [Offer((0,), COUNTS.sum(axis=1) + wrong[1:], 1), Offer((1,), COUNTS.sum(axis=0) + wrong // 2, 100)]
+    assert selected("lighter", lighter) == (1,)
+
+
+ROWS_OF_A_UNIT = 2
+LITTLE = (2, 2)
+WEIGHTED = [
+    Offer((0,), np.array([2, 0]), 3),
+    Offer((1,), np.array([0, 2]), 7),
+    Offer((0, 1), np.zeros(LITTLE, dtype=np.int64)),
+]
+TABLES = [np.array(counts).reshape(LITTLE) for counts in product(range(3), repeat=4) if sum(counts) <= 4]
+
+
+def are_neighbours(one: np.ndarray, other: np.ndarray, relation: Neighbours) -> bool:
+    """Tell whether one table becomes the other by a unit's rows that come, or that go as well."""
+    come, gone = np.maximum(other - one, 0).sum(), np.maximum(one - other, 0).sum()
+    return bool(come <= ROWS_OF_A_UNIT and gone <= (ROWS_OF_A_UNIT if relation is Neighbours.REPLACE_ONE else 0))
+
+
+@pytest.mark.parametrize("relation", list(Neighbours))
+@pytest.mark.parametrize("kind", ["select_marginal", "select_cell"])
+@pytest.mark.parametrize("offered", [WEIGHTED, WEIGHTED[:1]], ids=["several", "one"])
+def test_no_score_moves_by_more_than_the_sensitivity_that_is_paid_for_and_without_the_weight_it_would(
+    make_curator: Any, monkeypatch: pytest.MonkeyPatch, relation: Neighbours, kind: str, offered: Sequence[Offer]
+) -> None:
+    curator, ledger = make_curator(rows_per_unit=ROWS_OF_A_UNIT, neighbours=relation)
+    seen: list[np.ndarray] = []
+    monkeypatch.setattr(ExponentialMechanism, "draw", lambda _, scores: seen.append(scores) or 0)
+    codes = [code.astype(np.uint8) for code in np.unravel_index(np.arange(4), LITTLE)]
+    lease = ledger.lease("r")
+    for number, table in enumerate(TABLES):
+        curator.receive(Histogram(codes=codes, counts=table.ravel(), shape=LITTLE), lease=lease)
+        getattr(curator, kind)(f"s{number}", lambda: offered, share=Fraction(1, 1000))
+    declared = {row.mechanism["sensitivity"] for row in ledger.transcript("r")}
+    assert len(declared) == 1
+    moved = max(
+        int(np.abs(seen[one] - seen[other]).max())
+        for one, other in permutations(range(len(TABLES)), 2)
+        if are_neighbours(TABLES[one], TABLES[other], relation)
+    )
+    sensitivity = Protection(unit="person", rows_per_unit=ROWS_OF_A_UNIT, neighbours=relation).sensitivity
+    assert moved == declared.pop()  # never more, and no smaller number would do
+    assert moved > (sensitivity.l1 if kind == "select_marginal" else sensitivity.linf)  # the control
 
 
 def test_measurements_are_the_true_counts_plus_noise(make_curator: Any) -> None:

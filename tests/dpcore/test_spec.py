@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import SpecError
-from dpcore.spec import json_schema, load_spec
+from dpcore.queries import Workload
+from dpcore.spec import Declaration, json_schema, load_spec
 
 GOOD = """\
 dataset: visits
@@ -121,6 +122,35 @@ outputs: {path: releases}
         (("source: {path: visits.csv}", "source: {sql: select 1}"), "sql:", "not part of this version"),
         (("dataset: visits", "dataset: visits\ndataset: visits"), "dataset: visits\nsource", "written twice"),
         (("dataset: visits", "dataset: ../visits"), "dataset:", "letters, digits"),
+        (("marginals: 2", "marginals: [[sex], {columns: [age], weight: 0}]"), "weight:", "from 1 to 100"),
+        (("marginals: 2", "marginals: [[sex], {columns: [age], weight: 101}]"), "weight:", "from 1 to 100"),
+        (("marginals: 2", "marginals: [[sex], {columns: [age], weight: 1.5}]"), "weight:", "from 1 to 100"),
+        (("marginals: 2", "marginals: [[sex], {columns: [age], weight: true}]"), "weight:", "from 1 to 100"),
+        (("marginals: 2", "marginals: [[sex], {columns: [age], wieght: 2}]"), "wieght:", "did you mean `weight`"),
+        (("marginals: 2", "marginals: [[sex], {weight: 2}]"), "{weight:", "write `columns: [age, income]`"),
+        (("marginals: 2", "marginals: [[sex], {columns: age}]"), "columns: age", "must be a list of columns"),
+        (("marginals: 2", "marginals: [[sex], {columns: []}]"), "columns: []", "must be a list of columns"),
+        (("marginals: 2", "marginals: [[sex], {columns: [age, sox]}]"), "sox", "`sox` is not a column"),
+        (("marginals: 2", "marginals: [[sex], {columns: [age, cost, age]}]"), "age]}]", "stands twice"),
+        (("marginals: 2", "marginals: [[sex], 5]"), "5]", "must be a list of columns"),
+        (("marginals: 2", "marginals: [[sex, 5]]"), "5]", "put quotes around a number"),
+        (("marginals: 2", "marginals: []"), "marginals:", "must be a whole number from 1 to 8, or a list"),
+        (("marginals: 2", "target: age"), "workload:", "write `marginals: 3`"),
+        (("marginals: 2", "marginals: 2, target: income"), "target:", "`income` is not a column"),
+        (("marginals: 2", "marginals: 2, target: 5"), "target:", "must be a text"),
+        (("marginals: 2", "marginals: 1, target: age"), "marginals:", "must be at least 2"),
+        (("marginals: 2", "marginals: [[sex, age], [cost]], target: cost"), "target:", "or remove `target`"),
+        (("marginals: 2", "marginals: 2, ranges: [age, sex]"), "sex]", "integer, number, date or datetime"),
+        (("marginals: 2", "marginals: 2, ranges: [age, town]"), "town]", "`town` is not a column"),
+        (("marginals: 2", "marginals: 2, ranges: [day, age, day]"), "day]", "stands twice"),
+        (("marginals: 2", "marginals: 2, ranges: []"), "ranges:", "name at least one"),
+        (("marginals: 2", "marginals: 2, ranges: age"), "ranges:", "write `ranges: [age]`"),
+        (("marginals: 2", "marginals: 2, ranges: [7]"), "7]", "`ranges[0]` must be a text"),
+        (("marginals: 2", "marginals: 2, range: [age]"), "range:", "did you mean `ranges`"),
+        (("2}", "2, ranges: [age]}\nstrategy: {name: mwem}"), "name:", "must be adaptive where"),
+        (("2}", "2, ranges: [age]}\nstrategy: {name: pmw}"), "name:", "must be adaptive where"),
+        (("2}", "[{columns: [age], weight: 2}, [sex]]}\nstrategy: {name: pmw}"), "name:", "must be adaptive or mwem"),
+        (("2}", "[[age, sex]], target: age}\nstrategy: {name: pmw}"), "name:", "must be adaptive or mwem"),
     ],
 )  # fmt: skip
 def test_each_mistake_has_its_place_and_its_remedy(
@@ -180,6 +210,52 @@ def test_comments_and_layout_do_not_change_the_digest(tmp_path: Path) -> None:
         == first
     )
     assert load_spec(write(tmp_path, GOOD.replace("epsilon: 1.0", "epsilon: 1.5"))).digest != first
+
+
+def test_weights_a_target_and_ranges_become_a_workload(tmp_path: Path) -> None:
+    def declared(workload: str) -> Declaration:
+        return load_spec(write(tmp_path, GOOD.replace("workload: {marginals: 2}", f"workload: {{{workload}}}")))
+
+    listed = declared("marginals: [[sex, age], {columns: [cost, age, day], weight: 7}, {columns: [age]}], target: age")
+    assert listed.workload == Workload(((0, 1), (1, 2, 3), (1,)), (1, 7, 1), target=1)
+    assert listed.strategy.name == "mwem"
+    numbered = declared("marginals: 3, target: cost, ranges: [day, age]")
+    assert numbered.workload == Workload(((0, 1, 2), (0, 2, 3), (1, 2, 3)), (1, 1, 1), target=2, ranges=(1, 3))
+    assert (numbered.strategy.name, numbered.strategy_reason) == ("adaptive", "the workload has ranges")
+    assert declared("marginals: [{columns: [age], weight: 2}]}\nstrategy: {name: pmw").strategy.name == "pmw"
+
+
+@pytest.mark.parametrize(
+    ("change", "digest"),
+    [
+        (("", ""), "fdf6fbab3af9a9ea907e53d22e4b46a17a3f898efa2847541238c4e6fa2b75c8"),
+        (("workload: {marginals: 2}\n", ""), "3219ce0f87f75433405a179f88bd9cd687b76eb0ddb141e6fe3eadc09d11c713"),
+        (
+            ("marginals: 2", "marginals: [[sex, age], [cost]]"),
+            "4929311fb0a523411c33b56ddb8a8657ee5699d0b9c2b0bd14859f5fe8b256ea",
+        ),
+    ],
+    ids=["number", "none", "list"],
+)
+def test_a_spec_keeps_its_digest_when_keys_are_added_that_it_does_not_use(
+    tmp_path: Path, change: tuple[str, str], digest: str
+) -> None:
+    assert load_spec(write(tmp_path, GOOD.replace(*change) if change[0] else GOOD)).digest == digest
+
+
+def test_each_key_of_a_workload_is_part_of_the_digest(tmp_path: Path) -> None:
+    workloads = (
+        "marginals: 2",
+        "marginals: 2, target: age",
+        "marginals: 2, target: cost",
+        "marginals: 2, ranges: [age]",
+        "marginals: 2, ranges: [age, cost]",
+        "marginals: [[sex, age], [cost, day]]",
+        "marginals: [[sex, age], {columns: [cost, day], weight: 2}]",
+        "marginals: [[sex, age], {columns: [cost, day], weight: 3}]",
+    )
+    digests = {load_spec(write(tmp_path, GOOD.replace("marginals: 2", each))).digest for each in workloads}
+    assert len(digests) == len(workloads)
 
 
 def test_the_schema_is_json_and_names_every_key() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from dpcore.errors import SpecError
+from dpcore.queries import Workload
 from dpcore.spec import Changes, Declaration, changed, load_spec
 from tests.conftest import Workspace
 
@@ -65,6 +66,50 @@ def test_listed_marginals_are_replaced_by_a_number_and_kept_without(workspace: W
     spec = load_spec(workspace.write_spec(("marginals: 2", "marginals: [[sex, age], [city]]")))
     assert changed(spec, Changes(epsilon=2)).workload == spec.workload
     assert len(changed(spec, Changes(workload=1)).workload.marginals) == 4
+
+
+TARGET_AND_RANGES = [
+    ("marginals: 2", "marginals: 2, target: smoker, ranges: [age]"),
+    ("name: mwem, rounds: 4", "name: adaptive, rounds: 4"),
+]
+
+
+def test_a_number_replaces_the_marginals_and_leaves_target_and_ranges(workspace: Workspace) -> None:
+    spec = load_spec(workspace.write_spec(*TARGET_AND_RANGES))
+    assert changed(spec, Changes()) == spec
+    after = changed(spec, Changes(workload=3))
+    assert after.workload == Workload(((0, 1, 2), (0, 2, 3), (1, 2, 3)), (1, 1, 1), target=2, ranges=(1,))
+    first, second = TARGET_AND_RANGES
+    edited = load_spec(workspace.write_spec((first[0], first[1].replace("marginals: 2", "marginals: 3")), second))
+    assert after == edited
+
+
+@pytest.mark.parametrize(
+    ("changes", "fields"),
+    [
+        (Changes(workload=1), ["workload"]),
+        (Changes(strategy="mwem"), ["strategy"]),
+        (Changes(strategy="pmw"), ["strategy"]),
+        (Changes(workload=1, strategy="pmw"), ["workload", "strategy"]),
+        (Changes(workload=9, strategy="mwem"), ["workload", "strategy"]),
+    ],
+)
+def test_a_change_that_target_or_ranges_rule_out_is_refused_by_the_name_of_its_field(
+    workspace: Workspace, changes: Changes, fields: list[str]
+) -> None:
+    spec = load_spec(workspace.write_spec(*TARGET_AND_RANGES))
+    with pytest.raises(SpecError) as refused:
+        changed(spec, changes)
+    assert [line.split("`")[1] for line in str(refused.value).splitlines()] == fields
+
+
+def test_weights_rule_pmw_out_until_a_number_replaces_them(workspace: Workspace) -> None:
+    weighted = "marginals: [[sex, age], {columns: [city, age], weight: 4}]"
+    spec = load_spec(workspace.write_spec(("marginals: 2", weighted)))
+    assert spec.workload.weights == (1, 4)
+    with pytest.raises(SpecError, match=r"^`strategy` must be adaptive or mwem"):
+        changed(spec, Changes(strategy="pmw"))
+    assert changed(spec, Changes(strategy="pmw", workload=2)).workload.weights == (1,) * 6
 
 
 def test_the_options_of_another_strategy_are_dropped_and_those_of_the_same_kept(workspace: Workspace) -> None:

@@ -9,6 +9,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from dpcore.curator import Offer
 from dpcore.errors import SpecError
 from dpcore.measurements import Counts, Measurement, Selection
 from dpcore.models.factored import BYTES_PER_CELL
@@ -57,6 +58,7 @@ class Recording:
         self.left = Fraction(1)
         self.spent: list[Fraction] = []
         self.offers: list[list[Axes]] = []
+        self.weights: list[list[int]] = []
         self.selected: list[Axes] = []
         self._rng = np.random.default_rng(seed)
 
@@ -80,17 +82,16 @@ class Recording:
         values = np.rint(true + self._rng.normal(0, self.noise, true.shape)).astype(np.int64)
         return Measurement(step=step, axes=axes, cell=None, values=values, noise=self.noise)
 
-    def select_marginal(
-        self, step: str, expected: Callable[[], list[tuple[Axes, Counts]]], *, share: Fraction
-    ) -> Selection:
+    def select_marginal(self, step: str, expected: Callable[[], list[Offer]], *, share: Fraction) -> Selection:
         self._take(share)
         offered = expected()
-        for axes, guess in offered:
-            assert guess.shape == tuple(self.sizes[axis] for axis in axes)
-            assert guess.dtype == np.int64
-        self.offers.append([axes for axes, _ in offered])
-        errors = [np.abs(self.true(axes) - guess).sum() for axes, guess in offered]
-        self.selected.append(offered[int(np.argmax(errors))][0])
+        for offer in offered:
+            assert offer.expected.shape == tuple(self.sizes[axis] for axis in offer.axes)
+            assert offer.expected.dtype == np.int64
+        self.offers.append([offer.axes for offer in offered])
+        self.weights.append([offer.weight for offer in offered])
+        errors = [offer.weight * np.abs(self.true(offer.axes) - offer.expected).sum() for offer in offered]
+        self.selected.append(offered[int(np.argmax(errors))].axes)
         return Selection(axes=self.selected[-1])
 
     def _take(self, share: Fraction) -> None:
@@ -181,10 +182,12 @@ def test_a_larger_column_gets_more_but_not_in_proportion_and_one_that_is_asked_a
 def test_rounds_follow_from_workload_and_currency() -> None:
     wide = Workload.all_of(attributes=12, order=3)
     columns = [Column(name, 2, ordered=False) for name in "abcdefghijkl"]
-    assert Adaptive(columns, wide, rounds=None, pure=False).rounds == MOST_ROUNDS
-    assert Adaptive(columns, wide, rounds=None, pure=True).rounds == MOST_ROUNDS_PURE
-    assert Adaptive(columns, wide, rounds=7, pure=True).rounds == 7
-    assert Adaptive(columns[:4], Workload.all_of(attributes=4, order=3), rounds=None, pure=False).rounds == 4
+    assert Adaptive(columns, wide, rounds=None, pure=False, model_mb=8.0).rounds == MOST_ROUNDS
+    assert Adaptive(columns, wide, rounds=None, pure=True, model_mb=8.0).rounds == MOST_ROUNDS_PURE
+    assert Adaptive(columns, wide, rounds=7, pure=True, model_mb=8.0).rounds == 7
+    assert (
+        Adaptive(columns[:4], Workload.all_of(attributes=4, order=3), rounds=None, pure=False, model_mb=8.0).rounds == 4
+    )
 
 
 def test_what_is_offered_is_worth_its_noise_and_as_fine_as_that_allows(learned: Run) -> None:

@@ -14,21 +14,21 @@ COUNTS = st.lists(st.integers(-50, 200), min_size=1, max_size=40).map(np.array)
 LEAST = st.lists(st.integers(0, 500), min_size=1, max_size=4).map(sorted)
 
 
-def versions(counts: np.ndarray, least: list[int], *, ordered: bool) -> list[list[int]]:
-    return [groups.tolist() for groups in coarser_versions(counts, least=least, ordered=ordered)]
+def versions(counts: np.ndarray, least: list[int], *, ordered: bool, apart: int = 0) -> list[list[int]]:
+    return [groups.tolist() for groups in coarser_versions(counts, least=least, ordered=ordered, apart=apart)]
 
 
 def rows_by_group(counts: np.ndarray, groups: list[int]) -> np.ndarray:
     return np.bincount(groups, weights=np.maximum(counts, 0)).astype(int)
 
 
-@given(counts=COUNTS, least=LEAST, ordered=st.booleans())
-@example(counts=np.zeros(5, dtype=np.int64), least=[0, 0], ordered=True)
+@given(counts=COUNTS, least=LEAST, ordered=st.booleans(), apart=st.integers(0, 2))
+@example(counts=np.zeros(5, dtype=np.int64), least=[0, 0], ordered=True, apart=0)
 def test_every_version_is_coarser_than_the_one_before_and_made_of_its_groups(
-    counts: np.ndarray, least: list[int], ordered: bool
+    counts: np.ndarray, least: list[int], ordered: bool, apart: int
 ) -> None:
     resolutions, size = Resolutions((len(counts),)), len(counts)
-    for groups in coarser_versions(counts, least=least, ordered=ordered):
+    for groups in coarser_versions(counts, least=least, ordered=ordered, apart=min(apart, size - 1)):
         axis = resolutions.coarsen(
             0, groups
         )  # which refuses a gap, and a version that splits a group of an earlier one
@@ -41,6 +41,30 @@ def test_every_version_is_coarser_than_the_one_before_and_made_of_its_groups(
 def test_groups_of_an_ordered_column_are_runs_of_neighbours(counts: np.ndarray, least: list[int]) -> None:
     for groups in coarser_versions(counts, least=least, ordered=True):
         assert set(np.diff(groups).tolist()) <= {0, 1}
+
+
+@given(counts=COUNTS, least=LEAST, apart=st.lists(st.integers(-5, 200), min_size=1, max_size=2))
+def test_cells_apart_change_no_group_of_the_others(counts: np.ndarray, least: list[int], apart: list[int]) -> None:
+    alone = versions(counts, least[:1], ordered=True)
+    for groups in versions(np.append(counts, apart), least[:1], ordered=True, apart=len(apart)):
+        inside = groups[: len(counts)]
+        assert inside in ([*alone, [0] * len(counts), list(range(len(counts)))])
+
+
+@given(counts=COUNTS, least=LEAST, missing=st.integers(0, 500))
+def test_a_cell_apart_is_joined_only_while_it_has_too_few_rows_and_then_to_the_smallest_group(
+    counts: np.ndarray, least: list[int], missing: int
+) -> None:
+    stayed = True
+    for groups in coarser_versions(np.append(counts, missing), least=least, ordered=True, apart=1):
+        inside, its_own = groups[:-1], int(groups[-1])
+        assert set(np.diff(inside).tolist()) <= {0, 1}
+        held = rows_by_group(counts, inside.tolist())
+        if stayed and its_own in inside:
+            assert 2 * missing < max(least)
+            assert held[its_own] == held.min()
+            stayed = False
+        assert stayed == (its_own not in inside)  # once joined, always joined
 
 
 @given(counts=COUNTS, rows=st.integers(1, 500))
@@ -59,7 +83,7 @@ def test_no_group_of_an_unordered_column_has_less_than_half_of_enough_rows(count
 
 @given(counts=COUNTS, rows=st.integers(1, 500))
 def test_rare_values_are_one_group_and_common_ones_stay_alone_but_for_one(counts: np.ndarray, rows: int) -> None:
-    for groups in versions(counts, [rows], ordered=False):
+    for groups in versions(counts, [rows], ordered=False) if counts.max() >= rows else ():
         sizes = np.bincount(groups)
         together = int(sizes.argmax())
         assert (np.delete(sizes, together) == 1).all()
@@ -81,12 +105,40 @@ def test_rare_values_are_one_group_and_common_ones_stay_alone_but_for_one(counts
         ([50, 4, 40, 10, 11], [10], False, [[0, 3, 1, 3, 2]]),
         ([50, 5, 40, 10, 11], [10], False, []),  # half of enough may stay alone
         ([50, 10, 40, 10], [10], False, []),  # enough is enough
+        ([6, 2, 5, 8, 3], [10], False, [[1, 0, 0, 1, 0]]),  # all are rare: the rarest first, until they have enough
+        ([6, 6, 6, 6, 6], [10], False, [[0, 0, 1, 1, 2]]),  # half a group is one
+        ([4] * 7, [10], False, [[0, 0, 0, 1, 1, 1, 1]]),  # less is none
+        ([6] * 8, [10, 20], False, [[0, 0, 1, 1, 2, 2, 3, 3], [0, 0, 0, 0, 1, 1, 1, 1]]),
         ([2, 3, 1], [10], False, []),  # one group would say nothing
         ([2, 3, 1], [10], True, []),
     ],
 )
 def test_what_is_taken_together(counts: list[int], least: list[int], ordered: bool, expected: list[list[int]]) -> None:
     assert versions(np.array(counts), least, ordered=ordered) == expected
+
+
+@pytest.mark.parametrize(
+    ("counts", "least", "apart", "expected"),
+    [
+        ([5, 5, 5, 5, 30], [10], 1, [[0, 0, 1, 1, 2]]),
+        ([5, 5, 5, 5, 5], [10], 1, [[0, 0, 1, 1, 2]]),  # half of enough may stay alone
+        ([5, 6, 5, 5, 4], [10], 1, [[0, 0, 1, 1, 1]]),  # too few: the smallest group takes them in
+        ([5, 5, 5, 6, 4], [10], 1, [[0, 0, 1, 1, 0]]),
+        ([5, 5, 5, 6, 3, 2], [10], 2, [[0, 0, 1, 1, 2, 2]]),  # other and missing together have half of enough
+        ([5, 5, 5, 6, 3, 1], [10], 2, [[0, 0, 1, 1, 0, 0]]),
+        ([5, 6, 6, 6, 10, 4], [10], 2, [[0, 0, 1, 1, 2, 2]]),  # one that has enough may be the smallest
+        ([20, 20, 4], [10], 1, [[0, 1, 0]]),
+        ([20, 20, 6], [10], 1, []),
+        ([2, 3, 1, 30], [10], 1, [[0, 0, 0, 1]]),  # whether there is a value at all
+        ([2, 3, 1, 1], [10], 1, []),
+        ([5, 5, 5, 6, 4, 9], [10, 30], 2, [[0, 0, 1, 1, 2, 2]]),
+        ([5] * 8 + [4, 3], [10, 20], 2, [[0, 0, 1, 1, 2, 2, 3, 3, 4, 4], [0, 0, 0, 0, 1, 1, 1, 1, 0, 0]]),
+    ],
+)
+def test_cells_apart_are_taken_together_by_their_rarity(
+    counts: list[int], least: list[int], apart: int, expected: list[list[int]]
+) -> None:
+    assert versions(np.array(counts), least, ordered=True, apart=apart) == expected
 
 
 def test_a_version_that_changes_nothing_is_left_out_and_a_later_one_is_not() -> None:
@@ -118,7 +170,7 @@ def test_the_same_counts_give_the_same_groups_at_any_scale_and_stay_as_they_were
 
 
 @pytest.mark.parametrize(
-    ("ordered", "enough", "one_less"), [(True, [[0, 1, 1]], [[0, 0, 1]]), (False, [[0, 1, 1]], [])]
+    ("ordered", "enough", "one_less"), [(True, [[0, 1, 1]], [[0, 0, 1]]), (False, [[0, 1, 1]], [[1, 0, 0]])]
 )
 def test_one_row_in_2_to_the_53_decides(ordered: bool, enough: list[list[int]], one_less: list[list[int]]) -> None:
     rows = 2**53 + 1  # which a float takes for 2^53

@@ -27,6 +27,8 @@ class Recording:
         self.left = Fraction(1)
         self.spent: list[Fraction] = []
         self.offers: list[list[tuple[int, ...]]] = []
+        self.weights: list[list[int]] = []
+        self.selected: list[tuple[int, ...]] = []
         self._rng = np.random.default_rng(2)
 
     def _take(self, share: Fraction) -> None:
@@ -49,9 +51,11 @@ class Recording:
     def select_marginal(self, step: str, expected, *, share: Fraction) -> Selection:
         self._take(share)
         offered = expected()
-        self.offers.append([axes for axes, _ in offered])
-        errors = [np.abs(self._true(axes) - guess).sum() for axes, guess in offered]
-        return Selection(axes=offered[int(np.argmax(errors))][0])
+        self.offers.append([offer.axes for offer in offered])
+        self.weights.append([offer.weight for offer in offered])
+        errors = [offer.weight * np.abs(self._true(offer.axes) - offer.expected).sum() for offer in offered]
+        self.selected.append(offered[int(np.argmax(errors))].axes)
+        return Selection(axes=self.selected[-1])
 
 
 def run(
@@ -93,6 +97,37 @@ def test_noise_that_swamps_triples_leaves_pairs_and_more_noise_the_smallest_pair
     _, curator = run(noise=2.0 * total / 0.7979 / 21)
     assert {len(axes) for axes in curator.offers[0]} == {2}
     _, curator = run(noise=100.0 * total)
+    assert curator.offers[0] == [(0, 2)]
+
+
+def test_weights_come_with_the_offers_and_a_heavier_part_of_a_larger_marginal_is_offered_itself() -> None:
+    workload = Workload.of([(0, 1, 2), (1, 3), (0, 1)], weights=[1, 5, 9])
+    _, curator = run(noise=1.0, rounds=3, workload=workload)
+    assert dict(zip(curator.offers[0], curator.weights[0], strict=True)) == {(0, 1): 9, (1, 3): 5, (0, 1, 2): 1}
+    alike = Workload.of([(0, 1, 2), (1, 3), (0, 1)], weights=[4, 4, 4])
+    _, curator = run(noise=1.0, rounds=3, workload=alike)
+    assert curator.offers[0] == [(1, 3), (0, 1, 2)]
+
+
+def test_pairs_with_the_target_come_first_but_only_up_to_half_of_the_rounds() -> None:
+    target = Workload.all_of(attributes=4, order=3, target=2)
+    pairs = [(0, 2), (1, 2), (2, 3)]
+    _, curator = run(noise=1.0, rounds=8, workload=target)
+    assert [set(offer) for offer in curator.offers[:3]] == [
+        set(pairs) - set(curator.selected[:number]) for number in range(3)
+    ]
+    assert {len(axes) for axes in curator.offers[3]} == {3}
+    _, curator = run(noise=1.0, rounds=4, workload=target)
+    assert [{len(axes) for axes in offer} for offer in curator.offers] == [{2}, {2}, {3}, {3}]
+    _, curator = run(noise=1.0, rounds=1, workload=target)
+    assert {len(axes) for axes in curator.offers[0]} == {3}
+
+
+def test_pairs_with_the_target_that_noise_swamps_hold_nobody_up() -> None:
+    noise = 2.0 * counts().sum() / 0.7979 / 9  # up to nine cells are worth it
+    _, curator = run(noise=noise, rounds=4, workload=Workload.all_of(attributes=4, order=2, target=1))
+    assert curator.offers == [[(1, 2)]] * 4
+    _, curator = run(noise=noise, rounds=4, workload=Workload.of([(1, 3), (0, 2)], target=1))
     assert curator.offers[0] == [(0, 2)]
 
 

@@ -36,8 +36,8 @@ class Exact:
 
     def select_cell(self, step: str, expected: Any, *, share: Fraction) -> Selection:
         self._take(share)
-        ((axes, counts),) = expected()
-        return Selection(axes=axes, cell=int(np.abs(self.counts - counts).argmax()))
+        (offer,) = expected()
+        return Selection(axes=offer.axes, cell=int(np.abs(self.counts - offer.expected).argmax()))
 
 
 def run(counts: np.ndarray, *, rounds: int, alpha: float) -> tuple[Pmw, Exact, int]:

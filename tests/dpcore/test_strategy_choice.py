@@ -14,6 +14,8 @@ from tests.conftest import Workspace
 
 UNNAMED = ("strategy: {name: mwem, rounds: 4}\n", "")
 LARGE = ("age: {type: integer, min: 0, max: 99, width: 25}", "age: {type: integer, min: 0, max: 99999}")
+RANGES = ("marginals: 2", "marginals: 2, ranges: [age]")
+RANGES_REASON = "(chosen: the workload has ranges)"
 SMALL_REASON = f"(chosen: the universe has at most {DENSE_CELLS:,} cells)"
 LARGE_REASON = f"(chosen: the universe has more than {DENSE_CELLS:,} cells)"
 
@@ -31,11 +33,21 @@ def dpflow(*arguments: object) -> int:
     [
         ([UNNAMED], "mwem", SMALL_REASON),
         ([UNNAMED, LARGE], "adaptive", LARGE_REASON),
+        ([UNNAMED, RANGES], "adaptive", RANGES_REASON),
+        ([UNNAMED, RANGES, LARGE], "adaptive", RANGES_REASON),
         ([], "mwem", None),
         ([("name: mwem, rounds: 4", "name: adaptive, rounds: 4")], "adaptive", None),
         ([("name: mwem, rounds: 4", "name: adaptive, rounds: 4"), LARGE], "adaptive", None),
     ],
-    ids=["small", "large", "mwem named", "adaptive named", "adaptive named for a large one"],
+    ids=[
+        "small",
+        "large",
+        "ranges",
+        "ranges of a large one",
+        "mwem named",
+        "adaptive named",
+        "adaptive named for a large one",
+    ],
 )
 def test_check_names_the_strategy_and_why_it_was_chosen(
     workspace: Workspace,
@@ -53,7 +65,32 @@ def test_check_names_the_strategy_and_why_it_was_chosen(
     assert dpflow("check", workspace.spec, "--json") == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["valid"], data["strategy"], data["rounds"]) == (True, strategy, rounds)
+    assert data["strategy_reason"] == (reason and reason.removeprefix("(chosen: ").removesuffix(")"))
     assert (data["cells"] > DENSE_CELLS) == (LARGE in changes)
+
+
+@pytest.mark.parametrize(
+    ("workload", "line", "data"),
+    [
+        ("marginals: 2", "6 marginals", (6, 1, None, [])),
+        ("marginals: 3, target: city", "3 marginals; pairs with city first", (3, 1, "city", [])),
+        ("marginals: 1, ranges: [age]", "4 marginals; ranges of age", (4, 1, None, ["age"])),
+        (
+            "marginals: [[sex, age], {columns: [age, city], weight: 5}], target: age, ranges: [age]",
+            "2 marginals; weights from 1 to 5; pairs with age first; ranges of age",
+            (2, 5, "age", ["age"]),
+        ),
+    ],
+)
+def test_check_says_what_matters(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], workload: str, line: str, data: tuple[object, ...]
+) -> None:
+    workspace.write_spec(UNNAMED, ("marginals: 2", workload))
+    assert dpflow("check", workspace.spec) == 0
+    assert f"\nworkload   {line}\n" in capsys.readouterr().out
+    assert dpflow("check", workspace.spec, "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert tuple(answer[key] for key in ("marginals", "largest_weight", "target", "ranges")) == data
 
 
 @pytest.mark.parametrize(("last", "expected"), [(999, Mwem), (1000, Adaptive)])
@@ -81,7 +118,7 @@ def test_a_chosen_strategy_has_its_defaults_and_is_not_written_into_the_spec(wor
 def test_a_column_too_large_for_the_model_is_refused_by_check_and_what_it_says_helps(
     workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    column = ("min: 0, max: 99, width: 25", "min: 0, max: 999999")
+    column = ("min: 0, max: 99, width: 25", "min: 0, max: 1999999")
     workspace.write_spec(UNNAMED, column)
     assert dpflow("check", workspace.spec) == 2
     advice = re.search(r"write `(max_model_mb: \d+)` in `strategy`", capsys.readouterr().err)

@@ -129,7 +129,9 @@ class Stack:
             return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
 
         # Not by its truth: that of an answer which refuses is false.
-        found = wait_for(lambda: [it] if (it := answered()) is not None else None, "a server that answers", tell=self.log)
+        found = wait_for(
+            lambda: [it] if (it := answered()) is not None else None, "a server that answers", tell=self.log
+        )
         return found[0]
 
     def read(self, method: str, path: str, body: Any = None) -> Any:

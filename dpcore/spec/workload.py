@@ -1,0 +1,164 @@
+"""Which questions matter, as it is written in a spec: marginals with weights, a target column, ranges."""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, Discriminator, Field, Tag
+
+from dpcore.queries import MOST_WEIGHT, Workload
+from dpcore.spec.attributes import SpecPart
+from dpcore.spec.document import Document, Place
+from dpcore.universe import Attribute, Universe
+
+MOST_COLUMNS = 8
+
+# What pydantic puts into the place of a mistake for each form: with blanks, so that no key is called so.
+NUMBER, LIST, PLAIN, WEIGHTED = "a number", "a list", "its columns", "with a weight"
+
+_Items = TypeVar("_Items", bound=tuple[Any, ...])
+
+
+def _not_empty(items: _Items) -> _Items:
+    """Refuse an empty list; a `min_length` would also complain of one whose items are wrong."""
+    if not items:
+        raise ValueError("is empty; name at least one column")
+    return items
+
+
+_NotEmpty = Field(strict=False, json_schema_extra={"minItems": 1})
+_Names = Annotated[tuple[str, ...], _NotEmpty, AfterValidator(_not_empty)]
+
+
+class MarginalSpec(SpecPart):
+    """A marginal that matters more than others."""
+
+    columns: _Names = Field(description="its columns")
+    weight: Annotated[int, Field(ge=1, le=MOST_WEIGHT)] = Field(
+        1, description="how many times as much an error in it matters as in one of weight 1"
+    )
+
+
+def _form_of_marginal(value: Any) -> str:
+    return WEIGHTED if isinstance(value, dict | MarginalSpec) else PLAIN
+
+
+def _form_of_marginals(value: Any) -> str:
+    return LIST if isinstance(value, list | tuple) else NUMBER
+
+
+_Marginal = Annotated[
+    Annotated[_Names, Tag(PLAIN)] | Annotated[MarginalSpec, Tag(WEIGHTED)], Discriminator(_form_of_marginal)
+]
+
+
+class WorkloadSpec(SpecPart):
+    """Which questions matter."""
+
+    marginals: Annotated[
+        Annotated[int, Field(ge=1, le=MOST_COLUMNS), Tag(NUMBER)]
+        | Annotated[tuple[_Marginal, ...], _NotEmpty, AfterValidator(_not_empty), Tag(LIST)],
+        Discriminator(_form_of_marginals),
+    ] = Field(description="a number k for all k-way marginals, or a list of lists of columns, perhaps with weights")
+    target: str | None = Field(
+        None,
+        description="a column whose relations to others matter most: of a number, only marginals with it; pairs with it first",
+    )
+    ranges: _Names | None = Field(
+        None, description="ordered columns on which counts up to a value, or between two, matter; for strategy adaptive"
+    )
+
+    @property
+    def weighted(self) -> bool:
+        """Whether any marginal matters more than another."""
+        return len(set(self._weights)) > 1
+
+    @property
+    def _weights(self) -> tuple[int, ...]:
+        listed = () if isinstance(self.marginals, int) else self.marginals
+        return tuple(marginal.weight if isinstance(marginal, MarginalSpec) else 1 for marginal in listed)
+
+    def over(self, universe: Universe) -> Workload:
+        """Return the workload, with columns by their place in the universe."""
+        places = {name: axis for axis, name in enumerate(universe.names)}
+        target = None if self.target is None else places[self.target]
+        ranges = [places[name] for name in self.ranges or ()]
+        if isinstance(self.marginals, int):
+            return Workload.all_of(attributes=len(places), order=self.marginals, target=target, ranges=ranges)
+        listed = [marginal.columns if isinstance(marginal, MarginalSpec) else marginal for marginal in self.marginals]
+        axes = [[places[name] for name in columns] for columns in listed]
+        return Workload.of(axes, weights=self._weights, target=target, ranges=ranges)
+
+
+def contradictions(workload: WorkloadSpec, *, strategy: str | None) -> Iterator[tuple[Place, str]]:
+    """Yield what in a workload does not go together, or not with the strategy that is named: where, and what it must be instead."""
+    listed = not isinstance(workload.marginals, int)
+    if workload.target is not None and workload.marginals == 1:
+        yield (
+            ("workload", "marginals"),
+            "must be at least 2 where the workload has a `target`, whose relations to other columns are asked for",
+        )
+    if workload.ranges and strategy in {"mwem", "pmw"}:
+        yield ("strategy", "name"), "must be adaptive where the workload has `ranges`, or these must go"
+    elif strategy == "pmw" and workload.weighted:
+        yield (
+            ("strategy", "name"),
+            "must be adaptive or mwem where marginals have weights: pmw ends once no count is wrong, whatever it weighs",
+        )
+    elif strategy == "pmw" and workload.target is not None and listed:
+        yield (
+            ("strategy", "name"),
+            "must be adaptive or mwem where a `target` says which of the listed marginals come first: pmw has no such order",
+        )
+
+
+def check_workload(document: Document, attributes: Mapping[str, Attribute]) -> None:
+    """Compare the workload with the columns, on the raw document, so that it is reported beside all other mistakes."""
+    universe, workload = document.data.get("universe"), document.data.get("workload")
+    declared = set(universe) if isinstance(universe, dict) else set()
+    if not isinstance(workload, dict):
+        return
+    marginals, target, ranges = (workload.get(key) for key in ("marginals", "target", "ranges"))
+    if isinstance(marginals, int) and declared and marginals > len(declared):
+        document.mistake(
+            ("workload", "marginals"), f"`marginals` is {marginals}, but the universe has {len(declared)} columns"
+        )
+    listed = list(_listed(marginals))
+    for place, columns in listed:
+        _check_columns(document, place, columns, declared)
+    if isinstance(target, str):
+        _check_column(document, ("workload", "target"), target, declared)
+        if listed and target in declared and not any(target in columns and len(columns) > 1 for _, columns in listed):
+            document.mistake(
+                ("workload", "target"),
+                f"`{target}` is in no marginal of two columns or more; list one that holds it, or remove `target`",
+            )
+    if isinstance(ranges, list):
+        _check_columns(document, ("workload", "ranges"), ranges, declared)
+        for index, name in enumerate(ranges):
+            if isinstance(name, str) and name in attributes and not attributes[name].ordered:
+                document.mistake(
+                    ("workload", "ranges", index),
+                    f"`{name}` has no order, so there are no ranges on it; name columns of type integer, number, date or datetime",
+                )
+
+
+def _listed(marginals: Any) -> Iterator[tuple[Place, list[Any]]]:
+    """Yield where the columns of each listed marginal stand, and what they are, whatever else is wrong with the list."""
+    for row, marginal in enumerate(marginals if isinstance(marginals, list) else ()):
+        if isinstance(marginal, list):
+            yield ("workload", "marginals", row), marginal
+        elif isinstance(marginal, dict) and isinstance(marginal.get("columns"), list):
+            yield ("workload", "marginals", row, "columns"), marginal["columns"]
+
+
+def _check_columns(document: Document, place: Place, names: list[Any], declared: set[str]) -> None:
+    for index, name in enumerate(names):
+        if isinstance(name, str):  # anything else is a mistake of form, noted already
+            if name in names[:index]:
+                document.mistake((*place, index), f"`{name}` stands twice in this list; keep one")
+            _check_column(document, (*place, index), name, declared)
+
+
+def _check_column(document: Document, place: Place, name: str, declared: set[str]) -> None:
+    if name not in declared:
+        document.mistake(place, f"`{name}` is not a column of the universe; declare it or remove it")
