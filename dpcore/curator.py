@@ -4,10 +4,9 @@ Prices are given as a share of what is left of the run's reservation. A step tha
 its money from the steps that follow, and the reservation is never exceeded.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +16,9 @@ from dpcore.errors import StepFailed
 from dpcore.histogram import Histogram
 from dpcore.ledger import Lease, Ledger
 from dpcore.measurements import Counts, Measurement, Selection
-from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Mechanism, RoundedGaussian
-from dpcore.privacy import Protection, Sensitivity
+from dpcore.mechanisms import ExponentialMechanism, Mechanism
+from dpcore.pricing import Noise, cell_noise, least_units, marginal_noise
+from dpcore.privacy import Protection
 from dpcore.queries import MOST_WEIGHT, Axes
 
 
@@ -38,25 +38,10 @@ class Offer:
 Expected = Callable[[], Sequence[Offer]]
 """What is on offer; asked for only if the answer is not stored yet."""
 
-Noise: TypeAlias = DiscreteGaussian | DiscreteLaplace | RoundedGaussian
-
-MARGINAL_NOISE: Mapping[Currency, type[Noise]] = {
-    Currency.PURE: DiscreteLaplace,
-    Currency.ZCDP: DiscreteGaussian,
-    Currency.GDP: RoundedGaussian,
-}
-"""What a marginal is measured with: the noise that each currency buys the least of."""
-
-CELL_NOISE: Mapping[Currency, type[Noise]] = {
-    Currency.PURE: DiscreteLaplace,
-    Currency.ZCDP: DiscreteLaplace,
-    Currency.GDP: RoundedGaussian,
-}
-"""What one count is measured with: in GDP Laplace noise would be almost twice as wide."""
-
 MOST_EXPECTED = 2.0**53  # rows that a model may expect: scores are exact far beyond
 
 LEAST_UNITS = 100  # an answer that costs less would lose more than a percent of its price to rounding
+FEWEST_UNITS = 25  # for each answer to come, on average: a selection, which gets less, still gets something
 
 
 class Curator:
@@ -87,9 +72,18 @@ class Curator:
         """What the answers given so far have cost, in units: the same when a run is replayed, and without what a crash lost."""
         return sum(self._paid.values())
 
-    def exhausted(self, step: str) -> bool:
-        """Tell whether interruptions have left too little to do this step, which has no result yet."""
-        return self._stored(step) is None and self._left() < LEAST_UNITS
+    def exhausted(self, step: str, *, answers: int) -> bool:
+        """Tell whether interruptions have left too little to do this step, which has no result yet.
+
+        Args:
+            step: What would be done.
+            answers: How many are still to come, with this one; each measurement gets at least an equal part of what is left.
+        """
+        if self._stored(step) is not None:
+            return False
+        left = self._left()
+        least = max(FEWEST_UNITS, least_units(currency=self._currency, protection=self._protection))
+        return left < LEAST_UNITS or left < least * answers
 
     def expected_noise(self, share: Fraction) -> float:
         """Return the standard deviation per cell that `share` of what is left would buy for a marginal."""
@@ -143,18 +137,12 @@ class Curator:
         return self._measure(step, lambda: self._marginal_mechanism(share), axes, cell=None)
 
     def measure_cell(self, step: str, axes: Axes, cell: int | None, *, share: Fraction) -> Measurement:
-        """Measure one count: a cell of a marginal, or the total (axes empty, cell None).
+        """Measure one count: a cell of a marginal, or the total (axes empty, cell None)."""
 
-        One count moves by at most k, the rows of a unit, under either neighbouring relation.
-        """
-        k = self._protection.rows_per_unit
-        one_count = Sensitivity(l1=k, l2_squared=k * k, linf=k)
-        return self._measure(
-            step,
-            lambda: self._noise(CELL_NOISE, share, sensitivity=one_count),
-            axes,
-            cell=cell,
-        )
+        def mechanism() -> Noise:
+            return cell_noise(self._units(share), currency=self._currency, protection=self._protection)
+
+        return self._measure(step, mechanism, axes, cell=cell)
 
     def _measure(self, step: str, mechanism_of: Callable[[], Noise], axes: Axes, *, cell: int | None) -> Measurement:
         def pay_and_draw() -> bytes:
@@ -180,11 +168,7 @@ class Curator:
         )
 
     def _marginal_mechanism(self, share: Fraction) -> Noise:
-        return self._noise(MARGINAL_NOISE, share, sensitivity=self._protection.sensitivity)
-
-    def _noise(self, kinds: Mapping[Currency, type[Noise]], share: Fraction, *, sensitivity: Sensitivity) -> Noise:
-        kind = kinds[self._currency]
-        return kind.for_amount(self._units(share), currency=self._currency, sensitivity=sensitivity)
+        return marginal_noise(self._units(share), currency=self._currency, protection=self._protection)
 
     def _units(self, share: Fraction) -> int:
         return int(self._left() * share)

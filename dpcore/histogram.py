@@ -17,19 +17,22 @@ from dpcore.universe import Universe
 Counts: TypeAlias = npt.NDArray[np.int64]
 
 LARGEST_KEY = np.iinfo(np.int64).max
+KEPT_CELLS = 8_000_000  # of marginals that were asked for: a selection asks for hundreds, and the next one for most of them again
 BLOCK_ROWS = 1 << 15  # counted at a time: what that needs stays near the processor, where it is three times as fast
 
 
 class Histogram(Private):
     """Exact counts of rows by cell, for universes of any size: memory goes with the distinct rows, not the cells."""
 
-    __slots__ = ("_codes", "_counts", "_shape")
+    __slots__ = ("_codes", "_counts", "_kept", "_kept_cells", "_shape")
 
     def __init__(self, *, codes: Sequence[Codes], counts: Counts, shape: Sequence[int]) -> None:
         self._codes = tuple(codes)
         # most rows of a large universe occur once or twice: a byte of memory each, not eight
         self._counts = counts.astype(code_type(int(counts.max(initial=0)) + 1))
         self._shape = tuple(shape)
+        self._kept: dict[tuple[int, ...], Counts] = {}
+        self._kept_cells = 0
 
     @classmethod
     def count(cls, records: Records, universe: Universe) -> "Histogram":
@@ -45,10 +48,20 @@ class Histogram(Private):
         self._shape = (*self._shape, size)
 
     def marginal(self, axes: tuple[int, ...]) -> Counts:
-        """Return the exact counts over some axes, shaped by them in that order; over none, the exact number of rows.
+        """Return the exact counts over some axes, shaped by them in that order, read-only; over none, the exact number of rows.
 
-        For the curator only, after the charge: what this returns is private, and nothing of it is kept here.
+        For the curator only, after the charge: what this returns is private. It is kept here, as the table is, up to a number of cells.
         """
+        if axes not in self._kept:
+            counted = self._count(axes)
+            counted.flags.writeable = False
+            self._kept[axes] = counted
+            self._kept_cells += counted.size
+            while self._kept_cells > KEPT_CELLS and len(self._kept) > 1:
+                self._kept_cells -= self._kept.pop(next(iter(self._kept))).size
+        return self._kept[axes]
+
+    def _count(self, axes: tuple[int, ...]) -> Counts:
         shape = tuple(self._shape[axis] for axis in axes)
         size = prod(shape)
         step = max(BLOCK_ROWS, size)

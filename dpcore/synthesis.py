@@ -10,22 +10,23 @@ from pathlib import Path
 
 import numpy as np
 
-from dpcore.accounting import UNIT, Currency, budget_of
-from dpcore.curator import LEAST_UNITS, Curator
+from dpcore.accounting import UNIT
+from dpcore.curator import Curator
 from dpcore.errors import BudgetRefused, SourceError, UsageError
 from dpcore.histogram import Histogram
 from dpcore.ingest import Records, Source, data_version, fingerprint_key, ingest
-from dpcore.ledger import Account, Balance, Lease, Ledger, Run, budget_refused, open_ledger
+from dpcore.ledger import Account, Balance, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state
 from dpcore.report import Outcome, Report, Round, distance, noise_floor, without
+from dpcore.reservation import check_remaining, in_epsilon, paying_account, units_to_reserve
 from dpcore.spec import Declaration, load_spec
 from dpcore.stewardlog import private_folder
 from dpcore.strategies import Strategy, step_name, strategy_for
 
 progress = logging.getLogger("dpcore.progress")
 
-PLAN_VERSION = 2  # part of every claim: a run is never resumed under rules other than those it was reserved for
+PLAN_VERSION = 3  # part of every claim: a run is never resumed under rules other than those it was reserved for
 
 
 class Synthesis:
@@ -38,7 +39,7 @@ class Synthesis:
         check_writable(self.declaration.output_folder)
         with ExitStack() as opened:
             self.ledger: Ledger = opened.enter_context(open_ledger())
-            self.account: Account = _paying_account(self.ledger, self.declaration)
+            self.account: Account = paying_account(self.ledger, self.declaration)
             if resume and run_id not in {run.id for run in self.ledger.runs(self.account.name)}:
                 raise UsageError(
                     f"account {self.account.name} has no run {run_id} to resume; see `dpflow ledger show`, or run without --resume"
@@ -59,15 +60,8 @@ class Synthesis:
         self.rounds: list[Round] = []
 
     def requested(self) -> int:
-        """Return what the run may spend, in units; an amount too small to buy anything is refused."""
-        privacy = self.declaration.spec.privacy
-        _, units = budget_of(privacy.epsilon, delta=privacy.delta, currency=self.account.currency)
-        if units < LEAST_UNITS * self.strategy.answers:
-            raise UsageError(
-                f"epsilon {privacy.epsilon:g} is too small to be shared by {self.strategy.answers} answers; "
-                "ask for more epsilon or fewer `rounds`"
-            )
-        return units
+        """Return what the run may spend, in units; an amount too small for what would be measured is refused."""
+        return units_to_reserve(self.declaration, self.strategy, currency=self.account.currency)
 
     def reserve(self) -> Run:
         """Set the whole budget of the run aside and take the run to work on it, or refuse.
@@ -86,7 +80,7 @@ class Synthesis:
                 purpose=spec.purpose,
             )
         except BudgetRefused as refused:
-            raise self.in_epsilon(refused) from None
+            raise in_epsilon(refused, self.declaration, currency=self.account.currency) from None
         if self.settled and run.release is None:
             raise UsageError(
                 f"run {self.run_id} was ended before it had a release, and takes no more operations; start a new run"
@@ -96,15 +90,6 @@ class Synthesis:
         self._before = without(run, self.ledger.balance(self.account.name))
         progress.info("run %s: reserved epsilon %g of account %s", self.run_id, spec.privacy.epsilon, self.account.name)
         return run
-
-    def in_epsilon(self, refused: BudgetRefused) -> BudgetRefused:
-        """Return a refusal that also says what the spec's epsilon is compared with, where the account counts in something else."""
-        if self.account.currency is Currency.PURE:
-            return refused
-        privacy = self.declaration.spec.privacy
-        most = epsilon_of(refused.remaining, currency=self.account.currency, delta=privacy.delta)
-        message = f"{refused} (epsilon {privacy.epsilon:g} was asked for, at most {most:.4g} remains at delta {privacy.delta:g})"
-        return BudgetRefused(message, requested=refused.requested, remaining=refused.remaining)
 
     @property
     def settled(self) -> bool:
@@ -137,15 +122,21 @@ class Synthesis:
 
     def select(self, number: int) -> Selection | None:
         """Select what the model gets most wrong; None if interruptions have used up what a selection needs."""
-        if self.curator.exhausted(step_name(number, "select")):
+        if self.curator.exhausted(step_name(number, "select"), answers=self._answers_left(number)):
             return None
         return self.strategy.select(self.curator, number)
 
     def measure(self, number: int, selection: Selection | None) -> Measurement | None:
         """Measure what was selected; None if interruptions have used up what a measurement needs."""
-        if selection is None or self.curator.exhausted(step_name(number, "measure")):
+        if selection is None:
+            return None
+        if self.curator.exhausted(step_name(number, "measure"), answers=self._answers_left(number) - 1):
             return None
         return self.strategy.measure(self.curator, number, selection)
+
+    def _answers_left(self, number: int) -> int:
+        """Return how many answers there are from the selection of a round on."""
+        return 2 * (self.strategy.rounds - number + 1)
 
     def update(self, number: int, measurement: Measurement | None) -> None:
         """Correct the model by what was measured; with nothing left to measure by, the rounds end here."""
@@ -283,10 +274,9 @@ def check_run(declaration: Declaration, *, resume: str | None) -> None:
     run = Synthesis(declaration, run_id=resume or "unnamed", resume=resume is not None)
     try:
         units = run.requested()
-        remaining = run.ledger.balance(run.account.name).remaining
-        if resume is None and units > remaining:
-            payer, currency = f"account '{run.account.name}'", run.account.currency
-            raise run.in_epsilon(budget_refused(payer, currency=currency, requested=units, remaining=remaining))
+        if resume is None:
+            remaining = run.ledger.balance(run.account.name).remaining
+            check_remaining(run.account, declaration, units=units, remaining=remaining)
     finally:
         run.close()
 
@@ -295,27 +285,3 @@ def _shown(path: Path) -> str:
     """Return the path as a person would write it: from the working folder if it lies below it."""
     here, whole = Path.cwd().resolve(), path.resolve()
     return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
-
-
-def _paying_account(ledger: Ledger, declaration: Declaration) -> Account:
-    """Find the account and refuse a spec that promises something else than the account protects."""
-    spec = declaration.spec
-    account = ledger.account(spec.dataset)
-    for what, wanted, fixed in (
-        ("unit", spec.privacy.unit, account.unit),
-        ("neighbours", spec.privacy.neighbours.value, account.neighbours.value),
-    ):
-        if wanted != fixed:
-            raise UsageError(
-                f"the spec says `{what}: {wanted}`, account {account.name} was opened with {fixed}; make them agree"
-            )
-    pure = account.currency is Currency.PURE
-    if pure != (spec.privacy.delta == 0):
-        kind = "pure epsilon: write `delta: 0`" if pure else f"{account.currency}: write a `delta` above 0"
-        raise UsageError(f"account {account.name} is kept in {kind} in the spec, or open another account")
-    if account.blocks_by is not None:
-        raise UsageError(
-            f"account {account.name} is kept by block ({account.blocks_by}), and a spec reads the whole table; "
-            "open an account without --blocks for it"
-        )
-    return account

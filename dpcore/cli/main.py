@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from dpcore.accounting import UNIT
-from dpcore.cli import ledger, registry, specs
+from dpcore.cli import ledger, plan, registry, specs
 from dpcore.cli.answer import Answer, Listing
 from dpcore.cli.specs import Runner, Subparsers
 from dpcore.errors import BudgetRefused, DpflowError
@@ -102,6 +102,7 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
     common.add_argument("--json", action="store_true", help="print one JSON object")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     specs.add_verbs(verbs, common, runner)
+    plan.add_verbs(verbs, common)
     registry.add_verbs(verbs, common)
     ledger.add_verbs(verbs, common)
     for add_verbs in more:

@@ -18,9 +18,9 @@ far smaller than it.
 """
 
 STANDS_OUT = 2.0  # standard deviations of noise above which an expected count is worth a parameter
-RATE = 1 / 20  # of the noise: a step is so long that counts of 20 times their noise take most of it
+RATE = 1 / 20  # of the noise: a step takes a count of 20 times its noise half of the way to what was measured
 CLOSE = 0.03  # a step is solved when its slope has fallen to this share
-MOST_TRIES = 40  # to solve one step
+MOST_DIRECTIONS = 40  # to solve one step
 SHORTER = 0.5  # a step that makes the error larger is taken again, at this rate
 FARTHEST = 4.0  # by which a try may change any logarithm
 STEEP = 0.9  # a try has gone too far if the slope behind it rises by more than this share of what it fell
@@ -32,9 +32,10 @@ def refine(
     """Take implicit multiplicative-weights steps on all measured marginals at once; leave the model at the last of them.
 
     A step multiplies every cell by exp(rate x sum over its marginals of (measured - expected) / variance): a marginal counts by its
-    precision. `expected` is taken after the step, not before it, so that a step can be long and its end is still where many
-    short ones would lead. It is the lowest point of a convex function, found by `tries` evaluations of the model in all. Plain steps
-    take fifty times as many on Adult at epsilon 10 (docs/decisions/0016).
+    precision. `expected` is taken after the step, not before it, so that a long step does not overshoot, and a few of them end about
+    where many short ones would. The end of a step is the lowest point of a convex function. Looking for it takes evaluations of the
+    model, `tries` at most for all steps; explicit steps take sixteen times as many on Adult at epsilon 10 (docs/decisions/0016). If
+    the tries end first, the model is left at the smallest error that any of them had.
 
     The steps end early once the squared error, in units of the noise, is what noise alone would leave. With the truth in the model's place it
     would be about the number of measured cells; a model leaves one less for every parameter that it has adapted to the data, and
@@ -42,10 +43,17 @@ def refine(
     with seven columns at epsilon 1, the error of 3-way marginals falls to 0.033 and rises again to 0.048 (Morozov's discrepancy principle;
     docs/decisions/0006).
 
+    Args:
+        model: It is left at what is returned, with room for a function of every measured marginal.
+        evidence: At least one marginal.
+        functions: Where to start: of measured marginals, others are left out; zero where there is none.
+        tries: Evaluations of the model; with none it is only left at the start.
+        per_cell: Parameters that the model may adapt for each cell that stands out.
+
     References: Hardt, Ligett and McSherry 2012 (MWEM); Rockafellar 1976 (proximal points).
     """
-    search = _Search(model, evidence, tries)
-    here = search.at(search.stacked(functions))
+    search = _Search(model, evidence, functions, tries=tries)
+    here = search.lowest
     rate = RATE * float(search.variance.mean()) ** 0.5
     while search.tries > 0 and here.error > search.enough(here, per_cell):
         there = search.step(here, rate)
@@ -56,7 +64,7 @@ def refine(
             search.curvature.forget()
         else:
             here = there
-    return search.settle(here)
+    return search.settle(here if here.error <= search.enough(here, per_cell) else search.lowest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +79,7 @@ class _Point:
 class _Search:
     """All measured marginals side by side, as one long vector of cells."""
 
-    def __init__(self, model: Model, evidence: Evidence, tries: int) -> None:
+    def __init__(self, model: Model, evidence: Evidence, functions: Functions, *, tries: int) -> None:
         self.tries = tries
         self.curvature = Curvature()
         self._model = model
@@ -80,14 +88,7 @@ class _Search:
         self.variance = np.concatenate([np.full(target.counts.size, target.variance) for _, target in evidence])
         sizes = [target.counts.size for _, target in evidence]
         self._places = [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
-
-    def stacked(self, functions: Functions) -> Vector:
-        """Return the functions as one vector; zero where there is none yet."""
-        vector = np.zeros(len(self._measured))
-        for axes, place in zip(self._shapes, self._places, strict=True):
-            if axes in functions:
-                vector[place] = functions[axes].ravel()
-        return vector
+        self.lowest = self.at(self._stacked(functions))  # the point with the smallest error so far
 
     def at(self, logarithms: Vector) -> _Point:
         """Return what the distribution with these logarithms expects; the model is left there."""
@@ -110,14 +111,15 @@ class _Search:
     def step(self, start: _Point, rate: float) -> _Point:
         """Return where an implicit step ends, or where the tries do.
 
-        That is where start + rate x (measured - expected) / variance = here. With a factor, the difference of the two sides is the slope of a
-        convex function: rows x the logarithm of the total weight - measured x logarithms + |here - start|^2 x variance / (2 x rate).
+        That is where here = start + rate x (measured - expected here) / variance. The left side less the right one, times variance / rate, is
+        the slope of a strictly convex function of the logarithms:
+        rows x log(total weight) - measured x logarithms + |here - start|^2 x variance / (2 x rate).
         """
         pull = self.variance / rate
         here, slope = start, start.expected - self._measured
         diagonal = here.expected + pull
         close = CLOSE**2 * float(slope @ (slope / diagonal))
-        for _ in range(MOST_TRIES):
+        for _ in range(MOST_DIRECTIONS):
             if self.tries <= 0 or float(slope @ (slope / diagonal)) <= close:
                 break
             # The marginals overlap, so one cell's step moves many: an eighth of it is safe to begin with.
@@ -129,12 +131,13 @@ class _Search:
     def _along(
         self, here: _Point, slope: Vector, direction: Vector, start: Vector, pull: Vector
     ) -> tuple[_Point, Vector]:
-        """Return a point along a direction that is not far behind the lowest one, and the slope there."""
+        """Return a point along a direction that is not far behind the lowest one there, and the slope at it."""
         falls = float(slope @ direction)
         length = min(1.0, FARTHEST / float(np.abs(direction).max()))
         while True:
             there = self.at(here.logarithms + length * direction)
             self.tries -= 1
+            self.lowest = min(self.lowest, there, key=lambda point: point.error)
             new = there.expected - self._measured + pull * (there.logarithms - start)
             rises = float(new @ direction)
             if rises <= -STEEP * falls or self.tries <= 0:
@@ -142,6 +145,14 @@ class _Search:
             length *= min(0.7, max(0.2, falls / (falls - rises)))
         self.curvature.learn(there.logarithms - here.logarithms, new - slope)
         return there, new
+
+    def _stacked(self, functions: Functions) -> Vector:
+        """Return the functions as one vector; zero where there is none yet."""
+        vector = np.zeros(len(self._measured))
+        for axes, place in zip(self._shapes, self._places, strict=True):
+            if axes in functions:
+                vector[place] = functions[axes].ravel()
+        return vector
 
     def _split(self, vector: Vector) -> dict[Axes, Weights]:
         pieces = zip(self._shapes.items(), self._places, strict=True)

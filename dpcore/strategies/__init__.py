@@ -5,9 +5,9 @@ from dpcore.spec.release import AdaptiveSpec, PmwSpec
 from dpcore.strategies.adaptive import Adaptive, Column
 from dpcore.strategies.mwem import Mwem
 from dpcore.strategies.pmw import Pmw
-from dpcore.strategies.strategy import Strategy, step_name
+from dpcore.strategies.strategy import Outline, Strategy, step_name
 
-__all__ = ["Adaptive", "Column", "Mwem", "Pmw", "Strategy", "step_name", "strategy_for"]
+__all__ = ["Adaptive", "Column", "Mwem", "Outline", "Pmw", "Strategy", "step_name", "strategy_for"]
 
 
 def strategy_for(declaration: Declaration) -> Strategy:

@@ -17,7 +17,7 @@ from dpcore.queries import Workload
 from dpcore.resolutions import Resolutions
 from dpcore.strategies.candidates import Candidates
 from dpcore.strategies.grouping import coarser_versions
-from dpcore.strategies.strategy import Strategy, column_step, step_name
+from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, column_step, step_name
 
 # How the budget is shared and the model is made: measured on Adult with fourteen columns, see docs/decisions/0014.
 SELECTING = Fraction(8, 100)  # of a round's budget
@@ -119,6 +119,26 @@ class Adaptive(Strategy):
         """A one-way marginal of each column and, for ranges, of coarser versions; a selection and a measurement in each round."""
         return len(self._columns) * (1 + self._again) + self._levels + 2 * self._rounds
 
+    @property
+    def smallest_share(self) -> Fraction:
+        """That of the smallest column, of its second measurement, of a coarser version for ranges, or of a round's marginal."""
+        levels = {axis: max(1, _most_levels(self._columns[axis].size)) for axis in self._workload.ranges}
+        shares = [*self._first, *(self._first[axis] / levels[axis] for axis in levels)]
+        if self._again and self._rounds > 1:
+            shares.append(Fraction(WORTH_AGAIN) * min(self._first) / sum(self._first))
+        if self._rounds:
+            shares.append((1 - SELECTING) * self._rest(self._first) / self._rounds)
+        return min(shares)
+
+    def outline(self, rows: float, noise_of: NoiseOf) -> Outline:
+        """Return the plan for so many rows: with fewer rounds than there may be, and the columns measured again, if that suits the budget."""
+        rounds, more = self._rounds, [Fraction(0)] * len(self._first)
+        if self._rounds and not self._chosen:
+            rounds, more = self._suited(rows, noise=noise_of(self._first[0]))
+        first = tuple((share, again) if again else (share,) for share, again in zip(self._first, more, strict=True))
+        rest = self._rest([sum(shares, Fraction(0)) for shares in first])
+        return Outline(first, rounds=rounds, rest=rest, selecting=SELECTING, room=ROOM)
+
     def begin(self, curator: Curator) -> None:
         """Measure every column, take cells together that noise would swamp, and make the first model.
 
@@ -127,13 +147,11 @@ class Adaptive(Strategy):
         """
         left = self._measure_columns(curator, self._first, left=Fraction(1), suffix="")
         if self._rounds and not self._chosen:
-            self._rounds = min(self._rounds, self._affordable_rounds())
-            wanted = _first_shares(self._columns, self._workload, rounds=self._rounds, pure=self._pure)
-            more = [share - first for share, first in zip(wanted, self._first, strict=True)]
-            self._again = sum(more) >= WORTH_AGAIN
+            self._rounds, more = self._suited(self._evidence.total, noise=self.measurements[0].noise)
+            self._again = any(more)
             if self._again:
                 left = self._measure_columns(curator, more, left=left, suffix="-again")
-                self._first = wanted
+                self._first = [share + again for share, again in zip(self._first, more, strict=True)]
         self._coarsen(curator)
         self._measure_levels(curator, left=left)
         self.model = FactoredModel(self.resolutions, total=self._evidence.total)
@@ -202,15 +220,22 @@ class Adaptive(Strategy):
                 self._learn(curator.measure_marginal(step, (axis,), share=min(share / left, Fraction(1))))
                 left -= share
 
-    def _affordable_rounds(self) -> int:
-        """Return how many rounds suit the budget: a larger one pays for more of them, and for less noise in each.
+    def _suited(self, rows: float, *, noise: float) -> tuple[int, list[Fraction]]:
+        """Return how many rounds suit the budget, and what the columns are then measured again for: nothing, unless it is worth it.
 
-        The noise that all the rest would leave in one marginal follows from the first column's and from the shares.
+        A larger budget pays for more rounds, and for less noise in each. The noise that all the rest would leave in one marginal follows from
+        the first column's and from the shares.
         """
-        rest = 1 - sum(self._first) - sum(self._first[axis] for axis in self._workload.ranges)
-        noise = self.measurements[0].noise * float(self._first[0] / rest) ** (1.0 if self._pure else 0.5)
-        rounds: float = ROUNDS * (self._evidence.total / (ABSOLUTE * max(noise, LEAST_NOISE))) ** ROUNDS_POWER
-        return max(1, round(rounds))
+        alone = noise * float(self._first[0] / self._rest(self._first)) ** (1.0 if self._pure else 0.5)
+        wanted: float = ROUNDS * (rows / (ABSOLUTE * max(alone, LEAST_NOISE))) ** ROUNDS_POWER
+        rounds = min(self._rounds, max(1, round(wanted)))
+        shares = _first_shares(self._columns, self._workload, rounds=rounds, pure=self._pure)
+        more = [share - first for share, first in zip(shares, self._first, strict=True)]
+        return rounds, more if sum(more) >= WORTH_AGAIN else [Fraction(0)] * len(more)
+
+    def _rest(self, first: Sequence[Fraction]) -> Fraction:
+        """Return what is left for the rounds, once the columns and the coarser versions of those with ranges have got their shares."""
+        return Fraction(1) - sum(first) - sum(first[axis] for axis in self._workload.ranges)
 
     def _whole_rows(self) -> int:
         """Return the sum of the column whose noise is least: a whole number, the same on every machine."""
@@ -230,7 +255,7 @@ def _most_levels(cells: int) -> int:
     """Return how many versions of a column can be measured for its ranges: the coarsest has two cells or more.
 
     >>> [_most_levels(cells) for cells in (7, 8, 31, 32, 10**6)]
-    [0, 1, 1, 2, 4]
+    [0, 1, 1, 2, 6]
     """
     levels = 0
     while cells >= 2 * FEWER and levels < len(LADDER):

@@ -12,7 +12,7 @@ from dpcore.models import FactoredModel
 from dpcore.queries import Axes
 
 STALE_ROUNDS = 8  # after so many rounds a candidate is looked at again, whatever was measured
-MOST_SETS = 3_000  # that are candidates from the beginning; of more, the larger ones wait
+MOST_SETS = 1_000  # that are candidates from the beginning; of more, the larger ones wait
 
 
 @dataclass(eq=False)

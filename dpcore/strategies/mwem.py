@@ -12,7 +12,7 @@ from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel, Evidence, Functions, refine
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.queries import Axes, Workload
-from dpcore.strategies.strategy import Strategy, column_step, step_name
+from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, column_step, step_name
 
 # How the budget is shared and the model is made: measured on Adult (seven columns) and on two other census and hospital tables,
 # see docs/decisions/0006.
@@ -77,6 +77,17 @@ class Mwem(Strategy):
         """A one-way marginal of each column, and a selection and a measurement in each round."""
         return len(self.model.shape) + 2 * self._rounds
 
+    @property
+    def smallest_share(self) -> Fraction:
+        """That of the smallest column, or of a round's marginal."""
+        return min(*self._first, (1 - SELECTING) * (1 - sum(self._first)) / self._rounds)
+
+    def outline(self, rows: float, noise_of: NoiseOf) -> Outline:
+        """Return the plan, which no number of rows changes."""
+        del rows, noise_of
+        first, rest = tuple((share,) for share in self._first), Fraction(1) - sum(self._first)
+        return Outline(first, rounds=self._rounds, rest=rest, selecting=SELECTING, room=ROOM)
+
     def begin(self, curator: Curator) -> None:
         """Measure every column and make the first model."""
         left = Fraction(1)
@@ -114,8 +125,7 @@ class Mwem(Strategy):
 
     def conclude(self) -> None:
         """Make the released model: from the first one, so that what was measured early has no more say than what came late."""
-        tries = max(FEWEST_LAST_TRIES, min(LAST_TRIES, int(LAST_CELL_TRIES / math.prod(self.model.shape))))
-        refine(self.model, self._evidence, self._base, tries=tries)
+        refine(self.model, self._evidence, self._base, tries=last_tries(math.prod(self.model.shape)))
 
     def _learn(self, measurement: Measurement) -> None:
         self.measurements.append(measurement)
@@ -141,6 +151,11 @@ class Mwem(Strategy):
         largest = [axes for axes in self._candidates if axes in fitting and axes not in inside]
         fewest = min(self._measured[axes] for axes in largest)
         return [axes for axes in largest if self._measured[axes] == fewest]
+
+
+def last_tries(cells: int) -> int:
+    """Return how many evaluations of a model of so many cells the last refinement may take."""
+    return max(FEWEST_LAST_TRIES, min(LAST_TRIES, int(LAST_CELL_TRIES / cells)))
 
 
 def _first_shares(shape: tuple[int, ...], cells: list[int], *, rounds: int, pure: bool) -> list[Fraction]:

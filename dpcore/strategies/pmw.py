@@ -10,7 +10,7 @@ from dpcore.errors import SpecError
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel
 from dpcore.queries import Workload
-from dpcore.strategies.strategy import Strategy, step_name
+from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, step_name
 
 
 class Pmw(Strategy):
@@ -52,6 +52,17 @@ class Pmw(Strategy):
     def answers(self) -> int:
         """The total, and a selection and a measurement in each round."""
         return 2 * self._rounds + 1
+
+    @property
+    def smallest_share(self) -> Fraction:
+        """The same for all answers."""
+        return Fraction(1, self.answers)
+
+    def outline(self, rows: float, noise_of: NoiseOf) -> Outline:
+        """Return the plan, which no number of rows changes: the total first."""
+        del rows, noise_of
+        share, rounds = self.smallest_share, self._rounds
+        return Outline(((share,),), rounds=rounds, rest=1 - share, selecting=Fraction(1, 2), room=None)
 
     def begin(self, curator: Curator) -> None:
         """Buy the noisy number of rows."""

@@ -1,12 +1,42 @@
 """How a release is made: the steps that every strategy offers to the drivers."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 
 from dpcore.curator import Curator
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import Model
 from dpcore.resolutions import Resolutions
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a run means to measure, before it does: all in shares of its whole budget.
+
+    Attributes:
+        first: The shares of each marginal, or count, that the first model is made of; of more than one if it is measured more than once.
+        rounds: How many follow.
+        rest: What all rounds get together.
+        selecting: The part of a round's budget that its selection gets.
+        room: How many times the rows the expected noise in all cells of a marginal may be for it to be measured; None: anything is.
+    """
+
+    first: tuple[tuple[Fraction, ...], ...]
+    rounds: int
+    rest: Fraction
+    selecting: Fraction
+    room: float | None
+
+    @property
+    def measuring(self) -> Fraction | None:
+        """The share of each round's measurement; None without rounds."""
+        return (1 - self.selecting) * self.rest / self.rounds if self.rounds else None
+
+
+NoiseOf = Callable[[Fraction], float]
+"""The standard deviation of the noise that a share of the whole budget buys for a marginal."""
 
 
 class Strategy(ABC):
@@ -33,6 +63,15 @@ class Strategy(ABC):
     @abstractmethod
     def answers(self) -> int:
         """How many answers the budget is shared by."""
+
+    @property
+    @abstractmethod
+    def smallest_share(self) -> Fraction:
+        """The least share of the whole budget that any planned measurement gets, whatever earlier ones say."""
+
+    @abstractmethod
+    def outline(self, rows: float, noise_of: NoiseOf) -> Outline:
+        """Return what a run would measure in a table of about so many rows; asked for before the run begins."""
 
     @abstractmethod
     def begin(self, curator: Curator) -> None:

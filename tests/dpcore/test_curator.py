@@ -262,8 +262,8 @@ def test_measurements_are_the_true_counts_plus_noise(make_curator: Any) -> None:
 
 def test_interruptions_that_use_up_the_reservation_are_seen(make_curator: Any) -> None:
     curator, ledger = make_curator()
-    assert not curator.exhausted("m")
+    assert not curator.exhausted("m", answers=1)
     curator.measure_marginal("m", (0,), share=Fraction(1))
     assert ledger.run("r").remaining < 100
-    assert curator.exhausted("n")
-    assert not curator.exhausted("m")
+    assert curator.exhausted("n", answers=1)
+    assert not curator.exhausted("m", answers=1)

@@ -85,9 +85,10 @@ def test_the_marginal_over_nothing_is_the_number_of_rows(rows: int) -> None:
     assert int(histogram.marginal(())) == rows
 
 
-def test_what_a_marginal_returns_is_the_callers_own() -> None:
+def test_nobody_can_change_what_a_marginal_returns() -> None:
     histogram = counted(drawn([3, 4], rows=50, seed=4, cells=5), [3, 4])
-    histogram.marginal((0,))[:] = -1
+    with pytest.raises(ValueError, match="read-only"):
+        histogram.marginal((0,))[:] = -1
     assert histogram.marginal((0,)).sum() == 50
 
 
@@ -107,3 +108,18 @@ def test_a_cell_with_many_rows_is_counted_in_full(rows: int, kept: type[np.unsig
     histogram = counted(pd.DataFrame([[2, 1]] * rows), [3, 4])
     assert histogram._counts.dtype == kept
     assert histogram.marginal((1, 0)).max() == rows
+
+
+def test_a_marginal_that_is_asked_for_again_is_the_same_and_the_oldest_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dpcore.histogram.KEPT_CELLS", 10)
+    codes = [np.array([0, 1, 2, 2], dtype=np.uint8), np.array([0, 1, 1, 0], dtype=np.uint8)]
+    histogram = Histogram(codes=codes, counts=np.array([5, 4, 3, 2]), shape=(3, 2))
+    both = histogram.marginal((0, 1))
+    assert histogram.marginal((0, 1)) is both
+    assert histogram.marginal((0,)).tolist() == [5, 4, 5]
+    assert histogram.marginal((1,)).tolist() == [7, 7]
+    again = histogram.marginal((0, 1))
+    assert again is not both
+    assert again.tolist() == both.tolist() == [[5, 0], [0, 4], [2, 3]]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from dpcore.models import FactoredModel, Weights
-from dpcore.models.factored.rows import GOLDEN
+from dpcore.models.factored.rows import BLOCK_ROWS, GOLDEN
 from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
 from tests.dpcore.factored_reference import (
@@ -193,9 +193,22 @@ def test_there_are_exactly_as_many_rows_as_asked_for(data: st.DataObject, rows: 
     codes = model.rows(rows, rng=np.random.default_rng(seed))
     assert len(codes) == of.columns
     for column, drawn in enumerate(codes):
-        assert drawn.dtype == np.int64
+        assert np.issubdtype(drawn.dtype, np.integer)
         assert drawn.shape == (rows,)
         assert ((drawn >= 0) & (drawn < of.shape[column])).all()
+
+
+@pytest.mark.parametrize("size", [1, 2, 255, 256, 257, 65_536, 65_537])
+def test_codes_have_a_type_that_holds_them_and_none_that_is_larger_than_needed(size: int) -> None:
+    of = Resolutions((size, 2))
+    model = FactoredModel(of, total=1.0)
+    last = np.full(size, -1000.0)
+    last[-1] = 0.0
+    model.assign({(0,): last})
+    for sampled in (ours(model, 20, 0), ours(model, 0, 0)):
+        assert np.iinfo(sampled[0].dtype).max >= size - 1
+        assert sampled[0].dtype.itemsize <= (1 if size <= 256 else 2 if size <= 65_536 else 4)
+    assert (ours(model, 20, 0)[0] == size - 1).all()
 
 
 def with_holes(of: Resolutions, sets: Sequence[Axes], *, depth: float, seed: int) -> Functions:
@@ -370,6 +383,7 @@ def test_three_hundred_thousand_rows_of_fourteen_columns() -> None:
     model = FactoredModel(of, total=1.0)
     model.assign(functions)
     rows = ours(model, 300_000, 0)
+    assert BLOCK_ROWS < 300_000  # so that there is more than one block
     assert [column.shape for column in rows] == [(300_000,)] * 14
     for axes in functions:
         error = np.abs(counted(of, rows, axes) - 300_000 * model.marginal(axes))

@@ -1,0 +1,130 @@
+"""`dpflow plan`: what a run would do and cost, for people and for programs."""
+
+import argparse
+import math
+from pathlib import Path
+
+from dpcore.accounting import Currency
+from dpcore.cli.answer import Answer, table
+from dpcore.cli.specs import Subparsers
+from dpcore.errors import UsageError
+from dpcore.plan import Plan, PlannedColumn, PlannedRounds, plan_run
+from dpcore.spec import load_spec
+from dpcore.wording import down
+
+MOST_ROWS = 10**12
+_ROWS_FROM = {
+    "given": "as you say",
+    "output.rows": "as many as `output.rows` asks for; if the table has others, say so with --rows",
+    "a guess": "a guess; say how many there are with --rows",
+}
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the parser."""
+    about = "say what a run would cost, measure and take; touches no data, spends nothing"
+    plan = verbs.add_parser("plan", parents=[common], help=about, description=about)
+    plan.add_argument("spec", metavar="SPEC", type=Path)
+    plan.add_argument(
+        "--rows",
+        metavar="N",
+        type=int,
+        help="about how many rows the table has; a public guess, as the plan is public; default: `output.rows`, or 100,000",
+    )
+    plan.set_defaults(verb=_plan)
+
+
+def _plan(arguments: argparse.Namespace) -> Answer:
+    if arguments.rows is not None and not 1 <= arguments.rows <= MOST_ROWS:
+        raise UsageError(f"--rows must be a number from 1 to {MOST_ROWS:,}; about how many rows does the table have?")
+    plan = plan_run(load_spec(arguments.spec), rows=arguments.rows)
+    return Answer(plan.to_json(), f"{arguments.spec}: what a run would do\n\n{_text(plan)}")
+
+
+def _text(plan: Plan) -> str:
+    why = f" (chosen: {plan.strategy_reason})" if plan.strategy_reason else " (as the spec says)"
+    lines = [
+        f"strategy   {plan.strategy}{why}",
+        f"rows       about {plan.rows:,}: {_ROWS_FROM[plan.rows_from]}",
+        *_money(plan),
+        "",
+        "noise is the standard deviation of each count; error is what it makes of all cells together, as a share of the rows",
+        table(
+            [("measured first", "cells", "noise", "error"), *map(_column, plan.first)],
+            right={"cells", "noise", "error"},
+        ),
+        "",
+        *([f"ranges     {', '.join(plan.ranges)}: coarser versions, for as much again"] if plan.ranges else ()),
+        *_rounds(plan.rounds, single=plan.strategy == "pmw"),
+        *_error(plan),
+        f"memory     about {_rounded(plan.costs.memory_mb)} MB",
+        f"time       about {_duration(plan.costs.least_seconds)} to {_duration(plan.costs.most_seconds)}",
+    ]
+    return "\n".join(lines)
+
+
+def _money(plan: Plan) -> list[str]:
+    account, currency = plan.account, Currency(plan.account.currency)
+    amount = "" if currency is Currency.PURE else f": {currency.symbol} {plan.amount:.6g}"
+    lines = [f"spends     epsilon {plan.epsilon:g}, delta {plan.delta:g}{amount}, from account {account.name}"]
+    if account.remaining is None or account.remaining_epsilon is None:
+        return [*lines, f"account    none yet, so {currency} is assumed: {account.missing}"]
+    left = "" if currency is Currency.PURE else f" ({currency.symbol} {account.remaining:.6g})"
+    return [*lines, f"remains    epsilon {down(account.remaining_epsilon)}{left}, counted in {currency}"]
+
+
+def _column(column: PlannedColumn) -> tuple[str, ...]:
+    return column.name, f"{column.cells:,}", f"{column.noise:.1f}", _percent(column.error)
+
+
+def _rounds(rounds: PlannedRounds | None, *, single: bool) -> list[str]:
+    if rounds is None:
+        return ["rounds     none: the workload asks for no more than single columns"]
+    what = "one count" if single else "a marginal"
+    fewer = f" of at most {rounds.at_most}" if rounds.number < rounds.at_most else ""
+    lines = [f"rounds     {rounds.number}{fewer}, each measures {what} with noise {rounds.noise:.1f}"]
+    if rounds.worth_cells is not None:
+        lines.append(f"           a marginal is worth it up to {rounds.worth_cells:,} cells")
+    return lines
+
+
+def _error(plan: Plan) -> list[str]:
+    """Say what can be known without data: what the noise alone does to what is measured."""
+    parts = []
+    if plan.strategy != "pmw":
+        mean = sum(column.error for column in plan.first) / len(plan.first)
+        parts.append(f"{_percent(mean)} of the rows in a column, on average")
+    if plan.rounds is not None:
+        what = "count" if plan.strategy == "pmw" else f"marginal of {plan.rounds.typical_cells:,} cells"
+        parts.append(f"{_percent(plan.rounds.error)} of the rows in a measured {what}")
+    return [
+        f"error      of the noise alone, all cells together: {'; '.join(parts)}",
+        "           a release may be better, where measurements overlap, or worse, where its model is wrong: only the data could tell",
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:,.0f} %"
+
+
+def _rounded(number: float) -> str:
+    """Write a number of which only the first two digits mean anything.
+
+    >>> _rounded(1234), _rounded(7.6)
+    ('1,200', '8')
+    """
+    places = max(0, math.floor(math.log10(number)) - 1)
+    return f"{round(number, -places):,.0f}"
+
+
+def _duration(seconds: float) -> str:
+    """Write a time of which hardly the first digit means anything.
+
+    >>> _duration(0.4), _duration(23), _duration(110), _duration(5000), _duration(90_000)
+    ('1 s', '20 s', '2 min', '1 h', '25 h')
+    """
+    if seconds < 10:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 55:
+        return f"{round(seconds, -1):.0f} s"
+    return f"{round(seconds / 60)} min" if seconds < 3300 else f"{round(seconds / 3600)} h"

@@ -1,0 +1,69 @@
+"""How much memory and time a run takes, by what others took: a guess that is right to a factor of a few."""
+
+from dataclasses import dataclass
+from math import prod
+
+from dpcore.models.factored import BYTES_PER_CELL
+from dpcore.spec import Declaration
+from dpcore.spec.release import AdaptiveSpec, PmwSpec
+from dpcore.strategies import adaptive, mwem
+
+# Measured on two busy cores of an Intel Xeon (x86-64), Python 3.11, NumPy 2.4, in CPU seconds of one release each, without Prefect: 19 of them,
+# 4 to 40 columns of 10 values, 50,000 and 1,000,000 rows, epsilon 0.1 to 10, factored models of 1 to 16 MB. The figures were chosen after
+# these, so that they about lie between the least and the most seconds (the slowest took 202, where 198 are the most); no others were tried.
+SECONDS_PER_VALUE = 4e-7  # of the table: to read, encode, count and write it
+SECONDS_PER_MODEL_CELL = 4e-8  # in an evaluation of the model
+SECONDS_PER_MEASURED_CELL, SECONDS_PER_FACTORED_CELL = 1e-6, 2.5e-6  # likewise: of a dense model, of a factored one
+SECONDS_PER_CANDIDATE = 6e-5  # in a round of adaptive
+SECONDS_PER_QUERY = 2e-6  # in a round of pmw
+FAST = 1 / 4  # of these figures, on a good day
+START_SECONDS = 1.0, 8.0  # of the process, and of Prefect with it
+MODEL_PER_MEASURED = 10.0  # cells of a factored model for each that is measured, until the model has its full size
+PROCESS_MB = 190.0  # with all that is imported
+BYTES_PER_ROW, BYTES_PER_VALUE = 10.0, 13.0  # of the table
+DENSE_COPIES, FACTORED_COPIES = 3.0, 5.5  # times the size of the model's weights
+FACTORED_MB = 50.0  # beside them
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a run takes: memory at its peak, and seconds, from the least that is likely to the most."""
+
+    memory_mb: float
+    least_seconds: float
+    most_seconds: float
+
+
+def costs_of(declaration: Declaration, *, rows: int, rounds: int, cells: int) -> Costs:
+    """Return what a run takes that measures, in each of its rounds, a marginal of so many cells."""
+    columns, chosen = len(declaration.universe.shape), declaration.strategy
+    reading = SECONDS_PER_VALUE * rows * columns
+    model_cells = float(declaration.universe.size)
+    model_mb = DENSE_COPIES * model_cells * BYTES_PER_CELL / 2**20
+    if isinstance(chosen, AdaptiveSpec):
+        model_cells = min(chosen.max_model_mb * 2**20 / BYTES_PER_CELL, MODEL_PER_MEASURED * rounds * cells)
+        model_mb = FACTORED_MB + FACTORED_COPIES * chosen.max_model_mb
+    rounds_alone, last = _seconds(declaration, model_cells=model_cells, rounds=rounds, cells=cells)
+    table_mb = rows * (BYTES_PER_ROW + columns * BYTES_PER_VALUE) / 2**20
+    return Costs(
+        memory_mb=PROCESS_MB + table_mb + model_mb,
+        least_seconds=START_SECONDS[0] + FAST * (reading + rounds_alone),
+        most_seconds=START_SECONDS[1] + reading + rounds_alone + last,
+    )
+
+
+def _seconds(declaration: Declaration, *, model_cells: float, rounds: int, cells: int) -> tuple[float, float]:
+    """Return what begin and the rounds take, and what the last refinement may take, which often ends early."""
+    shape, workload, chosen = declaration.universe.shape, declaration.workload, declaration.strategy
+    if isinstance(chosen, PmwSpec):
+        queries = sum(prod(shape[axis] for axis in axes) for axes in workload.marginals)
+        return rounds * (2 * SECONDS_PER_MODEL_CELL * model_cells + SECONDS_PER_QUERY * queries), 0.0
+    factored = isinstance(chosen, AdaptiveSpec)
+    each = SECONDS_PER_FACTORED_CELL if factored else SECONDS_PER_MEASURED_CELL
+    evaluation = SECONDS_PER_MODEL_CELL * model_cells + each * (sum(shape) + rounds * cells)
+    if factored:
+        looking = rounds * SECONDS_PER_CANDIDATE * len(workload.parts())
+        tries = adaptive.FIRST_TRIES + rounds * adaptive.ROUND_TRIES
+        return looking + evaluation * tries, evaluation * adaptive.LAST_TRIES
+    tries = mwem.FIRST_TRIES + rounds * mwem.ROUND_TRIES
+    return evaluation * tries, evaluation * mwem.last_tries(declaration.universe.size)
