@@ -13,11 +13,12 @@ from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance, open_ledger
 from dpcore.ledger.refusals import refuse_if_closed
 from dpcore.models.evidence import LEAST_NOISE
+from dpcore.models.factored import BYTES_PER_CELL
 from dpcore.pricing import cell_noise, marginal_noise
 from dpcore.reservation import check_remaining, paying_account, units_to_reserve
 from dpcore.spec import Declaration
 from dpcore.spec.release import AdaptiveSpec, PmwSpec
-from dpcore.strategies import Outline, strategy_for
+from dpcore.strategies import Outline, has_levels, strategy_for
 from dpcore.wording import epsilon_in
 
 USUAL_ROWS = 100_000
@@ -103,7 +104,7 @@ def plan_run(declaration: Declaration, *, rows: int | None) -> Plan:
     """
     strategy = strategy_for(declaration)
     found = _account(declaration)
-    privacy, protection = declaration.spec.privacy, declaration.protection
+    privacy, protection, columns = declaration.spec.privacy, declaration.protection, declaration.universe.attributes
     unopened = Currency.ZCDP if privacy.delta else Currency.PURE  # what an account would count unless told otherwise
     currency = unopened if isinstance(found, str) else found[0].currency
     units = units_to_reserve(declaration, strategy, currency=currency)
@@ -128,7 +129,7 @@ def plan_run(declaration: Declaration, *, rows: int | None) -> Plan:
         amount=units / UNIT,
         account=payer,
         first=_first(declaration, outline, rows=guessed, noise_of=noise_of),
-        ranges=tuple(declaration.spec.workload.ranges or ()),
+        ranges=tuple(name for name in declaration.spec.workload.ranges or () if has_levels(columns[name].size)),
         rounds=rounds,
         costs=costs_of(declaration, rows=guessed, rounds=number, cells=cells),
     )
@@ -206,7 +207,8 @@ def _typical_cells(declaration: Declaration, worth: int) -> int:
     shape = declaration.universe.shape
     sizes = [math.prod(shape[axis] for axis in axes) for axes in declaration.workload.marginals]
     if isinstance(declaration.strategy, AdaptiveSpec):  # measures a coarser version of what has too many cells
-        return min(int(median(sizes)), max(worth // FINEST_THAT_FITS, 2))
+        fitting_model = int(declaration.strategy.max_model_mb * 2**20 / BYTES_PER_CELL)
+        return min(int(median(sizes)), max(min(worth, fitting_model) // FINEST_THAT_FITS, 2))
     parts = [math.prod(shape[axis] for axis in axes) for axes in declaration.workload.parts() if len(axes) > 1]
     fitting = [size for size in sizes if size <= worth] or [max((size for size in parts if size <= worth), default=0)]
     return int(median(fitting)) or min(parts, default=sizes[0])

@@ -1,7 +1,7 @@
 """What an analyst will ask: marginals of the universe, and workloads of them."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -61,6 +61,22 @@ class Workload:
         for axes, weight in zip(listed, [1] * len(listed) if weights is None else weights, strict=True):
             found[axes] = max(weight, found.get(axes, weight))
         return cls(tuple(found), tuple(found.values()), target=target, ranges=tuple(sorted(set(ranges))))
+
+    def telling(self, sizes: Sequence[int]) -> "Workload":
+        """Return the workload without columns of one cell, which tell nothing; as it is, if all have one.
+
+        >>> Workload.of([(0, 1), (1, 2)]).telling([2, 1, 3]).marginals
+        ((0,), (2,))
+        """
+        found: dict[Axes, int] = {}
+        for axes, weight in zip(self.marginals, self.weights, strict=True):
+            left = tuple(axis for axis in axes if sizes[axis] > 1)
+            found[left] = max(weight, found.get(left, weight))
+        found.pop((), None)
+        if not found:
+            return self
+        ranges = [axis for axis in self.ranges if sizes[axis] > 1]
+        return Workload.of(found, weights=found.values(), target=self.target, ranges=ranges)
 
     def weighted_parts(self) -> dict[Axes, int]:
         """Return every part of the workload's marginals, and the sum of the weights of those it lies in.

@@ -43,15 +43,17 @@ def units_to_reserve(declaration: Declaration, strategy: Strategy, *, currency: 
     """Return what a run may spend, in units of the currency; refuse an amount that is too small for what the strategy would measure."""
     privacy = declaration.spec.privacy
     epsilon = f"epsilon {privacy.epsilon:g}"
+    shared = LEAST_UNITS * strategy.answers
+    to_share = wording.at_most(epsilon_of(shared, currency=currency, delta=privacy.delta))
     try:
         _, units = budget_of(privacy.epsilon, delta=privacy.delta, currency=currency)
-    except UsageError as error:
+    except UsageError:
         if privacy.epsilon > 1:
             raise
-        raise UsageError(f"{epsilon} is too small for any run: {error}; ask for more epsilon") from None
-    if units < LEAST_UNITS * strategy.answers:
+        raise UsageError(f"{epsilon} is too small for any run; ask for epsilon {to_share}") from None
+    if units < shared:
         raise UsageError(
-            f"{epsilon} is too small to be shared by {strategy.answers} answers; ask for more epsilon or fewer `rounds`"
+            f"{epsilon} is too small to be shared by up to {strategy.answers} answers; ask for epsilon {to_share}, or for fewer `rounds`"
         )
     if not strategy.smallest_share:
         raise UsageError(

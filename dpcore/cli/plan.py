@@ -18,6 +18,7 @@ _ROWS_FROM = {
     "output.rows": "as many as `output.rows` asks for; if the table has others, say so with --rows",
     "a guess": "a guess; say how many there are with --rows",
 }
+FEWEST_CELLS = 4  # of a pair of columns
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
@@ -84,7 +85,12 @@ def _rounds(rounds: PlannedRounds | None, *, single: bool) -> list[str]:
     fewer = f" of at most {rounds.at_most}" if rounds.number < rounds.at_most else ""
     lines = [f"rounds     {rounds.number}{fewer}, each measures {what} with noise {rounds.noise:.1f}"]
     if rounds.worth_cells is not None:
-        lines.append(f"           a marginal is worth it up to {rounds.worth_cells:,} cells")
+        few = rounds.worth_cells < FEWEST_CELLS
+        lines.append(
+            "           so much noise leaves nothing of any pair of columns: they measure single columns again; ask for more epsilon"
+            if few
+            else f"           a marginal is worth it up to {rounds.worth_cells:,} cells"
+        )
     return lines
 
 

@@ -9,7 +9,7 @@ from dpcore.measurements import Measurement
 from dpcore.models.model import Weights
 from dpcore.queries import Axes
 
-LEAST_NOISE = 1e-3  # counts are whole: what a huge budget measures exactly need not weigh infinitely much
+LEAST_NOISE = 0.25  # counts are whole: what a huge budget measures exactly need not be met any closer
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpcore.models.curvature import Curvature, Vector
+from dpcore.models.curvature import Curvature, Vector, dot
 from dpcore.models.evidence import Evidence
 from dpcore.models.model import Model, Weights
 from dpcore.queries import Axes
@@ -96,7 +96,7 @@ class _Search:
         marginals = self._model.marginals(self._shapes)
         expected = np.concatenate([marginals[axes].ravel() for axes in self._shapes])
         residual = self._measured - expected
-        return _Point(logarithms, expected, float(residual @ (residual / self.variance)))
+        return _Point(logarithms, expected, dot(residual, residual / self.variance))
 
     def settle(self, point: _Point) -> dict[Axes, Weights]:
         """Leave the model at a point, and return its functions."""
@@ -118,9 +118,9 @@ class _Search:
         pull = self.variance / rate
         here, slope = start, start.expected - self._measured
         diagonal = here.expected + pull
-        close = CLOSE**2 * float(slope @ (slope / diagonal))
+        close = CLOSE**2 * dot(slope, slope / diagonal)
         for _ in range(MOST_DIRECTIONS):
-            if self.tries <= 0 or float(slope @ (slope / diagonal)) <= close:
+            if self.tries <= 0 or dot(slope, slope / diagonal) <= close:
                 break
             # The marginals overlap, so one cell's step moves many: an eighth of it is safe to begin with.
             direction = self.curvature.step(slope, diagonal, first=1 / 8)
@@ -132,14 +132,14 @@ class _Search:
         self, here: _Point, slope: Vector, direction: Vector, start: Vector, pull: Vector
     ) -> tuple[_Point, Vector]:
         """Return a point along a direction that is not far behind the lowest one there, and the slope at it."""
-        falls = float(slope @ direction)
+        falls = dot(slope, direction)
         length = min(1.0, FARTHEST / float(np.abs(direction).max()))
         while True:
             there = self.at(here.logarithms + length * direction)
             self.tries -= 1
             self.lowest = min(self.lowest, there, key=lambda point: point.error)
             new = there.expected - self._measured + pull * (there.logarithms - start)
-            rises = float(new @ direction)
+            rises = dot(new, direction)
             if rises <= -STEEP * falls or self.tries <= 0:
                 break
             length *= min(0.7, max(0.2, falls / (falls - rises)))

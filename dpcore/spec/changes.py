@@ -62,7 +62,7 @@ def changed(declaration: Declaration, changes: Changes) -> Declaration:
     if changes.strategy is not None and changes.strategy not in STRATEGIES:
         mistakes["strategy"] = f"must be {' or '.join(STRATEGIES)}"
     named = changes.strategy or (spec.strategy.name if spec.strategy is not None else None)
-    for place, wanted in contradictions(spec.workload, strategy=named):
+    for place, wanted in contradictions(spec.workload, strategy=named, columns=columns):
         mistakes.setdefault(str(place[0]), wanted)
     if mistakes:
         raise SpecError("\n".join(f"`{field}` {wanted}" for field, wanted in mistakes.items()))

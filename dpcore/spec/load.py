@@ -15,7 +15,7 @@ from dpcore.spec.attributes import AttributeSpec, CategoricalSpec
 from dpcore.spec.document import Document, read_document
 from dpcore.spec.release import AdaptiveSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
-from dpcore.spec.workload import WorkloadSpec, check_workload, contradictions
+from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec, check_workload, contradictions
 from dpcore.universe import Attribute, Universe
 
 DENSE_CELLS = 1_000_000
@@ -130,11 +130,13 @@ def _check_strategy(document: Document) -> None:
     """Note what in the workload the named strategy can't do, if both are readable."""
     strategy = document.data.get("strategy")
     try:
-        workload = WorkloadSpec.model_validate(document.data.get("workload"))
+        workload = WorkloadSpec.model_validate(document.data.get("workload", {"marginals": USUAL_ORDER}))
     except ValidationError:
-        return  # reported already, or left out
+        return  # reported already
     named = strategy.get("name") if isinstance(strategy, dict) else None
-    for place, wanted in contradictions(workload, strategy=named if isinstance(named, str) else None):
+    universe = document.data.get("universe")
+    columns = len(universe) if isinstance(universe, dict) else 0
+    for place, wanted in contradictions(workload, strategy=named if isinstance(named, str) else None, columns=columns):
         document.mistake(place, f"`{place[-1]}` {wanted}")
 
 

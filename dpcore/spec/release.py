@@ -6,7 +6,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from dpcore.privacy import Neighbours, Protection
 from dpcore.spec.attributes import AttributeSpec, Finite, SpecPart
-from dpcore.spec.workload import WorkloadSpec
+from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
@@ -101,7 +101,7 @@ class ReleaseSpec(SpecPart):
     universe: Annotated[dict[str, AttributeSpec], Field(min_length=1)] = Field(
         description="the columns to release, and everything that may be in them"
     )
-    workload: WorkloadSpec = WorkloadSpec(marginals=3)
+    workload: WorkloadSpec = WorkloadSpec(marginals=USUAL_ORDER)
     strategy: Annotated[StrategySpec, Field(discriminator="name")] | None = Field(
         None,
         description="how the model learns; left out, mwem for small universes without `ranges` and adaptive for all others",

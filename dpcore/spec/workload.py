@@ -1,6 +1,7 @@
 """Which questions matter, as it is written in a spec: marginals with weights, a target column, ranges."""
 
 from collections.abc import Iterator, Mapping
+from math import comb
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
@@ -11,6 +12,10 @@ from dpcore.spec.document import Document, Place
 from dpcore.universe import Attribute, Universe
 
 MOST_COLUMNS = 8
+USUAL_ORDER = 3
+"""Of the marginals that matter if the spec has no workload."""
+MOST_PARTS = 2_000_000
+"""Of marginals, each with all its parts, counted as often as they occur: above, listing them alone takes minutes."""
 
 # What pydantic puts into the place of a mistake for each form: with blanks, so that no key is called so.
 NUMBER, LIST, PLAIN, WEIGHTED = "a number", "a list", "its columns", "with a weight"
@@ -89,9 +94,17 @@ class WorkloadSpec(SpecPart):
         return Workload.of(axes, weights=self._weights, target=target, ranges=ranges)
 
 
-def contradictions(workload: WorkloadSpec, *, strategy: str | None) -> Iterator[tuple[Place, str]]:
+def contradictions(workload: WorkloadSpec, *, strategy: str | None, columns: int) -> Iterator[tuple[Place, str]]:
     """Yield what in a workload does not go together, or not with the strategy that is named: where, and what it must be instead."""
     listed = not isinstance(workload.marginals, int)
+    if isinstance(workload.marginals, int):
+        order, targeted = workload.marginals, workload.target is not None
+        number = comb(columns - targeted, max(order - targeted, 0))
+        if number * (2**order - 1) > MOST_PARTS:
+            yield (
+                ("workload", "marginals"),
+                f"must be smaller: {columns} columns have {number:,} such marginals, too many; or name a `target`, or list those that matter",
+            )
     if workload.target is not None and workload.marginals == 1:
         yield (
             ("workload", "marginals"),

@@ -2,12 +2,12 @@
 
 from dpcore.spec import Declaration
 from dpcore.spec.release import AdaptiveSpec, PmwSpec
-from dpcore.strategies.adaptive import Adaptive, Column
+from dpcore.strategies.adaptive import Adaptive, Column, has_levels
 from dpcore.strategies.mwem import Mwem
 from dpcore.strategies.pmw import Pmw
 from dpcore.strategies.strategy import Outline, Strategy, step_name
 
-__all__ = ["Adaptive", "Column", "Mwem", "Outline", "Pmw", "Strategy", "step_name", "strategy_for"]
+__all__ = ["Adaptive", "Column", "Mwem", "Outline", "Pmw", "Strategy", "has_levels", "step_name", "strategy_for"]
 
 
 def strategy_for(declaration: Declaration) -> Strategy:

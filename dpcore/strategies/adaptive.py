@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -87,7 +87,7 @@ class Adaptive(Strategy):
     ) -> None:
         super().__init__([column.size for column in columns])
         self._columns = columns
-        self._workload = workload
+        self._workload = workload = _within_reach(workload, columns)
         self._sets = tuple(axes for axes in workload.parts() if len(axes) > 1)
         self._target_pairs = workload.target_pairs()
         self._most_cells = int(model_mb * 2**20 / BYTES_PER_CELL)
@@ -99,7 +99,7 @@ class Adaptive(Strategy):
             )
         most = MOST_ROUNDS_PURE if pure else MOST_ROUNDS
         self._chosen, self._pure = rounds is not None, pure
-        self._rounds = (rounds or min(most, len(workload.marginals))) if self._sets else 0
+        self._rounds = (rounds or min(most, sum(len(axes) > 1 for axes in workload.marginals))) if self._sets else 0
         self._first = _first_shares(columns, workload, rounds=self._rounds, pure=pure)
         self._again = self._rounds > 0 and not self._chosen
         self._levels = sum(_most_levels(columns[axis].size) for axis in workload.ranges)
@@ -249,6 +249,17 @@ class Adaptive(Strategy):
     def _room(self, number: int) -> int:
         """Return how many cells the model may have after a round: it grows with the rounds, so that early ones don't take it all."""
         return int(self._most_cells * (SMALLEST_START + (1 - SMALLEST_START) * number / self._rounds))
+
+
+def _within_reach(workload: Workload, columns: Sequence[Column]) -> Workload:
+    """Return the workload without columns of one cell, and without ranges on columns that are too small for coarser versions."""
+    telling = workload.telling([column.size for column in columns])
+    return replace(telling, ranges=tuple(axis for axis in telling.ranges if has_levels(columns[axis].size)))
+
+
+def has_levels(cells: int) -> bool:
+    """Tell whether a column of so many cells is measured in coarser versions if it has ranges."""
+    return _most_levels(cells) > 0
 
 
 def _most_levels(cells: int) -> int:

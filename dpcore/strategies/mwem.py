@@ -55,12 +55,14 @@ class Mwem(Strategy):
         super().__init__(shape)
         self.model = DenseModel(shape, total=1.0)
         self._names = names
+        workload = workload.telling(shape)
         parts = workload.parts()
         self._candidates = tuple(axes for axes in parts if len(axes) > 1) or parts
         self._weights = workload.largest_weights()
         self._target_pairs = workload.target_pairs()
         self._cells = {axes: math.prod(shape[axis] for axis in axes) for axes in self._candidates}
-        self._rounds = rounds or min(MOST_ROUNDS_PURE if pure else MOST_ROUNDS, len(workload.marginals))
+        together = sum(len(axes) > 1 for axes in workload.marginals) or len(workload.marginals)
+        self._rounds = rounds or min(MOST_ROUNDS_PURE if pure else MOST_ROUNDS, together)
         self._first = _first_shares(shape, list(self._cells.values()), rounds=self._rounds, pure=pure)
         self._evidence = Evidence()
         self._measured: Counter[Axes] = Counter()

@@ -45,3 +45,11 @@ def test_parts_are_all_that_the_workload_is_made_of_smaller_ones_first() -> None
     parts = Workload.of([(0, 1, 2), (2, 3)]).parts()
     assert set(parts) == {(0,), (1,), (2,), (3,), (0, 1), (0, 2), (1, 2), (2, 3), (0, 1, 2)}
     assert [len(part) for part in parts] == sorted(len(part) for part in parts)
+
+
+def test_columns_of_one_cell_tell_nothing() -> None:
+    workload = Workload.of([(0, 1, 2), (0, 2), (1, 3)], weights=[2, 5, 3], target=1, ranges=[1, 2])
+    telling = workload.telling([4, 1, 6, 1])
+    assert dict(zip(telling.marginals, telling.weights, strict=True)) == {(0, 2): 5}
+    assert (telling.ranges, telling.target_pairs()) == ((2,), ())
+    assert workload.telling([1, 1, 1, 1]) == workload

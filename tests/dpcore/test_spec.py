@@ -268,3 +268,16 @@ def test_a_bomb_of_aliases_is_refused_at_once(tmp_path: Path) -> None:
     levels = ["l0: &l0 [x, x, x, x, x, x, x, x, x]"]
     levels += [f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]" for n in range(1, 9)]
     assert "parts" in mistakes(tmp_path, "\n".join(levels))[0]
+
+
+def test_more_marginals_than_can_be_listed_are_refused_at_once(tmp_path: Path) -> None:
+    columns = "".join(f"  c{number}: {{type: boolean}}\n" for number in range(60))
+    head = GOOD[: GOOD.index("  sex")] + columns
+    found = mistakes(tmp_path, head + "workload: {marginals: 8}\n")
+    assert len(found) == 1
+    assert "60 columns have 2,558,620,845 such marginals" in found[0]
+    assert "`target`" in found[0]
+    many = "".join(f"  d{number}: {{type: boolean}}\n" for number in range(140))
+    assert "200 columns have 1,313,400 such marginals" in mistakes(tmp_path, head + many)[0]
+    targeted = load_spec(write(tmp_path, head + many + "workload: {marginals: 3, target: c0}\n"))
+    assert len(targeted.workload.marginals) == 19_701
