@@ -10,11 +10,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import settings
 
 from dpcore.accounting import Currency, budget_of
 from dpcore.ledger import open_ledger
 from dpcore.privacy import Neighbours
 from tests.postgres import postgres_for_prefect, postgres_server  # noqa: F401  fixtures for all tests
+
+# The same examples on every machine, and as slow as it may be: speed is measured by benchmarks, not by tests.
+settings.register_profile("dpflow", deadline=None, derandomize=True)
+settings.load_profile("dpflow")
 
 SPEC = """\
 dataset: visits
