@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dpcore.errors import UsageError
 from dpcore.measurements import Measurement
 from dpcore.models import DenseModel, Evidence, FactoredModel, Model, Weights, refine
+from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored.scopes import Scopes, axes_in, inside
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.queries import Axes
