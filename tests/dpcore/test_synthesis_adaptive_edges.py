@@ -184,7 +184,9 @@ def test_a_budget_that_pays_for_next_to_nothing(workspace: Workspace, epsilon: f
     released(workspace, currency=currency)
 
 
-@pytest.mark.parametrize(("epsilon", "message"), [(1e-5, "too small to be shared"), (1e-6, "ask for more epsilon")])
+@pytest.mark.parametrize(
+    ("epsilon", "message"), [(1e-5, "too small to be shared"), (1e-6, "too small for any run; ask for epsilon 0.00")]
+)
 def test_a_budget_that_pays_for_nothing_is_refused_before_anything_is_spent(
     workspace: Workspace, epsilon: float, message: str
 ) -> None:
