@@ -1,10 +1,12 @@
 """Events about accounts, for automations: how much of one is used, and, once, that it has passed 80 % of its budget."""
 
 import logging
+from contextlib import suppress
 from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from prefect.events import emit_event
+from prefect.exceptions import ObjectAlreadyExists
 from prefect.variables import Variable
 
 from dpcore import Account, Balance
@@ -54,4 +56,5 @@ def _announced(account: str) -> list[str]:
 
 def _remember(account: str, crossing: UUID) -> None:
     latest = [*_announced(account), str(crossing)][-_REMEMBERED:]
-    Variable.set(key("passed", account), latest, tags=["dpflow"], overwrite=True)
+    with suppress(ObjectAlreadyExists):  # two runs crossed at once, and the other one made the variable first: what it says is ours, too
+        Variable.set(key("passed", account), latest, tags=["dpflow"], overwrite=True)
