@@ -35,7 +35,7 @@ demo: .venv/runtime data/clinic-visits.csv ## make a private synthetic release o
 	@$(BIN)/dpflow run data/clinic-visits.yaml
 
 test: .venv/development data/clinic-visits.csv ## run all tests
-	@$(BIN)/python -m pytest -q -n 3 --dist loadfile
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
 
 lint: .venv/development ## check style, types and layers
 	@$(BIN)/ruff check .
@@ -48,6 +48,7 @@ bench: .venv/development ## measure speed and accuracy (tables in ../shared/data
 	@$(BIN)/python -m benchmarks.accuracy
 	@$(BIN)/python -m benchmarks.accuracy --data adult_discretized --currency gdp
 	@$(BIN)/python -m benchmarks.growth
+	@$(BIN)/python -m benchmarks.ingest
 	@$(BIN)/python -m benchmarks.ledger
 	@$(BIN)/python -m benchmarks.ledger_faults
 	@$(BIN)/python -m benchmarks.overhead

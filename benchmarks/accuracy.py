@@ -86,6 +86,7 @@ def measure(
         base = Path(folder)
         table.original.to_parquet(base / "table.parquet", index=False)
         spec = yaml.safe_load((SPECS / f"{table.name}.yaml").read_text(encoding="utf-8"))
+        spec["source"] = {"path": "table.parquet"}
         spec["privacy"] |= {"epsilon": epsilon, "delta": delta}
         if strategy is not None:
             spec["strategy"] = {"name": strategy}

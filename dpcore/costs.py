@@ -38,11 +38,12 @@ def costs_of(declaration: Declaration, *, rows: int, rounds: int, cells: int) ->
     """Return what a run takes that measures, in each of its rounds, a marginal of so many cells."""
     columns, chosen = len(declaration.universe.shape), declaration.strategy
     reading = SECONDS_PER_VALUE * rows * columns
-    model_cells = float(declaration.universe.size)
-    model_mb = DENSE_COPIES * model_cells * BYTES_PER_CELL / 2**20
     if isinstance(chosen, AdaptiveSpec):
         model_cells = min(chosen.max_model_mb * 2**20 / BYTES_PER_CELL, MODEL_PER_MEASURED * rounds * cells)
         model_mb = FACTORED_MB + FACTORED_COPIES * chosen.max_model_mb
+    else:
+        model_cells = float(declaration.universe.size)
+        model_mb = DENSE_COPIES * model_cells * BYTES_PER_CELL / 2**20
     rounds_alone, last = _seconds(declaration, model_cells=model_cells, rounds=rounds, cells=cells)
     table_mb = rows * (BYTES_PER_ROW + columns * BYTES_PER_VALUE) / 2**20
     return Costs(

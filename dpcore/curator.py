@@ -4,7 +4,7 @@ Prices are given as a share of what is left of the run's reservation. A step tha
 its money from the steps that follow, and the reservation is never exceeded.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dpcore.accounting import Currency
 from dpcore.errors import StepFailed
-from dpcore.histogram import Histogram
+from dpcore.histogram import KEPT_CELLS, Histogram
 from dpcore.ledger import Lease, Ledger
 from dpcore.measurements import Counts, Measurement, Selection
 from dpcore.mechanisms import ExponentialMechanism, Mechanism
@@ -72,6 +72,14 @@ class Curator:
         """What the answers given so far have cost, in units: the same when a run is replayed, and without what a crash lost."""
         return sum(self._paid.values())
 
+    def answered(self, step: str) -> bool:
+        """Tell whether the transcript has a step's answer, so that it needs no data."""
+        return self._stored(step) is not None
+
+    def price(self, steps: Iterable[str]) -> int:
+        """Return what the answers to some steps have cost, in units."""
+        return sum(self._paid[step] for step in steps)
+
     def exhausted(self, step: str, *, answers: int) -> bool:
         """Tell whether interruptions have left too little to do this step, which has no result yet.
 
@@ -79,7 +87,7 @@ class Curator:
             step: What would be done.
             answers: How many are still to come, with this one; each measurement gets at least an equal part of what is left.
         """
-        if self._stored(step) is not None:
+        if self.answered(step):
             return False
         left = self._left()
         least = max(FEWEST_UNITS, least_units(currency=self._currency, protection=self._protection))
@@ -202,8 +210,23 @@ class Curator:
 
 def _weighted_errors(histogram: Histogram, offered: Sequence[Offer]) -> Iterator[Counts]:
     """Yield, for the scores of a draw only, how far each cell of each offer is from the truth, times the weight: private."""
+    for group in _counted_together(offered):
+        histogram.prepare([offer.axes for offer in group])
+        for offer in group:
+            yield offer.weight * np.abs(histogram.marginal(offer.axes) - offer.expected)
+
+
+def _counted_together(offered: Sequence[Offer]) -> Iterator[list[Offer]]:
+    """Split what is on offer into groups whose marginals the histogram can keep at once."""
+    group: list[Offer] = []
+    cells = 0
     for offer in offered:
-        yield offer.weight * np.abs(histogram.marginal(offer.axes) - offer.expected)
+        if group and cells + offer.expected.size > KEPT_CELLS:
+            yield group
+            group, cells = [], 0
+        group.append(offer)
+        cells += offer.expected.size
+    yield group
 
 
 def _checked(offered: Sequence[Offer]) -> Sequence[Offer]:

@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dpcore.errors import DpflowError
 from dpcore.ingest.source import Source
+from dpcore.ingest.stored_file import local_path
 from dpcore.ledger import DEFAULT_URL, open_ledger
 from dpcore.registry import Registered, registered, registered_names
 from dpcore.spec import Declaration, load_spec
@@ -52,7 +53,7 @@ class SpecKeeping:
         name: What it is registered as.
         entry: What was registered, if its file in the registry reads.
         declaration: What the spec declares now, if it can be read.
-        sources: The files that hold the raw table.
+        sources: The files on this machine that hold the raw table.
     """
 
     name: str
@@ -72,8 +73,9 @@ class SpecKeeping:
 
     @property
     def declared_source(self) -> Path | None:
-        """The file, folder or pattern that the spec names: unlike the names of the files in it, it is public."""
-        return self.declaration.path.parent / self.declaration.spec.source.path if self.declaration else None
+        """The file, folder or pattern on this machine that the spec names: unlike the names of the files in it, it is public."""
+        path = self.declaration.spec.source.path if self.declaration else None
+        return local_path(path, base=self.declaration.path.parent) if self.declaration and path else None
 
 
 def ledger_keeping() -> LedgerKeeping:
@@ -112,7 +114,9 @@ def _spec_keeping(name: str) -> SpecKeeping:
     try:
         entry = registered(name)
         declaration = load_spec(entry.spec)
-        sources = Source.locate(declaration.spec.source.path, base=declaration.path.parent).paths
+        kept = SpecKeeping(name, entry, declaration, sources)
+        if kept.declared_source is not None:  # nothing elsewhere is asked for
+            sources = Source.locate(declaration.spec.source, base=declaration.path.parent).local_files
     except DpflowError:  # what was found until here is what there is
         pass
     return SpecKeeping(name, entry, declaration, sources)

@@ -28,6 +28,10 @@ class RunHeld(UsageError):  # noqa: N818  names what was found
     """Another worker, which may be alive, is at work on the run; the message says when it can be taken over."""
 
 
+class BlocksCovered(UsageError):  # noqa: N818  names what was found
+    """A run asked for blocks that are new to its series of releases, and another run of the series has covered one of them."""
+
+
 class BudgetRefused(DpflowError):  # noqa: N818  a refusal is the ledger doing its work
     """The account cannot pay for what was asked; the ledger is as it was before."""
 

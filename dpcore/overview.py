@@ -37,6 +37,11 @@ class AccountOverview:
         """The block that has spent most, with its balance: what the guarantee so far is about. None: no block yet."""
         return self._extreme("spent")
 
+    @property
+    def spent_by_all_runs(self) -> int:
+        """What all runs have spent together: the most that it was for a unit with rows in every block."""
+        return sum(item.run.spent for item in self.runs)
+
     def _extreme(self, what: str) -> tuple[str | None, Balance]:
         named: list[tuple[str | None, Balance]] = [(block.name, balance) for block, balance in self.blocks]
         none = (None, Balance(self.account.cap, 0, 0))

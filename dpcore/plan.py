@@ -1,28 +1,25 @@
 """What a run would do and cost, from its spec and a guess at the number of rows: no data is touched, and nothing is spent."""
 
-import math
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from statistics import median
 from typing import Any
 
 from dpcore.accounting import UNIT, Currency
+from dpcore.block_reservation import blocks_to_read, scarcest
+from dpcore.blocks import checked_day
 from dpcore.costs import Costs, costs_of
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance, open_ledger
 from dpcore.ledger.refusals import refuse_if_closed
-from dpcore.models.evidence import LEAST_NOISE
-from dpcore.models.factored import BYTES_PER_CELL
-from dpcore.pricing import cell_noise, marginal_noise
-from dpcore.reservation import check_remaining, paying_account, units_to_reserve
+from dpcore.plan_discovery import PlannedDiscovery, planned_discovery
+from dpcore.plan_noise import Terms, terms_of
+from dpcore.plan_scope import PlannedAmounts, PlannedCandidates, PlannedUniverse, cells_of, unspent_share
+from dpcore.reservation import check_remaining, paying_account
 from dpcore.spec import Declaration
-from dpcore.spec.release import AdaptiveSpec, PmwSpec
-from dpcore.strategies import Outline, has_levels, strategy_for
+from dpcore.strategies import has_levels, strategy_for
 from dpcore.wording import epsilon_in
 
 USUAL_ROWS = 100_000
-ABSOLUTE = math.sqrt(2 / math.pi)  # how large noise of standard deviation 1 is on average
 FINEST_THAT_FITS = 2  # adaptive's ladders go in steps: it measures so many times fewer cells than would be worth it
 
 
@@ -56,7 +53,8 @@ class PlannedColumn:
 class PlannedRounds:
     """The rounds: how many, the noise of what each measures, and the L1 error of that noise in a marginal of a typical size.
 
-    `worth_cells` is the most cells of a marginal that is worth its noise; without such a rule it is None.
+    `worth_cells` is the most cells of a marginal that is worth its noise; without such a rule it is None. `candidates` are the marginals that
+    they select from, or those whose counts they do.
     """
 
     number: int
@@ -65,6 +63,7 @@ class PlannedRounds:
     worth_cells: int | None
     typical_cells: int
     error: float
+    candidates: PlannedCandidates
 
 
 @dataclass(frozen=True)
@@ -73,18 +72,22 @@ class Plan:
 
     Its errors are those of the noise alone. A release may be better, as the model takes overlapping measurements together and does not follow
     all their noise, or worse, where the model is wrong: that depends on the data. Columns in `ranges` are also measured in coarser versions, for
-    as much again.
+    as much again. `unspent` is the share of the budget that no answer can take.
     """
 
     dataset: str
     strategy: str
     strategy_reason: str | None
+    universe: PlannedUniverse
     rows: int
     rows_from: str
     epsilon: float
     delta: float
     amount: float
+    amounts: PlannedAmounts
+    unspent: float
     account: Payer
+    discovers: tuple[PlannedDiscovery, ...]
     first: tuple[PlannedColumn, ...]
     ranges: tuple[str, ...]
     rounds: PlannedRounds | None
@@ -95,6 +98,16 @@ class Plan:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Grounds:
+    """What a plan stands on: the account, or why there is none; its currency; the number of rows, and who says so."""
+
+    account: tuple[Account, str | None, Balance] | str
+    currency: Currency
+    rows: int
+    rows_from: str
+
+
 def plan_run(declaration: Declaration, *, rows: int | None) -> Plan:
     """Work out what a run would do, or refuse as it would.
 
@@ -103,40 +116,44 @@ def plan_run(declaration: Declaration, *, rows: int | None) -> Plan:
         rows: About how many rows the table has: a public guess. None: as many as the spec wants to release, or else a usual number.
     """
     strategy = strategy_for(declaration)
-    found = _account(declaration)
-    privacy, protection, columns = declaration.spec.privacy, declaration.protection, declaration.universe.attributes
-    unopened = Currency.ZCDP if privacy.delta else Currency.PURE  # what an account would count unless told otherwise
-    currency = unopened if isinstance(found, str) else found[0].currency
-    units = units_to_reserve(declaration, strategy, currency=currency)
-    payer = _payer(declaration, found, currency=currency, units=units)
-    guessed, source = _rows(declaration, rows)
-
-    def noise_of(share: Fraction) -> float:
-        kind = cell_noise if isinstance(declaration.strategy, PmwSpec) else marginal_noise
-        return kind(int(units * share), currency=currency, protection=protection).standard_deviation
-
-    outline = strategy.outline(guessed, noise_of)
-    rounds = _rounds(declaration, outline, rows=guessed, at_most=strategy.rounds, noise_of=noise_of)
+    privacy, columns = declaration.spec.privacy, declaration.universe.attributes
+    grounds = grounds_of(declaration, rows=rows)
+    terms = terms_of(declaration, strategy, currency=grounds.currency, rows=grounds.rows)
+    payer = _payer(declaration, grounds.account, currency=grounds.currency, units=terms.units)
+    rounds = _rounds(declaration, terms, at_most=strategy.rounds)
     number, cells = (rounds.number, rounds.typical_cells) if rounds else (0, 0)
     return Plan(
         dataset=declaration.spec.dataset,
         strategy=declaration.strategy.name,
         strategy_reason=declaration.strategy_reason,
-        rows=guessed,
-        rows_from=source,
+        universe=PlannedUniverse.of(declaration.universe),
+        rows=grounds.rows,
+        rows_from=grounds.rows_from,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
-        amount=units / UNIT,
+        amount=terms.units / UNIT,
+        amounts=PlannedAmounts.of(privacy.epsilon, delta=privacy.delta),
+        unspent=unspent_share(terms),
         account=payer,
-        first=_first(declaration, outline, rows=guessed, noise_of=noise_of),
+        discovers=planned_discovery(declaration, terms),
+        first=_first(declaration, terms),
         ranges=tuple(name for name in declaration.spec.workload.ranges or () if has_levels(columns[name].size)),
         rounds=rounds,
-        costs=costs_of(declaration, rows=guessed, rounds=number, cells=cells),
+        costs=costs_of(declaration, rows=grounds.rows, rounds=number, cells=cells),
     )
 
 
-def _account(declaration: Declaration) -> tuple[Account, Balance] | str:
-    """Return the account as it is now, or why there is none; one that does not suit the spec refuses."""
+def grounds_of(declaration: Declaration, *, rows: int | None) -> Grounds:
+    """Return what a plan for about so many rows stands on; an account that does not suit the spec refuses."""
+    found = _account(declaration)
+    # Without an account: what one would count in unless told otherwise.
+    unopened = Currency.ZCDP if declaration.spec.privacy.delta else Currency.PURE
+    guessed, source = _rows(declaration, rows)
+    return Grounds(found, unopened if isinstance(found, str) else found[0].currency, rows=guessed, rows_from=source)
+
+
+def _account(declaration: Declaration) -> tuple[Account, str | None, Balance] | str:
+    """Return the account as it is now, with the scarcest block of the run, or why there is none; one that does not suit the spec refuses."""
     try:
         ledger = open_ledger()
     except UsageError as error:
@@ -147,16 +164,19 @@ def _account(declaration: Declaration) -> tuple[Account, Balance] | str:
             return f"the ledger has no account '{name}'"
         account = paying_account(ledger, declaration)
         refuse_if_closed(account)
-        return account, ledger.balance(name)
+        names = blocks_to_read(ledger, declaration, as_of=checked_day(None))
+        return account, *scarcest(ledger, account, names=names)
 
 
-def _payer(declaration: Declaration, found: tuple[Account, Balance] | str, *, currency: Currency, units: int) -> Payer:
+def _payer(
+    declaration: Declaration, found: tuple[Account, str | None, Balance] | str, *, currency: Currency, units: int
+) -> Payer:
     """Return what the account would have left, or refuse as the ledger would."""
     if isinstance(found, str):
         return Payer(declaration.spec.dataset, currency.value, remaining=None, remaining_epsilon=None, missing=found)
-    account, balance = found
-    check_remaining(account, declaration, units=units, remaining=balance.remaining)
-    left = balance.remaining - units
+    account, block, balance = found
+    check_remaining(account, declaration, units=units, remaining=balance.remaining, block=block)
+    left = balance.remaining - account.weight * units
     epsilon = epsilon_in(account, left)
     return Payer(account.name, currency.value, remaining=left / UNIT, remaining_epsilon=epsilon, missing=None)
 
@@ -168,52 +188,39 @@ def _rows(declaration: Declaration, rows: int | None) -> tuple[int, str]:
     return (USUAL_ROWS, "a guess") if wanted == "noisy" else (wanted, "output.rows")
 
 
-def _first(
-    declaration: Declaration, outline: Outline, *, rows: int, noise_of: Callable[[Fraction], float]
-) -> tuple[PlannedColumn, ...]:
+def _first(declaration: Declaration, terms: Terms) -> tuple[PlannedColumn, ...]:
     """Return what the first model is made of."""
     columns = {name: each.size for name, each in declaration.universe.attributes.items()}
-    if isinstance(declaration.strategy, PmwSpec):
-        columns = {"total": 1}
     planned = []
-    for (name, cells), shares in zip(columns.items(), outline.first, strict=True):
-        measured = tuple(noise_of(share) for share in shares)
-        noise = 1 / math.sqrt(sum(1 / max(each, LEAST_NOISE) ** 2 for each in measured))
-        planned.append(PlannedColumn(name, cells, measured, noise=noise, error=_error(cells, noise, rows=rows)))
+    for place, (name, cells) in enumerate([("total", 1)] if terms.single else columns.items()):
+        noise = terms.first_noise(place)
+        planned.append(PlannedColumn(name, cells, terms.measured(place), noise=noise, error=terms.error(cells, noise)))
     return tuple(planned)
 
 
-def _rounds(
-    declaration: Declaration, outline: Outline, *, rows: int, at_most: int, noise_of: Callable[[Fraction], float]
-) -> PlannedRounds | None:
+def _rounds(declaration: Declaration, terms: Terms, *, at_most: int) -> PlannedRounds | None:
     """Return the rounds, if there are any."""
-    if outline.measuring is None:
+    noise = terms.round_noise()
+    if noise is None:
         return None
-    noise = noise_of(outline.measuring)
-    worth = None if outline.room is None else int(outline.room * rows / (ABSOLUTE * max(noise, LEAST_NOISE)))
-    cells = 1 if worth is None else _typical_cells(declaration, worth)
+    worth = terms.worth_cells(noise)
+    cells = 1 if worth is None else _typical_cells(declaration, terms, worth=worth)
     return PlannedRounds(
-        number=outline.rounds,
+        number=terms.outline.rounds,
         at_most=at_most,
         noise=noise,
         worth_cells=worth,
         typical_cells=cells,
-        error=_error(cells, noise, rows=rows),
+        error=terms.error(cells, noise),
+        candidates=PlannedCandidates.of(terms, declaration.universe.shape, noise=noise),
     )
 
 
-def _typical_cells(declaration: Declaration, worth: int) -> int:
+def _typical_cells(declaration: Declaration, terms: Terms, *, worth: int) -> int:
     """Return how many cells a round's marginal has, most likely: of those that are worth it, one of the workload's, or a part of one."""
-    shape = declaration.universe.shape
-    sizes = [math.prod(shape[axis] for axis in axes) for axes in declaration.workload.marginals]
-    if isinstance(declaration.strategy, AdaptiveSpec):  # measures a coarser version of what has too many cells
-        fitting_model = int(declaration.strategy.max_model_mb * 2**20 / BYTES_PER_CELL)
-        return min(int(median(sizes)), max(min(worth, fitting_model) // FINEST_THAT_FITS, 2))
-    parts = [math.prod(shape[axis] for axis in axes) for axes in declaration.workload.parts() if len(axes) > 1]
+    sizes, model_cells = cells_of(declaration.workload.marginals, declaration.universe.shape), terms.outline.model_cells
+    if model_cells is not None:  # a factored model learns a coarser version of what has too many cells
+        return min(int(median(sizes)), max(min(worth, model_cells) // FINEST_THAT_FITS, 2))
+    parts = cells_of(terms.outline.candidates, declaration.universe.shape)
     fitting = [size for size in sizes if size <= worth] or [max((size for size in parts if size <= worth), default=0)]
     return int(median(fitting)) or min(parts, default=sizes[0])
-
-
-def _error(cells: int, noise: float, *, rows: int) -> float:
-    """Return the L1 distance that noise alone makes, as a share of the rows."""
-    return cells * noise * ABSOLUTE / rows

@@ -38,13 +38,8 @@ def marginal_noise(units: int, *, currency: Currency, protection: Protection) ->
 
 
 def cell_noise(units: int, *, currency: Currency, protection: Protection) -> Noise:
-    """Return the least noise that an amount buys for a single count.
-
-    One count moves by at most k, the rows of a unit, under either neighbouring relation.
-    """
-    k = protection.rows_per_unit
-    one_count = Sensitivity(l1=k, l2_squared=k * k, linf=k)
-    return CELL_NOISE[currency].for_amount(units, currency=currency, sensitivity=one_count)
+    """Return the least noise that an amount buys for a single count."""
+    return CELL_NOISE[currency].for_amount(units, currency=currency, sensitivity=protection.count_sensitivity)
 
 
 def least_units(*, currency: Currency, protection: Protection) -> int:

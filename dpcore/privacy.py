@@ -27,15 +27,24 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class Protection:
-    """Whom a release protects: the unit, how many rows of it are kept, and what a neighbour is.
+    """Whom a release protects: the unit, how many rows of it are kept, how much one row counts at most, and what a neighbour is.
 
     >>> Protection(unit="patient_id", rows_per_unit=2, neighbours=Neighbours.REPLACE_ONE).sensitivity
     Sensitivity(l1=4, l2_squared=8, linf=2)
+
+    Attributes:
+        unit: The column that tells persons apart, or `row`.
+        rows_per_unit: How many rows of a unit are kept.
+        neighbours: How two neighbouring tables differ.
+        weight: The column that says how often each row counts; None if each counts once.
+        row_weight: How often a row counts at most.
     """
 
     unit: str
     rows_per_unit: int
     neighbours: Neighbours
+    weight: str | None = None
+    row_weight: int = 1
 
     def __post_init__(self) -> None:
         """Refuse a bound that no table could keep."""
@@ -43,15 +52,31 @@ class Protection:
             raise SpecError("max_rows_per_unit must be at least 1")
         if self.unit == "row" and self.rows_per_unit != 1:
             raise SpecError("a unit of one row has max_rows_per_unit 1; name the person's column as unit to keep more")
+        if self.row_weight < 1:
+            raise SpecError("the most that a row may count must be at least 1")
+        if self.weight == self.unit:
+            raise SpecError("the column that weighs a row can't be the one that tells whose it is; name two columns")
+
+    @property
+    def most(self) -> int:
+        """How much a unit counts at most, with all its rows."""
+        return self.rows_per_unit * self.row_weight
 
     @property
     def sensitivity(self) -> Sensitivity:
         """Sensitivity of a histogram, or of any one marginal of it, under one neighbour step.
 
-        Add or remove one unit: its k rows may all lie in one cell, so L1 = L2 = Linf = k. Replace one: k rows leave and k
-        rows come, at worst from one cell to another, so L1 = 2k, L2 = sqrt(2) k, Linf = k.
+        With m = k w, for k rows that count up to w each. Add or remove one unit: its rows may all lie in one cell, so
+        L1 = L2 = Linf = m. Replace one: as much leaves and as much comes, at worst from one cell to another, so L1 = 2m,
+        L2 = sqrt(2) m, Linf = m.
         """
-        k = self.rows_per_unit
+        m = self.most
         if self.neighbours is Neighbours.REPLACE_ONE:
-            return Sensitivity(l1=2 * k, l2_squared=2 * k * k, linf=k)
-        return Sensitivity(l1=k, l2_squared=k * k, linf=k)
+            return Sensitivity(l1=2 * m, l2_squared=2 * m * m, linf=m)
+        return Sensitivity(l1=m, l2_squared=m * m, linf=m)
+
+    @property
+    def count_sensitivity(self) -> Sensitivity:
+        """Sensitivity of one count, such as the total: it moves by at most what a unit counts, under either relation."""
+        m = self.most
+        return Sensitivity(l1=m, l2_squared=m * m, linf=m)

@@ -1,9 +1,11 @@
 """What an analyst will ask: marginals of the universe, and workloads of them."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import cached_property
+from itertools import chain, combinations, repeat
+from types import MappingProxyType
 
 Axes = tuple[int, ...]
 
@@ -14,6 +16,8 @@ MOST_WEIGHT = 100
 @dataclass(frozen=True)
 class Workload:
     """The marginals that matter, each as the sorted indices of its attributes in the universe.
+
+    Their parts may be a million: they are listed once, when they are first asked for.
 
     Attributes:
         marginals: Each once.
@@ -68,6 +72,8 @@ class Workload:
         >>> Workload.of([(0, 1), (1, 2)]).telling([2, 1, 3]).marginals
         ((0,), (2,))
         """
+        if min(sizes) > 1:
+            return self
         found: dict[Axes, int] = {}
         for axes, weight in zip(self.marginals, self.weights, strict=True):
             left = tuple(axis for axis in axes if sizes[axis] > 1)
@@ -78,16 +84,13 @@ class Workload:
         ranges = [axis for axis in self.ranges if sizes[axis] > 1]
         return Workload.of(found, weights=found.values(), target=self.target, ranges=ranges)
 
-    def weighted_parts(self) -> dict[Axes, int]:
+    def weighted_parts(self) -> Mapping[Axes, int]:
         """Return every part of the workload's marginals, and the sum of the weights of those it lies in.
 
         >>> Workload.all_of(attributes=3, order=2).weighted_parts()[(0,)]
         2
         """
-        sums: Counter[Axes] = Counter()
-        for part, weight in self._parts():
-            sums[part] += weight
-        return dict(sums)
+        return MappingProxyType(self._weighted_parts)
 
     def largest_weights(self) -> dict[Axes, int]:
         """Return every part of the workload's marginals, and the largest weight of those it lies in.
@@ -95,9 +98,12 @@ class Workload:
         >>> Workload.of([(0, 1), (1, 2)], weights=[3, 1]).largest_weights()
         {(0,): 3, (1,): 3, (0, 1): 3, (2,): 1, (1, 2): 1}
         """
+        if len(set(self.weights)) == 1:
+            return dict.fromkeys(self._weighted_parts, self.weights[0])
         largest: dict[Axes, int] = {}
-        for part, weight in self._parts():
-            largest[part] = max(weight, largest.get(part, weight))
+        for axes, weight in zip(self.marginals, self.weights, strict=True):
+            for part in _parts_of(axes):
+                largest[part] = max(weight, largest.get(part, weight))
         return largest
 
     def parts(self) -> tuple[Axes, ...]:
@@ -106,7 +112,7 @@ class Workload:
         >>> Workload.of([(0, 1)]).parts()
         ((0,), (1,), (0, 1))
         """
-        return tuple(sorted(self.weighted_parts(), key=lambda part: (len(part), part)))
+        return self._sorted_parts
 
     def target_pairs(self) -> tuple[Axes, ...]:
         """Return the pairs of the target with another column that are part of the workload: these are learned first.
@@ -116,8 +122,23 @@ class Workload:
         """
         return tuple(part for part in self.parts() if len(part) == 2 and self.target in part)
 
-    def _parts(self) -> Iterator[tuple[Axes, int]]:
+    @cached_property
+    def _weighted_parts(self) -> dict[Axes, int]:
+        if len(set(self.weights)) == 1:  # then counting is enough, and much faster
+            counted: Counter[Axes] = Counter()
+            for size in range(1, max(map(len, self.marginals)) + 1):
+                counted.update(chain.from_iterable(map(combinations, self.marginals, repeat(size))))
+            return {part: count * self.weights[0] for part, count in counted.items()}
+        sums: dict[Axes, int] = {}
         for axes, weight in zip(self.marginals, self.weights, strict=True):
-            for size in range(1, len(axes) + 1):
-                for part in combinations(axes, size):
-                    yield part, weight
+            for part in _parts_of(axes):
+                sums[part] = sums.get(part, 0) + weight
+        return sums
+
+    @cached_property
+    def _sorted_parts(self) -> tuple[Axes, ...]:
+        return tuple(sorted(sorted(self._weighted_parts), key=len))
+
+
+def _parts_of(axes: Axes) -> Iterator[Axes]:
+    return chain.from_iterable(combinations(axes, size) for size in range(1, len(axes) + 1))

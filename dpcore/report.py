@@ -13,7 +13,7 @@ from dpcore.models import Model
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a finished run leaves: all public."""
+    """What a finished run leaves: all public. Where the account is kept by block, what remains is that of the run's most used one."""
 
     run: str
     release: str
@@ -25,6 +25,7 @@ class Outcome:
     spent_epsilon: float
     remaining: float
     remaining_epsilon: float
+    blocks: Sequence[str] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as plain JSON values."""
@@ -52,12 +53,16 @@ class Round:
 
 @dataclass(frozen=True)
 class Report:
-    """A finished run: `privacy`, `columns` and `files` are as its release's manifest has them."""
+    """A finished run: `privacy`, `columns` and `files` are as its release's manifest has them.
+
+    Where the account is kept by block, `before` and `after` are of the most used block of the run, `overall` of that of the account.
+    """
 
     outcome: Outcome
     account: Account
     before: Balance
     after: Balance
+    overall: Balance
     rounds: Sequence[Round]
     privacy: dict[str, Any]
     columns: dict[str, str]
@@ -76,6 +81,7 @@ def noise_floor(model: Model, measurement: Measurement) -> float:
     return float(np.sqrt(2 / np.pi) * measurement.noise * measurement.values.size / max(model.total, 1.0))
 
 
-def without(run: Run, balance: Balance) -> Balance:
-    """Return a balance as it would be if a run had never been."""
-    return Balance(balance.cap, spent=balance.spent - run.spent, reserved=balance.reserved - run.remaining)
+def without(run: Run, balance: Balance, *, weight: int) -> Balance:
+    """Return a balance as it would be if a run had never been; `weight` is how often each block pays its price."""
+    spent, reserved = balance.spent - weight * run.spent, balance.reserved - weight * run.remaining
+    return Balance(balance.cap, spent=spent, reserved=reserved)

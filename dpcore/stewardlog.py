@@ -45,14 +45,14 @@ def record(error: BaseException, *, where: str = "dpflow") -> Path | None:
     return note(text, where=where)
 
 
-def note(text: str, *, where: str) -> Path | None:
+def note(text: str, *, where: str, name: str = FILE_NAME) -> Path | None:
     """Append a text under a dated heading, and return the file, or None if it could not be written.
 
     A log that cannot be written is no reason to lose a run that has already paid for its measurements, so nothing is raised.
     """
     entry = f"=== {datetime.now(UTC).isoformat(timespec='seconds')} {where}\n{text.rstrip()}\n\n"
     try:
-        return _append(entry.encode(errors="backslashreplace"))
+        return _append(entry.encode(errors="backslashreplace"), name)
     except OSError:
         return None
 
@@ -84,14 +84,14 @@ def output_taken() -> Iterator[None]:
             os.close(descriptor)
 
 
-def _append(entry: bytes) -> Path:
-    descriptor = _opened(FILE_NAME)
+def _append(entry: bytes, name: str) -> Path:
+    descriptor = _opened(name)
     try:
         # One write, so that the entries of processes that fail together do not interleave.
         os.write(descriptor, entry)
     finally:
         os.close(descriptor)
-    return private_folder() / FILE_NAME
+    return private_folder() / name
 
 
 def _opened(name: str) -> int:

@@ -6,23 +6,37 @@ import logging
 import time
 import uuid
 from contextlib import ExitStack
+from dataclasses import replace
+from datetime import date
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dpcore.accounting import UNIT
+from dpcore.block_reservation import blocks_to_read, check_payable, reserve_run
+from dpcore.blocks import checked_day
+from dpcore.cluster import Connect, connected
 from dpcore.curator import Curator
-from dpcore.errors import BudgetRefused, SourceError, UsageError
+from dpcore.descent import Finding
+from dpcore.discovery import Discovery
+from dpcore.engines import Engine, engine_for
+from dpcore.errors import SourceError, UsageError
 from dpcore.histogram import Histogram
-from dpcore.ingest import Records, Source, data_version, fingerprint_key, ingest
+from dpcore.ingest import Coding, Draws, Source, fingerprint_key
+from dpcore.ingest.source import check_columns, check_types
+from dpcore.ingest.window import Window
 from dpcore.ledger import Account, Balance, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
-from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state
+from dpcore.private import Private
+from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state, state_blocks
 from dpcore.report import Outcome, Report, Round, distance, noise_floor, without
-from dpcore.reservation import check_remaining, in_epsilon, paying_account, units_to_reserve
+from dpcore.reservation import paying_account, units_to_reserve
 from dpcore.spec import Declaration, load_spec
 from dpcore.stewardlog import private_folder
 from dpcore.strategies import Strategy, step_name, strategy_for
+from dpcore.universe import Universe
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -32,10 +46,27 @@ PLAN_VERSION = 3  # part of every claim: a run is never resumed under rules othe
 class Synthesis:
     """One run of a release: holds what its steps hand on to each other. Nothing is read or spent by making one."""
 
-    def __init__(self, declaration: Declaration, *, run_id: str, resume: bool) -> None:
+    def __init__(  # noqa: PLR0913  what a driver may decide about a run
+        self,
+        declaration: Declaration,
+        *,
+        run_id: str,
+        resume: bool,
+        as_of: date | None = None,
+        table: Any = None,
+        connect: Connect = connected,
+    ) -> None:
         self.declaration = declaration
         self.run_id = run_id
-        self.source = Source.locate(self.declaration.spec.source.path, base=self.declaration.path.parent)
+        self.as_of = checked_day(as_of)
+        if as_of is not None and declaration.calendar is None:
+            raise UsageError("the spec has no `blocks`, so that no day matters to it; leave --as-of out")
+        self.source = (
+            Source.of(table)
+            if table is not None
+            else Source.locate(declaration.spec.source, base=declaration.path.parent)
+        )
+        self._engine: Engine = engine_for(declaration.spec.engine, source=self.source, connect=connect)
         check_writable(self.declaration.output_folder)
         with ExitStack() as opened:
             self.ledger: Ledger = opened.enter_context(open_ledger())
@@ -57,6 +88,8 @@ class Synthesis:
         self._rows = 0
         self._begun = 0.0
         self._before: Balance | None = None
+        self._versioned = False
+        self._findings: tuple[Finding, ...] = ()
         self.rounds: list[Round] = []
 
     def requested(self) -> int:
@@ -70,49 +103,88 @@ class Synthesis:
         """
         units, spec = self.requested(), self.declaration.spec
         claim = hashlib.sha256(f"{PLAN_VERSION}:{self.declaration.digest}".encode()).hexdigest()
-        try:
-            run = self.ledger.reserve(
-                self.run_id,
-                account=self.account.name,
-                amount=units,
-                claim=claim,
-                analyst=spec.analyst,
-                purpose=spec.purpose,
-            )
-        except BudgetRefused as refused:
-            raise in_epsilon(refused, self.declaration, currency=self.account.currency) from None
+        run = reserve_run(
+            self.ledger,
+            self.declaration,
+            run_id=self.run_id,
+            account=self.account,
+            units=units,
+            claim=claim,
+            as_of=self.as_of,
+        )
         if self.settled and run.release is None:
             raise UsageError(
                 f"run {self.run_id} was ended before it had a release, and takes no more operations; start a new run"
             )
         if not self.settled:
             self._lease = self.ledger.lease(self.run_id)
-        self._before = without(run, self.ledger.balance(self.account.name))
+        self._before = without(run, self._balance(), weight=self.account.weight)
         progress.info("run %s: reserved epsilon %g of account %s", self.run_id, spec.privacy.epsilon, self.account.name)
         return run
+
+    @property
+    def blocks(self) -> tuple[str, ...] | None:
+        """The names of the blocks that the run was granted; None: the whole table is one."""
+        return None if self.declaration.calendar is None else self.ledger.blocks_of(self.run_id)
+
+    @property
+    def window(self) -> Window | None:
+        """The rows that the run reads, which are those of its blocks; None: all."""
+        calendar, blocks = self.declaration.calendar, self.blocks
+        return None if calendar is None or blocks is None else Window.of(calendar, blocks)
+
+    def _balance(self) -> Balance:
+        """Return the account's balance, where it is kept by block that of the most used of the run's own."""
+        return self.ledger.balance(self.account.name, blocks=self.blocks)
 
     @property
     def settled(self) -> bool:
         """Whether the run is finished already, so that it is only replayed from its transcript."""
         return self.ledger.run(self.run_id).state == "settled"
 
-    def ingest(self) -> Records | None:
+    @property
+    def discovers(self) -> bool:
+        """Whether the spec leaves something to be found in the data."""
+        return bool(self.declaration.descents())
+
+    def discover(self) -> None:
+        """Buy what the spec leaves to be found in the data; the strategy is then made for what was found."""
+        lease, discovery = self._lease, Discovery(self.declaration, currency=self.account.currency)
+        discovery.descend(self.curator, count=None if lease is None else partial(self._count, lease=lease), lease=lease)
+        self.declaration = discovery.declaration()
+        self.strategy = strategy_for(self.declaration)
+        self._findings = discovery.findings(self.curator, reserved=self.ledger.run(self.run_id).reserved)
+        progress.info("found what is in %s", ", ".join(found.column for found in self._findings))
+
+    def _count(self, universe: Universe, *, lease: Lease) -> Histogram:
+        """Read some columns and count them over a universe of their own."""
+        return self._engine.count(self._read(universe, lease=lease), universe)
+
+    def ingest(self) -> Private | None:
         """Read and encode the table. If it can't be read at all and nothing was started yet, the reservation is given back."""
-        if self._lease is None:
-            return None
+        return None if self._lease is None else self._read(self.declaration.universe, lease=self._lease)
+
+    def _read(self, universe: Universe, *, lease: Lease) -> Private:
+        coding = Coding(universe=universe, protection=self.declaration.protection, window=self.window)
         try:
-            version = data_version(self.source, key=fingerprint_key(private_folder()))
-            self.ledger.record_data_version(self._lease, version)
-            return ingest(self.source, universe=self.declaration.universe, protection=self.declaration.protection)
+            if not self._versioned:
+                whole = replace(coding, universe=self.declaration.universe)
+                check_columns(self.source, columns=whole.columns)  # what can't be read is refused before anything is bought
+                check_types(self.source, reads=whole.reads)
+                key = fingerprint_key(private_folder())
+                version = self._engine.version(self.source, columns=whole.columns, key=key)
+                self.ledger.record_data_version(lease, version)
+                self._versioned = True
+            return self._engine.read(self.source, coding=coding, draws=Draws.fresh())
         except SourceError:
             if self.ledger.run(self.run_id).spent == 0:
-                self.ledger.release_run(self.run_id, lease=self._lease)
+                self.ledger.release_run(self.run_id, lease=lease)
             raise
 
-    def histogram(self, records: Records | None) -> None:
+    def histogram(self, records: Private | None) -> None:
         """Count the records over the universe and hand the counts to the curator; nobody else gets them."""
         if records is not None and self._lease is not None:
-            self.curator.receive(Histogram.count(records, self.declaration.universe), lease=self._lease)
+            self.curator.receive(self._engine.count(records, self.declaration.universe), lease=self._lease)
 
     def begin(self) -> None:
         """Buy the measurements that the first model is made of."""
@@ -172,6 +244,7 @@ class Synthesis:
 
     def sample(self) -> Codes:
         """Make the final model and draw the synthetic rows from it, from a public seed: post-processing."""
+        self._engine.close()  # all that was to be measured has been
         self.strategy.conclude()
         wanted = self.declaration.spec.output.rows
         rows = max(0, round(self.strategy.total)) if wanted == "noisy" else wanted
@@ -193,9 +266,11 @@ class Synthesis:
                 run=run,
                 ledger=self.ledger.identity(),
                 head=self.ledger.head(),
+                blocks=state_blocks(self.ledger, self.declaration, run=run),
             ),
             name=release_id(self.run_id, opened_at=run.opened_at),
             seed=self._seed("values"),
+            findings=self._findings,
         )
         self._release = publish(draft)
         return self._release
@@ -211,7 +286,7 @@ class Synthesis:
 
     def _outcome(self, release: Path) -> Outcome:
         account, run = self.account, self.ledger.run(self.run_id)
-        balance, delta = self.ledger.balance(account.name), self.declaration.spec.privacy.delta
+        balance, delta = self._balance(), self.declaration.spec.privacy.delta
         return Outcome(
             run=self.run_id,
             release=_shown(release),
@@ -223,6 +298,7 @@ class Synthesis:
             spent_epsilon=epsilon_of(run.spent, currency=account.currency, delta=delta),
             remaining=balance.remaining / UNIT,
             remaining_epsilon=epsilon_of(balance.remaining, currency=account.currency, delta=account.delta),
+            blocks=self.blocks,
         )
 
     def report(self) -> Report:
@@ -234,7 +310,8 @@ class Synthesis:
             outcome=self._outcome(self._release),
             account=self.account,
             before=self._before,
-            after=self.ledger.balance(self.account.name),
+            after=self._balance(),
+            overall=self.ledger.balance(self.account.name),
             rounds=tuple(self.rounds),
             privacy=manifest["privacy"],
             columns=manifest["columns"],
@@ -242,18 +319,34 @@ class Synthesis:
         )
 
     def close(self) -> None:
-        """Close the ledger's connection."""
-        self.ledger.close()
+        """Close the cluster, if there is one, and the ledger's connection."""
+        try:
+            self._engine.close()
+        finally:
+            self.ledger.close()
 
     def _seed(self, purpose: str) -> int:
         return int.from_bytes(hashlib.sha256(f"{purpose}:{self.run_id}".encode()).digest()[:8])
 
 
-def synthesize(spec: str | Path, *, run_id: str | None = None, resume: bool = False) -> Outcome:
-    """Make a release from a spec, without Prefect. With `resume`, `run_id` names a run that was started before."""
-    run = Synthesis(load_spec(spec), run_id=run_id or str(uuid.uuid4()), resume=resume)
+def synthesize(
+    spec: str | Path, *, run_id: str | None = None, resume: bool = False, as_of: date | None = None, table: Any = None
+) -> Outcome:
+    """Make a release from a spec, without Prefect.
+
+    Args:
+        spec: The spec's path.
+        run_id: The run's own name; a new one unless given.
+        resume: Whether `run_id` names a run that was started before.
+        as_of: With `blocks`, the day as of which blocks are complete; today in UTC unless given.
+        table: The raw table, of pandas, polars or Arrow, in place of the spec's `source`, which may then be left out.
+    """
+    declaration = load_spec(spec, with_table=table is not None)
+    run = Synthesis(declaration, run_id=run_id or str(uuid.uuid4()), resume=resume, as_of=as_of, table=table)
     try:
         run.reserve()
+        if run.discovers:
+            run.discover()
         run.histogram(run.ingest())
         run.begin()
         for number in range(1, run.strategy.rounds + 1):
@@ -266,17 +359,17 @@ def synthesize(spec: str | Path, *, run_id: str | None = None, resume: bool = Fa
         run.close()
 
 
-def check_run(declaration: Declaration, *, resume: str | None) -> None:
+def check_run(declaration: Declaration, *, resume: str | None, as_of: date | None = None) -> None:
     """Refuse at once what a run would refuse: a wrong spec, a wrong account, too little budget. Nothing is read, changed or spent.
 
     For drivers that take long to start. The ledger decides again, for good, when the run reserves.
     """
-    run = Synthesis(declaration, run_id=resume or "unnamed", resume=resume is not None)
+    run = Synthesis(declaration, run_id=resume or "unnamed", resume=resume is not None, as_of=as_of)
     try:
         units = run.requested()
         if resume is None:
-            remaining = run.ledger.balance(run.account.name).remaining
-            check_remaining(run.account, declaration, units=units, remaining=remaining)
+            names = blocks_to_read(run.ledger, declaration, as_of=run.as_of)
+            check_payable(run.ledger, declaration, account=run.account, units=units, names=names)
     finally:
         run.close()
 

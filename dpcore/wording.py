@@ -7,7 +7,7 @@ from dpcore.accounting import UNIT, Currency, epsilon_of
 from dpcore.ledger import Account
 from dpcore.privacy import Neighbours
 
-"""What each currency counts."""
+LISTED_CELLS = 10**9
 
 
 def at_most(number: float) -> str:
@@ -18,6 +18,15 @@ def at_most(number: float) -> str:
     """
     # By its shortest digits: at its exact binary value, 0.1 would be shown as 0.100001.
     return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(number))):.6g}"
+
+
+def cells(number: int) -> str:
+    """Write how many cells there are: as a whole up to a billion, then with two digits, as it may have hundreds.
+
+    >>> cells(12_000), cells(12 * 10**16), cells(996 * 10**400)
+    ('12,000', '1.2e17', '1.0e403')
+    """
+    return f"{number:,}" if number <= LISTED_CELLS else f"{Decimal(number):.1e}".replace("+", "")
 
 
 def up(number: float, *, places: int = 4) -> str:
@@ -74,20 +83,21 @@ def pair(epsilon: float, delta: float) -> str:
 def step_of(account: Account) -> str:
     """Say what one neighbour step of an account is: whom its guarantee protects, and from what.
 
-    With blocks a person's rows may lie in several of them. A guarantee is then about the rows in one block, and about two
-    blocks where a person is replaced, since that one leaves here and the other may come there.
+    With blocks a person's rows may lie in several of them. What an account guarantees for its blocks is then about persons whose rows
+    lie in one of them: those of others meet the runs of several. It is about two blocks where a person is replaced, since that one
+    leaves here and the other may come there.
     """
     row, by_block = account.unit == "row", account.blocks_by is not None
     if account.neighbours is Neighbours.REPLACE_ONE:
         elsewhere = ", in the same block or in another" if by_block else ""
         whom = "one row by another" if row else f"one {account.unit} with all its rows by another"
         if by_block and not row:
-            whom = f"the rows that one {account.unit} has in one block by those of another"
+            whom = f"one {account.unit}, all of whose rows are in one block, by another such"
         return f"replacing {whom}{elsewhere}"
     if row:
         return "adding or removing one row"
     if by_block:
-        return f"adding or removing the rows that one {account.unit} has in one block"
+        return f"adding or removing one {account.unit}, all of whose rows are in one block"
     return f"adding or removing one {account.unit} with all its rows"
 
 

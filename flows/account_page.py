@@ -46,6 +46,9 @@ def _terms(found: AccountOverview) -> str:
     ]
     if account.blocks_by is not None:
         rows.append(["blocks", f"{plain(account.blocks_by)}: {len(found.blocks):,}"])
+        if account.unit != "row":
+            spent = up(epsilon_in(account, found.spent_by_all_runs))
+            rows.append([f"spent, for one {plain(account.unit)} with rows in all blocks", f"epsilon {spent} at worst"])
     return table(["term", "as declared"], rows)
 
 

@@ -95,7 +95,7 @@ def publish_report(report: Report, *, note: str) -> None:
             ("budget", budget_page(report), "The budget before and after the run"),
         ):
             create_markdown_artifact(text, key=key(kind, account.name), description=about)
-        announce(account, report.after, ledger=report.privacy["ledger"])
+        announce(account, report.overall, ledger=report.privacy["ledger"])
     except Exception as error:  # noqa: BLE001  whatever fails here, what has to be said is that the release is there
         stewardlog.record(error, where="the pages of a run")
         failure = type(error).__name__

@@ -4,25 +4,26 @@ import logging
 import os
 import sys
 from contextlib import nullcontext
+from datetime import date
 from pathlib import Path
 
 from dpcore import Outcome, check_approved, check_run, cli, declared
 from flows import doctor, serve, ui
 
 
-def _run(spec: Path, resume: str | None, *, approved: bool) -> Outcome:
+def _run(spec: Path, resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
     """Run the flow in this process, unless it would be refused anyway; Prefect takes seconds to start, so it comes last."""
     declaration = declared(str(spec), registered_only=False)
-    check_run(declaration, resume=resume)
+    check_run(declaration, resume=resume, as_of=as_of)
     check_approved(declaration, approved=approved)
     logging.getLogger("dpcore.progress").info("starting Prefect")
     from flows.quiet import quiet  # noqa: PLC0415  see above
 
     with quiet():
         from flows.approval import approved as as_steward  # noqa: PLC0415  after the settings Prefect reads at import
-        from flows.synthesize import resuming, synthesize  # noqa: PLC0415  likewise
+        from flows.synthesize import as_of_day, resuming, synthesize  # noqa: PLC0415  likewise
 
-        with as_steward() if approved else nullcontext(), resuming(resume):
+        with as_steward() if approved else nullcontext(), resuming(resume), as_of_day(as_of):
             return Outcome(**synthesize(release=str(spec)))
 
 

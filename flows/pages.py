@@ -6,6 +6,7 @@ from typing import Any
 from dpcore import Account, Balance, Report
 from dpcore.accounting import UNIT
 from dpcore.plots import Bar, budget_plot, budget_words, percent, rounds_plot, rounds_words
+from dpcore.release.covered import BlocksStatement, consequences, coverage
 from dpcore.report import Round
 from dpcore.wording import at_most, column_type, down, epsilon_in, up
 from flows.markdown import code, image, mono, page, plain, table
@@ -32,6 +33,7 @@ def release_page(report: Report, *, note: str) -> str:
         code(_reading(outcome.release)),
         "## What it promises",
         table(["term", "what was promised"], [[name, value] for name, value in _promise(privacy)]),
+        _several_blocks(privacy),
         "## Columns",
         table(["column", "type"], columns),
         "## Files",
@@ -64,7 +66,7 @@ def rounds_page(report: Report) -> str:
 def budget_page(report: Report) -> str:
     """Tell what the account had before the run, what the run took, and what is left."""
     account, outcome = report.account, report.outcome
-    this_run = round(outcome.spent * UNIT)
+    this_run = account.weight * round(outcome.spent * UNIT)
     bars = [
         Bar("before", report.before.spent, 0, report.before.reserved, report.before.cap),
         Bar("after", report.after.spent - this_run, this_run, report.after.reserved, report.after.cap),
@@ -74,6 +76,9 @@ def budget_page(report: Report) -> str:
     return page(
         f"# {plain(account.name)}: the budget",
         spent,
+        f"The figures are of the most used of the {len(outcome.blocks):,} blocks that it has read."
+        if outcome.blocks
+        else "",
         image(budget_plot(bars), budget_words(bars)),
         balances_table(account, {"before": report.before, "after": report.after}),
         currency_note(account),
@@ -110,8 +115,21 @@ def _promise(privacy: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, at_most(privacy[name])
     for name in ("unit", "max_rows_per_unit", "neighbours", "accounting", "account", "run"):
         yield name.replace("_", " "), plain(privacy[name])
+    if privacy.get("weight"):
+        most = f"{privacy['max_row_weight']:,}"
+        yield "weight of a row", plain(f"{privacy['weight']}, at most {most}; all counts are sums of it")
+    if privacy.get("blocks"):
+        yield "covers", plain(coverage(BlocksStatement(**privacy["blocks"])))
     for name in ("ledger", "ledger_head", "spec_sha256"):
         yield name.replace("_", " "), mono(privacy[name])
+
+
+def _several_blocks(privacy: dict[str, Any]) -> str:
+    """Say what the release costs somebody who is in several of its blocks."""
+    if not privacy.get("blocks"):
+        return ""
+    blocks = BlocksStatement(**privacy["blocks"])
+    return plain(consequences(blocks, unit=privacy["unit"], rows=privacy["max_rows_per_unit"]))
 
 
 def _reading(release: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ from dpcore import Changes, Declaration, Outcome, Synthesis, changed, declared, 
 from dpcore.registry import SPEC_SUFFIXES
 from flows.approval import await_approval
 from flows.artifacts import Watch, publish_report
+from flows.cluster import prefect_cluster
 from flows.form import Delta, Epsilon, Note, ReleaseName, Rows, StrategyName, WorkloadSize
 from flows.patience import patiently
 from flows.private import private_flow, step
 from flows.served import served
 
 _resumed: ContextVar[str | None] = ContextVar("resumed", default=None)
+_as_of: ContextVar[date | None] = ContextVar("as_of", default=None)
 
 
 @contextmanager
@@ -28,6 +31,22 @@ def resuming(run_id: str | None) -> Iterator[None]:
         yield
     finally:
         _resumed.reset(token)
+
+
+@contextmanager
+def as_of_day(day: date | None) -> Iterator[None]:
+    """Let a call of the flow read the blocks that were complete on a day; otherwise on the day that it was scheduled for."""
+    token = _as_of.set(day)
+    try:
+        yield
+    finally:
+        _as_of.reset(token)
+
+
+def _day() -> date:
+    """Return the day as of which blocks are complete: a run that starts late still reads what it was scheduled for."""
+    now = datetime.now(UTC)
+    return _as_of.get() or min(flow_run.scheduled_start_time or now, now).astimezone(UTC).date()
 
 
 def _run_name() -> str:
@@ -68,9 +87,12 @@ def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form
 
 def _release(declaration: Declaration, run_id: str, *, resume: bool, note: str) -> Outcome:
     """Go through all steps; those that were done in an earlier attempt of the run are replayed from its transcript."""
-    run = Synthesis(declaration, run_id=run_id, resume=resume)
+    as_of = None if declaration.calendar is None else _day()
+    run = Synthesis(declaration, run_id=run_id, resume=resume, as_of=as_of, connect=prefect_cluster)
     try:
         step("reserve", run.reserve)()
+        if run.discovers:
+            step("discover", run.discover)()
         records = step("ingest", run.ingest)()
         step("histogram", run.histogram)(records)
         step("begin", run.begin)()

@@ -51,7 +51,9 @@ def open_account(arguments: argparse.Namespace) -> Answer:
         )
         (opened,) = overview(ledger, account.name).accounts
     hint = (
-        f"\n\nopen its blocks with: dpflow ledger block {account.name} NAME..." if account.blocks_by is not None else ""
+        f"\n\nruns open and seal the blocks that they read; by hand: dpflow ledger block {account.name} NAME..."
+        if account.blocks_by is not None
+        else ""
     )
     text = f"opened account {account.name}\n\n{account_text(opened, most=None)}{hint}"
     return Answer(account_data(account, opened.most_used[1]), text)

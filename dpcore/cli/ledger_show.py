@@ -106,7 +106,11 @@ def _blocks(each: AccountOverview, *, most: int | None) -> str:
     left_out = len(each.blocks) - len(chosen)
     more = f"\n{left_out:,} blocks that have used less are not shown; --all shows them" if left_out else ""
     double = "\neach block pays double, as replacing one may touch two of them" if account.weight > 1 else ""
-    return table(rows, right={"spent", "reserved", "remaining"}) + more + double
+    several = ""
+    if account.unit != "row":
+        spent = up(epsilon_in(account, each.spent_by_all_runs))
+        several = f"\nfor one {account.unit} with rows in all blocks, epsilon {spent} is spent at worst"
+    return table(rows, right={"spent", "reserved", "remaining"}) + more + double + several
 
 
 def _allowances(each: AccountOverview) -> str:
@@ -132,6 +136,8 @@ def _data(each: AccountOverview) -> dict[str, Any]:
     return {
         **account_data(account, balance),
         "most_used_block": block,
+        "spent_by_all_runs": each.spent_by_all_runs / UNIT,
+        "spent_by_all_runs_epsilon": epsilon_in(account, each.spent_by_all_runs),
         "blocks": [
             {"block": block.name, "state": block.state.value, **_balance_data(account, balance)}
             for block, balance in each.blocks

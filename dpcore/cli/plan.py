@@ -1,4 +1,4 @@
-"""`dpflow plan`: what a run would do and cost, for people and for programs."""
+"""`dpflow plan`: what a run would do and cost, or the epsilon for an error, for people and for programs."""
 
 import argparse
 import math
@@ -9,8 +9,10 @@ from dpcore.cli.answer import Answer, table
 from dpcore.cli.specs import Subparsers
 from dpcore.errors import UsageError
 from dpcore.plan import Plan, PlannedColumn, PlannedRounds, plan_run
-from dpcore.spec import load_spec
-from dpcore.wording import down
+from dpcore.plan_discovery import PlannedDiscovery
+from dpcore.plan_target import Target, epsilon_for
+from dpcore.spec import Declaration, load_spec
+from dpcore.wording import at_most, cells, down
 
 MOST_ROWS = 10**12
 _ROWS_FROM = {
@@ -19,6 +21,7 @@ _ROWS_FROM = {
     "a guess": "a guess; say how many there are with --rows",
 }
 FEWEST_CELLS = 4  # of a pair of columns
+WORTH_SAYING = 0.01  # of the budget, that stays unspent
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
@@ -32,13 +35,34 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         type=int,
         help="about how many rows the table has; a public guess, as the plan is public; default: `output.rows`, or 100,000",
     )
+    plan.add_argument(
+        "--error",
+        metavar="SHARE",
+        type=float,
+        help="say instead which epsilon makes the expected error of a marginal at most this share of the rows, such as 0.02",
+    )
+    plan.add_argument(
+        "--on",
+        metavar="COLUMNS",
+        action="append",
+        help="the columns of that marginal, such as sex,age; or one --on for each",
+    )
     plan.set_defaults(verb=_plan)
 
 
 def _plan(arguments: argparse.Namespace) -> Answer:
     if arguments.rows is not None and not 1 <= arguments.rows <= MOST_ROWS:
         raise UsageError(f"--rows must be a number from 1 to {MOST_ROWS:,}; about how many rows does the table have?")
-    plan = plan_run(load_spec(arguments.spec), rows=arguments.rows)
+    if (arguments.error is None) != (arguments.on is None):
+        raise UsageError("--error and --on go together: the error, and the columns of the marginal that is to have it")
+    declaration = load_spec(arguments.spec)
+    if arguments.error is not None:
+        columns = _columns(declaration, arguments.on)
+        target = epsilon_for(declaration, error=arguments.error, columns=columns, rows=arguments.rows)
+        return Answer(
+            target.to_json(), _target_text(target, found=not declaration.descents().keys().isdisjoint(columns))
+        )
+    plan = plan_run(declaration, rows=arguments.rows)
     return Answer(plan.to_json(), f"{arguments.spec}: what a run would do\n\n{_text(plan)}")
 
 
@@ -46,8 +70,10 @@ def _text(plan: Plan) -> str:
     why = f" (chosen: {plan.strategy_reason})" if plan.strategy_reason else " (as the spec says)"
     lines = [
         f"strategy   {plan.strategy}{why}",
+        f"universe   {plan.universe.columns:,} columns, {_universe_cells(plan)} cells",
         f"rows       about {plan.rows:,}: {_ROWS_FROM[plan.rows_from]}",
         *_money(plan),
+        *map(_discovery, plan.discovers),
         "",
         "noise is the standard deviation of each count; error is what it makes of all cells together, as a share of the rows",
         table(
@@ -57,6 +83,7 @@ def _text(plan: Plan) -> str:
         "",
         *([f"ranges     {', '.join(plan.ranges)}: coarser versions, for as much again"] if plan.ranges else ()),
         *_rounds(plan.rounds, single=plan.strategy == "pmw"),
+        *_candidates(plan),
         *_error(plan),
         f"memory     about {_rounded(plan.costs.memory_mb)} MB",
         f"time       about {_duration(plan.costs.least_seconds)} to {_duration(plan.costs.most_seconds)}",
@@ -67,11 +94,45 @@ def _text(plan: Plan) -> str:
 def _money(plan: Plan) -> list[str]:
     account, currency = plan.account, Currency(plan.account.currency)
     amount = "" if currency is Currency.PURE else f": {currency.symbol} {plan.amount:.6g}"
-    lines = [f"spends     epsilon {plan.epsilon:g}, delta {plan.delta:g}{amount}, from account {account.name}"]
+    lines = [
+        f"spends     epsilon {plan.epsilon:g}, delta {plan.delta:g}{amount}, from account {account.name}",
+        _amounts(plan),
+    ]
+    if plan.unspent > WORTH_SAYING:
+        lines.append(
+            f"unspent    {_percent(plan.unspent)} of it, at least: noise can't be less than none; a smaller epsilon would do as well"
+        )
     if account.remaining is None or account.remaining_epsilon is None:
         return [*lines, f"account    none yet, so {currency} is assumed: {account.missing}"]
     left = "" if currency is Currency.PURE else f" ({currency.symbol} {account.remaining:.6g})"
     return [*lines, f"remains    epsilon {down(account.remaining_epsilon)}{left}, counted in {currency}"]
+
+
+def _amounts(plan: Plan) -> str:
+    """Say what is spent in each currency."""
+    pure, rho, mu = plan.amounts.epsilon, plan.amounts.rho, plan.amounts.mu
+    amounts = ((Currency.PURE, "epsilon", pure), (Currency.ZCDP, "rho", rho), (Currency.GDP, "mu", mu))
+    said = [
+        f"{name} {amount:.6g} in {kind}{' (as counted here)' if kind == plan.account.currency else ''}"
+        for kind, name, amount in amounts
+        if amount is not None
+    ]
+    return f"that is    {', '.join(said)}"
+
+
+def _universe_cells(plan: Plan) -> str:
+    if plan.universe.cells is not None:
+        return cells(plan.universe.cells)
+    exponent = int(plan.universe.log10_cells)
+    return f"{min(10 ** (plan.universe.log10_cells - exponent), 9.9):.1f}e{exponent}"
+
+
+def _discovery(found: PlannedDiscovery) -> str:
+    levels = f"{found.levels} levels" if found.levels > 1 else "one level"
+    return (
+        f"finds      {found.name}: at most {found.cells:,} cells, in {levels} with noise {found.noise:.1f}, "
+        f"for {_percent(found.share)} of the budget; what stands out has about {found.least:,} rows"
+    )
 
 
 def _column(column: PlannedColumn) -> tuple[str, ...]:
@@ -91,6 +152,32 @@ def _rounds(rounds: PlannedRounds | None, *, single: bool) -> list[str]:
             if few
             else f"           a marginal is worth it up to {rounds.worth_cells:,} cells"
         )
+    return lines
+
+
+def _candidates(plan: Plan) -> list[str]:
+    """Say what the rounds select from."""
+    if plan.rounds is None:
+        return []
+    found, pmw = plan.rounds.candidates, plan.strategy == "pmw"
+    whose = "the counts of " if pmw else ""
+    marginals = f"{found.number:,} marginals" if found.number > 1 else "1 marginal"
+    sizes = f"{cells(found.smallest)} to {cells(found.largest)} cells, median {cells(found.median)}"
+    if found.number == 1:
+        sizes = f"{cells(found.largest)} cells"
+    lines = [f"candidates {whose}{marginals} of {sizes}"]
+    too_many = [
+        f"{number:,} {why}"
+        for number, why in ((found.too_noisy, "for so much noise"), (found.too_large, "for the model"))
+        if number
+    ]
+    if too_many:
+        instead = (
+            "these are measured with cells taken together"
+            if plan.strategy == "adaptive"
+            else "of these only parts are measured"
+        )
+        lines.append(f"           too many cells have {' and '.join(too_many)}: {instead}")
     return lines
 
 
@@ -134,3 +221,24 @@ def _duration(seconds: float) -> str:
     if seconds < 55:
         return f"{round(seconds, -1):.0f} s"
     return f"{round(seconds / 60)} min" if seconds < 3300 else f"{round(seconds / 3600)} h"
+
+
+def _columns(declaration: Declaration, named: list[str]) -> list[str]:
+    """Return the columns of a marginal; a name that has a comma in it is taken as it is."""
+    names = declaration.universe.names
+    return [name for given in named for name in ([given] if given in names else given.split(","))]
+
+
+def _target_text(target: Target, *, found: bool) -> str:
+    currency = Currency(target.currency)
+    amount = "" if currency is Currency.PURE else f" ({currency.symbol} {target.amount:.6g})"
+    how = "as every single column is" if target.rounds is None else f"if one of the {target.rounds} rounds measures it"
+    now = "too little for any run" if target.spec_error is None else f"an error of {_percent(target.spec_error)}"
+    lines = [
+        f"epsilon    {target.epsilon:g} at delta {target.delta:g}{amount}; the spec has {target.spec_epsilon:g}: {now}",
+        f"marginal   {' x '.join(target.columns)}: {'at most ' if found else ''}{cells(target.cells)} cells, measured with noise {target.noise:,.1f}, {how}",
+        f"rows       about {target.rows:,}: {_ROWS_FROM[target.rows_from]}",
+        f"error      {_percent(target.error)} of the rows, where at most {at_most(100 * target.wanted)} % is wanted",
+        "           of the noise alone, all cells together: where a release is better or worse than this, only the data could tell",
+    ]
+    return "\n".join([*lines, *([f"account    would refuse: {target.refused}"] if target.refused else ())])

@@ -3,6 +3,9 @@
 import argparse
 import json
 import re
+import shlex
+from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +17,7 @@ from dpcore.report import Outcome
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.release import NAME
 from dpcore.strategies import strategy_for
+from dpcore.wording import cells
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
@@ -21,8 +25,15 @@ Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 class Runner(Protocol):
     """Makes a release from a spec's path or a registered name, and, perhaps, the id of a run to resume."""
 
-    def __call__(self, spec: Path, resume: str | None, *, approved: bool) -> Outcome:
-        """Make it; `approved` is the steward's yes to more epsilon than the account lets anybody spend unasked."""
+    def __call__(self, spec: Path, resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
+        """Make it.
+
+        Args:
+            spec: The spec's path or registered name.
+            resume: The run to go on with.
+            approved: The steward's yes to more epsilon than the account lets anybody spend unasked.
+            as_of: With `blocks`, the day as of which blocks are complete; None: today.
+        """
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner) -> None:
@@ -50,6 +61,11 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner
         metavar="RUN",
         help="go on with a run that was interrupted; nothing that was measured is paid or drawn again",
     )
+    run.add_argument(
+        "--as-of",
+        metavar="DAY",
+        help="with `blocks`: read what was complete on that day, such as 2026-03-01, rather than today (UTC)",
+    )
     run.set_defaults(verb=lambda arguments: _run(arguments, runner))
 
 
@@ -72,12 +88,12 @@ def _init(arguments: argparse.Namespace) -> Answer:
 def _check(arguments: argparse.Namespace) -> Answer:
     declaration = load_spec(arguments.spec)
     strategy = strategy_for(declaration)
-    universe, privacy = declaration.universe, declaration.spec.privacy
+    universe, privacy, discovers = declaration.universe, declaration.spec.privacy, declaration.descents()
     columns = [("column", "kind", "cells", "nulls", "outside")] + [
         (
             name,
             declaration.spec.universe[name].type,
-            str(attribute.size),
+            f"up to {attribute.size}" if name in discovers else str(attribute.size),
             "a cell" if attribute.missing else "other" if attribute.outside == "other" else "dropped",
             str(attribute.outside),
         )
@@ -87,6 +103,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
         "valid": True,
         "dataset": declaration.spec.dataset,
         "columns": {name: attribute.size for name, attribute in universe.attributes.items()},
+        "discovers": {name: float(descent.share) for name, descent in discovers.items()},
         "cells": universe.size,
         "marginals": len(declaration.workload.marginals),
         "largest_weight": max(declaration.workload.weights),
@@ -97,14 +114,16 @@ def _check(arguments: argparse.Namespace) -> Answer:
         "rounds": strategy.rounds,
         "epsilon": privacy.epsilon,
         "delta": privacy.delta,
+        "blocks_by": declaration.calendar and declaration.calendar.words,
         "spec_sha256": declaration.digest,
     }
     text = (
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
-        f"universe   {universe.size:,} cells\n"
+        f"universe   {cells(universe.size)} cells\n"
+        f"{_found(declaration)}"
         f"workload   {_asked(declaration)}\n"
         f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_why(declaration)}\n"
-        f"spends     epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, from account {declaration.spec.dataset}"
+        f"spends     epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, from account {declaration.spec.dataset}{_kept_by(declaration)}"
     )
     return Answer(data, text)
 
@@ -122,6 +141,19 @@ def _asked(declaration: Declaration) -> str:
     return "; ".join(parts)
 
 
+def _found(declaration: Declaration) -> str:
+    discovers = declaration.descents()
+    if not discovers:
+        return ""
+    return f"finds      {', '.join(discovers)}: in the data, for {float(100 * declaration.discovering):g} % of the budget\n"
+
+
+def _kept_by(declaration: Declaration) -> str:
+    """Say how the account has to be kept by block, if the spec divides its table."""
+    calendar = declaration.calendar
+    return "" if calendar is None else f", opened with --blocks {shlex.quote(calendar.words)}"
+
+
 def _why(declaration: Declaration) -> str:
     """Say why a spec that names no strategy gets this one."""
     reason = declaration.strategy_reason
@@ -136,16 +168,34 @@ def _schema(_arguments: argparse.Namespace) -> Answer:
 def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
     if arguments.resume == "":
         raise UsageError("--resume needs the id of a run; `dpflow ledger show` lists them")
-    outcome = runner(arguments.spec, arguments.resume, approved=arguments.approve)
+    outcome = runner(arguments.spec, arguments.resume, approved=arguments.approve, as_of=_day(arguments))
     at = f" at delta {outcome.delta:g}" if outcome.delta else ""
     pure, symbol = outcome.currency == Currency.PURE, Currency(outcome.currency).symbol
     spent = "" if pure else f" ({symbol} {outcome.spent:.6g})"
     left = "" if pure else f" ({symbol} {outcome.remaining:.6g})"
+    blocks = "" if not outcome.blocks else f"blocks     {_span(outcome.blocks)}\n"
+    where = f"account {outcome.account}" + (", in the most used of these blocks" if outcome.blocks else "")
     text = (
         f"release    {outcome.release}\n"
         f"rows       {outcome.rows:,}\n"
+        f"{blocks}"
         f"run        {outcome.run}\n"
         f"spent      epsilon {outcome.spent_epsilon:.6g}{at}{spent}\n"
-        f"remaining  epsilon {outcome.remaining_epsilon:.6g}{left} in account {outcome.account}"
+        f"remaining  epsilon {outcome.remaining_epsilon:.6g}{left} in {where}"
     )
     return Answer(outcome.to_json(), text)
+
+
+def _day(arguments: argparse.Namespace) -> date | None:
+    if arguments.as_of is None:
+        return None
+    if arguments.resume is not None:
+        raise UsageError("a run that is resumed keeps the blocks that it was granted; leave --as-of out")
+    try:
+        return date.fromisoformat(arguments.as_of)
+    except ValueError:
+        raise UsageError("--as-of must be a day such as 2026-03-01") from None
+
+
+def _span(blocks: Sequence[str]) -> str:
+    return blocks[0] if len(blocks) == 1 else f"{len(blocks):,}, {blocks[0]} to {blocks[-1]}"

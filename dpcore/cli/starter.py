@@ -5,11 +5,13 @@ STARTER = """\
 dataset: DATASET                     # the ledger account that pays; open it once with:
                                      # dpflow ledger open DATASET --epsilon 10 --delta 1e-9 --unit row --neighbours add-remove
 
-source: {path: DATASET.csv}          # CSV or Parquet; a file, a folder, or a pattern such as visits/*.parquet
+source: {path: DATASET.csv}          # CSV, Parquet or Arrow: a file, a folder, a pattern such as visits/*.parquet, or s3://bucket/visits
+# source: {sql: select * from visits, url_env: CLINIC_DB}   # or a query; the variable holds the database's address
 
 privacy:
   unit: row                          # whom to protect: row, or the column that identifies a person
   # max_rows_per_unit: 2             # with a person as unit: how many of a person's rows are kept
+  # weight: {column: visits, max: 10}   # a column that says how often each row counts, and the most that it may
   neighbours: add-remove             # or replace-one, if the number of units is public
   epsilon: 1.0                       # what this release may spend
   delta: 1.0e-9                      # well below one over the number of people; 0 for pure differential privacy

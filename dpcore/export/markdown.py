@@ -60,7 +60,10 @@ def _by_block(statement: AccountStatement, heads: Sequence[str]) -> str:
         return ""
     why = [_DOUBLE if statement.neighbours == "replace-one" else _PARALLEL]
     if statement.unit != "row":
-        why.append(f"A {_plain(statement.unit)} with rows in several blocks is protected in each, not in all at once.")
+        why.append(
+            f"A {_plain(statement.unit)} with rows in several blocks has met the runs of each of them, each run once: with rows in all, "
+            f"at worst epsilon {at_most(statement.spent_by_all_runs.epsilon)} is spent so far."
+        )
     rows = [
         [_plain(block.block), *_epsilons(block.spent), at_most(block.at_most.epsilon)] for block in statement.blocks
     ]

@@ -64,7 +64,10 @@ class ReleaseStatement:
 
 @dataclass(frozen=True)
 class AccountStatement:
-    """All that holds for one account. `spent` is over the block that has spent most, `at_most` over the most used one."""
+    """All that holds for one account. `spent` is over the block that has spent most, `at_most` over the most used one.
+
+    `spent_by_all_runs` is the worst case for a unit with rows in every block, which has met all runs.
+    """
 
     account: str
     about: str
@@ -82,6 +85,7 @@ class AccountStatement:
     at_most_in: str | None
     declared: Spend
     declared_epsilon: float
+    spent_by_all_runs: Spend
     blocks: tuple[BlockStatement, ...]
     releases: tuple[ReleaseStatement, ...]
 
@@ -129,6 +133,7 @@ def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
         at_most_in=most_used if by_block else None,
         declared=_spend(account, account.cap, sizes),
         declared_epsilon=account.epsilon,
+        spent_by_all_runs=_spend(account, each.spent_by_all_runs, sizes),
         blocks=tuple(
             BlockStatement(
                 block.name,

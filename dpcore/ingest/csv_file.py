@@ -6,7 +6,7 @@ and without counts in clear:
 
 - no types are guessed: text is what the universe reads, and an empty value, quoted or not, is null;
 - a row with another number of fields than the header is left out, silently; so are blank lines;
-- bytes that are not UTF-8 are read as Latin-1, value by value;
+- without a declared encoding, bytes that are not UTF-8 are read as Latin-1, value by value;
 - a file with a quotation mark where RFC 4180 allows none, say one that is never closed, is refused as damaged before any row
   is read: it would take in the rows that follow, and one person's value would decide about others. So is a record that is
   longer than the largest block below.
@@ -16,15 +16,18 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyarrow import compute
 from pyarrow import csv as arrow_csv
 
 from dpcore.errors import SourceError
+from dpcore.ingest.listing import COMPRESSIONS
 from dpcore.ingest.quotation import QuotationScan
+from dpcore.ingest.stored_file import StoredFile
 from dpcore.ingest.text import text_of
+from dpcore.ingest.transcoding import transcoded
 
 # The first is for speed. The second is for records that are larger than the first, and bounds the memory they can take.
 BLOCK_BYTES = (1 << 22, 1 << 27)
@@ -35,19 +38,43 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 EVERY_BYTE = "latin-1"
 
 
+@dataclass(frozen=True)
 class CsvFile:
-    """One CSV or TSV file with a header, plain or compressed by gzip."""
+    """One CSV file with a header, plain or compressed by gzip or zstd.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        name = path.name.lower()
-        self._compression = "gzip" if name.endswith(".gz") else None
-        self._delimiter = "\t" if name.removesuffix(".gz").endswith(".tsv") else ","
+    Attributes:
+        file: Where it is; its ending tells the compression, and .tsv the delimiter.
+        delimiter: Between two values, if it is not the usual one.
+        quote: Around values that hold a delimiter; None where quotation marks have no meaning.
+        encoding: What its bytes say; None for UTF-8, and Latin-1 value by value where that fails.
+    """
+
+    file: StoredFile
+    delimiter: str | None = None
+    quote: str | None = '"'
+    encoding: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return repr(self.file.file_name)
+
+    @property
+    def damaged(self) -> str:
+        """What is said if it cannot be read to its end."""
+        return (
+            f"{self.name} is not a whole CSV file: it is damaged, cut short, or leaves a quotation open; write it again"
+        )
 
     def column_names(self) -> list[str]:
         """Read the header; an empty list if there is none."""
+        self.file.check()
         text = self._head().removeprefix(BYTE_ORDER_MARK).decode(EVERY_BYTE)
-        records = csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter)
+        lines = io.StringIO(text, newline="")
+        if self.quote is None:
+            records = csv.reader(lines, delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
+        else:
+            records = csv.reader(lines, delimiter=self._delimiter, quotechar=self.quote)
         header = next((record for record in records if record), [])
         return [text_of(field.encode(EVERY_BYTE)) for field in header]
 
@@ -63,16 +90,26 @@ class CsvFile:
         for batch in self._records(positions, fields=len(header)):
             yield pa.RecordBatch.from_arrays([_decoded(values) for values in batch.columns], names=list(columns))
 
+    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:  # noqa: ARG002  all bytes have a say in each column
+        """Return a keyed digest of the file."""
+        return self.file.version(key)
+
+    def split(self) -> tuple["CsvFile"]:
+        """Return the file itself: where its rows begin shows only from its start."""
+        return (self,)
+
     def _check_quotation(self) -> None:
         """Refuse a file in which a quotation mark stands where RFC 4180 allows none: nobody can tell where its rows end."""
-        scan = QuotationScan(self._delimiter)
+        if self.quote is None:
+            return
+        scan = QuotationScan(self._delimiter, quote=self.quote)
         with self._open() as stream:
             scan.take(stream.read(BLOCK_BYTES[0]).removeprefix(BYTE_ORDER_MARK))
             while block := stream.read(BLOCK_BYTES[0]):
                 scan.take(block)
         if not scan.well_formed():
             raise SourceError(
-                f"{self._path.name!r} has quotation marks that are not closed, or not doubled inside a value; "
+                f"{self.name} has quotation marks that are not closed, or not doubled inside a value; "
                 "write it again with proper quoting (RFC 4180), or as Parquet"
             )
 
@@ -80,8 +117,17 @@ class CsvFile:
         with self._open() as stream:
             return bytes(stream.read(HEADER_BYTES))
 
+    @property
+    def _delimiter(self) -> str:
+        plain = self.file.file_name.lower().removesuffix(".gz").removesuffix(".zst")
+        return self.delimiter or ("\t" if plain.endswith(".tsv") else ",")
+
     def _open(self) -> pa.NativeFile:
-        return pa.input_stream(self._path, compression=self._compression)
+        stream, name = self.file.open(), self.file.file_name.lower()
+        for ending, compression in COMPRESSIONS.items():
+            if name.endswith(ending):
+                stream = pa.CompressedInputStream(stream, compression)
+        return transcoded(stream, encoding=self.encoding) if self.encoding else stream
 
     def _records(self, positions: Sequence[int], *, fields: int) -> Iterator[pa.RecordBatch]:
         """Yield the records after the header, beginning again with larger blocks if one does not fit."""
@@ -105,7 +151,10 @@ class CsvFile:
                 stream,
                 read_options=arrow_csv.ReadOptions(column_names=names, block_size=block_bytes, encoding=EVERY_BYTE),
                 parse_options=arrow_csv.ParseOptions(
-                    delimiter=self._delimiter, newlines_in_values=True, invalid_row_handler=lambda _: "skip"
+                    delimiter=self._delimiter,
+                    quote_char=self.quote or False,
+                    newlines_in_values=self.quote is not None,
+                    invalid_row_handler=lambda _: "skip",
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     include_columns=wanted,

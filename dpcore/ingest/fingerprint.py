@@ -1,39 +1,40 @@
 """The data's version, and the key that keeps it from telling more than equality."""
 
-import hashlib
 import hmac
 import os
 import secrets
 import stat
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from dpcore.errors import LedgerError
-from dpcore.ingest.attempt import attempt
-from dpcore.ingest.source import Source
+from dpcore.ingest.source import Source, check_columns
 
 KEY_BYTES = 32
 KEY_NAME = "fingerprint.key"
 
 
-def data_version(source: Source, *, key: bytes) -> str:
-    """Return a text that is the same if, and only if, the files' contents and their order are.
+def data_version(source: Source, *, columns: Sequence[str], key: bytes) -> str:
+    """Return a text that is the same if, and only if, the parts' contents and their order are.
 
-    It is an HMAC-SHA256 over the HMAC-SHA256 of each file. The ledger keeps it, so that noise is never drawn again for
+    It is an HMAC-SHA256 over a keyed digest of each part: of all bytes of a file, and of the named columns of a query's result or
+    of a table in memory. The ledger keeps it, so that noise is never drawn again for
     the same data nor taken over to changed data. Without the key nobody can test a guess of the contents against it, as
     one could against a plain hash.
+
+    Raises:
+        SourceError: If a part cannot be read, or lacks a column.
     """
-    versions = hmac.new(key, digestmod="sha256")
-    for path in sorted(source.paths):
-        versions.update(_file_version(path, key=key))
-    return versions.hexdigest()
+    check_columns(source, columns=columns)
+    return joined_version((part.version(columns, key=key) for part in source.parts), key=key)
 
 
-def _file_version(path: Path, *, key: bytes) -> bytes:
-    def read() -> bytes:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, lambda: hmac.new(key, digestmod="sha256")).digest()
-
-    return attempt(read, otherwise=f"{path.name!r} cannot be opened; check that it exists and who may read it")
+def joined_version(versions: Iterable[bytes], *, key: bytes) -> str:
+    """Return the version of data of whose parts, in their order, these are the versions."""
+    joined = hmac.new(key, digestmod="sha256")
+    for version in versions:
+        joined.update(version)
+    return joined.hexdigest()
 
 
 def fingerprint_key(folder: Path) -> bytes:

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-QUOTE = ord('"')
 LINE_ENDS = b"\r\n"
 
 
@@ -14,9 +13,10 @@ class QuotationScan:
     the file none is open.
     """
 
-    def __init__(self, delimiter: str) -> None:
+    def __init__(self, delimiter: str, *, quote: str = '"') -> None:
+        self._quote = ord(quote)
         self._beside = np.zeros(256, dtype=bool)
-        self._beside[list(delimiter.encode() + LINE_ENDS + bytes([QUOTE]))] = True
+        self._beside[list(f"{delimiter}{quote}".encode() + LINE_ENDS)] = True
         self._open = False
         self._before = LINE_ENDS[0]  # the start of the file is the start of a value
         self._fine = True
@@ -24,9 +24,9 @@ class QuotationScan:
     def take(self, block: bytes) -> None:
         """Look at the next bytes of the file."""
         codes = np.frombuffer(bytes([self._before]) + block, dtype=np.uint8)
-        if self._before == QUOTE and not self._open:  # it closed, and only now is seen what follows
+        if self._before == self._quote and not self._open:  # it closed, and only now is seen what follows
             self._fine &= bool(self._beside[codes[1]])
-        places = np.flatnonzero(codes[1:] == QUOTE) + 1
+        places = np.flatnonzero(codes[1:] == self._quote) + 1
         opens = (np.arange(len(places)) % 2 == 0) != self._open
         self._fine &= bool(self._beside[codes[places[opens] - 1]].all())
         closing = places[~opens]

@@ -1,80 +1,108 @@
 """The private table as codes of the declared universe, with no more rows of one unit than declared."""
 
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
-from dpcore.ingest.bounding import bound_rows
-from dpcore.ingest.source import Source, check_columns, check_types, read_batches
-from dpcore.ingest.units import can_identify, canonical_ids, unit_codes
-from dpcore.privacy import Protection
+from dpcore.ingest.bounding import bound
+from dpcore.ingest.coded import Coded, Weights
+from dpcore.ingest.coding import Coding
+from dpcore.ingest.draws import Draws
+from dpcore.ingest.source import Source, check_columns, check_types, read_piece
+from dpcore.ingest.spool import Spool
 from dpcore.private import Private
-from dpcore.universe import Universe
+from dpcore.universe import CompactCodes
 
-Codes: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
-
-UNIT_IS_ROW = "row"
+BLOCK_ROWS = 1 << 16  # of records, at least, but for the last one
+BUCKETS = 128  # of units: what is held to bound them is one such part of the coded table
+BUCKETED_ROWS = 1 << 18  # split at a time, so that what is appended to a bucket is no crumb
 
 
 class Records(Private):
-    """Rows as one array of codes per attribute, each in the smallest unsigned type that its size allows."""
+    """Coded rows in blocks, each with its weights if the rows have any; they may be gone through again and again."""
 
-    __slots__ = ("_codes",)
+    __slots__ = ("_spool", "_weighted")
 
-    def __init__(self, codes: Sequence[Codes]) -> None:
-        self._codes = tuple(codes)
+    def __init__(self, spool: Spool, *, weighted: bool) -> None:
+        self._spool = spool
+        self._weighted = weighted
 
-    def codes(self, axis: int) -> Codes:
-        """Return one attribute's codes, row by row: for counting on the private side only."""
-        return self._codes[axis]
+    @classmethod
+    def of(cls, codes: Sequence[CompactCodes], *, weights: Weights | None) -> "Records":
+        """Make records of rows that are in memory."""
+        spool = Spool()
+        spool.append(codes if weights is None else (*codes, weights))
+        return cls(spool, weighted=weights is not None)
+
+    def blocks(self) -> Iterator[tuple[tuple[CompactCodes, ...], Weights | None]]:
+        """Yield the rows, one array of codes for each attribute, and how often each row counts; None if each counts once.
+
+        For counting on the private side only.
+        """
+        for columns in self._spool.blocks():
+            yield (columns[:-1], columns[-1]) if self._weighted else (columns, None)
 
 
-def code_type(size: int) -> type[np.unsignedinteger[Any]]:
-    """Return the smallest unsigned type for codes of an attribute with that many cells.
+def ingest(source: Source, *, coding: Coding, draws: Draws) -> Records:
+    """Read what the coding names of the source, code it, and keep what its protection allows of each unit.
 
-    >>> code_type(256), code_type(257)
-    (<class 'numpy.uint8'>, <class 'numpy.uint16'>)
+    For the unit `row` there is nothing to bound, and no id is read. Else the coded rows go into buckets by their units, and then each
+    bucket is bounded by itself.
+
+    Memory: the batches that are at work, what spools may hold, and one bucket: a 128th of the coded rows.
     """
-    if size <= 1 << 8:
-        return np.uint8
-    return np.uint16 if size <= 1 << 16 else np.uint32
+    check_columns(source, columns=coding.columns)
+    check_types(source, reads=coding.reads)
+    coded = _code(source, coding=coding, draws=draws)
+    if coding.by_unit:
+        coded = _bounded(coded, rows_per_unit=coding.protection.rows_per_unit)
+    spool = Spool()
+    for block in _joined(coded, rows=BLOCK_ROWS):
+        spool.append((*block.codes, *(() if block.weights is None else (block.weights,))))
+    return Records(spool, weighted=coding.protection.weight is not None)
 
 
-def ingest(source: Source, *, universe: Universe, protection: Protection) -> Records:
-    """Read the source's declared columns, encode them, and keep what the protection allows of each unit.
-
-    A row that the universe's policy drops is dropped before the bounding, so that a person's k rows are rows that
-    count. Either order keeps the bound: whether a row is dropped depends on that row alone, and the choice on one
-    person's rows alone. For the unit `row` there is nothing to bound, and no id is read.
-
-    Memory: a batch, the codes, and for units their ids, each distinct one once per batch.
-    """
-    by_row = protection.unit == UNIT_IS_ROW
-    columns = universe.names if by_row else tuple(dict.fromkeys((*universe.names, protection.unit)))
-    check_columns(source, columns=columns)
-    reads = {name: attribute.reads for name, attribute in universe.attributes.items()}
-    check_types(source, reads=reads if by_row else {protection.unit: can_identify, **reads})
-    pieces: list[list[Codes]] = [[] for _ in universe.names]
-    ids: list[pa.DictionaryArray] = []
-    for batch in read_batches(source, columns=columns):
-        codes, keep = universe.encode_rows(batch)
-        for piece, code, size in zip(pieces, codes, universe.shape, strict=True):
-            piece.append(code.astype(code_type(size)))
-        if not by_row:
-            ids.append(canonical_ids(batch.column(protection.unit)).filter(pa.array(keep)))
-
-    joined = [_joined(piece, size=size) for piece, size in zip(pieces, universe.shape, strict=True)]
-    if by_row:
-        return Records(joined)
-    kept = bound_rows(unit_codes(ids), rows_per_unit=protection.rows_per_unit)
-    return Records([code[kept] for code in joined])
+def _code(source: Source, *, coding: Coding, draws: Draws) -> Iterator[Coded]:
+    """Code batch by batch: the next one is read while others are coded, and they come out in the order in which they went in."""
+    cores = os.cpu_count() or 1
+    at_work: deque[Future[Coded]] = deque()
+    with ThreadPoolExecutor(cores, thread_name_prefix="coding") as pool:
+        for piece, part in enumerate(source.pieces()):
+            start = 0
+            for batch in read_piece(part, columns=coding.columns):
+                at_work.append(pool.submit(coding.code, batch, draws=draws, piece=piece, start=start))
+                start += batch.num_rows
+                if len(at_work) > cores:
+                    yield at_work.popleft().result()
+        while at_work:
+            yield at_work.popleft().result()
 
 
-def _joined(pieces: list[Codes], *, size: int) -> Codes:
-    """Join one attribute's pieces, letting go of them, so that only one attribute is ever held twice."""
-    whole = np.concatenate([np.empty(0, code_type(size)), *pieces])
-    pieces.clear()
-    return whole
+def _bounded(coded: Iterable[Coded], *, rows_per_unit: int) -> Iterator[Coded]:
+    """Bound rows that may be more than the memory holds: first into buckets, all rows of a unit into the same, then bucket by bucket."""
+    buckets = [Spool() for _ in range(BUCKETS)]
+    kind: Coded | None = None
+    for many in _joined(coded, rows=BUCKETED_ROWS):
+        # a row that is not among the k smallest draws of its unit here isn't in the whole table either
+        kind = bound(many, rows_per_unit=rows_per_unit)
+        for bucket, part in zip(buckets, kind.split(BUCKETS), strict=True):
+            bucket.append(part.columns())
+    for bucket in buckets:
+        with closing(bucket):
+            blocks = [kind.like(columns) for columns in bucket.blocks()] if kind is not None else []
+        if blocks:
+            yield bound(Coded.joined(blocks), rows_per_unit=rows_per_unit)
+
+
+def _joined(coded: Iterable[Coded], *, rows: int) -> Iterator[Coded]:
+    """Join what comes in small parts, until there are so many rows."""
+    waiting: list[Coded] = []
+    for part in coded:
+        waiting.append(part)
+        if sum(one.rows for one in waiting) >= rows:
+            yield Coded.joined(waiting)
+            waiting = []
+    if waiting:
+        yield Coded.joined(waiting)

@@ -7,18 +7,37 @@ columns: nothing of what is in the file, not even the names of other columns, an
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from dpcore.errors import SourceError
+from dpcore.ingest.arrow_file import ArrowFile
 from dpcore.ingest.attempt import attempt, attempt_each
 from dpcore.ingest.csv_file import CsvFile
+from dpcore.ingest.listing import ARROW, CSV, ENDINGS, PARQUET, TEXT_ENDINGS, files_at, kind_of, partition_of
+from dpcore.ingest.memory_table import MemoryTable
 from dpcore.ingest.parquet_file import ParquetFile
+from dpcore.ingest.partition import Partition
+from dpcore.ingest.query import Query
+from dpcore.ingest.stored_file import StoredFile
+from dpcore.spec.source import NO_QUOTE, SourceSpec
 
 
-class TableFile(Protocol):
-    """A file that holds rows of one table. To read a new kind of file, write one of these and name its ending below."""
+class Part(Protocol):
+    """Rows of the raw table: a file, a piece of one, a query's result, a table in memory.
+
+    To read from somewhere new, write one of these and let `Source.locate` make it. All but a table in memory can be pickled, and none
+    holds a credential. What it raises is not shown to anybody, unless it is one of our own errors.
+    """
+
+    @property
+    def name(self) -> str:
+        """What messages call it; public."""
+
+    @property
+    def damaged(self) -> str:
+        """The one sentence for a part that cannot be read to its end."""
 
     def column_names(self) -> list[str]:
         """Return the names of all columns, as often as they occur."""
@@ -29,55 +48,63 @@ class TableFile(Protocol):
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, in that order, in batches of bounded size."""
 
+    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:
+        """Return a keyed digest of all that the named columns are read from."""
 
-CSV_ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz")
-PARQUET_ENDINGS = (".parquet",)
-KNOWN = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS))
+    def split(self) -> Sequence["Part"]:
+        """Return parts that together hold the same rows in the same order, and may be read beside each other."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """The files that together hold the raw table, in sorted order."""
+    """The parts that together hold the raw table, in a fixed order."""
 
-    paths: tuple[Path, ...]
+    parts: tuple[Part, ...]
 
     @classmethod
-    def locate(cls, path: str, *, base: Path) -> "Source":
-        """Find the files that a spec's path stands for: a file, a pattern, or a folder of files of one kind.
+    def locate(cls, spec: SourceSpec, *, base: Path) -> "Source":
+        """Find what a spec's source stands for; no row is read.
 
         Args:
-            path: As written in the spec.
+            spec: As written.
             base: The folder that a relative path starts from: the spec's own.
 
         Raises:
-            SourceError: If that is no file of a known kind, or files of two kinds, which may be the same rows twice.
+            SourceError: If that is no table of a known kind, or files of two kinds, which may be the same rows twice.
         """
-        found = attempt(
-            lambda: sorted(file for file in _matches(path, base=base) if _is_table(file)),
-            otherwise=f"source.path {path!r} cannot be looked up; check it, and who may read that folder",
-        )
-        if not found:
-            raise SourceError(
-                f"source.path {path!r} leads to no table; give a file, a folder or a pattern of {KNOWN}, "
-                "and mind that a relative path starts from the spec's own folder"
-            )
-        if len({_is_parquet(file) for file in found}) > 1:
-            raise SourceError(
-                f"source.path {path!r} mixes CSV and Parquet files, which may hold the same rows twice; "
-                "name one kind, such as 'folder/*.parquet'"
-            )
-        return cls(tuple(found))
+        if spec.sql is not None and spec.url_env is not None:
+            query = Query(spec.sql, spec.url_env)
+            query.check()
+            return cls((query,))
+        if spec.path is None:
+            raise SourceError("the spec names no `source`; add one, or hand the table over from Python")
+        return cls(tuple(_part(file, spec) for file in _files(spec.path, spec, base=base)))
+
+    @classmethod
+    def of(cls, table: Any) -> "Source":
+        """Take a table of pandas, polars or Arrow from a Python program."""
+        return cls((MemoryTable(table),))
+
+    @property
+    def local_files(self) -> tuple[Path, ...]:
+        """The files on this machine that hold the table; none for a query, a table in memory, or files elsewhere."""
+        inner = [part.inner if isinstance(part, Partition) else part for part in self.parts]
+        files = [part.file for part in inner if isinstance(part, CsvFile | ParquetFile | ArrowFile)]
+        return tuple(Path(file.address) for file in files if not file.is_remote)
+
+    def pieces(self) -> tuple[Part, ...]:
+        """Split all parts as far as they can be: the same rows, in the same order."""
+        return tuple(piece for part in self.parts for piece in attempt(part.split, otherwise=part.damaged))
 
 
 def check_columns(source: Source, *, columns: Sequence[str]) -> None:
-    """Refuse a source of which a file cannot be opened or does not hold each of the declared columns once.
+    """Refuse a source of which a part cannot be opened or does not hold each of the declared columns once.
 
-    Reads the files' headers only, never a row.
+    Reads headers only, never a row.
     """
-    for path in source.paths:
-        _check_file(path)
-        names = attempt(_table(path).column_names, otherwise=_damaged(path))
-        _check_names(path, names, columns=columns)
+    for part in source.parts:
+        names = attempt(part.column_names, otherwise=part.damaged)
+        _check_names(part, names, columns=columns)
 
 
 def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], bool]]) -> None:
@@ -88,82 +115,76 @@ def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], b
         reads: For each declared column, whether it can be read from a type.
     """
     columns = tuple(reads)
-    for path in source.paths:
-        types = attempt(lambda path=path: _table(path).column_types(columns), otherwise=_damaged(path))  # type: ignore[misc]
+    for part in source.parts:
+        types = attempt(lambda part=part: part.column_types(columns), otherwise=part.damaged)  # type: ignore[misc]
         wrong = [column for column, kind in zip(columns, types, strict=True) if not reads[column](kind)]
         if wrong:
             raise SourceError(
-                f"{path.name!r} holds the declared {_listed(wrong)} in a type that cannot be read as declared; "
+                f"{part.name} holds the declared {_listed(wrong)} in a type that cannot be read as declared; "
                 "convert it, or correct the spec"
             )
 
 
-def read_batches(source: Source, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of all files, with the named columns in that order, after checking every file's header.
+def read_piece(piece: Part, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield a piece's rows, with the named columns in that order; any failure is the piece's one sentence.
 
     Memory is bounded by a batch. CSV columns are text; Parquet columns keep their type, which may differ between files.
     """
-    check_columns(source, columns=columns)
-    for path in source.paths:
-        yield from attempt_each(_table(path).batches(columns), otherwise=_damaged(path))
+    return attempt_each(piece.batches(columns), otherwise=piece.damaged)
 
 
-def _matches(path: str, *, base: Path) -> list[Path]:
-    place = base / path
-    if place.is_dir():
-        return [file for file in place.iterdir() if not file.name.startswith((".", "_"))]
-    if place.is_file():
-        return [place]
-    if not any(mark in path for mark in "*?["):
-        return []
-    if Path(path).is_absolute():
-        base, path = Path(place.anchor), str(place.relative_to(place.anchor))
-    return [file for file in set(base.glob(path)) if not file.name.startswith(".")]
+def _files(path: str, spec: SourceSpec, *, base: Path) -> list[StoredFile]:
+    """List the files that are tables, all of one kind."""
+    named_text = path.lower().endswith(TEXT_ENDINGS)
 
+    def taken(name: str) -> bool:
+        return bool(spec.format or kind_of(name) or (named_text and name.lower().endswith(TEXT_ENDINGS)))
 
-def _is_table(path: Path) -> bool:
-    return path.name.lower().endswith((*CSV_ENDINGS, *PARQUET_ENDINGS)) and not path.is_dir()
-
-
-def _is_parquet(path: Path) -> bool:
-    return path.name.lower().endswith(PARQUET_ENDINGS)
-
-
-def _table(path: Path) -> TableFile:
-    return ParquetFile(path) if _is_parquet(path) else CsvFile(path)
-
-
-def _damaged(path: Path) -> str:
-    if _is_parquet(path):
-        return (
-            f"{path.name!r} is not a whole Parquet file: it is damaged, cut short, or of another kind; write it again"
-        )
-    return (
-        f"{path.name!r} is not a whole CSV file: it is damaged, cut short, or leaves a quotation open; write it again"
+    found = attempt(
+        lambda: files_at(path, base=base, taken=taken),
+        otherwise=f"source.path {path!r} cannot be looked up; check it, and who may read that folder",
     )
+    if not found:
+        known = ", ".join(ending for endings in ENDINGS.values() for ending in endings)
+        raise SourceError(
+            f"source.path {path!r} leads to no table; give a file, a folder or a pattern of {known}, or say its `format`, "
+            "and mind that a relative path starts from the spec's own folder"
+        )
+    if len({_kind(file, spec) for file in found}) > 1:
+        raise SourceError(
+            f"source.path {path!r} mixes files of several kinds, which may hold the same rows twice; "
+            "name one kind, such as 'folder/*.parquet'"
+        )
+    return found
 
 
-def _check_file(path: Path) -> None:
-    """Tell an unreadable or empty file from a damaged one."""
-
-    def first_byte() -> bytes:
-        with path.open("rb") as file:
-            return file.read(1)
-
-    first = attempt(first_byte, otherwise=f"{path.name!r} cannot be opened; check that it exists and who may read it")
-    if not first:
-        raise SourceError(f"{path.name!r} is empty; a table without rows still has its header")
+def _kind(file: StoredFile, spec: SourceSpec) -> str:
+    return spec.format or kind_of(file.file_name) or CSV
 
 
-def _check_names(path: Path, names: Sequence[str], *, columns: Sequence[str]) -> None:
+def _part(file: StoredFile, spec: SourceSpec) -> Part:
+    kind = _kind(file, spec)
+    part: Part
+    if kind == PARQUET:
+        part = ParquetFile(file)
+    elif kind == ARROW:
+        part = ArrowFile(file)
+    else:
+        quote = None if spec.quote == NO_QUOTE else spec.quote or '"'
+        part = CsvFile(file, delimiter=spec.delimiter, quote=quote, encoding=spec.encoding)
+    keys = partition_of(file)
+    return Partition(part, keys) if keys else part
+
+
+def _check_names(part: Part, names: Sequence[str], *, columns: Sequence[str]) -> None:
     missing = [column for column in columns if column not in names]
     if missing:
         raise SourceError(
-            f"{path.name!r} lacks the declared {_listed(missing)}; each file needs all columns of universe and unit"
+            f"{part.name} lacks the declared {_listed(missing)}; it needs all columns of universe and unit"
         )
     repeated = [column for column in columns if names.count(column) > 1]
     if repeated:
-        raise SourceError(f"{path.name!r} has more than one of the declared {_listed(repeated)}; rename the others")
+        raise SourceError(f"{part.name} has more than one of the declared {_listed(repeated)}; rename the others")
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -13,9 +13,10 @@ def text_of(raw: bytes) -> str:
     >>> text_of("Zürich".encode()), text_of(b"Z\xfcrich")
     ('Zürich', 'Zürich')
     """
-    with suppress(UnicodeDecodeError):
+    try:
         return raw.decode("utf-8")
-    return raw.decode("latin-1")
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")
 
 
 def readable(values: pa.Array) -> pa.Array:
@@ -40,3 +41,23 @@ def is_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def sound(values: pa.Array) -> pa.Array:
+    """Check that an array is what it says, all of its values, and make its text valid.
+
+    Raises:
+        pa.ArrowInvalid: If it is not; Arrow's other functions would read whatever lies where it points.
+    """
+    if pa.types.is_dictionary(values.type):
+        values.indices.validate(full=True)
+        return pa.DictionaryArray.from_arrays(values.indices, sound(values.dictionary))
+    if is_text(values.type):
+        as_bytes = values.view(_BYTES[str(values.type)])
+        as_bytes.validate(full=True)
+        return readable(as_bytes)
+    values.validate(full=True)
+    return values
+
+
+_BYTES = {"string": pa.binary(), "large_string": pa.large_binary(), "string_view": pa.binary_view()}

@@ -27,6 +27,7 @@ from dpcore.ledger.rows import (
     RunState,
     in_currency,
 )
+from dpcore.ledger.series import claim_in
 from dpcore.ledger.sqlite import SqliteStore
 from dpcore.ledger.store import Store
 
@@ -51,6 +52,7 @@ __all__ = [
     "Run",
     "RunState",
     "budget_refused",
+    "claim_in",
     "in_currency",
     "open_ledger",
 ]

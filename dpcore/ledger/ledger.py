@@ -40,6 +40,7 @@ from dpcore.ledger.rows import (
     Run,
     RunState,
 )
+from dpcore.ledger.series import refuse_if_covered
 from dpcore.ledger.steward import Stewardship
 from dpcore.ledger.writing import WritingTransaction
 
@@ -63,6 +64,7 @@ class Ledger(Stewardship):
         blocks: Iterable[str] | None = None,
         analyst: str | None = None,
         purpose: str | None = None,
+        new_to: str | None = None,
     ) -> Run:
         """Hold `amount` for a run in all the blocks it may touch, or refuse and leave everything as it was.
 
@@ -77,8 +79,10 @@ class Ledger(Stewardship):
             blocks: Every block that the run may touch, in an account that is kept by block; else None.
             analyst: In whose name, if the account has allowances for analysts.
             purpose: What for, if the account has allowances for purposes.
+            new_to: A series of releases; if one of its runs has covered one of the blocks, this run is refused.
 
         Raises:
+            BlocksCovered: If a block is not new to the series.
             BudgetRefused: If what remains of the account, one of the blocks or an allowance does not suffice.
             UsageError: If the account or a block is unknown or not ready, or the id stands for something else.
         """
@@ -98,6 +102,8 @@ class Ledger(Stewardship):
             if earlier and earlier.state is not RunState.RELEASED:
                 return earlier
             refuse_if_closed(payer)
+            if new_to is not None:
+                refuse_if_covered(rows, account, series=new_to, names=names or ())
             charged = _take(rows, payer, amount=amount, names=names)
             allowances = _allowances(rows, payer, amount=amount, analyst=analyst, purpose=purpose)
             event = rows.record(EventKind.RESERVED, account=account, run=run_id, body=request)

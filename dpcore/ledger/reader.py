@@ -1,7 +1,7 @@
 """The reading side of a ledger: what anyone who may open it can look up."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -11,6 +11,7 @@ from dpcore.ledger.chain import GENESIS
 from dpcore.ledger.refusals import known_account, known_event, known_run, leased_run, undamaged
 from dpcore.ledger.rows import WHOLE, Account, Allowance, Balance, Block, Event, Lease, Operation, Run
 from dpcore.ledger.scan import LedgerScan
+from dpcore.ledger.series import covered
 from dpcore.ledger.store import Store
 from dpcore.ledger.transaction import LedgerTransaction
 
@@ -58,14 +59,18 @@ class LedgerReader:
         with self.reading() as rows:
             return rows.accounts()
 
-    def balance(self, account: str) -> Balance:
-        """Return what an account has spent, holds and has left, in the block that has used most."""
+    def balance(self, account: str, *, blocks: Collection[str] | None = None) -> Balance:
+        """Return what an account has spent, holds and has left, in the block that has used most: of all, or of these."""
         with self.reading() as rows:
             terms = known_account(rows, account)
             found = balances(rows, terms)
-        return max(
-            (balance for _, balance in found), key=lambda balance: balance.used, default=Balance(terms.cap, 0, 0)
-        )
+        wanted = (balance for block, balance in found if blocks is None or block.name in blocks)
+        return max(wanted, key=lambda balance: balance.used, default=Balance(terms.cap, 0, 0))
+
+    def covered(self, account: str, *, series: str) -> dict[str, Run]:
+        """Return the blocks that a series of releases has covered, each with the run that did."""
+        with self.reading() as rows:
+            return covered(rows, known_account(rows, account).name, series)
 
     def blocks(self, account: str) -> tuple[tuple[Block, Balance], ...]:
         """Return an account's blocks in the order of their names, each with its balance."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from dpcore.plots import data_uri, percent, rounds_plot, rounds_words
 from dpcore.release.card_style import STYLE
+from dpcore.release.covered import consequences, coverage
 from dpcore.release.draft import Draft
 from dpcore.release.statement import Statement
 from dpcore.report import Round
@@ -41,6 +42,7 @@ def card(draft: Draft, *, files: Sequence[Mapping[str, Any]]) -> str:
             _paragraph(
                 f"{rows:,} rows, drawn from a model that was made of noisy counts. No row was taken from the real table."
             ),
+            *([] if statement.weight is None else [_weighed(statement)]),
             *_promise(statement),
             *_columns(draft),
             *_rounds(draft.rounds),
@@ -51,6 +53,13 @@ def card(draft: Draft, *, files: Sequence[Mapping[str, Any]]) -> str:
             "</html>",
             "",
         ]
+    )
+
+
+def _weighed(statement: Statement) -> str:
+    return _paragraph(
+        f"A row of the real table counted {statement.weighing}. So all counts, and the number of rows here, are sums of {statement.weight} "
+        "and not numbers of real rows."
     )
 
 
@@ -72,6 +81,8 @@ def _promise(statement: Statement) -> Iterator[str]:
         "The promise is about this release. Others that were made of the same table add to it; the steward's ledger keeps the sum. "
         "What is true of many people at once, such as that smoking harms, is meant to be seen, and is not hidden."
     )
+    if statement.blocks is not None:
+        yield _paragraph(consequences(statement.blocks, unit=statement.unit, rows=statement.max_rows_per_unit))
     yield "<h2>What was protected</h2>"
     terms = [
         ("epsilon", at_most(statement.epsilon)),
@@ -83,10 +94,12 @@ def _promise(statement: Statement) -> Iterator[str]:
         ),
         ("unit", statement.unit),
         ("rows of a unit that count, at most", f"{statement.max_rows_per_unit:,}"),
+        *([] if statement.weight is None else [("a row counts", statement.weighing)]),
         (
             "neighbours",
             f"{statement.neighbours}: {'one unit more or less' if adding else 'one unit exchanged for another'}",
         ),
+        *([] if statement.blocks is None else [("covers", coverage(statement.blocks))]),
         ("accounting", statement.accounting),
         ("account", statement.account),
         ("run", statement.run),
@@ -101,8 +114,29 @@ def _columns(draft: Draft) -> Iterator[str]:
         for field in universe.schema
     ]
     yield "<h2>Columns</h2>"
-    yield _paragraph("What may be in a column was declared beforehand, and not taken from the data.")
+    found = {each.column: each for each in draft.findings}
+    if found:
+        yield _paragraph(
+            f"What may be in a column was declared beforehand, and not taken from the data, but for {', '.join(found)}: what is in "
+            "these was found in the data at a price, by noisy counts that are part of the promise above."
+        )
+    else:
+        yield _paragraph("What may be in a column was declared beforehand, and not taken from the data.")
     yield _table("The columns and what may be in them", ("column", "type", "values"), rows)
+    if found:
+        figures = ("cells", "counts", "noise", "share of the budget")
+        prices = [
+            (
+                each.column,
+                f"{len(each.cells):,}",
+                f"{sum(level.candidates for level in each.levels):,}",
+                f"{max(level.noise for level in each.levels):,.1f}",
+                percent(each.spent),
+            )
+            for each in found.values()
+        ]
+        caption = "What was found in the data: how many cells, by how many noisy counts, the most noise in one of them, and at what price"
+        yield _table(caption, ("column", *figures), prices, right=figures)
 
 
 def _rounds(rounds: Sequence[Round]) -> Iterator[str]:

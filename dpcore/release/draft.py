@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.descent import Finding
 from dpcore.measurements import Measurement
 from dpcore.release.statement import Statement
 from dpcore.report import Round
@@ -18,7 +19,7 @@ Codes = Sequence[npt.NDArray[np.integer[Any]]]
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """All that a release is made of: the model's rows as codes, the measurements, and what was promised."""
+    """All that a release is made of: the model's rows as codes, the measurements, what was promised, and what was found in the data."""
 
     declaration: Declaration
     codes: Codes
@@ -28,3 +29,4 @@ class Draft:
     statement: Statement
     name: str
     seed: int
+    findings: Sequence[Finding] = ()

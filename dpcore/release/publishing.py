@@ -95,6 +95,7 @@ def _write(partial: Path, draft: Draft) -> None:
         "privacy": draft.statement.to_json(),
         "columns": {field.name: str(field.type) for field in universe.schema},
         "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source"}),
+        "discovered": [asdict(each) for each in draft.findings],
         "strategy": draft.declaration.strategy.name,
         "rounds": [asdict(each) for each in draft.rounds],
         "files": files,

@@ -6,6 +6,7 @@ from typing import Any
 
 from dpcore.accounting import UNIT, Currency, epsilon_of, mu_of
 from dpcore.ledger import Account, Run
+from dpcore.release.covered import BlocksStatement
 from dpcore.spec import Declaration
 
 ACCOUNTING = {
@@ -17,7 +18,7 @@ ACCOUNTING = {
 
 @dataclass(frozen=True)
 class Statement:
-    """What a reader may rely on, in one flat record of public facts."""
+    """What a reader may rely on, in one record of public facts."""
 
     epsilon: float
     delta: float
@@ -33,6 +34,9 @@ class Statement:
     ledger_head: str
     spec_sha256: str
     versions: dict[str, str]
+    blocks: BlocksStatement | None = None
+    weight: str | None = None
+    max_row_weight: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """Return the statement as plain JSON values."""
@@ -41,17 +45,32 @@ class Statement:
     @property
     def sentence(self) -> str:
         """Say the guarantee in one sentence."""
-        whom = (
-            "one row"
-            if self.unit == "row"
-            else f"one {self.unit} with all its rows, of which at most {self.max_rows_per_unit} count"
-        )
+        if self.unit == "row":
+            whom = "one row" if self.weight is None else f"one row, which counts {self.weighing}"
+        else:
+            each = "" if self.weight is None else f", each {self.weighing}"
+            whom = f"one {self.unit} with all its rows, of which at most {self.max_rows_per_unit} count{each}"
         change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
         what = f"({self.epsilon:.6g}, {self.delta:g})" if self.delta else f"{self.epsilon:.6g}"
         return f"This release is {what}-differentially private with respect to {change} {whom}."
 
+    @property
+    def weighing(self) -> str:
+        """Say how often a row of the real table counted."""
+        if self.weight is None:
+            return "once"
+        return f"as often as {self.weight} says, at most {self.max_row_weight:,} times"
 
-def state(declaration: Declaration, *, account: Account, run: Run, ledger: str, head: str) -> Statement:
+
+def state(  # noqa: PLR0913  who promises what, and where that is written
+    declaration: Declaration,
+    *,
+    account: Account,
+    run: Run,
+    ledger: str,
+    head: str,
+    blocks: BlocksStatement | None = None,
+) -> Statement:
     """State what a run has spent and whom its release protects."""
     privacy = declaration.spec.privacy
     return Statement(
@@ -69,4 +88,7 @@ def state(declaration: Declaration, *, account: Account, run: Run, ledger: str, 
         ledger_head=head,
         spec_sha256=declaration.digest,
         versions={name: version(name) for name in ("dpflow", "opendp", "numpy", "pyarrow")},
+        blocks=blocks,
+        weight=declaration.protection.weight,
+        max_row_weight=declaration.protection.row_weight,
     )

@@ -2,16 +2,22 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from dpcore.blocks import Calendar
+from dpcore.descent import Descent
 from dpcore.errors import SpecError
 from dpcore.privacy import Protection
 from dpcore.queries import Workload
 from dpcore.spec.attributes import AttributeSpec, CategoricalSpec
+from dpcore.spec.blocks import calendar_of, check_blocks
+from dpcore.spec.discover import check_shares
 from dpcore.spec.document import Document, read_document
 from dpcore.spec.release import AdaptiveSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
@@ -21,16 +27,41 @@ from dpcore.universe import Attribute, Universe
 DENSE_CELLS = 1_000_000
 """Up to so many cells in the universe, a spec without a strategy gets the model that holds every cell; above, the factored one."""
 
+LATER_KEYS = ("discover", "match")
+"""Of a column: those that older specs had no word for. All others are part of a hash even where they are left out."""
+
 
 @dataclass(frozen=True)
 class Declaration:
-    """A checked release spec with everything that follows from it alone; no data was touched."""
+    """A checked release spec with everything that follows from it alone; no data was touched.
+
+    Where the spec has something found in the data, `universe` has as many cells as that may have, until `discovered` has put in what was
+    found; `provisional` is then the universe of before.
+    """
 
     path: Path
     spec: ReleaseSpec
     universe: Universe
     workload: Workload
     digest: str
+    provisional: Universe | None = None
+
+    def descents(self) -> dict[str, Descent]:
+        """Return the ways to find in the data what the spec does not declare, by column, each at its beginning."""
+        universe = self.provisional or self.universe
+        ways = {name: part.descent(universe.attributes[name]) for name, part in self.spec.universe.items()}
+        return {name: descent for name, descent in ways.items() if descent is not None}
+
+    @property
+    def discovering(self) -> Fraction:
+        """The share of the budget that is for finding them."""
+        return sum((descent.share for descent in self.descents().values()), Fraction(0))
+
+    def discovered(self, found: Mapping[str, Attribute]) -> "Declaration":
+        """Return the same declaration, with what was found in place of what might be: of the same hash, and with no more cells."""
+        universe = Universe({**self.universe.attributes, **found})
+        workload, before = self.spec.workload.over(universe), self.provisional or self.universe
+        return replace(self, universe=universe, workload=workload, provisional=before)
 
     @property
     def protection(self) -> Protection:
@@ -38,11 +69,24 @@ class Declaration:
         return self.spec.privacy.protection
 
     @property
+    def calendar(self) -> Calendar | None:
+        """How the table is divided into blocks, or None: the whole table is one."""
+        return None if self.spec.blocks is None else calendar_of(self.spec.blocks, self.universe.attributes)
+
+    @property
+    def series(self) -> str | None:
+        """The series of releases that a run belongs to, which remembers what it has covered; None: to none."""
+        blocks = self.spec.blocks
+        if blocks is None:
+            return None
+        return blocks.series or (self.spec.dataset if blocks.window == "new" else None)
+
+    @property
     def strategy(self) -> StrategySpec:
         """The strategy that the spec names, or else the one that suits the workload and the size of the universe."""
         if self.spec.strategy is not None:
             return self.spec.strategy
-        dense = self.universe.size <= DENSE_CELLS and not self.workload.ranges
+        dense = self._most_cells <= DENSE_CELLS and not self.workload.ranges
         return MwemSpec(name="mwem") if dense else AdaptiveSpec(name="adaptive")
 
     @property
@@ -52,9 +96,12 @@ class Declaration:
             return None
         if self.workload.ranges:
             return "the workload has ranges"
-        return (
-            f"the universe has {'at most' if self.universe.size <= DENSE_CELLS else 'more than'} {DENSE_CELLS:,} cells"
-        )
+        return f"the universe has {'at most' if self._most_cells <= DENSE_CELLS else 'more than'} {DENSE_CELLS:,} cells"
+
+    @property
+    def _most_cells(self) -> int:
+        """How many cells the universe may have: the strategy is chosen before anything is found."""
+        return (self.provisional or self.universe).size
 
     @property
     def output_folder(self) -> Path:
@@ -62,8 +109,13 @@ class Declaration:
         return self.path.parent / self.spec.output.path / self.spec.dataset
 
 
-def load_spec(path: str | Path) -> Declaration:
-    """Read and check a release spec; raise one SpecError that lists all its mistakes."""
+def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
+    """Read and check a release spec; raise one SpecError that lists all its mistakes.
+
+    Args:
+        path: The spec's file.
+        with_table: Whether the raw table is handed over from Python, so that the spec may leave `source` out.
+    """
     document = read_document(Path(path))
     if not isinstance(document.data, dict):
         document.mistake((), "the file holds no keys; start from `dpflow init DATASET`")
@@ -75,10 +127,17 @@ def load_spec(path: str | Path) -> Declaration:
         for detail in error.errors(include_url=False):
             place = place_of(detail["loc"])
             document.mistake(place, sentence(place, detail))
+    if "source" not in document.data and not with_table:
+        document.mistake((), "`source` is missing; write `source: {path: visits.csv}`")
     _check_unit(document)
+    _check_weight(document)
     attributes = _attributes(document, spec)
     check_workload(document, attributes)
+    check_blocks(document, attributes)
     _check_strategy(document)
+    if spec is not None:
+        bought = {name: getattr(part, "discover", None) for name, part in spec.universe.items()}
+        check_shares(document, {name: each for name, each in bought.items() if each is not None})
     document.raise_mistakes()
     if spec is None:
         raise SpecError(f"{path}: the spec is not valid; compare it with `dpflow init DATASET`")
@@ -98,7 +157,13 @@ def _digest(spec: ReleaseSpec, universe: Universe) -> str:
     }
     # What a spec leaves out leaves no trace: a key that comes with a later version changes no older spec's hash.
     named = _without_nulls(spec.model_dump(mode="json"))
-    named["workload"] = _without_nulls(named["workload"])
+    for part in ("source", "privacy", "blocks", "workload"):
+        if part in named:
+            named[part] = _without_nulls(named[part])
+    for column in named["universe"].values():
+        for later in LATER_KEYS:
+            if column.get(later) is None:
+                column.pop(later, None)
     meaning = {"spec": named, "values": from_files}
     return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -124,6 +189,25 @@ def _check_unit(document: Document) -> None:
             document.mistake(
                 ("privacy",), "`max_rows_per_unit` is missing; write how many rows of a person to keep, such as 2"
             )
+
+
+def _check_weight(document: Document) -> None:
+    """Compare the column that weighs rows with the others, likewise."""
+    universe, privacy = document.data.get("universe"), document.data.get("privacy")
+    declared = privacy.get("weight") if isinstance(privacy, dict) else None
+    weight = declared.get("column") if isinstance(declared, dict) else None
+    if not isinstance(weight, str) or not isinstance(privacy, dict):
+        return
+    if isinstance(universe, dict) and weight in universe:
+        document.mistake(
+            ("universe", weight),
+            f"`{weight}` is the weight of a row, which is counted and can't be released too; remove it from the universe",
+        )
+    if weight == privacy.get("unit"):
+        document.mistake(
+            ("privacy", "weight", "column"),
+            f"`{weight}` identifies the unit and can't weigh its rows; name another column",
+        )
 
 
 def _check_strategy(document: Document) -> None:

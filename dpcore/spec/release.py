@@ -6,16 +6,20 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from dpcore.privacy import Neighbours, Protection
 from dpcore.spec.attributes import AttributeSpec, Finite, SpecPart
+from dpcore.spec.blocks import BlocksSpec
+from dpcore.spec.engine import EngineSpec
+from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 
-class SourceSpec(SpecPart):
-    """Where the raw table is."""
+class WeightSpec(SpecPart):
+    """A column of whole numbers: a row counts as often as it says."""
 
-    path: Annotated[str, Field(min_length=1)] = Field(
-        description="a CSV or Parquet file, a folder of them, or a pattern such as visits/*.parquet; relative to the spec"
+    column: Annotated[str, Field(min_length=1)] = Field(description="the column with the weight, which is not released")
+    max: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        description="the most that a row may count, all noise grows with it; fractions are rounded down, what is below 0 or no number counts 0"
     )
 
 
@@ -26,6 +30,7 @@ class PrivacySpec(SpecPart):
     max_rows_per_unit: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         1, description="how many rows of a person are kept, chosen uniformly; all noise grows with it"
     )
+    weight: WeightSpec | None = Field(None, description="a column that says how often each row counts; left out, once")
     neighbours: Annotated[Neighbours, Field(strict=False)] = Field(
         description="add-remove: one unit more or less; replace-one: one unit exchanged"
     )
@@ -44,7 +49,13 @@ class PrivacySpec(SpecPart):
     @property
     def protection(self) -> Protection:
         """Whom the release protects, for the layers that compute."""
-        return Protection(unit=self.unit, rows_per_unit=self.max_rows_per_unit, neighbours=self.neighbours)
+        return Protection(
+            unit=self.unit,
+            rows_per_unit=self.max_rows_per_unit,
+            neighbours=self.neighbours,
+            weight=None if self.weight is None else self.weight.column,
+            row_weight=1 if self.weight is None else self.weight.max,
+        )
 
 
 class MwemSpec(SpecPart):
@@ -96,8 +107,14 @@ class ReleaseSpec(SpecPart):
     """A release: one private table in, one synthetic table out."""
 
     dataset: Annotated[str, Field(pattern=NAME, max_length=100)] = Field(description="the ledger account that pays")
-    source: SourceSpec
+    source: SourceSpec = Field(
+        default_factory=SourceSpec.none,
+        description="where the raw table is; left out only where a Python program hands it over",
+    )
     privacy: PrivacySpec
+    blocks: BlocksSpec | None = Field(
+        None, description="a budget for each period of time; left out, one for the whole table"
+    )
     universe: Annotated[dict[str, AttributeSpec], Field(min_length=1)] = Field(
         description="the columns to release, and everything that may be in them"
     )
@@ -107,6 +124,7 @@ class ReleaseSpec(SpecPart):
         description="how the model learns; left out, mwem for small universes without `ranges` and adaptive for all others",
     )
     output: OutputSpec = OutputSpec()
+    engine: EngineSpec | None = Field(None, description="where the table is read and counted; left out, here")
     analyst: Annotated[str, Field(pattern=NAME, max_length=100)] | None = Field(
         None, description="in whose name; needed if the account has an allowance for each analyst"
     )

@@ -8,15 +8,16 @@ from pydantic_core import ErrorDetails
 
 from dpcore.queries import MOST_WEIGHT
 from dpcore.spec.attributes import BooleanSpec, CategoricalSpec, DateSpec, DatetimeSpec, IntegerSpec, NumberSpec
+from dpcore.spec.blocks import BlocksSpec
+from dpcore.spec.discover import DiscoverBins, DiscoverValues
 from dpcore.spec.document import Place
-from dpcore.spec.release import STRATEGIES, OutputSpec, PrivacySpec, ReleaseSpec, SourceSpec
+from dpcore.spec.engine import EngineSpec
+from dpcore.spec.release import STRATEGIES, OutputSpec, PrivacySpec, ReleaseSpec, WeightSpec
+from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import LIST, MOST_COLUMNS, NUMBER, PLAIN, WEIGHTED, MarginalSpec, WorkloadSpec
 
 _LATER: Mapping[Place, str] = {
-    ("blocks",): "`blocks` is not part of this version; remove it, the whole table is one block",
     ("constraints",): "`constraints` is not part of this version; remove it",
-    ("source", "sql"): "`sql` is not part of this version; export the table to Parquet or CSV and name it with `path`",
-    ("source", "url_env"): "`url_env` is not part of this version; export the table and name it with `path`",
 }
 KINDS: Mapping[str, type[BaseModel]] = {
     "categorical": CategoricalSpec,
@@ -30,6 +31,9 @@ _SECTIONS: Mapping[Place, type[BaseModel]] = {
     (): ReleaseSpec,
     ("source",): SourceSpec,
     ("privacy",): PrivacySpec,
+    ("privacy", "weight"): WeightSpec,
+    ("blocks",): BlocksSpec,
+    ("engine",): EngineSpec,
     ("workload",): WorkloadSpec,
     ("output",): OutputSpec,
 }
@@ -52,6 +56,11 @@ _EXAMPLES = {
     "columns": "columns: [age, income]",
     "target": "target: income",
     "ranges": "ranges: [age]",
+    "most": "most: 100",
+    "length": "length: 6",
+    "alphabet": 'alphabet: "0123456789.EV"',
+    "bins": "bins: 20",
+    "share": "share: 0.1",
 }
 _WANTED = {
     "int_type": "must be a whole number",
@@ -77,13 +86,16 @@ def place_of(loc: tuple[str | int, ...]) -> Place:
     if loc[:1] == ("strategy",) and len(loc) > 1 and loc[1] in STRATEGIES:
         loc = (*loc[:1], *loc[2:])
     if loc[:1] == ("universe",):
+        if loc[2:3] == ("missing",):
+            return loc[:3]
         return loc[:4] if loc[2:3] in {("values",), ("edges",)} else loc
     if loc[:1] == ("workload",):
         return tuple(part for part in loc if part not in {NUMBER, LIST, PLAIN, WEIGHTED})
-    return loc[:2]
+    return loc[:3] if loc[:2] == ("privacy", "weight") else loc[:2]
 
 
 _EITHER: Mapping[Place, str] = {
+    ("blocks", "window"): "`window` must be all, new, or last and a number of periods, such as `last 3`",
     ("output", "rows"): "`rows` must be `noisy` or a whole number from 1 on",
     ("workload", "marginals"): (
         f"`marginals` must be a whole number from 1 to {MOST_COLUMNS}, or a list of lists of columns such as [[sex, age]]"
@@ -116,12 +128,14 @@ def sentence(place: Place, detail: ErrorDetails) -> str:  # noqa: PLR0911  a tab
     return f"`{key}` {_WANTED.get(kind, 'has the wrong form')}{example}"
 
 
-def _by_place(place: Place) -> str | None:
+def _by_place(place: Place) -> str | None:  # noqa: PLR0911  a table of cases reads best flat
     """Say what must stand at a place, where that is all there is to say."""
     if place in _EITHER:  # pydantic would complain once for each form, or about the one that was not meant
         return _EITHER[place]
     if place[:1] == ("universe",) and place[2:3] == ("values",) and len(place) == 4:
         return "a category must be a text, a number or a boolean; put anything else in quotes"
+    if place[:1] == ("universe",) and place[2:] == ("missing",):
+        return '`missing` must be true, false, or a list of different texts that count as null, such as ["?", "NA"]; put quotes around numbers'
     if place[:2] != ("workload", "marginals"):
         return None
     if place[-1] == "weight":
@@ -137,6 +151,8 @@ def _unknown_key(place: Place, detail: ErrorDetails) -> str:
     model = _SECTIONS.get(place[:-1])
     if len(place) > 2 and place[0] == "universe":
         model = KINDS[str(detail["loc"][2])]
+        if place[2:3] == ("discover",):
+            model = DiscoverValues if model is CategoricalSpec else DiscoverBins
     elif place[:2] == ("workload", "marginals"):
         model = MarginalSpec
     elif place[0] == "strategy":

@@ -93,14 +93,15 @@ class Adaptive(Strategy):
         self._most_cells = int(model_mb * 2**20 / BYTES_PER_CELL)
         least = sum(column.size for column in columns)
         if least > self._most_cells:
-            needed = math.ceil(least * BYTES_PER_CELL / 2**20)
             raise SpecError(
-                f"the columns alone take {needed} MB of model; write `max_model_mb: {4 * needed}` in `strategy`, or declare coarser columns"
+                f"the columns alone take {_megabytes(least)} MB of model; write `max_model_mb: {_megabytes(4 * least)}` in `strategy`, "
+                "or declare coarser columns"
             )
         most = MOST_ROUNDS_PURE if pure else MOST_ROUNDS
         self._chosen, self._pure = rounds is not None, pure
         self._rounds = (rounds or min(most, sum(len(axes) > 1 for axes in workload.marginals))) if self._sets else 0
-        self._first = _first_shares(columns, workload, rounds=self._rounds, pure=pure)
+        self._later = _wanted_later(columns, workload, pure=pure)
+        self._first = _first_shares(columns, workload, later=self._rounds * self._later, pure=pure)
         self._again = self._rounds > 0 and not self._chosen
         self._levels = sum(_most_levels(columns[axis].size) for axis in workload.ranges)
         self._evidence = Evidence()
@@ -122,7 +123,7 @@ class Adaptive(Strategy):
     @property
     def smallest_share(self) -> Fraction:
         """That of the smallest column, of its second measurement, of a coarser version for ranges, or of a round's marginal."""
-        levels = {axis: max(1, _most_levels(self._columns[axis].size)) for axis in self._workload.ranges}
+        levels = {axis: _most_levels(self._columns[axis].size) for axis in self._workload.ranges}
         shares = [*self._first, *(self._first[axis] / levels[axis] for axis in levels)]
         if self._again and self._rounds > 1:
             shares.append(Fraction(WORTH_AGAIN) * min(self._first) / sum(self._first))
@@ -137,7 +138,15 @@ class Adaptive(Strategy):
             rounds, more = self._suited(rows, noise=noise_of(self._first[0]))
         first = tuple((share, again) if again else (share,) for share, again in zip(self._first, more, strict=True))
         rest = self._rest([sum(shares, Fraction(0)) for shares in first])
-        return Outline(first, rounds=rounds, rest=rest, selecting=SELECTING, room=ROOM)
+        return Outline(
+            first,
+            rounds=rounds,
+            rest=rest,
+            selecting=SELECTING,
+            room=ROOM,
+            candidates=self._sets,
+            model_cells=self._most_cells,
+        )
 
     def begin(self, curator: Curator) -> None:
         """Measure every column, take cells together that noise would swamp, and make the first model.
@@ -229,7 +238,7 @@ class Adaptive(Strategy):
         alone = noise * float(self._first[0] / self._rest(self._first)) ** (1.0 if self._pure else 0.5)
         wanted: float = ROUNDS * (rows / (ABSOLUTE * max(alone, LEAST_NOISE))) ** ROUNDS_POWER
         rounds = min(self._rounds, max(1, round(wanted)))
-        shares = _first_shares(self._columns, self._workload, rounds=rounds, pure=self._pure)
+        shares = _first_shares(self._columns, self._workload, later=rounds * self._later, pure=self._pure)
         more = [share - first for share, first in zip(shares, self._first, strict=True)]
         return rounds, more if sum(more) >= WORTH_AGAIN else [Fraction(0)] * len(more)
 
@@ -254,7 +263,18 @@ class Adaptive(Strategy):
 def _within_reach(workload: Workload, columns: Sequence[Column]) -> Workload:
     """Return the workload without columns of one cell, and without ranges on columns that are too small for coarser versions."""
     telling = workload.telling([column.size for column in columns])
-    return replace(telling, ranges=tuple(axis for axis in telling.ranges if has_levels(columns[axis].size)))
+    ranges = tuple(axis for axis in telling.ranges if has_levels(columns[axis].size))
+    return telling if ranges == telling.ranges else replace(telling, ranges=ranges)
+
+
+def _megabytes(cells: int) -> str:
+    """Write how large a model of so many cells is, rounded up: to whole megabytes, or below one to thousandths.
+
+    >>> _megabytes(400), _megabytes(300_000)
+    ('0.004', '3')
+    """
+    size = cells * BYTES_PER_CELL / 2**20
+    return f"{math.ceil(size) if size > 1 else math.ceil(1000 * size) / 1000:g}"
 
 
 def has_levels(cells: int) -> bool:
@@ -283,20 +303,31 @@ def _levels_of(resolutions: Resolutions, column: int) -> list[int]:
     return taken[1:]
 
 
-def _first_shares(columns: Sequence[Column], workload: Workload, *, rounds: int, pure: bool) -> list[Fraction]:
+def _first_shares(columns: Sequence[Column], workload: Workload, *, later: float, pure: bool) -> list[Fraction]:
     """Return each column's share of the whole budget; one with ranges gets as much again for its coarser versions.
 
     The noise of a marginal adds to the error of every workload marginal that contains it. The weighted sum of all noise is least if
-    budgets are in proportion to (weight x cells)^(2/3), or to its root with Laplace noise. What the rounds will measure is not known yet:
-    on average, a part of the workload of moderate size.
+    budgets are in proportion to (weight x cells)^(2/3), or to its root with Laplace noise. `later` is what all rounds want, likewise.
     """
-    power = 1 / 2 if pure else 2 / 3
+    power = _power(pure=pure)
     parts = workload.weighted_parts()
     sizes = [column.size for column in columns]
     wanted = [(parts.get((axis,), 1) * size) ** power for axis, size in enumerate(sizes)]
     all_wanted = sum(wanted) + sum(wanted[axis] for axis in workload.ranges)
-    sets = [axes for axes in parts if len(axes) > 1]
-    cells = {axes: min(math.prod(sizes[axis] for axis in axes), TYPICAL_CELLS) for axes in sets}
-    later = rounds * sum((parts[axes] * cells[axes]) ** power for axes in sets) / max(len(sets), 1)
-    together = min(MOST_FIRST, max(LEAST_FIRST, all_wanted / (all_wanted + later))) if rounds else 1.0
+    together = min(MOST_FIRST, max(LEAST_FIRST, all_wanted / (all_wanted + later))) if later else 1.0
     return [Fraction(together * want / all_wanted).limit_denominator(10**6) for want in wanted]
+
+
+def _wanted_later(columns: Sequence[Column], workload: Workload, *, pure: bool) -> float:
+    """Return what a round wants beside the columns. What it will measure is not known yet: on average, a set of moderate size."""
+    power, parts, sizes = _power(pure=pure), workload.weighted_parts(), [column.size for column in columns]
+    wanted: list[float] = [
+        (weight * min(math.prod(map(sizes.__getitem__, axes)), TYPICAL_CELLS)) ** power
+        for axes, weight in parts.items()
+        if len(axes) > 1
+    ]
+    return sum(wanted) / max(len(wanted), 1)
+
+
+def _power(*, pure: bool) -> float:
+    return 1 / 2 if pure else 2 / 3

@@ -88,7 +88,15 @@ class Mwem(Strategy):
         """Return the plan, which no number of rows changes."""
         del rows, noise_of
         first, rest = tuple((share,) for share in self._first), Fraction(1) - sum(self._first)
-        return Outline(first, rounds=self._rounds, rest=rest, selecting=SELECTING, room=ROOM)
+        return Outline(
+            first,
+            rounds=self._rounds,
+            rest=rest,
+            selecting=SELECTING,
+            room=ROOM,
+            candidates=self._candidates,
+            model_cells=None,
+        )
 
     def begin(self, curator: Curator) -> None:
         """Measure every column and make the first model."""

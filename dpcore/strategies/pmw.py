@@ -62,7 +62,15 @@ class Pmw(Strategy):
         """Return the plan, which no number of rows changes: the total first."""
         del rows, noise_of
         share, rounds = self.smallest_share, self._rounds
-        return Outline(((share,),), rounds=rounds, rest=1 - share, selecting=Fraction(1, 2), room=None)
+        return Outline(
+            ((share,),),
+            rounds=rounds,
+            rest=1 - share,
+            selecting=Fraction(1, 2),
+            room=None,
+            candidates=self._workload.marginals,
+            model_cells=None,
+        )
 
     def begin(self, curator: Curator) -> None:
         """Buy the noisy number of rows."""

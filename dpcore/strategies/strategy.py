@@ -8,6 +8,7 @@ from fractions import Fraction
 from dpcore.curator import Curator
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import Model
+from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
 
 
@@ -21,6 +22,8 @@ class Outline:
         rest: What all rounds get together.
         selecting: The part of a round's budget that its selection gets.
         room: How many times the rows the expected noise in all cells of a marginal may be for it to be measured; None: anything is.
+        candidates: The sets of columns that the rounds select from.
+        model_cells: How many cells the model may have; None: as many as the universe.
     """
 
     first: tuple[tuple[Fraction, ...], ...]
@@ -28,6 +31,8 @@ class Outline:
     rest: Fraction
     selecting: Fraction
     room: float | None
+    candidates: tuple[Axes, ...]
+    model_cells: int | None
 
     @property
     def measuring(self) -> Fraction | None:
@@ -114,5 +119,10 @@ def column_step(axis: int, name: str) -> str:
     >>> column_step(2, " age\t")
     'one-way/03-age'
     """
+    return f"one-way/{column_name(axis, name)}"
+
+
+def column_name(axis: int, name: str) -> str:
+    """Name a column in a step."""
     printable = "".join(character for character in name if character.isprintable())
-    return f"one-way/{axis + 1:02}-{printable[:100].strip()}"
+    return f"{axis + 1:02}-{printable[:100].strip()}"

@@ -2,6 +2,7 @@
 
 from dpcore.universe.attribute import Attribute, Codes, Outside
 from dpcore.universe.categorical import Boolean, Categorical
+from dpcore.universe.codes import CompactCodes, code_type
 from dpcore.universe.numeric import Integer, Number
 from dpcore.universe.temporal import Date, Datetime, Every
 from dpcore.universe.universe import Universe
@@ -11,6 +12,7 @@ __all__ = [
     "Boolean",
     "Categorical",
     "Codes",
+    "CompactCodes",
     "Date",
     "Datetime",
     "Every",
@@ -18,4 +20,5 @@ __all__ = [
     "Number",
     "Outside",
     "Universe",
+    "code_type",
 ]

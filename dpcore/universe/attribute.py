@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from dpcore.errors import SpecError, UsageError
 from dpcore.universe import reading
-from dpcore.universe.column import BLOCK_ROWS, place_column
-from dpcore.universe.places import Places
+from dpcore.universe.codes import SignedCodes, signed_type
+from dpcore.universe.column import place_column
+from dpcore.universe.nulls import checked_nulls, named_nulls
+from dpcore.universe.places import NULL, Places
 
 Codes = npt.NDArray[np.int64]
 
@@ -37,16 +39,18 @@ class Attribute(ABC):
 
     | value | clip | other | drop |
     |---|---|---|---|
-    | null (None, NaN, empty text), `missing` declared | missing | missing | missing |
+    | null (None, NaN, empty text, one of `nulls`), `missing` declared | missing | missing | missing |
     | below or above the bounds | first or last cell | other | dropped |
     | not readable as this type, or null without `missing` | missing if declared, else dropped | other | dropped |
     """
 
     missing: bool = False
     outside: Outside = Outside.DROP
+    nulls: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a policy that does not exist."""
+        """Refuse a policy that does not exist, and texts that could not be told from values."""
+        object.__setattr__(self, "nulls", checked_nulls(self.nulls))
         if not isinstance(self.outside, Outside):
             raise SpecError("outside must be one of Outside.CLIP, Outside.OTHER, Outside.DROP")
 
@@ -118,15 +122,19 @@ class Attribute(ABC):
         flat = reading.flat(kind)
         return bool(pa.types.is_null(flat)) or self._reads(flat)
 
-    def encode(self, column: pa.Array | pa.ChunkedArray) -> Codes:
+    def encode(self, column: pa.Array | pa.ChunkedArray) -> SignedCodes:
         """Give each row of a private column its code, or -1 for a row to drop; never raises, never tells."""
-        codes = place_column(column, self._place)
-        # A place is looked up as an index: a cell is its own code, and the four others, negative, count from the end.
-        codes_by_place = np.concatenate([np.arange(self.cells), self._policy()])
-        for start in range(0, len(codes), BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            codes[block] = codes_by_place[codes[block]]
+        codes = place_column(column, self._place_or_null).astype(signed_type(self.size), copy=False)
+        # A cell is its own code. The other places are replaced one by one, null first: what is dropped becomes -1, as a null was before.
+        for place in range(NULL, int(codes.min(initial=0)) - 1, -1):
+            np.putmask(codes, codes == place, self._policy()[place])
         return codes
+
+    def _place_or_null(self, array: pa.Array) -> Places:
+        places = self._place(array).astype(signed_type(self.size), copy=False)
+        if self.nulls:
+            places[named_nulls(array, self.nulls)] = NULL
+        return places
 
     def decode(self, codes: npt.NDArray[np.integer[Any]], rng: np.random.Generator) -> pa.Array:
         """Draw a value from each code's cell, uniformly; missing, and an `other` that has no text, become null."""

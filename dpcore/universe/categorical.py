@@ -1,6 +1,7 @@
 """Attributes whose values are names: a declared list of categories, and the boolean."""
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import date, time
 from decimal import Decimal
 from functools import cached_property
@@ -84,13 +85,18 @@ class Categorical(_Unordered):
     Values and data are compared by their canonical text, so that a declared 1 is found in whole numbers, in the float
     1.0 and in the text "1"; a declared number is also found in any other text that writes it, such as "1.0".
 
+    With `prefixes`, a value that is not declared itself belongs to the declared one that is its longest prefix.
+
     A column of one Python type keeps it in a release; text, and any mixture, is released as dictionary-encoded text.
 
     >>> Categorical(("F", "M"), missing=True).encode(pa.array(["M", None, "x", "F"])).tolist()
     [1, 2, -1, 0]
+    >>> Categorical(("250", "250.1"), prefixes=True).encode(pa.array(["250.13", "250.2", "25"])).tolist()
+    [1, 0, -1]
     """
 
     values: tuple[Category, ...]
+    prefixes: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Refuse an empty list, duplicates, and values that could not be told from a null."""
@@ -106,6 +112,12 @@ class Categorical(_Unordered):
             raise SpecError(
                 "the values of a categorical attribute must differ, also when written as text: remove duplicates"
             )
+        self._refuse_null_values()
+
+    def _refuse_null_values(self) -> None:
+        for text in self.nulls:
+            if text.strip() in self._cells_by_text:
+                raise SpecError(f"{text!r} is declared as a value and counts as null: remove one of the two")
 
     @property
     def cells(self) -> int:
@@ -167,17 +179,34 @@ class Categorical(_Unordered):
         if reading.is_text(array.type):
             places = [self._place_text(text) for text in values]
         else:
-            places = [self._cells_by_text.get(canonical(value), ALIEN) for value in values]
+            places = [self._place_canonical(canonical(value)) for value in values]
         return np.array(places, dtype=np.int64)
 
     def _place_text(self, text: str) -> int:
-        place = self._cells_by_text.get(text, ALIEN)
-        if place != ALIEN or not self._cells_by_number:
+        if text not in self._cells_by_text and self._cells_by_number:
+            with suppress(ValueError):
+                place = self._cells_by_number.get(canonical(reading.number(text)))
+                if place is not None:
+                    return place
+        return self._place_canonical(text)
+
+    def _place_canonical(self, text: str | None) -> int:
+        place = self._cells_by_text.get(text)
+        if place is not None:
             return place
-        try:
-            return self._cells_by_number.get(canonical(reading.number(text)), ALIEN)
-        except ValueError:
-            return ALIEN
+        return self._place_longer(text) if text is not None else ALIEN
+
+    def _place_longer(self, text: str) -> int:
+        """Place a text that is not declared itself, by the longest of its beginnings that is."""
+        for length in self._lengths:
+            if length < len(text) and (place := self._cells_by_text.get(text[:length])) is not None:
+                return place
+        return ALIEN
+
+    @cached_property
+    def _lengths(self) -> tuple[int, ...]:
+        """How long a prefix may be, longest first; none if only whole values count."""
+        return tuple(sorted({len(text) for text in self._texts}, reverse=True)) if self.prefixes else ()
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:  # noqa: ARG002  nothing to draw: one value a cell
         return np.array(self.values)[cells]
@@ -218,6 +247,8 @@ class Boolean(_Unordered):
             known = {"": NULL} | dict.fromkeys(_FALSE, 0) | dict.fromkeys(_TRUE, 1)
             places = [known.get(text.strip().lower(), ALIEN) for text in reading.texts(array)]
             return np.array(places, dtype=np.int64)
+        if pa.types.is_boolean(kind):
+            return reading.native_wholes(array).astype(np.int8)
         if pa.types.is_decimal(kind):
             numbers, _ = reading.parsed_numbers(array)
         elif reading.is_whole(kind) or pa.types.is_floating(kind):

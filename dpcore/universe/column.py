@@ -15,7 +15,7 @@ from dpcore.universe.places import ALIEN, NULL, Places, all_of, spread
 
 Place = Callable[[pa.Array], Places]
 
-BLOCK_ROWS = 1 << 18  # bounds the memory of intermediate arrays, which then stay near the processor
+BLOCK_ROWS = 1 << 15  # bounds the memory of intermediate arrays, which then stay near the processor
 
 
 def place_column(column: pa.Array | pa.ChunkedArray, place: Place) -> Places:
@@ -58,16 +58,16 @@ def _place_layout(array: pa.Array, place: Place) -> Places:
 
 
 def _place_blocks(array: pa.Array, place: Place) -> Places:
-    placed = np.empty(len(array), dtype=np.int64)
-    for start in range(0, len(array), BLOCK_ROWS):
-        block = array[start : start + BLOCK_ROWS]
-        placed[start : start + BLOCK_ROWS] = _total(block, lambda part: _place_flat(part, place))
-    return placed
+    starts = range(0, max(len(array), 1), BLOCK_ROWS)
+    blocks = (array[start : start + BLOCK_ROWS] for start in starts)
+    placed = [_total(block, lambda part: _place_flat(part, place)) for block in blocks]
+    return placed[0] if len(placed) == 1 else np.concatenate(placed)
 
 
 def _place_flat(array: pa.Array, place: Place) -> Places:
     places = place(array)
-    places[array.is_null().to_numpy(zero_copy_only=False)] = NULL
+    if array.null_count:
+        np.putmask(places, array.is_null().to_numpy(zero_copy_only=False), NULL)
     return places
 
 

@@ -12,8 +12,10 @@ import pyarrow as pa
 from dpcore.errors import SpecError
 from dpcore.universe import reading
 from dpcore.universe.attribute import Attribute, Codes, Outside, refuse_too_many_cells
-from dpcore.universe.places import ABOVE, ALIEN, BELOW, NULL, Places, all_of, cut
-from dpcore.universe.reading import Floats, Integers
+from dpcore.universe.codes import signed_type
+from dpcore.universe.grid import Grid
+from dpcore.universe.places import ABOVE, ALIEN, BELOW, NULL, Places, all_of
+from dpcore.universe.reading import AnyIntegers, Floats
 
 _LARGEST = 2**53  # up to here every whole number is also a double, so that no reading of it is rounded
 
@@ -74,7 +76,7 @@ class Integer(Attribute):
     def _place(self, array: pa.Array) -> Places:
         kind = array.type
         if reading.is_whole(kind):
-            return self._bin_whole(reading.whole_numbers(array))
+            return self._bin_native(reading.native_wholes(array))
         if pa.types.is_floating(kind):
             return self._bin(reading.floats(array))
         if reading.is_parsed(kind):
@@ -89,12 +91,25 @@ class Integer(Attribute):
         np.putmask(places, null, NULL)
         return places
 
-    def _bin_whole(self, values: Integers) -> Places:
-        places = np.clip(values, self.minimum, self.maximum) - self.minimum
+    def _bin_native(self, values: AnyIntegers) -> Places:
+        """Bin whole numbers in their own width, where the bounds and the width of a bin are among its numbers."""
+        limits = np.iinfo(values.dtype)
+        if not limits.min <= self.minimum <= self.maximum <= limits.max or self.width > limits.max:
+            return self._bin_whole(values.astype(np.int64))
+        return self._bin_whole(values)
+
+    def _bin_whole(self, values: AnyIntegers) -> Places:
+        unsigned = np.dtype(f"u{values.dtype.itemsize}")
+        # the distance from the minimum is below 2^bits, hence exact in whole numbers that go round at 2^bits
+        steps = np.clip(values, self.minimum, self.maximum).view(unsigned)
+        steps -= unsigned.type(self.minimum % (1 << 8 * unsigned.itemsize))
         if self.width > 1:
-            places //= self.width
-        np.putmask(places, values < self.minimum, BELOW)
-        np.putmask(places, values > self.maximum, ABOVE)
+            steps //= unsigned.type(self.width)
+        places = steps.astype(signed_type(self.cells))
+        if values.size and values.min() < self.minimum:
+            np.putmask(places, values < self.minimum, BELOW)
+        if values.size and values.max() > self.maximum:
+            np.putmask(places, values > self.maximum, ABOVE)
         return places
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
@@ -152,6 +167,10 @@ class Number(Attribute):
         """The edges, the last one moved by the least possible, so that its bin holds it."""
         return np.array([*self.edges[:-1], nextafter(self.edges[-1], inf)])
 
+    @cached_property
+    def _grid(self) -> Grid:
+        return Grid(self._bounds)
+
     def _cell_labels(self) -> tuple[str, ...]:
         texts = [repr(edge).removesuffix(".0") for edge in self.edges]
         brackets = [")"] * (self.cells - 1) + ["]"]
@@ -163,10 +182,10 @@ class Number(Attribute):
     def _place(self, array: pa.Array) -> Places:
         kind = array.type
         if reading.is_whole(kind) or pa.types.is_floating(kind):
-            return cut(reading.floats(array), self._bounds)
+            return self._grid.place(reading.floats(array))
         if reading.is_parsed(kind):
             values, states = reading.parsed_numbers(array)
-            return np.where(states < 0, states, cut(values, self._bounds))
+            return np.where(states < 0, states, self._grid.place(values))
         return all_of(len(array), ALIEN)
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:

@@ -9,12 +9,12 @@ import pyarrow as pa
 # Negative, so that a place >= 0 is a cell; in this order, so that a table of four is indexed by them from its end.
 NULL, BELOW, ABOVE, ALIEN = -1, -2, -3, -4
 
-Places = npt.NDArray[np.int64]
+Places = npt.NDArray[np.signedinteger[Any]]
 
 
 def all_of(rows: int, place: int) -> Places:
     """Put so many rows in one place."""
-    return np.full(rows, place, dtype=np.int64)
+    return np.full(rows, place, dtype=np.int8)
 
 
 def cut(values: npt.NDArray[Any], bounds: npt.NDArray[Any]) -> Places:
@@ -29,6 +29,12 @@ def cut(values: npt.NDArray[Any], bounds: npt.NDArray[Any]) -> Places:
 
 def spread(encoded: pa.DictionaryArray, places: Places) -> Places:
     """Place the rows of a dictionary-encoded array as its dictionary's values were placed."""
-    rows = encoded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
-    spread_out: Places = np.append(places, NULL)[rows]
-    return spread_out
+    indices = encoded.indices
+    if indices.type != pa.int32():
+        indices = indices.cast(pa.int64())
+    if indices.null_count:
+        # a null's place comes last, where no index of a value leads
+        indices = indices.fill_null(len(places))
+    by_index = np.concatenate([places, np.array([NULL], dtype=np.int8)])
+    rows: npt.NDArray[np.integer[Any]] = indices.to_numpy(zero_copy_only=False)
+    return by_index.take(rows)

@@ -6,6 +6,7 @@ on: one unreadable value would then change how the others in its column are read
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 from dpcore.universe.places import ALIEN, NULL, Places
 
 Integers = npt.NDArray[np.int64]
+AnyIntegers = npt.NDArray[np.integer[Any]]
 Floats = npt.NDArray[np.float64]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -85,10 +87,15 @@ def distinct(array: pa.Array) -> pa.DictionaryArray:
 
 def whole_numbers(array: pa.Array) -> Integers:
     """Read whole numbers exactly; what exceeds 64 signed bits becomes the largest of them."""
-    values = _filled(array)
+    return native_wholes(array).astype(np.int64, copy=False)
+
+
+def native_wholes(array: pa.Array) -> AnyIntegers:
+    """Read whole numbers exactly, in the width that they come in; what exceeds 64 signed bits becomes the largest of them."""
+    values: AnyIntegers = _filled(array)
     if values.dtype == np.uint64:
-        values = np.minimum(values, np.uint64(np.iinfo(np.int64).max))
-    return values.astype(np.int64, copy=False)
+        return np.minimum(values, np.uint64(np.iinfo(np.int64).max)).astype(np.int64)
+    return values.view(np.uint8) if values.dtype == np.bool_ else values
 
 
 def floats(array: pa.Array) -> Floats:
@@ -107,11 +114,16 @@ def parsed_numbers(array: pa.Array) -> tuple[Floats, Places]:
 
 def seconds(array: pa.Array) -> Integers:
     """Read days and timestamps as whole seconds since 1970, rounded down; a time zone's values are taken in UTC."""
+    ticks, per_second = native_ticks(array)
+    return ticks.astype(np.int64) * per_second.denominator // per_second.numerator
+
+
+def native_ticks(array: pa.Array) -> tuple[AnyIntegers, Fraction]:
+    """Read days and timestamps as they are stored, and say how many of their units make a second."""
     if pa.types.is_date32(array.type):
-        return _filled(array.view(pa.int32())).astype(np.int64) * 86_400
+        return _filled(array.view(pa.int32())), Fraction(1, 86_400)
     unit = "ms" if pa.types.is_date64(array.type) else array.type.unit
-    ticks: Integers = _filled(array.view(pa.int64())) // _PER_SECOND[unit]
-    return ticks
+    return _filled(array.view(pa.int64())), Fraction(_PER_SECOND[unit])
 
 
 def parsed_seconds(array: pa.Array) -> tuple[Integers, Places]:
@@ -169,8 +181,9 @@ def _as_python(scalar: pa.Scalar) -> Any:
 
 def _filled(array: pa.Array) -> npt.NDArray[Any]:
     """Give numbers as they are and nulls as 0; to_numpy alone would round them all through doubles."""
-    fill = False if pa.types.is_boolean(array.type) else 0
-    values: npt.NDArray[Any] = array.fill_null(fill).to_numpy(zero_copy_only=False)
+    if array.null_count:
+        array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
+    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
     return values
 
 

@@ -1,5 +1,6 @@
 """Attributes whose values are days or points in time, in bins that follow the calendar."""
 
+import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
@@ -14,10 +15,12 @@ import pyarrow as pa
 from dpcore.errors import SpecError
 from dpcore.universe import reading
 from dpcore.universe.attribute import Attribute, Codes, Outside, refuse_too_many_cells
-from dpcore.universe.places import ALIEN, Places, all_of, cut
+from dpcore.universe.codes import signed_type
+from dpcore.universe.places import ABOVE, ALIEN, BELOW, Places, all_of, cut
 from dpcore.universe.reading import Integers
 
 _DAY = 86_400
+MOST_SLOTS = 1 << 18
 
 
 class Every(StrEnum):
@@ -113,11 +116,40 @@ class _Calendar(Attribute):
 
     def _place(self, array: pa.Array) -> Places:
         if reading.is_moment(array.type):
-            return cut(reading.seconds(array) // self.tick, self._bounds)
+            return self._place_moments(array)
         if reading.is_text(array.type):
             seconds, states = reading.parsed_seconds(array)
             return np.where(states < 0, states, cut(seconds // self.tick, self._bounds))
         return all_of(len(array), ALIEN)
+
+    def _place_moments(self, array: pa.Array) -> Places:
+        """Look each moment's bin up by the minute, hour or day in which it lies: bins start with one of these, but for the first."""
+        values, per_second = reading.native_ticks(array)
+        length = self._slot_seconds * per_second
+        if self._bin_of_slot is None or length.denominator != 1:
+            return cut(reading.seconds(array) // self.tick, self._bounds)
+        slots = values // values.dtype.type(int(length))
+        slots -= self._first * self.tick // self._slot_seconds
+        places: Places = self._bin_of_slot.take(slots, mode="clip")
+        begin, end = (math.ceil(moment * self.tick * per_second) for moment in (self._first, self._last + 1))
+        if values.size and values.min() < begin:
+            np.putmask(places, values < begin, BELOW)
+        if values.size and values.max() >= end:
+            np.putmask(places, values >= end, ABOVE)
+        return places
+
+    @property
+    def _slot_seconds(self) -> int:
+        return _SECONDS[self.every] if self.every in (Every.MINUTE, Every.HOUR) else _DAY
+
+    @cached_property
+    def _bin_of_slot(self) -> Places | None:
+        """The bin of each minute, hour or day from the minimum to the maximum; None if these are too many for a table."""
+        first, last = (moment * self.tick // self._slot_seconds for moment in (self._first, self._last))
+        if last - first >= MOST_SLOTS:
+            return None
+        starts = np.arange(first, last + 1) * self._slot_seconds
+        return np.searchsorted(self._bounds[1:-1] * self.tick, starts, side="right").astype(signed_type(self.cells))
 
     def _draw_ticks(self, cells: Codes, rng: np.random.Generator) -> Integers:
         return rng.integers(self._bounds[cells], self._bounds[cells + 1])

@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpcore.errors import SourceError, SpecError, UsageError
-from dpcore.universe.attribute import Attribute, Codes
+from dpcore.universe.attribute import Attribute
+from dpcore.universe.codes import CompactCodes, compact
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,28 +63,29 @@ class Universe:
         """Schema of a release."""
         return pa.schema([(name, attribute.arrow_type) for name, attribute in self.attributes.items()])
 
-    def encode(self, table: pa.Table) -> tuple[Codes, ...]:
+    def encode(self, table: pa.Table) -> tuple[CompactCodes, ...]:
         """Give the codes of a private table's rows, attribute by attribute, without the rows that any of them drops."""
         return self.encode_rows(table)[0]
 
-    def encode_rows(self, table: pa.Table) -> tuple[tuple[Codes, ...], npt.NDArray[np.bool_]]:
+    def encode_rows(self, table: pa.Table | pa.RecordBatch) -> tuple[tuple[CompactCodes, ...], npt.NDArray[np.bool_]]:
         """Encode a private table and tell which rows were kept, so that a column beside the universe can follow.
 
         Args:
-            table: Any table that has each declared column once; other columns are not looked at.
+            table: Any table or batch that has each declared column once; other columns are not looked at.
 
         Returns:
-            The codes of the kept rows, attribute by attribute, and for each row of the table whether it was kept: both
-            as private as the table itself.
+            The codes of the kept rows, attribute by attribute, each in the smallest unsigned type for its size; and for
+            each row of the table whether it was kept. Both are as private as the table itself.
         """
         self._refuse_incomplete(table)
         columns = [attribute.encode(table.column(name)) for name, attribute in self.attributes.items()]
         keep: npt.NDArray[np.bool_] = np.ones(table.num_rows, dtype=np.bool_)
         for codes in columns:
-            keep &= codes >= 0
+            if codes.min(initial=0) < 0:
+                keep &= codes >= 0
         if not keep.all():
             columns = [codes[keep] for codes in columns]
-        return tuple(columns), keep
+        return tuple(compact(codes, size=size) for codes, size in zip(columns, self.shape, strict=True)), keep
 
     def decode(self, codes: Sequence[npt.NDArray[np.integer[Any]]], rng: np.random.Generator) -> pa.Table:
         """Draw a row of values for each row of codes, uniformly within their cells."""
@@ -96,9 +98,10 @@ class Universe:
         ]
         return pa.Table.from_arrays(columns, schema=self.schema)
 
-    def _refuse_incomplete(self, table: pa.Table) -> None:
+    def _refuse_incomplete(self, table: pa.Table | pa.RecordBatch) -> None:
+        present = table.schema.names
         for name in self.names:
-            found = table.column_names.count(name)
+            found = present.count(name)
             if found != 1:
                 raise SourceError(
                     f"the table has {found} columns named {name!r} where the universe declares one: "

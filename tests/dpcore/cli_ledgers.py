@@ -1,6 +1,6 @@
 """Ledgers for the tests of the steward's verbs: built with a clock that stands still, so that what is shown can be compared."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from dpcore import Outcome, cli, synthesize
@@ -12,7 +12,7 @@ MECHANISM = {"name": "discrete-laplace", "scale": "1000000.0", "l1": 1, "l2_squa
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)
 
 
-def runner(spec: Path, _resume: str | None, *, approved: bool) -> Outcome:
+def runner(spec: Path, _resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
     return synthesize(spec)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import BudgetRefused, UsageError
-from dpcore.ledger import Balance, Ledger
+from dpcore.errors import BlocksCovered, BudgetRefused, UsageError
+from dpcore.ledger import Balance, Ledger, claim_in
 from dpcore.privacy import Neighbours
 from tests.dpcore.ledger_fixtures import CAP, MECHANISM, assert_sound, opened, opened_by_month
 from tests.dpcore.ledger_store import LedgerStoreTests
@@ -220,3 +220,46 @@ class LedgerBlocks(LedgerStoreTests):
         assert 0.9 * CAP < dearest["visits"] <= CAP
         assert dearest["control"] > CAP, "were each block to pay once, two of them could pay more than the cap"
         assert_sound(ledger)
+
+    def test_what_a_series_has_covered_is_not_new_to_it(self, ledger: Ledger, url: str) -> None:
+        opened_by_month(ledger, JANUARY, FEBRUARY, MARCH)
+        monthly, other = (
+            {"account": "visits", "amount": 1, "claim": claim_in(series, "claim"), "new_to": series}
+            for series in ("monthly", "monthly-2")
+        )
+        ledger.reserve("first", blocks=[JANUARY], **monthly)
+        assert {block: run.id for block, run in ledger.covered("visits", series="monthly").items()} == {
+            JANUARY: "first"
+        }
+        with self.refused(url, BlocksCovered, f"block '{JANUARY}' is covered already by run 'first' of series monthly"):
+            ledger.reserve("second", blocks=[JANUARY, FEBRUARY], **monthly)
+        ledger.reserve("second", blocks=[FEBRUARY], **monthly)
+        assert ledger.reserve("first", blocks=[JANUARY], **monthly).id == "first"  # its own blocks are its own
+        ledger.reserve("third", blocks=[JANUARY, FEBRUARY], **other)
+        ledger.reserve("fourth", account="visits", amount=1, claim="claim", blocks=[MARCH])  # of no series
+        assert set(ledger.covered("visits", series="monthly")) == {JANUARY, FEBRUARY}
+        assert_sound(ledger)
+
+    def test_a_series_has_covered_what_has_led_to_a_release_or_still_may(self, ledger: Ledger) -> None:
+        opened_by_month(ledger, JANUARY, FEBRUARY, MARCH)
+        for run, block in (("published", JANUARY), ("given-up", FEBRUARY), ("released", MARCH)):
+            ledger.reserve(run, account="visits", amount=1, claim=claim_in("s", "claim"), blocks=[block], new_to="s")
+        assert len(ledger.covered("visits", series="s")) == 3
+        ledger.settle("published", release="20260201T000000Z-0123456789ab", lease=None)
+        ledger.settle("given-up", release=None, lease=None)
+        ledger.release_run("released", lease=None)
+        assert set(ledger.covered("visits", series="s")) == {JANUARY}
+        ledger.reserve(
+            "again", account="visits", amount=1, claim=claim_in("s", "claim"), blocks=[FEBRUARY, MARCH], new_to="s"
+        )
+        with pytest.raises(BlocksCovered):
+            ledger.reserve(
+                "released", account="visits", amount=1, claim=claim_in("s", "claim"), blocks=[MARCH], new_to="s"
+            )
+        assert_sound(ledger)
+
+    def test_the_balance_of_some_blocks_is_that_of_the_most_used_of_them(self, ledger: Ledger) -> None:
+        opened_by_month(ledger, JANUARY, FEBRUARY)
+        ledger.reserve("run", account="visits", amount=300, claim="claim", blocks=[JANUARY])
+        assert ledger.balance("visits", blocks=[JANUARY, FEBRUARY]) == Balance(cap=CAP, spent=0, reserved=300)
+        assert ledger.balance("visits", blocks=[FEBRUARY]) == Balance(cap=CAP, spent=0, reserved=0)

@@ -180,8 +180,9 @@ def test_the_same_draft_gives_the_same_page(draft: Draft) -> None:
         ({"delta": 0.0, "rho": None}, "as likely with one table as with the other."),
         ({"epsilon": 50.0}, "e to the power of 50 times"),
         ({"unit": "row", "max_rows_per_unit": 1}, "about one row"),
+        ({"weight": "visits", "max_row_weight": 9}, "the number of rows here, are sums of visits"),
     ],
-    ids=["replace-one", "pure", "weak", "row"],
+    ids=["replace-one", "pure", "weak", "row", "weight"],
 )
 def test_the_promise_is_told_as_it_is(draft: Draft, changes: dict[str, Any], told: str) -> None:
     assert told in Page(card(replace(draft, statement=replace(STATEMENT, **changes)), files=FILES)).text

@@ -4,6 +4,7 @@ import json
 import os
 import stat
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pandas as pd
@@ -18,8 +19,8 @@ from tests.conftest import Workspace, read_only
 Run = Callable[..., int]
 
 
-def runner(spec: Path, resume: str | None, *, approved: bool) -> Outcome:
-    return synthesize(spec, run_id=resume, resume=resume is not None)
+def runner(spec: Path, resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
+    return synthesize(spec, run_id=resume, resume=resume is not None, as_of=as_of)
 
 
 def dpflow(*arguments: object) -> int:
@@ -315,7 +316,7 @@ def test_resuming_an_unknown_run_starts_none(workspace: Workspace, capsys: pytes
 def test_an_unforeseen_error_is_one_line_without_its_text(
     workspace: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(spec: Path, resume: str | None, *, approved: bool) -> Outcome:
+    def broken(spec: Path, resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
         message = "Jane Doe, 44"
         raise ValueError(message)
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ OUTCOME = Outcome(
 )
 
 
-def runner(spec: Path, resume: str | None, *, approved: bool) -> Outcome:
+def runner(spec: Path, resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
     """Refuse as a run would, and make no release."""
     check_approved(declared(str(spec), registered_only=False), approved=approved)
     return OUTCOME

@@ -169,7 +169,10 @@ def test_a_worker_that_is_gone_is_told_from_one_that_works(capsys: pytest.Captur
 def test_an_account_without_blocks_yet_is_all_left(capsys: pytest.CaptureFixture[str]) -> None:
     terms = ("--epsilon", "2", "--delta", "0", "--unit", "row", "--neighbours", "add-remove")
     assert dpflow("ledger", "open", "sales", *terms, "--blocks", "month of visit") == 0
-    assert "open its blocks with: dpflow ledger block sales NAME..." in capsys.readouterr().out
+    assert (
+        "runs open and seal the blocks that they read; by hand: dpflow ledger block sales NAME..."
+        in capsys.readouterr().out
+    )
     assert "month of visit: 0, of which 0 may still grow" in shown(capsys)
     (account,) = json.loads(shown(capsys, "--json"))["accounts"]
     assert (account["most_used_block"], account["remaining"], account["blocks"]) == (None, 2.0, [])

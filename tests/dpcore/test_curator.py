@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from dpcore.accounting import Currency
-from dpcore.curator import Curator, Offer
+from dpcore.curator import Curator, Offer, _weighted_errors
 from dpcore.errors import StepFailed
-from dpcore.histogram import Histogram
+from dpcore.histogram import LocalHistogram
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, RoundedGaussian, from_description
 from dpcore.privacy import Neighbours, Protection
@@ -22,9 +22,9 @@ COUNTS = np.array([[50, 0, 10], [5, 100, 35]])
 MECHANISMS = (DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, RoundedGaussian)
 
 
-def histogram() -> Histogram:
+def histogram() -> LocalHistogram:
     codes = np.unravel_index(np.arange(6), SHAPE)
-    return Histogram(codes=[code.astype(np.uint8) for code in codes], counts=COUNTS.ravel(), shape=SHAPE)
+    return LocalHistogram.of(codes=[code.astype(np.uint8) for code in codes], counts=COUNTS.ravel(), shape=SHAPE)
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ def test_no_score_moves_by_more_than_the_sensitivity_that_is_paid_for_and_withou
     codes = [code.astype(np.uint8) for code in np.unravel_index(np.arange(4), LITTLE)]
     lease = ledger.lease("r")
     for number, table in enumerate(TABLES):
-        curator.receive(Histogram(codes=codes, counts=table.ravel(), shape=LITTLE), lease=lease)
+        curator.receive(LocalHistogram.of(codes=codes, counts=table.ravel(), shape=LITTLE), lease=lease)
         getattr(curator, kind)(f"s{number}", lambda: offered, share=Fraction(1, 1000))
     declared = {row.mechanism["sensitivity"] for row in ledger.transcript("r")}
     assert len(declared) == 1
@@ -267,3 +267,15 @@ def test_interruptions_that_use_up_the_reservation_are_seen(make_curator: Any) -
     assert ledger.run("r").remaining < 100
     assert curator.exhausted("n", answers=1)
     assert not curator.exhausted("m", answers=1)
+
+
+def test_all_that_is_on_offer_is_counted_together_in_groups_that_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = []
+    monkeypatch.setattr("dpcore.curator.KEPT_CELLS", 7)
+    monkeypatch.setattr(LocalHistogram, "prepare", lambda _, sets: prepared.append(list(sets)))
+    sizes = {(0,): 3, (1,): 4, (0, 1): 12, (1, 0): 2}
+    offered = [Offer(axes=axes, expected=np.zeros(size, dtype=np.int64)) for axes, size in sizes.items()]
+    monkeypatch.setattr(LocalHistogram, "marginal", lambda _, axes: np.ones(sizes[axes], dtype=np.int64))
+    errors = list(_weighted_errors(histogram(), offered))
+    assert [error.sum() for error in errors] == list(sizes.values())
+    assert prepared == [[(0,), (1,)], [(0, 1)], [(1, 0)]]

@@ -93,3 +93,13 @@ def test_an_entry_of_the_registry_that_does_not_read_is_among_the_changed(worksp
     register(workspace.spec)
     Path(".dpflow/registry/spec.json").write_text("{", encoding="utf-8")
     assert [(spec.name, spec.entry, spec.changed) for spec in spec_keepings()] == [("spec", None, True)]
+
+
+@pytest.mark.parametrize(
+    "source", ["{path: 's3://bucket/visits/*.csv'}", "{sql: select * from visits, url_env: CLINIC_DB}"]
+)
+def test_of_a_table_elsewhere_no_file_is_looked_for(workspace: Workspace, source: str) -> None:
+    workspace.write_spec(("{path: visits.csv}", source))
+    register(workspace.spec)
+    (kept,) = spec_keepings()
+    assert (kept.changed, kept.sources, kept.declared_source) == (False, (), None)

@@ -129,7 +129,9 @@ def test_what_is_spent_and_what_may_be_are_over_the_worst_block_of_each(ledger: 
     page = Path("out/statement.md").read_text(encoding="utf-8")
     assert "| spent so far, in block month-01 | 0.9 | 1.8 | 4.5 | 9 |" in page
     assert "| at most, if open runs spend all they reserved, in block month-02 | 1.5 | 3 | 7.5 | 15 |" in page
-    assert "A person with rows in several blocks is protected in each, not in all at once." in page
+    assert account["spent_by_all_runs"]["amount"] == 1.05
+    assert "A person with rows in several blocks has met the runs of each of them, each run once" in page
+    assert "with rows in all, at worst epsilon 1.05 is spent so far." in page
 
 
 def test_where_one_is_replaced_two_blocks_count_together(ledger: Ledger) -> None:

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.histogram import BLOCK_ROWS, Histogram
-from dpcore.ingest.records import Records, code_type
-from dpcore.universe import Integer, Universe
+from dpcore import counting
+from dpcore import histogram as histogram_module
+from dpcore.histogram import LocalHistogram
+from dpcore.ingest.records import Records
+from dpcore.universe import Integer, Universe, code_type
 
 SIZES = st.sampled_from([1, 2, 3, 7, 255, 256, 257, 65536, 65537, 10_000_000])
 
@@ -28,9 +30,15 @@ def drawn(shape: list[int], *, rows: int, seed: int, cells: int) -> pd.DataFrame
     return pd.DataFrame(possible[rng.integers(0, len(possible), rows)])
 
 
-def counted(table: pd.DataFrame, shape: list[int]) -> Histogram:
+def counted(table: pd.DataFrame, shape: list[int], *, weights: np.ndarray | None = None) -> LocalHistogram:
     codes = [table[axis].to_numpy().astype(code_type(size)) for axis, size in enumerate(shape)]
-    return Histogram.count(Records(codes), universe_of(shape))
+    return LocalHistogram.count(Records.of(codes, weights=weights), universe_of(shape))
+
+
+def distinct(histogram: LocalHistogram) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return the one block of a histogram that was made of distinct rows."""
+    ((codes, counts),) = histogram._blocks
+    return list(codes), counts
 
 
 @settings(deadline=None, max_examples=50)
@@ -65,17 +73,19 @@ def test_a_universe_of_ten_to_the_thirty_five_cells_is_counted_exactly() -> None
     table = drawn(shape, rows=2000, seed=1, cells=500)
     histogram = counted(table, shape)
     assert universe_of(shape).size == 10**35
-    assert sorted(histogram._counts.tolist()) == sorted(table.value_counts().tolist())
-    cells = pd.DataFrame(dict(enumerate(histogram._codes))).astype(np.int64)
+    codes, counts = distinct(histogram)
+    assert sorted(counts.tolist()) == sorted(table.value_counts().tolist())
+    cells = pd.DataFrame(dict(enumerate(codes))).astype(np.int64)
     assert not cells.duplicated().any()
     assert set(cells.itertuples(index=False, name=None)) == set(table.itertuples(index=False, name=None))
 
 
 def test_memory_goes_with_the_distinct_rows() -> None:
-    table = drawn([100, 100, 100], rows=5000, seed=2, cells=3)
-    histogram = counted(table, [100, 100, 100])
-    assert len(histogram._counts) == len(table.drop_duplicates())
-    assert {codes.dtype for codes in histogram._codes} == {np.dtype(np.uint8)}
+    for shape in ([100, 100, 100], [200, 200, 200]):
+        table = drawn(shape, rows=5000, seed=2, cells=3)
+        codes, counts = distinct(counted(table, shape))
+        assert len(counts) == len(table.drop_duplicates())
+        assert {code.dtype for code in codes} == {np.dtype(np.uint8)}
 
 
 @pytest.mark.parametrize("rows", [0, 17])
@@ -95,9 +105,9 @@ def test_nobody_can_change_what_a_marginal_returns() -> None:
 @pytest.mark.parametrize("axes", [(0,), (1, 0), (2, 0, 1), (3,)])
 def test_many_blocks_of_rows_add_up_to_one_count(axes: tuple[int, ...]) -> None:
     shape = [256, 7, 100, 1]
-    table = drawn(shape, rows=5 * BLOCK_ROWS + 5, seed=5, cells=150_000)
+    table = drawn(shape, rows=5 * counting.KEY_ROWS + 5, seed=5, cells=150_000)
     histogram = counted(table, shape)
-    assert len(histogram._counts) > 2 * BLOCK_ROWS
+    assert len(distinct(histogram)[1]) > counting.KEY_ROWS
     flat = np.ravel_multi_index([table[axis] for axis in axes], [shape[axis] for axis in axes])
     naive = np.bincount(flat, minlength=prod(shape[axis] for axis in axes))
     assert np.array_equal(histogram.marginal(axes).ravel(), naive)
@@ -106,7 +116,7 @@ def test_many_blocks_of_rows_add_up_to_one_count(axes: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(("rows", "kept"), [(255, np.uint8), (256, np.uint16), (70_000, np.uint32)])
 def test_a_cell_with_many_rows_is_counted_in_full(rows: int, kept: type[np.unsignedinteger[Any]]) -> None:
     histogram = counted(pd.DataFrame([[2, 1]] * rows), [3, 4])
-    assert histogram._counts.dtype == kept
+    assert distinct(histogram)[1].dtype == kept
     assert histogram.marginal((1, 0)).max() == rows
 
 
@@ -115,7 +125,7 @@ def test_a_marginal_that_is_asked_for_again_is_the_same_and_the_oldest_make_room
 ) -> None:
     monkeypatch.setattr("dpcore.histogram.KEPT_CELLS", 10)
     codes = [np.array([0, 1, 2, 2], dtype=np.uint8), np.array([0, 1, 1, 0], dtype=np.uint8)]
-    histogram = Histogram(codes=codes, counts=np.array([5, 4, 3, 2]), shape=(3, 2))
+    histogram = LocalHistogram.of(codes=codes, counts=np.array([5, 4, 3, 2]), shape=(3, 2))
     both = histogram.marginal((0, 1))
     assert histogram.marginal((0, 1)) is both
     assert histogram.marginal((0,)).tolist() == [5, 4, 5]
@@ -123,3 +133,68 @@ def test_a_marginal_that_is_asked_for_again_is_the_same_and_the_oldest_make_room
     again = histogram.marginal((0, 1))
     assert again is not both
     assert again.tolist() == both.tolist() == [[5, 0], [0, 4], [2, 3]]
+
+
+WAYS = {
+    "all cells at once": {},
+    "distinct rows": {"SMALL_UNIVERSE": 0},
+    "block by block": {"SMALL_UNIVERSE": 0, "DISTINCT_ROWS": 0},
+}
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_table_of_any_size_is_counted_alike(monkeypatch: pytest.MonkeyPatch, way: str, weighted: bool) -> None:
+    for name, value in WAYS[way].items():
+        monkeypatch.setattr(histogram_module, name, value)
+    shape = [30, 7, 20]
+    table = drawn(shape, rows=3_000, seed=6, cells=500)
+    weights = np.random.default_rng(7).integers(0, 9, len(table)).astype(np.uint8) if weighted else None
+    histogram = counted(table, shape, weights=weights)
+    times = np.ones(len(table)) if weights is None else weights
+    groups = np.arange(30) // 4
+    histogram.coarsen(0, groups)
+    histogram.coarsen(3, np.arange(8) // 2)
+    columns = [*(table[axis].to_numpy() for axis in range(3)), groups[table[0]], groups[table[0]] // 2]
+    sizes = [*shape, 8, 4]
+    sets = [(), (0,), (2, 0), (3, 1), (1, 4, 2)]
+    histogram.prepare(sets)
+    for axes in sets:
+        counts = histogram.marginal(axes)
+        flat = np.zeros(len(table), dtype=np.int64)
+        for axis in axes:
+            flat = flat * sizes[axis] + columns[axis]
+        assert counts.shape == tuple(sizes[axis] for axis in axes)
+        assert np.array_equal(counts.ravel(), np.bincount(flat, weights=times, minlength=counts.size))
+
+
+def test_what_is_prepared_is_counted_once_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    histogram = counted(drawn([3, 4, 5], rows=50, seed=8, cells=9), [3, 4, 5])
+    asked = []
+    count = LocalHistogram._counts
+    monkeypatch.setattr(LocalHistogram, "_counts", lambda self, sets: asked.append(list(sets)) or count(self, sets))
+    histogram.prepare([(0, 1), (1, 2), (0, 1)])
+    histogram.prepare([(0, 1)])
+    histogram.prepare([(1, 2), (2,)])
+    assert histogram.marginal((1, 2)).sum() == 50
+    assert asked == [[(0, 1), (1, 2)], [(2,)]]
+
+
+def test_what_is_wanted_now_does_not_make_room_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histogram_module, "KEPT_CELLS", 10)
+    histogram = counted(drawn([3, 4, 5], rows=50, seed=9, cells=9), [3, 4, 5])
+    first = histogram.marginal((0,))
+    histogram.marginal((1,))
+    histogram.prepare([(2,), (0,)])
+    assert histogram.marginal((0,)) is first
+    assert set(histogram._kept) == {(0,), (2,)}
+    histogram.prepare([(2,), (1,), (0,)])
+    assert sum(counts.size for counts in histogram._kept.values()) == histogram._kept_cells <= 10
+
+
+def test_one_marginal_that_is_larger_than_the_room_is_still_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(histogram_module, "KEPT_CELLS", 10)
+    histogram = counted(drawn([3, 4, 5], rows=50, seed=9, cells=9), [3, 4, 5])
+    assert histogram.marginal((0, 1, 2)).sum() == 50
+    assert histogram.marginal((0, 1)).sum() == 50
+    assert list(histogram._kept) == [(0, 1)]

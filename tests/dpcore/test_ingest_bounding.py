@@ -5,73 +5,88 @@ from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpcore.histogram import Histogram
-from dpcore.ingest import bounding
-from dpcore.ingest.bounding import bound_rows
-from dpcore.ingest.records import Records
-from dpcore.ingest.units import NOBODY
-from dpcore.universe import Integer, Universe
+from dpcore.errors import UsageError
+from dpcore.ingest.bounding import bound, smallest_draws
+from dpcore.ingest.coded import Coded
+from dpcore.ingest.draws import Draws
 
-UNITS = st.lists(st.integers(NOBODY, 6), max_size=60).map(lambda units: np.array(units, dtype=np.int64))
+PEOPLE = st.lists(st.integers(0, 6), max_size=60)
 K = st.integers(1, 5)
 
 
-@given(units=UNITS, k=K)
-def test_each_unit_keeps_k_rows_or_all_it_has_and_nobody_keeps_none(units: npt.NDArray[np.int64], k: int) -> None:
-    kept = bound_rows(units, rows_per_unit=k)
+def units_of(people: npt.ArrayLike) -> npt.NDArray[np.uint64]:
+    """Give everybody two words, of which several people share the first: a hash is compared as a whole."""
+    who = np.asarray(people, dtype=np.uint64).reshape(-1)
+    return np.column_stack((who // np.uint64(3), who % np.uint64(3)))
+
+
+def kept_of(people: npt.ArrayLike, draws: npt.NDArray[np.uint64], *, k: int) -> npt.NDArray[np.intp]:
+    return smallest_draws(units_of(people), draws, rows_per_unit=k, ties=())
+
+
+@given(people=PEOPLE, k=K)
+def test_each_unit_keeps_k_rows_or_all_it_has(people: list[int], k: int) -> None:
+    kept = kept_of(people, Draws.fresh().words(0, 0, len(people)), k=k)
     assert np.all(np.diff(kept) > 0)
-    expected = {unit: min(k, rows) for unit, rows in Counter(units.tolist()).items() if unit != NOBODY}
-    assert Counter(units[kept].tolist()) == expected
+    assert Counter(people[place] for place in kept) == {who: min(k, rows) for who, rows in Counter(people).items()}
 
 
-def test_arrow_columns_are_taken_as_they_are() -> None:
-    ids = pa.chunked_array([pa.array(["a", "b", None]), pa.array(["b", "b", ""])])
-    kept = bound_rows(ids, rows_per_unit=2).tolist()
-    assert kept[0] == 0
-    assert len(kept) == 3
-    assert set(kept[1:]) < {1, 3, 4}
-    assert bound_rows(ids.chunk(0), rows_per_unit=1).tolist() == [0, 1]
+@given(people=PEOPLE, k=K, seed=st.integers(0, 2**32 - 1))
+def test_they_are_the_rows_with_the_smallest_draws(people: list[int], k: int, seed: int) -> None:
+    draws = np.random.default_rng(seed).permutation(len(people)).astype(np.uint64)
+    expected = [
+        place
+        for place, who in enumerate(people)
+        if sum(draws[other] < draws[place] for other, also in enumerate(people) if also == who) < k
+    ]
+    assert kept_of(people, draws, k=k).tolist() == expected
 
 
-@given(units=UNITS, k=K, removed=st.integers(0, 6), seed=st.integers(0, 2**32 - 1))
-def test_removing_one_unit_moves_no_marginal_by_more_than_k(
-    units: npt.NDArray[np.int64], k: int, removed: int, seed: int
-) -> None:
+@given(people=PEOPLE, k=K, seed=st.integers(0, 2**32 - 1), cut=st.integers(0, 60))
+def test_part_by_part_and_then_together_is_the_same_as_at_once(people: list[int], k: int, seed: int, cut: int) -> None:
     rng = np.random.default_rng(seed)
-    codes = [rng.integers(0, 3, len(units)).astype(np.uint8) for _ in range(2)]
-    keys = rng.integers(0, 2**64, len(units), dtype=np.uint64)
-    others = units != removed
+    rows = len(people)
+    coded = Coded(
+        [rng.integers(0, 3, rows).astype(np.uint8)],
+        weights=rng.integers(0, 3, rows).astype(np.uint8),
+        units=units_of(people),
+        draws=rng.integers(0, 4, rows, dtype=np.uint64),
+    )
+    parts = [bound(coded.take(slice(cut)), rows_per_unit=k), bound(coded.take(slice(cut, None)), rows_per_unit=k)]
+    in_parts = bound(Coded.joined(parts), rows_per_unit=k)
+    at_once = bound(coded, rows_per_unit=k)
+    assert sorted(zip(*in_parts.columns(), strict=True)) == sorted(zip(*at_once.columns(), strict=True))
 
-    with_unit = histogram_of(codes, units, keys, k=k)
-    without = histogram_of([column[others] for column in codes], units[others], keys[others], k=k)
-    for axes in [(), (0,), (1,), (0, 1)]:
-        change = with_unit.marginal(axes) - without.marginal(axes)
-        assert change.min() >= 0
-        assert change.sum() <= k
+
+@given(people=PEOPLE, parts=st.integers(1, 5))
+def test_a_split_puts_all_rows_of_a_unit_into_one_part(people: list[int], parts: int) -> None:
+    rows = np.arange(len(people), dtype=np.uint64)
+    coded = Coded([rows.astype(np.uint8)], weights=None, units=units_of(people), draws=rows)
+    split = coded.split(parts)
+    assert len(split) == parts
+    assert sorted(np.concatenate([part.draws for part in split]).tolist()) == rows.tolist()
+    found = [{people[place] for place in part.codes[0].tolist()} for part in split]
+    assert sum(map(len, found)) == len(set(people))
 
 
-def histogram_of(
-    codes: list[npt.NDArray[np.uint8]], units: npt.NDArray[np.int64], keys: npt.NDArray[np.uint64], *, k: int
-) -> Histogram:
-    """Bound and count with the given key for each row that has to be drawn for."""
-    crowded = [unit != NOBODY and np.count_nonzero(units == unit) > k for unit in units]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(bounding, "random_words", lambda _: keys[np.array(crowded, dtype=bool)])
-        kept = bound_rows(units, rows_per_unit=k)
-    attribute = Integer(minimum=0, maximum=2)
-    return Histogram.count(Records([column[kept] for column in codes]), Universe({"a": attribute, "b": attribute}))
+def test_rows_that_have_no_units_are_not_bounded_by_mistake() -> None:
+    coded = Coded([np.zeros(3, np.uint8)], weights=None, units=None, draws=None)
+    with pytest.raises(UsageError, match="can't be bounded"):
+        bound(coded, rows_per_unit=1)
+    with pytest.raises(UsageError, match="can't be split"):
+        coded.split(2)
 
 
 UNIT_COUNT, UNIT_ROWS = 20_000, 5
+PEOPLE_OF_FIVE = np.repeat(np.arange(UNIT_COUNT), UNIT_ROWS)
 
 
-def p_value_of_uniform_pairs(kept: npt.NDArray[np.int64]) -> float:
+def p_value_of_uniform_pairs(kept: npt.NDArray[np.intp]) -> float:
     """Test whether every pair of the five rows of a unit was kept equally often."""
     pairs = np.sort(kept).reshape(UNIT_COUNT, 2) % UNIT_ROWS
     counts = Counter(map(tuple, pairs.tolist()))
@@ -79,23 +94,14 @@ def p_value_of_uniform_pairs(kept: npt.NDArray[np.int64]) -> float:
 
 
 def test_every_pair_of_rows_is_equally_likely_to_be_kept() -> None:
-    units = np.repeat(np.arange(UNIT_COUNT), UNIT_ROWS)
-    assert p_value_of_uniform_pairs(bound_rows(units, rows_per_unit=2)) > 1e-9
+    draws = Draws.fresh().words(0, 0, len(PEOPLE_OF_FIVE))
+    assert p_value_of_uniform_pairs(kept_of(PEOPLE_OF_FIVE, draws, k=2)) > 1e-9
 
 
-def test_the_check_of_uniformity_rejects_the_first_rows_and_a_slight_preference(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    units = np.repeat(np.arange(UNIT_COUNT), UNIT_ROWS)
-    first = np.flatnonzero(np.arange(len(units)) % UNIT_ROWS < 2)
+def test_the_check_of_uniformity_rejects_the_first_rows_and_a_slight_preference() -> None:
+    first = np.flatnonzero(np.arange(len(PEOPLE_OF_FIVE)) % UNIT_ROWS < 2)
     assert p_value_of_uniform_pairs(first) < 1e-9
 
-    keys = np.random.default_rng(1).random(len(units))
-    keys[::UNIT_ROWS] **= 1.15  # the first row's key is a little smaller than it should be
-    monkeypatch.setattr(bounding, "random_words", lambda _: (keys * 2**63).astype(np.uint64))
-    assert p_value_of_uniform_pairs(bound_rows(units, rows_per_unit=2)) < 1e-9
-
-
-def test_the_choice_is_drawn_anew_each_time() -> None:
-    units = np.repeat(np.arange(1000), UNIT_ROWS)
-    assert bound_rows(units, rows_per_unit=2).tolist() != bound_rows(units, rows_per_unit=2).tolist()
+    draws = Draws.fresh().words(0, 0, len(PEOPLE_OF_FIVE)) / 2**64
+    draws[::UNIT_ROWS] **= 1.15  # the first row's draw is a little smaller than it should be
+    assert p_value_of_uniform_pairs(kept_of(PEOPLE_OF_FIVE, (draws * 2**63).astype(np.uint64), k=2)) < 1e-9

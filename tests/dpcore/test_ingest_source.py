@@ -8,21 +8,15 @@ import pytest
 from pyarrow import parquet
 
 from dpcore.errors import SourceError
-from dpcore.ingest import csv_file
-from dpcore.ingest.source import Source, check_columns, read_batches
+from dpcore.ingest import csv_file, parquet_file
+from dpcore.ingest.source import Source, check_columns
+from dpcore.spec.source import SourceSpec
+from tests.dpcore import sources
+from tests.dpcore.sources import located, read_batches, write, zstd
 
 
-def rows(folder: Path, path: str, *columns: str) -> list[tuple[object, ...]]:
-    batches = list(read_batches(Source.locate(path, base=folder), columns=columns))
-    assert all(tuple(batch.schema.names) == columns for batch in batches)
-    return [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
-
-
-def write(folder: Path, name: str, content: bytes | str) -> Path:
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
+def rows(folder: Path, path: str, *columns: str, **options: str) -> list[tuple[object, ...]]:
+    return sources.rows(located(folder, path, **options), *columns)
 
 
 def test_csv_columns_are_text_in_the_order_asked_for_and_empty_text_is_null(tmp_path: Path) -> None:
@@ -45,12 +39,53 @@ def test_csv_columns_are_text_in_the_order_asked_for_and_empty_text_is_null(tmp_
         pytest.param("t.tsv", b"a\tb\n1\t2\n3\t4\n", id="tabs"),
         pytest.param("t.csv.gz", gzip.compress(b"a,b\n1,2\n3,4\n"), id="gzip"),
         pytest.param("t.csv.gz", gzip.compress(b"a,b\n1,2\n") + gzip.compress(b"3,4\n"), id="gzip in two parts"),
+        pytest.param("t.csv.zst", zstd(b"a,b\n1,2\n3,4\n"), id="zstd"),
+        pytest.param("t.tsv.zst", zstd(b"a\tb\n1\t2\n") + zstd(b"3\t4\n"), id="zstd in two parts"),
+        pytest.param("t.txt", b"a,b\n1,2\n3,4\n", id="text"),
+        pytest.param("t.txt.gz", gzip.compress(b"a,b\n1,2\n3,4\n"), id="text and gzip"),
         pytest.param("t.tsv.gz", gzip.compress(b"a\tb\n1\t2\n3\t4\n"), id="tabs and gzip"),
     ],
 )
 def test_every_common_form_of_csv_reads_the_same(tmp_path: Path, name: str, content: bytes) -> None:
     write(tmp_path, name, content)
     assert rows(tmp_path, name, "a", "b") == [("1", "2"), ("3", "4")]
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        pytest.param(b"a;b\n1;2,0\n", {"delimiter": ";"}, id="semicolons"),
+        pytest.param(b"a|b\n1|'2,0'\n", {"delimiter": "|", "quote": "'"}, id="bars and apostrophes"),
+        pytest.param(b"a\tb\n1\t2,0\n", {"delimiter": "\t", "quote": "none"}, id="tabs without quoting"),
+        pytest.param("a;b\n1;2,0\n".encode("utf-16"), {"delimiter": ";", "encoding": "utf-16"}, id="UTF-16"),
+        pytest.param("a;b\n1;2,0\n".encode("utf-32-le"), {"delimiter": ";", "encoding": "utf-32-le"}, id="UTF-32"),
+        pytest.param("a;b\n1;2,0\n".encode("cp500"), {"delimiter": ";", "encoding": "cp500"}, id="EBCDIC"),
+    ],
+)
+def test_delimiter_quote_and_encoding_may_be_declared(tmp_path: Path, content: bytes, options: dict[str, str]) -> None:
+    write(tmp_path, "t.csv", content)
+    assert rows(tmp_path, "t.csv", "a", "b", **options) == [("1", "2,0")]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-8", "shift_jis", "gb18030", "koi8-r"])
+def test_a_declared_encoding_reads_every_byte_and_no_row_has_a_say_in_another(tmp_path: Path, encoding: str) -> None:
+    text = {"shift_jis": "東京", "gb18030": "北京", "koi8-r": "Москва"}.get(encoding, "Zürich")
+    good = f"{text},1\n".encode(encoding)
+    bad = [bytes([first, second]) for first in (0x81, 0xE0, 0xFE, 0xFF) for second in (0x2C, 0x40, 0x81, 0xFF)]
+    write(tmp_path, "t.csv", b"a,b\n" + b"".join(good + value + b",2\n" for value in bad) + good)
+    found = rows(tmp_path, "t.csv", "a", "b", encoding=encoding)
+    assert [row for row in found if row[1] == "1"] == [(text, "1")] * (len(bad) + 1)
+
+
+def test_a_long_file_in_another_encoding_is_read_whole(tmp_path: Path) -> None:
+    wanted = [(f"Zürich {place}", "€") for place in range(100_000)]
+    write(tmp_path, "t.csv", "a,b\n".encode("utf-16") + "".join(f"{a},{b}\n" for a, b in wanted).encode("utf-16-le"))
+    assert rows(tmp_path, "t.csv", "a", "b", encoding="utf-16") == wanted
+
+
+def test_a_quotation_mark_is_only_text_where_files_have_no_quoting(tmp_path: Path) -> None:
+    write(tmp_path, "t.tsv", 'a\tb\n5" pipe\t"x\ny\t""\n')
+    assert rows(tmp_path, "t.tsv", "a", "b", quote="none") == [('5" pipe', '"x'), ("y", '""')]
 
 
 def test_quoted_values_may_hold_delimiters_line_breaks_and_quotation_marks(tmp_path: Path) -> None:
@@ -82,7 +117,7 @@ def test_a_record_larger_than_a_block_is_read_whole_and_no_row_comes_twice(
 def test_parquet_types_are_passed_through(tmp_path: Path) -> None:
     table = pa.table({"a": [1, None], "b": [1.5, 2.5], "c": [[1], []], "d": pa.array(["x", "y"]).dictionary_encode()})
     parquet.write_table(table, tmp_path / "t.parquet")
-    batch = next(read_batches(Source.locate("t.parquet", base=tmp_path), columns=("d", "c", "a")))
+    batch = next(read_batches(Source.locate(SourceSpec(path="t.parquet"), base=tmp_path), columns=("d", "c", "a")))
     assert batch.schema.types == [table.schema.field(name).type for name in ("d", "c", "a")]
     assert rows(tmp_path, "t.parquet", "a", "d") == [(1, "x"), (None, "y")]
 
@@ -104,6 +139,39 @@ def test_text_in_parquet_that_is_not_utf8_becomes_valid_text(tmp_path: Path, kin
     assert rows(tmp_path, "t.parquet", "a") == [("Zürich",), (None,), ("ok",)]
 
 
+def test_text_that_repeats_comes_with_each_value_once_and_says_the_same(tmp_path: Path) -> None:
+    texts = {
+        "few": [f"v{place % 7}" if place % 5 else None for place in range(40_000)],
+        "many": [f"v{place}" for place in range(40_000)],
+        "late": [f"v{max(place, 10_000)}" for place in range(40_000)],
+    }
+    write(tmp_path, "t.parquet", sources.parquet_bytes(pa.table(texts), row_group_size=12_000))
+    assert rows(tmp_path, "t.parquet", "many", "few", "late") == list(
+        zip(*(texts[name] for name in ("many", "few", "late")), strict=True)
+    )
+    batch = next(read_batches(located(tmp_path, "t.parquet"), columns=("few", "many")))
+    assert batch.schema.types == [pa.dictionary(pa.int32(), pa.string()), pa.string()]
+
+
+def test_a_parquet_file_is_split_by_row_groups_and_other_files_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"a": range(1000), "b": ["x" * 100] * 1000})
+    write(tmp_path, "p/1.parquet", sources.parquet_bytes(table, row_group_size=100))
+    write(tmp_path, "p/2.parquet", sources.parquet_bytes(table.slice(0, 0)))
+    write(tmp_path, "a/1.arrow", sources.arrow_bytes(table))
+    source = located(tmp_path, "p")
+    assert len(source.pieces()) == 2
+    assert source.pieces()[0].split() == source.pieces()[:1]
+    whole = [(place,) for place in range(1000)]
+    for limit, value, pieces in (("PIECE_ROWS", 250, 5), ("PIECE_ROWS", 50, 10), ("PIECE_BYTES", 1, 10)):
+        with monkeypatch.context() as patched:
+            patched.setattr(parquet_file, limit, value)
+            assert len(source.pieces()) == pieces + 1
+            assert sources.rows(source, "a") == whole
+    assert len(located(tmp_path, "a").pieces()) == 1
+
+
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_a_table_without_rows_is_a_table(tmp_path: Path, ending: str) -> None:
     write(tmp_path, "t.csv", "a,b")
@@ -115,7 +183,10 @@ def test_a_table_without_rows_is_a_table(tmp_path: Path, ending: str) -> None:
 
 def test_reading_goes_in_batches_and_not_all_at_once(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"a": range(500_000)}), tmp_path / "t.parquet")
-    sizes = [batch.num_rows for batch in read_batches(Source.locate("t.parquet", base=tmp_path), columns=("a",))]
+    sizes = [
+        batch.num_rows
+        for batch in read_batches(Source.locate(SourceSpec(path="t.parquet"), base=tmp_path), columns=("a",))
+    ]
     assert sum(sizes) == 500_000
     assert max(sizes) <= 1 << 17
 
@@ -123,25 +194,73 @@ def test_reading_goes_in_batches_and_not_all_at_once(tmp_path: Path) -> None:
 def test_a_folder_stands_for_its_tables_in_sorted_order(tmp_path: Path) -> None:
     for name in ("b.csv", "a.csv.gz", "c.tsv", "notes.txt", ".hidden.csv", "_temporary.csv", "sub/d.csv"):
         write(tmp_path, f"in/{name}", gzip.compress(b"a\n1\n") if name.endswith(".gz") else "a\n1\n")
-    assert [path.name for path in Source.locate("in", base=tmp_path).paths] == ["a.csv.gz", "b.csv", "c.tsv"]
+    assert [path.name for path in Source.locate(SourceSpec(path="in"), base=tmp_path).local_files] == [
+        "a.csv.gz",
+        "b.csv",
+        "c.tsv",
+    ]
     assert rows(tmp_path, "in", "a") == [("1",)] * 3
+
+
+def test_a_text_file_is_a_table_where_it_is_named_and_not_in_a_folder(tmp_path: Path) -> None:
+    for name in ("1.txt", "2.txt", "3.csv"):
+        write(tmp_path, name, "a\n1\n")
+    assert [path.name for path in located(tmp_path, ".").local_files] == ["3.csv"]
+    assert [path.name for path in located(tmp_path, "*.txt").local_files] == ["1.txt", "2.txt"]
+
+
+def test_the_format_says_what_an_ending_does_not(tmp_path: Path) -> None:
+    table = pa.table({"a": [1]})
+    write(tmp_path, "p/part-0", sources.parquet_bytes(table))
+    write(tmp_path, "p/part-1.dat", sources.parquet_bytes(table))
+    write(tmp_path, "p/_SUCCESS", b"")
+    write(tmp_path, "visits.data", sources.arrow_bytes(table))
+    write(tmp_path, "visits.gz", gzip.compress(b"a\n1\n"))
+    assert rows(tmp_path, "p", "a", format="parquet") == [(1,)] * 2
+    assert rows(tmp_path, "visits.data", "a", format="arrow") == [(1,)]
+    assert rows(tmp_path, "visits.gz", "a", format="csv") == [("1",)]
+
+
+def test_a_file_address_is_a_path(tmp_path: Path) -> None:
+    write(tmp_path, "t.csv", "a\n1\n")
+    source = located(Path("elsewhere"), f"file://{tmp_path}/t.csv")
+    assert source.local_files == (tmp_path / "t.csv",)
+    assert sources.rows(source, "a") == [("1",)]
+    assert len(located(Path("elsewhere"), f"file://{tmp_path}/*.csv").parts) == 1
+
+
+def test_a_relative_path_is_the_same_file_for_who_works_in_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "in/t.csv", "a\n1\n")
+    monkeypatch.chdir(tmp_path)
+    for path in ("t.csv", "*.csv", ".", str(tmp_path / "in" / "*.csv"), "../in/*.csv"):
+        source = located(Path("in"), path)
+        assert [file.resolve() for file in source.local_files] == [(tmp_path / "in/t.csv").resolve()]
+        with monkeypatch.context() as elsewhere:
+            elsewhere.chdir("/")
+            assert sources.rows(source, "a") == [("1",)]
 
 
 def test_a_pattern_stands_for_what_it_matches_relative_or_absolute(tmp_path: Path) -> None:
     for name in ("2025/1.csv", "2025/2.csv", "2026/1.csv", "2026/1.txt"):
         write(tmp_path, f"[odd] in/{name}", "a\n1\n")
     base = tmp_path / "[odd] in"
-    names = [path.relative_to(base).as_posix() for path in Source.locate("**/*", base=base).paths]
+    names = [
+        path.relative_to(base).as_posix() for path in Source.locate(SourceSpec(path="**/*"), base=base).local_files
+    ]
     assert names == ["2025/1.csv", "2025/2.csv", "2026/1.csv"]
-    assert len(Source.locate(str(tmp_path / "*" / "202?" / "1.csv"), base=Path("elsewhere")).paths) == 2
+    assert (
+        len(Source.locate(SourceSpec(path=str(tmp_path / "*" / "202?" / "1.csv")), base=Path("elsewhere")).parts) == 2
+    )
 
 
-@pytest.mark.parametrize("path", ["none.csv", "none/*.csv", "empty", "empty/*", "notes.txt", "**none/*.csv", "\0"])
+@pytest.mark.parametrize("path", ["none.csv", "none/*.csv", "empty", "empty/*", "notes.md", "**none/*.csv", "\0"])
 def test_a_path_that_leads_to_no_table_is_refused_by_its_own_words(tmp_path: Path, path: str) -> None:
     (tmp_path / "empty").mkdir()
-    write(tmp_path, "notes.txt", "a\n1\n")
+    write(tmp_path, "notes.md", "a\n1\n")
     with pytest.raises(SourceError) as refusal:
-        Source.locate(path, base=tmp_path)
+        Source.locate(SourceSpec(path=path), base=tmp_path)
     assert repr(path) in str(refusal.value)
     assert str(tmp_path) not in str(refusal.value)
     assert refusal.value.__context__ is None
@@ -151,13 +270,13 @@ def test_csv_and_parquet_files_together_are_refused_since_they_may_be_the_same_r
     write(tmp_path, "t.csv", "a\n1\n")
     parquet.write_table(pa.table({"a": [1]}), tmp_path / "t.parquet")
     with pytest.raises(SourceError, match="twice"):
-        Source.locate(".", base=tmp_path)
+        Source.locate(SourceSpec(path="."), base=tmp_path)
 
 
 def test_every_header_is_checked_before_any_row_is_read(tmp_path: Path) -> None:
     write(tmp_path, "1.csv", "a,b\n1,2\n")
     write(tmp_path, "2.csv", "a,secret\n1,2\n")
-    source = Source.locate(".", base=tmp_path)
+    source = Source.locate(SourceSpec(path="."), base=tmp_path)
     with pytest.raises(SourceError, match=r"'2\.csv' lacks the declared column 'b'"):
         next(read_batches(source, columns=("a", "b")))
     with pytest.raises(SourceError, match=r"'2\.csv'"):

@@ -1,17 +1,28 @@
 """One person is one id, however the files type it."""
 
 import datetime as dt
+import hashlib
 from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.ingest.units import NOBODY, canonical_ids, unit_codes
+from dpcore.ingest.units import hash_ids
+
+NOBODY = -1
 
 
-def codes(*pieces: pa.Array) -> list[int]:
-    return unit_codes(canonical_ids(piece) for piece in pieces).tolist()
+def codes(*pieces: pa.Array, key: bytes = b"k" * 32) -> list[int]:
+    """Number the units by when their hash first comes up; NOBODY has none."""
+    numbers: dict[tuple[int, ...], int] = {}
+    found = []
+    for piece in pieces:
+        hashes, known = hash_ids(piece, key=key)
+        assert hashes.shape == (len(piece), 2)
+        for one, is_known in zip(map(tuple, hashes.tolist()), known.tolist(), strict=True):
+            found.append(numbers.setdefault(one, len(numbers)) if is_known else NOBODY)
+    return found
 
 
 def extension(kind: pa.DataType, values: list[object]) -> pa.Array:
@@ -91,3 +102,10 @@ def test_what_cannot_be_an_id_is_nobody(ids: pa.Array) -> None:
 def test_no_rows_and_no_batches_are_fine() -> None:
     assert codes() == []
     assert codes(pa.array([], pa.string()), pa.array([], pa.float64())) == []
+
+
+def test_a_hash_is_blake2b_of_the_id_under_the_runs_key() -> None:
+    hashes, known = hash_ids(pa.array([7.0, None]), key=b"k" * 32)
+    assert hashes[0].tobytes() == hashlib.blake2b(b"7", key=b"k" * 32, digest_size=16).digest()
+    assert known.tolist() == [True, False]
+    assert hash_ids(pa.array(["7"]), key=b"l" * 32)[0].tolist() != hashes[:1].tolist()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 
 import pandas as pd
@@ -21,8 +22,8 @@ ALL_PAIRS = "workload: {marginals: 2}\n"
 RANGES = "workload: {marginals: 2, ranges: [age]}\n"
 
 
-def runner(spec: Path, resume: str | None, *, approved: bool) -> Outcome:
-    return synthesize(spec, run_id=resume, resume=resume is not None)
+def runner(spec: Path, resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
+    return synthesize(spec, run_id=resume, resume=resume is not None, as_of=as_of)
 
 
 def dpflow(*arguments: object) -> int:

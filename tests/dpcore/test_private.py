@@ -11,7 +11,7 @@ from dataclasses import is_dataclass
 import numpy as np
 import pytest
 
-from dpcore.histogram import Histogram
+from dpcore.histogram import LocalHistogram
 from dpcore.ingest.records import Records
 from dpcore.private import Private
 
@@ -19,11 +19,11 @@ CANARY = 199
 
 
 def records() -> Records:
-    return Records([np.full(CANARY, CANARY, dtype=np.uint8)])
+    return Records.of([np.full(CANARY, CANARY, dtype=np.uint8)], weights=None)
 
 
-def histogram() -> Histogram:
-    return Histogram(codes=[np.array([CANARY], dtype=np.uint8)], counts=np.array([CANARY]), shape=(CANARY + 1,))
+def histogram() -> LocalHistogram:
+    return LocalHistogram.of(codes=[np.array([CANARY], dtype=np.uint8)], counts=np.array([CANARY]), shape=(CANARY + 1,))
 
 
 PRIVATE_VALUES = [pytest.param(records, id="records"), pytest.param(histogram, id="histogram")]
@@ -89,4 +89,4 @@ def test_it_can_be_referred_to_weakly_and_compared_by_identity(make: Callable[[]
 
 def test_logging_it_gives_its_name_only(caplog: pytest.LogCaptureFixture) -> None:
     logging.getLogger("dpcore").warning("read %s", histogram())
-    assert caplog.messages == ["read <Histogram: private, not shown>"]
+    assert caplog.messages == ["read <LocalHistogram: private, not shown>"]

@@ -4,6 +4,7 @@ import datetime as dt
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -119,6 +120,9 @@ def test_the_statement_says_whom_it_protects() -> None:
     row = Statement(epsilon=0.5, delta=0, unit="row", max_rows_per_unit=1, neighbours="replace-one", **words)
     assert "(1, 1e-09)-differentially private with respect to adding or removing one patient" in person.sentence
     assert "0.5-differentially private with respect to replacing one row" in row.sentence
+    weighed = replace(person, weight="visits", max_row_weight=1000)
+    assert "at most 2 count, each as often as visits says, at most 1,000 times." in weighed.sentence
+    assert "one row, which counts as often as w says" in replace(row, weight="w", max_row_weight=3).sentence
 
 
 @pytest.mark.parametrize(

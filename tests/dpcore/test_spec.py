@@ -68,7 +68,7 @@ workload: {marginals: [[sex, town]]}
 outputs: {path: releases}
 """
     found = mistakes(tmp_path, text)
-    tokens = ("dataset:", "source:", "pth:", "privacy:", "epsilon:", "delta:", "values: [F", "max: 0", "width:", "edges:", "values: []", "min: 2025-13",
+    tokens = ("dataset:", "pth:", "privacy:", "epsilon:", "delta:", "values: [F", "max: 0", "width:", "edges:", "values: []", "min: 2025-13",
               "every:", "town", "outputs:")  # fmt: skip
     assert [line.split(": ", 1)[0] for line in found] == [f"spec.yaml:{place_of(token, text)}" for token in tokens]
     together = "\n".join(found)
@@ -100,6 +100,10 @@ outputs: {path: releases}
         (("unit: row", "unit: row, max_rows_per_unit: 2"), "max_rows_per_unit:", "is 1 when the unit is `row`"),
         (("unit: row", "unit: patient"), "privacy:", "`max_rows_per_unit` is missing"),
         (("unit: row", "unit: age, max_rows_per_unit: 2"), "age: {", "can't be released"),
+        (("unit: row", "unit: row, weight: {column: age, max: 3}"), "age: {", "is the weight of a row"),
+        (("unit: row", "unit: p, max_rows_per_unit: 2, weight: {column: p, max: 3}"), "column:", "can't weigh its rows"),
+        (("unit: row", "unit: row, weight: {column: w}"), "weight:", "`max` is missing"),
+        (("unit: row", "unit: row, weight: {column: w, max: 0}"), "max: 0", "must be >= 1"),
         (("type: integer", "type: intger"), "age: {", "did you mean `integer`"),
         (("type: integer, ", ""), "age: {", "`type` must be one of"),
         (("width: 10", "width: 0"), "width:", "must be >= 1"),
@@ -110,7 +114,6 @@ outputs: {path: releases}
         (("values: [F, M], missing: true", "values: [F, M], outside: clip"), "outside:", "'other' or 'drop'"),
         (("marginals: 2", "marginals: 7"), "marginals:", "the universe has 4 columns"),
         (("marginals: 2", "marginals: [[sex, sox]]"), "sox", "`sox` is not a column"),
-        (("workload: {marginals: 2}", "blocks: {column: day, every: month}"), "blocks:", "not part of this version"),
         (("workload: {marginals: 2}", "constraints: []"), "constraints:", "not part of this version"),
         (("workload: {marginals: 2}", "strategy: {name: adaptve}"), "strategy:", "adaptive"),
         (("workload: {marginals: 2}", "strategy: {name: mwem, round: 3}"), "round:", "did you mean `rounds`"),
@@ -119,7 +122,8 @@ outputs: {path: releases}
         (("marginals: 2", "marginals: [[sex, age, sex]]"), "sex]]", "stands twice"),
         (("min: 0, max: 100, bins: 4", "edges: [0, many]"), "many]", "`edges[1]` must be a number"),
         (("values: [F, M]", "values: [F, {a: 1}]"), "{a: 1}", "a category must be"),
-        (("source: {path: visits.csv}", "source: {sql: select 1}"), "sql:", "not part of this version"),
+        (("source: {path: visits.csv}\n", ""), "dataset:", "write `source: {path: visits.csv}`"),
+        (("source: {path: visits.csv}", "source: {sql: select 1}"), "source:", "needs `sql` and `url_env` together"),
         (("dataset: visits", "dataset: visits\ndataset: visits"), "dataset: visits\nsource", "written twice"),
         (("dataset: visits", "dataset: ../visits"), "dataset:", "letters, digits"),
         (("marginals: 2", "marginals: [[sex], {columns: [age], weight: 0}]"), "weight:", "from 1 to 100"),
@@ -260,8 +264,8 @@ def test_each_key_of_a_workload_is_part_of_the_digest(tmp_path: Path) -> None:
 
 def test_the_schema_is_json_and_names_every_key() -> None:
     schema = json.loads(json.dumps(json_schema()))
-    keys = {"dataset", "source", "privacy", "universe", "workload", "strategy", "output", "analyst", "purpose"}
-    assert set(schema["properties"]) == keys
+    keys = {"dataset", "source", "privacy", "blocks", "universe", "workload", "strategy", "output", "engine"}
+    assert set(schema["properties"]) == keys | {"analyst", "purpose"}
 
 
 def test_a_bomb_of_aliases_is_refused_at_once(tmp_path: Path) -> None:

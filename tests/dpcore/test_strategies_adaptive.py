@@ -297,6 +297,6 @@ def test_columns_too_large_for_the_model_are_refused_with_what_to_write(size: in
     workload = Workload.all_of(attributes=2, order=2)
     with pytest.raises(SpecError, match="max_model_mb") as refused:
         Adaptive(columns, workload, rounds=None, pure=False, model_mb=allowed)
-    advice = re.search(r"`max_model_mb: (\d+)` in `strategy`", str(refused.value))
+    advice = re.search(r"`max_model_mb: ([\d.]+)` in `strategy`", str(refused.value))
     assert advice is not None
     Adaptive(columns, workload, rounds=None, pure=False, model_mb=float(advice[1]))

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpcore.histogram import Histogram
-from dpcore.ingest.records import code_type
+from dpcore.histogram import LocalHistogram
 from dpcore.resolutions import Resolutions
 from dpcore.strategies.grouping import coarser_versions
+from dpcore.universe import code_type
 
 COUNTS = st.lists(st.integers(-50, 200), min_size=1, max_size=40).map(np.array)
 LEAST = st.lists(st.integers(0, 500), min_size=1, max_size=4).map(sorted)
@@ -189,7 +189,7 @@ def test_a_histogram_counts_groups_as_it_counts_cells(rows: list[tuple[int, int]
     table, shape = np.array(rows, dtype=np.int64).reshape(-1, 2), (7, 300)
     cells, counts = np.unique(table, axis=0, return_counts=True)
     codes = [cells[:, axis].astype(code_type(size)) for axis, size in enumerate(shape)]
-    histogram = Histogram(codes=codes, counts=counts.astype(np.int64), shape=shape)
+    histogram = LocalHistogram.of(codes=codes, counts=counts.astype(np.int64), shape=shape)
     before = histogram.marginal((0, 1))
     groups = np.unique(groups, return_inverse=True)[1].astype(np.intp)
     histogram.coarsen(1, groups)

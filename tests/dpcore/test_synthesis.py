@@ -153,7 +153,7 @@ def test_a_damaged_table_gives_the_reservation_back_only_if_nothing_was_started(
         with pytest.raises(KeyboardInterrupt):
             synthesize(workspace.spec, run_id="r2")
     with monkeypatch.context() as patch:
-        patch.setattr("dpcore.synthesis.ingest", damaged)
+        patch.setattr("dpcore.engines.ingest", damaged)
         with pytest.raises(SourceError):
             synthesize(workspace.spec, run_id="r2", resume=True)
     with open_ledger() as ledger:

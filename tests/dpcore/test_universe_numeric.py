@@ -159,3 +159,18 @@ def test_arrow_and_python_read_the_same_number_from_a_text(texts):
             continue
         assert state == (-1 if expected is None else 0)
         assert expected is None or value == expected or (value != value and expected != expected)  # noqa: PLR0124  NaN
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
+@given(data=st.data())
+def test_whole_numbers_of_any_width_are_binned_as_by_hand(kind, data):
+    limits = np.iinfo(kind)
+    near = st.integers(-300, 300) | st.integers(max(limits.min, -(2**53)), min(limits.max, 2**53))
+    minimum = data.draw(near)
+    maximum = min(minimum + data.draw(st.integers(0, 2_000)), 2**53)
+    width = data.draw(st.integers(1, 3) | st.integers(1, 2**40))
+    attribute = Integer(minimum=minimum, maximum=maximum, width=width, outside=Outside.OTHER)
+    around = [minimum - 1, minimum, minimum + 1, minimum + width, maximum, maximum + 1, limits.min, limits.max]
+    values = [value for value in (*around, *data.draw(st.lists(near))) if limits.min <= value <= limits.max]
+    expected = [(v - minimum) // width if minimum <= v <= maximum else attribute.other_cell for v in values]
+    assert attribute.encode(pa.array(values, pa.from_numpy_dtype(kind))).tolist() == expected

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.errors import SpecError
-from dpcore.universe import Date, Datetime, Every, Outside, reading
+from dpcore.universe import Date, Datetime, Every, Outside, reading, temporal
+from dpcore.universe.places import cut
 
 RNG = np.random.default_rng(0)
 
@@ -196,3 +197,40 @@ DAY, MOMENT = date(2025, 1, 1), datetime(2025, 1, 1)
 def test_bounds_and_bins_that_make_no_calendar_are_refused(kind, minimum, maximum, every):
     with pytest.raises(SpecError):
         kind(minimum=minimum, maximum=maximum, every=every)
+
+
+PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+@pytest.mark.parametrize("slots", [0, temporal.MOST_SLOTS])
+@settings(deadline=None)
+@given(
+    minimum=st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(lambda moment: moment.replace(microsecond=0)),
+    seconds=st.integers(0, 3 * 10**6),
+    every=st.sampled_from(Every),
+    unit=st.sampled_from(list(PER_SECOND)),
+    others=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5),
+)
+def test_every_bound_and_its_neighbours_are_placed_as_by_a_search(slots, minimum, seconds, *, every, unit, others):
+    attribute = Datetime(minimum=minimum, maximum=minimum + timedelta(seconds=seconds), every=every)
+    bounds = attribute._bounds * PER_SECOND[unit]
+    values = np.concatenate([bounds, bounds - 1, bounds + 1, np.array(others, dtype=np.int64)])
+    expected = cut(values // PER_SECOND[unit], attribute._bounds)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(temporal, "MOST_SLOTS", slots)
+        found = attribute._place(pa.array(values).view(pa.timestamp(unit)))
+    assert found.tolist() == expected.tolist()
+
+
+@given(
+    minimum=st.datetimes(datetime(1, 1, 1), datetime(9000, 1, 1)).map(lambda moment: moment.replace(microsecond=0)),
+    hours=st.integers(0, 3_000),
+    every=st.sampled_from(LONG),
+    others=st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5),
+)
+def test_days_in_a_datetime_column_are_placed_as_their_midnights(minimum, hours, every, others):
+    attribute = Datetime(minimum=minimum, maximum=minimum + timedelta(hours=hours), every=every)
+    near = attribute._bounds // 86_400
+    days = np.concatenate([near - 1, near, near + 1, others]).astype(np.int64)
+    found = attribute._place(pa.array(days.astype(np.int32)).view(pa.date32()))
+    assert found.tolist() == cut(days * 86_400, attribute._bounds).tolist()

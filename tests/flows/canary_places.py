@@ -16,9 +16,9 @@ STEPS = [
 
 PLACES = (
     *(f"dpcore.synthesis:Synthesis.{step}" for step in STEPS),
-    "dpcore.synthesis:ingest",
-    "dpcore.synthesis:data_version",
-    "dpcore.histogram:Histogram.count",
+    "dpcore.engines:ingest",
+    "dpcore.engines:data_version",
+    "dpcore.histogram:LocalHistogram.count",
     "dpcore.histogram:Histogram.marginal",
     "dpcore.mechanisms.exponential:ExponentialMechanism.draw",
     "dpcore.mechanisms.gaussian:DiscreteGaussian.draw",

@@ -52,6 +52,7 @@ REPORT = Report(
     account=ACCOUNT,
     before=Balance(UNIT, UNIT // 4, 0),
     after=Balance(UNIT, UNIT // 2, UNIT // 8),
+    overall=Balance(UNIT, UNIT // 2, UNIT // 8),
     rounds=[Round(n, ("age", "sex"), 12, 4.5, 0.3, 0.1, 0.05, n / 4) for n in range(1, 5)],
     privacy={
         "guarantee": "This release is (2, 1e-09)-differentially private.",

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
 from flows.command import _run
 from tests.conftest import Workspace
+from tests.dpcore.test_synthesis_blocks import Site, site  # noqa: F401  a fixture
 
 Calls = list[tuple[dict[str, Any], bool]]
 
@@ -37,6 +39,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     made: Calls = []
     within: list[bool] = []
     resumed: list[str | None] = []
+    days: list[date | None] = []
 
     @contextmanager
     def approved() -> Iterator[None]:
@@ -54,11 +57,22 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         yield
         resumed.pop()
 
+    @contextmanager
+    def as_of_day(day: date | None) -> Iterator[None]:
+        days.append(day)
+        yield
+        days.pop()
+
     def synthesize(**parameters: Any) -> dict[str, Any]:
-        made.append((parameters | {"resume": resumed[-1]}, bool(within)))
+        named = {} if days[-1] is None else {"as_of": days[-1]}
+        made.append((parameters | {"resume": resumed[-1]} | named, bool(within)))
         return OUTCOME
 
-    for name, functions in (("approval", (approved,)), ("quiet", (quiet,)), ("synthesize", (resuming, synthesize))):
+    for name, functions in (
+        ("approval", (approved,)),
+        ("quiet", (quiet,)),
+        ("synthesize", (as_of_day, resuming, synthesize)),
+    ):
         module = ModuleType(f"flows.{name}")
         for function in functions:
             setattr(module, function.__name__, function)
@@ -79,6 +93,13 @@ def test_a_spec_is_run_by_its_path_or_its_registered_name(workspace: Workspace, 
         ({"release": str(workspace.spec), "resume": None}, False),
         ({"release": "nightly", "resume": None}, False),
     ]
+
+
+def test_a_day_reaches_the_flow(site: Site, calls: Calls) -> None:  # noqa: F811  the fixture
+    site.open_account()
+    assert dpflow("run", site.spec, "--as-of", "2024-03-01") == 0
+    assert dpflow("run", site.spec, "--as-of", "2024-01-31") == 2
+    assert calls == [({"release": str(site.spec), "resume": None, "as_of": date(2024, 3, 1)}, False)]
 
 
 def test_what_would_be_refused_never_starts_the_flow(
@@ -124,6 +145,6 @@ def test_the_stewards_yes_reaches_the_flow(workspace: Workspace) -> None:
 
     with pytest.raises(UsageError, match="needs the steward's approval"):
         synthesize(release="nightly")
-    assert _run(Path("nightly"), None, approved=True).account == "visits"
+    assert _run(Path("nightly"), None, approved=True, as_of=None).account == "visits"
     with open_ledger() as ledger:
         assert len(ledger.runs("visits")) == 1

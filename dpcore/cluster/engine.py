@@ -1,0 +1,54 @@
+"""A run's cluster: there from the first time that it is needed until it is closed."""
+
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from distributed import Client
+
+from dpcore.cluster.connecting import Connect
+from dpcore.cluster.histogram import ClusterHistogram
+from dpcore.cluster.records import ClusterRecords, ingest_on, versions_on
+from dpcore.engines import Engine
+from dpcore.histogram import Histogram
+from dpcore.ingest import Coding, Draws, Source
+from dpcore.ingest.fingerprint import joined_version
+from dpcore.ingest.source import check_columns
+from dpcore.spec.engine import EngineSpec
+from dpcore.universe import Universe
+
+progress = logging.getLogger("dpcore.progress")
+
+
+class OnCluster(Engine):
+    """A Dask cluster; what is read stays on its workers."""
+
+    def __init__(self, spec: EngineSpec, *, connect: Connect) -> None:
+        self._spec = spec
+        self._connect = connect
+        self._opened = ExitStack()
+        self._client: Client | None = None
+
+    def version(self, source: Source, *, columns: Sequence[str], key: bytes) -> str:
+        """Let workers read all parts."""
+        check_columns(source, columns=columns)
+        return joined_version(versions_on(self._connected(), source.parts, columns=columns, key=key), key=key)
+
+    def read(self, source: Source, *, coding: Coding, draws: Draws) -> ClusterRecords:
+        """Let workers read the table, and keep it."""
+        return ingest_on(self._connected(), source, coding=coding, draws=draws)
+
+    def count(self, records: ClusterRecords, universe: Universe) -> Histogram:
+        """Count what is there, when it is asked for."""
+        return ClusterHistogram(records, universe)
+
+    def close(self) -> None:
+        """Close the cluster, or leave it if it was there before."""
+        self._client = None
+        self._opened.close()
+
+    def _connected(self) -> Client:
+        if self._client is None:
+            self._client = self._opened.enter_context(self._connect(self._spec))
+            progress.info("the Dask cluster has %d workers", len(self._client.nthreads()))
+        return self._client

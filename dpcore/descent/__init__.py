@@ -1,0 +1,11 @@
+"""Descend a declared tree by noisy counts, to find what a column holds: its heavy values, or edges between bins of about equal mass.
+
+The tree is public and finite: all texts over an alphabet up to a length, or a grid between two bounds. Each level counts the rows
+below a few candidates, with noise, and goes on below those that stand out of it. What is found is thus a function of noisy counts alone.
+"""
+
+from dpcore.descent.descent import Descent, Finding, Level, threshold
+from dpcore.descent.grid import GridDescent, Ruler, binned
+from dpcore.descent.prefixes import PrefixDescent
+
+__all__ = ["Descent", "Finding", "GridDescent", "Level", "PrefixDescent", "Ruler", "binned", "threshold"]

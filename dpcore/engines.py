@@ -1,0 +1,76 @@
+"""Where a table is read and counted: on this machine, or on a cluster. A run asks either the same way, and gets the same counts."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from dpcore.cluster import Connect, check_installed
+from dpcore.errors import UsageError
+from dpcore.histogram import Histogram, LocalHistogram
+from dpcore.ingest import Coding, Draws, Records, Source, data_version, ingest
+from dpcore.ingest.memory_table import MemoryTable
+from dpcore.private import Private
+from dpcore.spec.engine import EngineSpec
+from dpcore.universe import Universe
+
+
+class Engine(ABC):
+    """Reads a source into records, which nobody looks at, and makes a histogram of them, which the curator asks."""
+
+    @abstractmethod
+    def version(self, source: Source, *, columns: Sequence[str], key: bytes) -> str:
+        """Return the data's version: the same text on every engine."""
+
+    @abstractmethod
+    def read(self, source: Source, *, coding: Coding, draws: Draws) -> Private:
+        """Read, code and bound the table."""
+
+    @abstractmethod
+    def count(self, records: Any, universe: Universe) -> Histogram:
+        """Make the histogram of what this engine has read."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of everything: no histogram of this engine is asked any more."""
+
+
+class Here(Engine):
+    """This process, in bounded memory."""
+
+    def version(self, source: Source, *, columns: Sequence[str], key: bytes) -> str:
+        """Read all parts here."""
+        return data_version(source, columns=columns, key=key)
+
+    def read(self, source: Source, *, coding: Coding, draws: Draws) -> Records:
+        """Read the table here."""
+        return ingest(source, coding=coding, draws=draws)
+
+    def count(self, records: Records, universe: Universe) -> Histogram:
+        """Count what is here."""
+        return LocalHistogram.count(records, universe)
+
+    def close(self) -> None:
+        """Do nothing: records go with the last who refers to them."""
+
+
+def engine_for(spec: EngineSpec | None, *, source: Source, connect: Connect) -> Engine:
+    """Return the engine that a spec declares; nothing is started by that.
+
+    Args:
+        spec: As declared; None for this machine.
+        source: The table that it is to read.
+        connect: How to get a cluster if one is declared.
+
+    Raises:
+        UsageError: If Dask is not installed, or the source is a table in the memory of this process.
+    """
+    if spec is None:
+        return Here()
+    check_installed()
+    if any(isinstance(part, MemoryTable) for part in source.parts):
+        raise UsageError(
+            "a table from Python is counted where it is; remove `engine` from the spec, or name a `source`"
+        )
+    from dpcore.cluster.engine import OnCluster  # noqa: PLC0415  needs what is an extra
+
+    return OnCluster(spec, connect=connect)

@@ -1,0 +1,117 @@
+"""A table that a Python program hands over: of pandas, polars, or anything else that speaks Arrow."""
+
+import hashlib
+import hmac
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow import parquet
+
+from dpcore.errors import UsageError
+from dpcore.ingest.attempt import attempt
+from dpcore.ingest.text import sound
+from dpcore.ingest.values import as_text
+from dpcore.private import Private
+
+BATCH_ROWS = 1 << 17
+
+
+class MemoryTable(Private):
+    """A table in memory, which stays in this process.
+
+    Columns of pandas that hold Python objects are read as text, value by value; all others as they are typed.
+    """
+
+    __slots__ = ("_table",)
+    _table: Any
+
+    name = "the table"
+    damaged = "the table cannot be read as Arrow; give its declared columns a type that pandas, polars and Arrow share"
+
+    def __init__(self, table: Any) -> None:
+        if isinstance(table, pd.DataFrame):
+            self._table = table
+        elif hasattr(table, "__arrow_c_stream__"):
+            self._table = attempt(lambda: pa.table(table), otherwise=self.damaged)
+        else:
+            raise UsageError(
+                "a table must be one of pandas, polars or Arrow; of a lazy one, hand over what it collects"
+            )
+
+    def column_names(self) -> list[str]:
+        """Return the names of all columns."""
+        return [str(name) for name in (self._table.columns if self._is_pandas else self._table.column_names)]
+
+    def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
+        """Return the types of the named columns."""
+        return [array.type for array in self._arrays(columns, start=0, stop=0)]
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, in that order."""
+        for start in range(0, self._table.shape[0], BATCH_ROWS):
+            arrays = self._arrays(columns, start=start, stop=start + BATCH_ROWS)
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:
+        """Return a keyed digest of the named columns, as they would stand in a Parquet file: the same for the same values."""
+
+        def digest() -> bytes:
+            sink = _Digest(key)
+            types = self.column_types(columns)
+            schema = pa.schema(list(zip(columns, types, strict=True)))
+            with parquet.ParquetWriter(sink, schema, compression="none", store_schema=False) as writer:
+                for batch in self.batches(columns):
+                    writer.write_batch(batch)
+            return sink.version.digest()
+
+        return attempt(digest, otherwise=self.damaged)
+
+    def split(self) -> tuple["MemoryTable"]:
+        """Return the table itself."""
+        return (self,)
+
+    @property
+    def _is_pandas(self) -> bool:
+        return isinstance(self._table, pd.DataFrame)
+
+    def _arrays(self, columns: Sequence[str], *, start: int, stop: int) -> list[pa.Array]:
+        names = self.column_names()
+        places = [names.index(column) for column in columns]
+        if self._is_pandas:
+            return [_of_pandas(self._table.iloc[start:stop, place]) for place in places]
+        chunks = (self._table.column(place).slice(start, stop - start) for place in places)
+        return [
+            sound(pa.concat_arrays(chunk.chunks) if chunk.num_chunks else pa.array([], chunk.type)) for chunk in chunks
+        ]
+
+
+def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]") -> pa.Array:
+    """Convert a column by its type alone, so that no value decides how others are read."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        codes = pa.array(values.array.codes, pa.int32(), mask=values.array.codes < 0)
+        return pa.DictionaryArray.from_arrays(codes, _of_pandas(values.dtype.categories))
+    if values.dtype == object:
+        return pa.array(map(as_text, values.array), pa.large_string())
+    array = pa.array(values, from_pandas=True)
+    return sound(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
+
+
+class _Digest:
+    """A file to write to, of which only the digest is kept."""
+
+    closed = False
+
+    def __init__(self, key: bytes) -> None:
+        self.version = hmac.new(key, digestmod=hashlib.sha256)
+
+    def write(self, block: bytes) -> int:
+        self.version.update(block)
+        return len(block)
+
+    def flush(self) -> None:
+        """Keep nothing back."""
+
+    def close(self) -> None:
+        """Keep nothing open."""

@@ -1,0 +1,84 @@
+"""Columns of days and moments, as they are written in a spec."""
+
+import datetime as dt
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from dpcore.spec.parts import ClipOtherDrop, Nullable, ordered_bounds
+from dpcore.universe import Attribute, Date, Datetime, Every, Outside
+
+
+def _iso_date(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            return dt.date.fromisoformat(value)
+        except ValueError:
+            pass
+    elif isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return value
+    raise ValueError("must be a date such as 2025-01-31")
+
+
+def _iso_datetime(value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            moment = dt.datetime.fromisoformat(value)
+        except ValueError:
+            moment = None
+        if moment is not None and moment.tzinfo is None:
+            return moment
+    elif isinstance(value, dt.datetime):
+        return value
+    raise ValueError("must be a date and time without zone, such as 2025-01-31T08:00:00")
+
+
+Day = Annotated[dt.date, BeforeValidator(_iso_date)]
+Moment = Annotated[dt.datetime, BeforeValidator(_iso_datetime)]
+
+
+class DateSpec(Nullable):
+    """A calendar day, in bins that follow the calendar."""
+
+    type: Literal["date"]
+    min: Day = Field(description="the first day")
+    max: Day = Field(description="the last day, included")
+    every: Literal["day", "week", "month", "quarter", "year"] = Field(description="how long a bin is")
+    outside: ClipOtherDrop = "clip"
+
+    _bounds = field_validator("max")(ordered_bounds)
+
+    def attribute(self, _folder: Path) -> Attribute:
+        """Build the attribute."""
+        return Date(
+            minimum=self.min,
+            maximum=self.max,
+            every=Every(self.every),
+            missing=bool(self.missing),
+            nulls=self.nulls,
+            outside=Outside(self.outside),
+        )
+
+
+class DatetimeSpec(Nullable):
+    """A moment without time zone, in bins that follow the calendar and the clock."""
+
+    type: Literal["datetime"]
+    min: Moment = Field(description="the first moment")
+    max: Moment = Field(description="the last moment, included")
+    every: Literal["minute", "hour", "day", "week", "month", "quarter", "year"] = Field(description="how long a bin is")
+    outside: ClipOtherDrop = "clip"
+
+    _bounds = field_validator("max")(ordered_bounds)
+
+    def attribute(self, _folder: Path) -> Attribute:
+        """Build the attribute."""
+        return Datetime(
+            minimum=self.min,
+            maximum=self.max,
+            every=Every(self.every),
+            missing=bool(self.missing),
+            nulls=self.nulls,
+            outside=Outside(self.outside),
+        )

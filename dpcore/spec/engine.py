@@ -1,0 +1,26 @@
+"""Where a table is read and counted, as it is written in a spec."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from dpcore.spec.attributes import SpecPart
+
+
+class EngineSpec(SpecPart):
+    """A Dask cluster that reads, bounds and counts a table which is too large for one machine; only counts come back."""
+
+    name: Literal["dask"]
+    scheduler: Annotated[str, Field(min_length=1)] | None = Field(
+        None,
+        description="the address of a scheduler, such as tcp://10.0.0.5:8786; left out, a cluster of processes on this machine",
+    )
+    workers: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        None, description="how many processes a cluster on this machine has; left out, one for each core"
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "EngineSpec":
+        if self.scheduler is not None and self.workers is not None:
+            raise ValueError("has both `scheduler` and `workers`; a scheduler has its own workers, so remove `workers`")
+        return self

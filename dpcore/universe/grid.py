@@ -1,0 +1,71 @@
+"""Bins between any ascending bounds, found without a search: by the slot of an even grid, and one comparison."""
+
+from math import isfinite
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.universe.codes import signed_type
+from dpcore.universe.places import ABOVE, BELOW, NULL, Places, cut
+
+Floats = npt.NDArray[np.float64]
+
+_SLOTS = tuple(1 << bits for bits in (6, 8, 10, 12, 14, 16))
+
+
+class Grid:
+    """Places numbers in the bins [bounds[i], bounds[i + 1]), exactly as a search among the bounds would.
+
+    The slot of a number never falls as the number grows, whatever the rounding, since no step on the way to it does. So the bounds in
+    earlier slots are at most the number, those in later slots are above it, and only one in the number's own slot has to be compared.
+    Where no grid of a useful size has at most one bound in each slot, the bounds are searched.
+
+    >>> Grid(np.array([0.0, 1.0, 10.0])).place(np.array([-1.0, 0.5, 1.0, 9.9, 10.0, np.nan])).tolist()
+    [-2, 0, 1, 1, -3, -1]
+    """
+
+    def __init__(self, bounds: Floats) -> None:
+        self._bounds = bounds
+        self._kind = signed_type(len(bounds) + 1)
+        self._scale, self._before, self._within = 0.0, np.empty(0, dtype=self._kind), np.empty(0)
+        with np.errstate(all="ignore"):
+            width = float(bounds[-1] - bounds[0])
+            for slots in _SLOTS:
+                scale = slots / width
+                if isfinite(scale) and scale > 0 and self._suits(scale, slots):
+                    return
+
+    def _suits(self, scale: float, slots: int) -> bool:
+        """Make the tables for a grid, if no two bounds share a slot."""
+        taken = self._slot(self._bounds, scale, slots)
+        if len(np.unique(taken)) < len(taken):
+            return False
+        self._scale = scale
+        self._before = (np.searchsorted(taken, np.arange(slots)) - 1).astype(self._kind)
+        self._within = np.full(slots, np.inf)
+        self._within[taken] = self._bounds
+        return True
+
+    def _slot(self, values: Floats, scale: float, slots: int) -> npt.NDArray[np.intp]:
+        shifted = values - self._bounds[0]
+        shifted *= scale
+        np.clip(shifted, 0, slots - 1, out=shifted)
+        found: npt.NDArray[np.intp] = shifted.astype(np.intp)
+        return found
+
+    def place(self, values: Floats) -> Places:
+        """Place each number by itself; NaN is a null."""
+        if not self._scale:
+            return cut(values, self._bounds)
+        with np.errstate(over="ignore", invalid="ignore"):
+            slots = self._slot(values, self._scale, len(self._within))
+        # NaN has a slot of no meaning, which is clipped into the tables; its place is set at the end
+        places: Places = self._before.take(slots, mode="clip")
+        places += values >= self._within.take(slots, mode="clip")
+        if places.size and (places.min() < 0 or places.max() >= len(self._bounds) - 1):
+            np.putmask(places, values < self._bounds[0], BELOW)
+            np.putmask(places, values >= self._bounds[-1], ABOVE)
+        null = np.isnan(values)
+        if null.any():
+            np.putmask(places, null, NULL)
+        return places
