@@ -10,8 +10,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.counting import Block, Coarse, Counts, count_sets
-from dpcore.distinct import distinct_rows
+from dpcore.counting import Block, Coarse, Counts, count_sets, distinct_rows
 from dpcore.ingest.records import Records
 from dpcore.private import Private
 from dpcore.queries import Axes

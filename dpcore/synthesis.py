@@ -169,7 +169,9 @@ class Synthesis:
         try:
             if not self._versioned:
                 whole = replace(coding, universe=self.declaration.universe)
-                check_columns(self.source, columns=whole.columns)  # what can't be read is refused before anything is bought
+                check_columns(
+                    self.source, columns=whole.columns
+                )  # what can't be read is refused before anything is bought
                 check_types(self.source, reads=whole.reads)
                 key = fingerprint_key(private_folder())
                 version = self._engine.version(self.source, columns=whole.columns, key=key)

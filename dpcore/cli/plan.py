@@ -8,9 +8,9 @@ from dpcore.accounting import Currency
 from dpcore.cli.answer import Answer, table
 from dpcore.cli.specs import Subparsers
 from dpcore.errors import UsageError
-from dpcore.plan import Plan, PlannedColumn, PlannedRounds, plan_run
-from dpcore.plan_discovery import PlannedDiscovery
-from dpcore.plan_target import Target, epsilon_for
+from dpcore.planning.discovery import PlannedDiscovery
+from dpcore.planning.plan import Plan, PlannedColumn, PlannedRounds, plan_run
+from dpcore.planning.target import Target, epsilon_for
 from dpcore.spec import Declaration, load_spec
 from dpcore.wording import at_most, cells, down
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore import counting, cover
-from dpcore.counting import Block, Coarse, count_sets
+from dpcore.counting import Block, Coarse, count_sets, cover
+from dpcore.counting import sets as counting_sets
 from dpcore.universe import code_type
 
 SIZES = st.sampled_from([1, 2, 3, 7, 30, 128, 255, 256, 257, 300])
@@ -62,10 +62,10 @@ def test_any_sets_of_any_blocks_are_counted_as_by_hand(
     axes = st.lists(st.integers(0, len(everything) - 1), max_size=3, unique=True).map(tuple)
     sets = [one for one in data.draw(st.lists(axes, max_size=8)) if np.prod([everything[axis] for axis in one]) < 1e6]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "FEW_ROWS", data.draw(st.sampled_from([0, 10, 10_000])))
-        patch.setattr(counting, "CHUNK_ROWS", limits[0])
-        patch.setattr(counting, "KEY_ROWS", limits[1])
-        patch.setattr(counting, "MOST_JOINT_CELLS", limits[2])
+        patch.setattr(counting_sets, "FEW_ROWS", data.draw(st.sampled_from([0, 10, 10_000])))
+        patch.setattr(counting_sets, "CHUNK_ROWS", limits[0])
+        patch.setattr(counting_sets, "KEY_ROWS", limits[1])
+        patch.setattr(counting_sets, "MOST_JOINT_CELLS", limits[2])
         patch.setattr(cover.cover, "__kwdefaults__", {"most_cells": limits[3]})
         found = count_sets(blocks, shape=everything, sets=sets, coarse=coarse)
     for one, counts in zip(sets, found, strict=True):
@@ -107,7 +107,7 @@ def test_blocks_are_gone_through_again_only_when_the_joint_counts_do_not_fit(mon
     once, often = Watched(), Watched()
     sets = [(0,), (1,), (2,)]
     count_sets(once, shape=[4, 4, 4], sets=sets)
-    monkeypatch.setattr(counting, "MOST_JOINT_CELLS", 4)
+    monkeypatch.setattr(counting_sets, "MOST_JOINT_CELLS", 4)
     count_sets(often, shape=[4, 4, 4], sets=sets)
     assert often.passes - once.passes == 2
 

@@ -197,7 +197,7 @@ def test_what_no_score_can_be_made_of_is_refused_and_not_paid(make_curator: Any,
 @pytest.mark.parametrize("kind", ["select_marginal", "select_cell"])
 def test_an_error_counts_as_often_as_its_weight_says(make_curator: Any, kind: str) -> None:
     curator, _ = make_curator(delta=0.0)
-    wrong = np.array([0, 9000, 0])
+    wrong = np.array([0, 900_000, 0])  # far more than chance could make up for
 
     def offered(weight: int) -> list[Offer]:
         return [Offer((0,), COUNTS.sum(axis=1), weight), Offer((1,), COUNTS.sum(axis=0) + wrong, 1)]

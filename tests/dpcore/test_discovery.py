@@ -23,7 +23,7 @@ from dpcore.histogram import LocalHistogram
 from dpcore.ingest import Coding, Draws, Source, ingest
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.mechanisms import from_description
-from dpcore.plan import plan_run
+from dpcore.planning.plan import plan_run
 from dpcore.privacy import Neighbours, Protection, Sensitivity
 from dpcore.spec.discover import DiscoverBins, DiscoverValues
 from dpcore.universe import Categorical, Number, Outside, Universe
@@ -93,7 +93,9 @@ def test_the_heavy_values_are_found_and_each_level_is_charged_its_part(
     manifest = manifest_of(outcome)
     dx, cost = manifest["discovered"]
     heavy = {text for text, share in CODES.items() if share > 0.05}
-    assert heavy <= set(dx["cells"]) <= {*CODES, "other"}
+    assert heavy <= set(dx["cells"])
+    false = set(dx["cells"]) - {*CODES, "other"}
+    assert len(false) <= 4  # at most 0.1 a level are expected: more than four once in a million runs
     assert len(cost["cells"]) == 6
     done = transcript_of(outcome.run)
     assert [step for step in done if step.startswith("discover/")] == sorted(LEVELS, key=lambda step: step[-1])
@@ -107,7 +109,7 @@ def test_the_heavy_values_are_found_and_each_level_is_charged_its_part(
     assert {level["step"] for level in (*dx["levels"], *cost["levels"])} == set(LEVELS)
     assert 0.99 * 20 < outcome.spent_epsilon <= 20
     released = pq.read_table(Path(outcome.release) / "data").to_pandas()
-    assert set(released.dx.unique()) <= {*CODES, "other"}
+    assert set(released.dx.unique()) <= {*CODES, *false, "other"}
     assert released.sex.isna().mean() == pytest.approx(1 / 3, abs=0.1)
 
 
@@ -130,7 +132,7 @@ def test_a_spec_that_declares_everything_buys_and_says_nothing_of_it(workspace: 
 def test_nothing_stands_out_of_much_noise_and_the_run_goes_on(codes: Callable[..., Path]) -> None:
     outcome = synthesize(codes(("epsilon: 2.0", "epsilon: 0.01"), currency=Currency.ZCDP))
     dx, _ = manifest_of(outcome)["discovered"]
-    assert len(dx["cells"]) <= 3
+    assert len(dx["cells"]) <= 5  # see above
     assert set(pq.read_table(Path(outcome.release) / "data").to_pandas().dx.unique()) <= set(dx["cells"])
     if dx["levels"][0]["kept"] == 0:  # then the second level is not bought, and its part is left to the strategy
         assert "discover/01-dx/2" not in transcript_of(outcome.run)

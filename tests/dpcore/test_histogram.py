@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore import counting
 from dpcore import histogram as histogram_module
+from dpcore.counting import sets as counting
 from dpcore.histogram import LocalHistogram
 from dpcore.ingest.records import Records
 from dpcore.universe import Integer, Universe, code_type

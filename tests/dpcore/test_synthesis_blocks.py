@@ -21,7 +21,7 @@ from dpcore import Outcome, Synthesis, block_reservation, check_run, cli, load_s
 from dpcore.accounting import UNIT, Currency, budget_of, epsilon_of
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Ledger, open_ledger
-from dpcore.plan import plan_run
+from dpcore.planning.plan import plan_run
 from dpcore.privacy import Neighbours
 from tests.dpcore.ledger_fixtures import assert_sound
 

@@ -9,7 +9,7 @@ from dpcore.accounting import UNIT, Currency, budget_of, mu_of, pure_gdp, pure_z
 from dpcore.accounting.amounts import LARGEST
 from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism
-from dpcore.plan_noise import Terms
+from dpcore.planning.noise import Terms
 from dpcore.pricing import cell_noise, marginal_noise
 from dpcore.queries import Axes
 from dpcore.universe import Universe

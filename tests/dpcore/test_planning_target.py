@@ -11,13 +11,13 @@ import pytest
 from dpcore import load_spec
 from dpcore.accounting import Currency
 from dpcore.errors import UsageError
-from dpcore.plan import Plan, plan_run
-from dpcore.plan_noise import terms_of
-from dpcore.plan_target import MOST_EPSILON, Target, epsilon_for
+from dpcore.planning.noise import terms_of
+from dpcore.planning.plan import Plan, plan_run
+from dpcore.planning.target import MOST_EPSILON, Target, epsilon_for
 from dpcore.spec import Declaration
 from dpcore.strategies import strategy_for
 from tests.conftest import Workspace
-from tests.dpcore.test_plan import ALL_PAIRS, RANGES, declare, dpflow, few_columns
+from tests.dpcore.test_planning import ALL_PAIRS, RANGES, declare, dpflow, few_columns
 from tests.dpcore.test_synthesis_adaptive import open_account
 
 ROWS = 20_000

@@ -8,8 +8,8 @@ from typing import Any
 
 from dpcore.accounting import UNIT, Currency
 from dpcore.errors import BudgetRefused, UsageError
-from dpcore.plan import grounds_of, plan_run
-from dpcore.plan_noise import Terms, terms_of
+from dpcore.planning.noise import Terms, terms_of
+from dpcore.planning.plan import grounds_of, plan_run
 from dpcore.queries import Axes
 from dpcore.reservation import smallest_share
 from dpcore.spec import Declaration

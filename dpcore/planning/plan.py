@@ -7,13 +7,13 @@ from typing import Any
 from dpcore.accounting import UNIT, Currency
 from dpcore.block_reservation import blocks_to_read, scarcest
 from dpcore.blocks import checked_day
-from dpcore.costs import Costs, costs_of
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance, open_ledger
 from dpcore.ledger.refusals import refuse_if_closed
-from dpcore.plan_discovery import PlannedDiscovery, planned_discovery
-from dpcore.plan_noise import Terms, terms_of
-from dpcore.plan_scope import PlannedAmounts, PlannedCandidates, PlannedUniverse, cells_of, unspent_share
+from dpcore.planning.costs import Costs, costs_of
+from dpcore.planning.discovery import PlannedDiscovery, planned_discovery
+from dpcore.planning.noise import Terms, terms_of
+from dpcore.planning.scope import PlannedAmounts, PlannedCandidates, PlannedUniverse, cells_of, unspent_share
 from dpcore.reservation import check_remaining, paying_account
 from dpcore.spec import Declaration
 from dpcore.strategies import has_levels, strategy_for

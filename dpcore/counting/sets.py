@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.cover import Joint, cover
+from dpcore.counting.cover import Joint, cover
 from dpcore.queries import Axes
 from dpcore.universe import CompactCodes, code_type
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from dpcore.descent import threshold
 from dpcore.mechanisms import DiscreteLaplace
-from dpcore.plan_noise import Terms
+from dpcore.planning.noise import Terms
 from dpcore.pricing import marginal_noise
 from dpcore.spec import Declaration
 

@@ -10,9 +10,9 @@ import pytest
 
 from dpcore import Outcome, cli, load_spec, synthesize
 from dpcore.accounting import Currency
-from dpcore.costs import costs_of
 from dpcore.ledger import open_ledger
-from dpcore.plan import USUAL_ROWS, Plan, plan_run
+from dpcore.planning.costs import costs_of
+from dpcore.planning.plan import USUAL_ROWS, Plan, plan_run
 from dpcore.strategies.strategy import column_step
 from tests.conftest import Workspace
 from tests.dpcore.test_synthesis_adaptive import ROWS, SPEC, open_account, people
