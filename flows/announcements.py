@@ -56,5 +56,7 @@ def _announced(account: str) -> list[str]:
 
 def _remember(account: str, crossing: UUID) -> None:
     latest = [*_announced(account), str(crossing)][-_REMEMBERED:]
-    with suppress(ObjectAlreadyExists):  # two runs crossed at once, and the other one made the variable first: what it says is ours, too
+    with suppress(
+        ObjectAlreadyExists
+    ):  # two runs crossed at once, and the other one made the variable first: what it says is ours, too
         Variable.set(key("passed", account), latest, tags=["dpflow"], overwrite=True)
