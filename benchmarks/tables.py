@@ -39,7 +39,7 @@ class BenchmarkTable:
         codes, kept = self.universe.encode_rows(rows)
         if not kept.all():
             sys.exit(f"benchmarks: {self.name} has rows outside of its declared universe; correct {self.name}.yaml")
-        return pd.DataFrame(dict(zip(self.universe.names, codes, strict=True)))
+        return pd.DataFrame(dict(zip(self.universe.names, codes, strict=True))).astype("int64")
 
 
 def shared_data() -> Path:

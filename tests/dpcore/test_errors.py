@@ -11,7 +11,12 @@ def test_every_kind_has_the_exit_code_that_the_readme_states() -> None:
         for kind in vars(errors).values()
         if isinstance(kind, type) and issubclass(kind, Exception)
     }
-    assert {name for name, code in codes.items() if code == 2} == {"RunHeld", "SpecError", "UsageError"}
+    assert {name for name, code in codes.items() if code == 2} == {
+        "BlocksCovered",
+        "RunHeld",
+        "SpecError",
+        "UsageError",
+    }
     assert {name for name, code in codes.items() if code == 3} == {"BudgetRefused"}
     assert {name for name, code in codes.items() if code == 4} == {"LedgerDamaged"}
     assert set(codes.values()) == {1, 2, 3, 4}

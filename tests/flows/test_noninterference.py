@@ -25,6 +25,7 @@ from prefect.client.schemas.filters import (
 )
 
 from dpcore import Synthesis
+from dpcore.ingest.draws import Draws as BoundingDraws
 from dpcore.mechanisms import DiscreteGaussian, ExponentialMechanism, entropy
 from flows.synthesize import synthesize
 from tests.conftest import Workspace, visits
@@ -115,7 +116,7 @@ class Draws:
                 Synthesis, "_seed", lambda _run, purpose: len(purpose)
             )  # else by the run's id, which is new each time
             patch.setattr(entropy, "random_words", words)
-            patch.setattr("dpcore.ingest.bounding.random_words", words)
+            patch.setattr(BoundingDraws, "fresh", lambda: BoundingDraws(bytes(32)))
             patch.setattr(DiscreteGaussian, "draw", answered(real_noise))
             patch.setattr(ExponentialMechanism, "draw", answered(select))
             yield

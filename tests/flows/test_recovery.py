@@ -105,8 +105,8 @@ def lose_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plant a bug: each attempt is a run of its own."""
     prepare = Synthesis.__init__
 
-    def nameless(self: Synthesis, declaration: Any, *, run_id: str, resume: bool) -> None:
-        prepare(self, declaration, run_id=str(uuid4()), resume=resume)
+    def nameless(self: Synthesis, declaration: Any, *, run_id: str, **more: Any) -> None:
+        prepare(self, declaration, run_id=str(uuid4()), **more)
 
     monkeypatch.setattr(Synthesis, "__init__", nameless)
 

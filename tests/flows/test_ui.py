@@ -26,7 +26,7 @@ DEAD = "dpflow: dead runs are crashed"
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     for made in kept_stack(tmp_path_factory.mktemp("ui") / "own"):
-        made.register("slow", ("rounds: 4", "rounds: 200"))
+        made.register("slow", ("rounds: 4", "rounds: 500"))
         made.ui()
         yield made
 
