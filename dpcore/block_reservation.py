@@ -30,7 +30,9 @@ def blocks_to_read(ledger: Ledger, declaration: Declaration, *, as_of: date) -> 
         raise UsageError(
             f"{error}; run '{unfinished[0]}' of the series is not finished: if nobody is at work on it, go on with --resume {unfinished[0]}"
         ) from None
-    return tuple(block.name for block in chosen)
+    names = tuple(block.name for block in chosen)
+    declaration.covering(names)  # refuses what lies beyond the universe
+    return names
 
 
 def scarcest(ledger: Ledger, account: Account, *, names: Collection[str] | None) -> tuple[str | None, Balance]:

@@ -3,15 +3,17 @@
 Everything here follows from the spec, the day and what the ledger has granted: nothing from the data.
 """
 
+import json
+import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import UsageError
-from dpcore.universe import Every
+from dpcore.universe import Date, Datetime, Every
 
 Days = npt.NDArray[np.int64]
 """Days, counted as `date.toordinal` counts them, or periods, counted from the first year on."""
@@ -65,9 +67,11 @@ class Calendar:
         'month of visit'
         >>> Calendar("visit", Every.MONTH, start=date(2026, 1, 1), arrived="sent", grace_days=5).words
         'month of visit, late by sent after 5 days'
+        >>> Calendar("day, late", Every.MONTH, start=date(2026, 1, 1), arrived=None, grace_days=5).words
+        'month of "day, late"'
         """
-        late = "" if self.arrived is None else f", late by {self.arrived} after {self.grace_days} days"
-        return f"{self.every} of {self.column}{late}"
+        late = "" if self.arrived is None else f", late by {_quoted(self.arrived)} after {self.grace_days} days"
+        return f"{self.every} of {_quoted(self.column)}{late}"
 
     @property
     def first(self) -> int:
@@ -176,6 +180,40 @@ def choose(calendar: Calendar, *, window: str, as_of: date, covered: Collection[
     return complete
 
 
+def narrowed(attribute: Date | Datetime, calendar: Calendar, names: Collection[str]) -> Date | Datetime:
+    """Return the column of the blocks' days with nothing but what can be in these blocks, which is public.
+
+    Late rows may be of any earlier day, so that with them only the end is known.
+
+    Raises:
+        UsageError: If a block lies beyond what the column declares: its rows would be released with other days than theirs.
+    """
+    blocks = [calendar.block(name) for name in names]
+    periods = np.array([block.period for block in blocks], dtype=np.int64)
+    begins = calendar.first_days(periods)
+    ends = calendar.first_days(periods + 1) - 1
+    low, high = _day(attribute.minimum), _day(attribute.maximum)
+    for block, begin, end in zip(blocks, begins.tolist(), ends.tolist(), strict=True):
+        if not block.late and (begin > high.toordinal() or end < low.toordinal()):
+            raise UsageError(
+                f"block '{block.name}' lies beyond the `min` and `max` of {calendar.column} in the universe, {low} to {high}; "
+                "extend them, or let blocks begin later with `start`"
+            )
+    first = low if any(block.late for block in blocks) else max(low, date.fromordinal(int(begins.min())))
+    last = min(high, date.fromordinal(int(ends.max())))
+    if isinstance(attribute, Date):
+        return replace(attribute, minimum=first, maximum=last)
+    return replace(
+        attribute,
+        minimum=max(attribute.minimum, datetime.combine(first, time.min)),
+        maximum=min(attribute.maximum, datetime.combine(last, time(23, 59, 59))),
+    )
+
+
+def _day(moment: date) -> date:
+    return moment.date() if isinstance(moment, datetime) else moment
+
+
 def checked_day(as_of: date | None) -> date:
     """Return the day as of which a run reads: today in UTC unless told otherwise, and never a day that is yet to come."""
     today = datetime.now(UTC).date()
@@ -184,6 +222,11 @@ def checked_day(as_of: date | None) -> date:
             f"{as_of} is yet to come: a run reads what is complete as of today, {today}, or an earlier day"
         )
     return as_of or today
+
+
+def _quoted(column: str) -> str:
+    """Write a column's name so that no other words can be taken for a part of it."""
+    return column if re.fullmatch(r"[\w.-]+", column) else json.dumps(column, ensure_ascii=False)
 
 
 def _words(every: Every, begin: int) -> str:

@@ -66,6 +66,10 @@ class SourceError(DpflowError):
     """The raw data cannot be read as a table; the message names the file and the declared columns only."""
 
 
+class SourceBroken(SourceError):  # noqa: N818  names what was found
+    """Reading broke off where values, or how many rows there are, may have decided: no reservation comes back by itself."""
+
+
 class OutputError(DpflowError):
     """The release cannot be written; everything measured so far is kept in the ledger."""
 

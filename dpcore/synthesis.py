@@ -22,7 +22,7 @@ from dpcore.curator import Curator
 from dpcore.descent import Finding
 from dpcore.discovery import Discovery
 from dpcore.engines import Engine, engine_for
-from dpcore.errors import SourceError, UsageError
+from dpcore.errors import SourceBroken, SourceError, UsageError
 from dpcore.histogram import Histogram
 from dpcore.ingest import Coding, Draws, Source, fingerprint_key
 from dpcore.ingest.source import check_columns, check_types
@@ -40,7 +40,7 @@ from dpcore.universe import Universe
 
 progress = logging.getLogger("dpcore.progress")
 
-PLAN_VERSION = 3  # part of every claim: a run is never resumed under rules other than those it was reserved for
+PLAN_VERSION = 4  # part of every claim: a run is never resumed under rules other than those it was reserved for
 
 
 class Synthesis:
@@ -102,7 +102,9 @@ class Synthesis:
         A run that is started again finds its reservation; one that another worker may be at work on is left to that worker.
         """
         units, spec = self.requested(), self.declaration.spec
-        claim = hashlib.sha256(f"{PLAN_VERSION}:{self.declaration.digest}".encode()).hexdigest()
+        # The order of the columns is no part of what a spec means, but measurements know columns by their place.
+        order = json.dumps(self.declaration.universe.names)
+        claim = hashlib.sha256(f"{PLAN_VERSION}:{self.declaration.digest}:{order}".encode()).hexdigest()
         run = reserve_run(
             self.ledger,
             self.declaration,
@@ -116,6 +118,9 @@ class Synthesis:
             raise UsageError(
                 f"run {self.run_id} was ended before it had a release, and takes no more operations; start a new run"
             )
+        if self.blocks is not None:
+            self.declaration = self.declaration.covering(self.blocks)
+            self.strategy = strategy_for(self.declaration)
         if not self.settled:
             self._lease = self.ledger.lease(self.run_id)
         self._before = without(run, self._balance(), weight=self.account.weight)
@@ -161,7 +166,7 @@ class Synthesis:
         return self._engine.count(self._read(universe, lease=lease), universe)
 
     def ingest(self) -> Private | None:
-        """Read and encode the table. If it can't be read at all and nothing was started yet, the reservation is given back."""
+        """Read and encode the table. If it can't be read at all, and no value can have decided that, the reservation is given back."""
         return None if self._lease is None else self._read(self.declaration.universe, lease=self._lease)
 
     def _read(self, universe: Universe, *, lease: Lease) -> Private:
@@ -178,10 +183,21 @@ class Synthesis:
                 self.ledger.record_data_version(lease, version)
                 self._versioned = True
             return self._engine.read(self.source, coding=coding, draws=Draws.fresh())
-        except SourceError:
-            if self.ledger.run(self.run_id).spent == 0:
+        except SourceError as error:
+            if self.ledger.run(self.run_id).spent:
+                raise
+            if not self._rows_may_decide(error, lease=lease):
                 self.ledger.release_run(self.run_id, lease=lease)
-            raise
+                raise
+            kept = SourceBroken(
+                f"{error}; the reservation is kept, since values may have decided this: with the spec as it is, mend the source or the disk and "
+                f"use --resume {self.run_id}, or let the steward give it back with `dpflow ledger release {self.run_id}`"
+            )
+        raise kept  # where no error is being dealt with, which it would carry along
+
+    def _rows_may_decide(self, error: SourceError, *, lease: Lease) -> bool:
+        """Say whether a failure may tell something of the rows; of what an earlier worker on the run has met, nothing is known."""
+        return isinstance(error, SourceBroken) or lease.fence > 1 or (self._versioned and self.source.is_query)
 
     def histogram(self, records: Private | None) -> None:
         """Count the records over the universe and hand the counts to the curator; nobody else gets them."""

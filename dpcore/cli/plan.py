@@ -105,7 +105,7 @@ def _money(plan: Plan) -> list[str]:
     if account.remaining is None or account.remaining_epsilon is None:
         return [*lines, f"account    none yet, so {currency} is assumed: {account.missing}"]
     left = "" if currency is Currency.PURE else f" ({currency.symbol} {account.remaining:.6g})"
-    return [*lines, f"remains    epsilon {down(account.remaining_epsilon)}{left}, counted in {currency}"]
+    return [*lines, f"leaves     epsilon {down(account.remaining_epsilon)}{left}, counted in {currency}"]
 
 
 def _amounts(plan: Plan) -> str:

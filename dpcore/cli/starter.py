@@ -16,15 +16,20 @@ privacy:
   epsilon: 1.0                       # what this release may spend
   delta: 1.0e-9                      # well below one over the number of people; 0 for pure differential privacy
 
+# blocks: {column: joined, every: month, window: new}   # a budget for each month, and runs that read what is new; the account then
+                                     # needs: --blocks "month of joined"
+
 # Only these columns are read and released. Declare from what you know about the table, not by looking at it:
 # a value found in the data and written here would leave without being paid for.
 universe:
-  sex:    {type: categorical, values: [F, M], missing: true}      # missing: true keeps nulls as nulls
+  sex:    {type: categorical, values: [F, M], missing: true}      # keeps nulls as nulls; missing: ["?"] does so for texts
   age:    {type: integer, min: 0, max: 99, width: 10}             # outside: clip is the default for ordered columns
   member: {type: boolean}
   cost:   {type: number, edges: [0, 100, 500, 2000, 10000]}       # or min, max and bins
   joined: {type: date, min: 2025-01-01, max: 2026-12-31, every: quarter}
   city:   {type: categorical, values: [north, south], outside: other}   # undeclared values share one cell
+  # code: {type: categorical, values_from: icd9.txt, match: prefix}      # one value a line; 250.13 counts as 250
+  # code: {type: categorical, discover: {most: 100, length: 6, share: 0.1}}   # or find the heavy values, for a tenth of the budget
 
 workload:
   marginals: 2                       # what matters: all 2-way marginals; or a list such as [[sex, age], [age, cost]],
@@ -33,4 +38,5 @@ workload:
   # ranges: [age, joined]            # ordered columns on which counts up to a value, or between two, matter
 # strategy: {name: mwem}             # adaptive | mwem | pmw; left out, it is chosen by workload and universe
 output: {path: releases, rows: noisy}
+# engine: {name: dask, scheduler: "tcp://10.0.0.5:8786"}   # reads and counts a table that is larger than this machine
 """

@@ -9,13 +9,12 @@ and without counts in clear:
 - without a declared encoding, bytes that are not UTF-8 are read as Latin-1, value by value;
 - a file with a quotation mark where RFC 4180 allows none, say one that is never closed, is refused as damaged before any row
   is read: it would take in the rows that follow, and one person's value would decide about others. So is a record that is
-  longer than the largest block below.
+  longer than the largest block below, once it is reached.
 """
 
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,13 +22,16 @@ from pyarrow import compute
 from pyarrow import csv as arrow_csv
 
 from dpcore.errors import SourceError
+from dpcore.ingest.attempt import attempt
+from dpcore.ingest.csv_records import record_ends, whole_records
 from dpcore.ingest.listing import COMPRESSIONS
+from dpcore.ingest.nul_escape import NulEscape
 from dpcore.ingest.quotation import QuotationScan
 from dpcore.ingest.stored_file import StoredFile
 from dpcore.ingest.text import text_of
 from dpcore.ingest.transcoding import transcoded
 
-# The first is for speed. The second is for records that are larger than the first, and bounds the memory they can take.
+# The first is what is read in one go. The second is for records that are larger, and bounds the memory they can take.
 BLOCK_BYTES = (1 << 22, 1 << 27)
 HEADER_BYTES = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -69,13 +71,13 @@ class CsvFile:
     def column_names(self) -> list[str]:
         """Read the header; an empty list if there is none."""
         self.file.check()
-        text = self._head().removeprefix(BYTE_ORDER_MARK).decode(EVERY_BYTE)
-        lines = io.StringIO(text, newline="")
+        record, _ = self._header()
+        lines = io.StringIO(record.decode(EVERY_BYTE), newline="")
         if self.quote is None:
             records = csv.reader(lines, delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
         else:
             records = csv.reader(lines, delimiter=self._delimiter, quotechar=self.quote)
-        header = next((record for record in records if record), [])
+        header: list[str] = attempt(lambda: next(records, []), otherwise=self._long_header)
         return [text_of(field.encode(EVERY_BYTE)) for field in header]
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
@@ -113,9 +115,24 @@ class CsvFile:
                 "write it again with proper quoting (RFC 4180), or as Parquet"
             )
 
-    def _head(self) -> bytes:
+    def _header(self) -> tuple[bytes, int]:
+        """Return the record that names the columns, and where in the file those after it begin."""
         with self._open() as stream:
-            return bytes(stream.read(HEADER_BYTES))
+            head = bytes(stream.read(HEADER_BYTES + 1))
+        start = len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0
+        start = len(head) - len(head[start:].lstrip(b"\r\n"))
+        ends = record_ends(head[start:], quote=self.quote, is_open=False)
+        if not len(ends) and len(head) > HEADER_BYTES:
+            raise SourceError(self._long_header)
+        stop = start + int(ends[0]) if len(ends) else len(head)
+        return head[start:stop], stop
+
+    @property
+    def _long_header(self) -> str:
+        return (
+            f"the header of {self.name} is longer than {HEADER_BYTES >> 20} MiB, or has a name longer than {csv.field_size_limit() >> 10} KiB, "
+            "or leaves a quotation open; write the file with shorter names, or as Parquet"
+        )
 
     @property
     def _delimiter(self) -> str:
@@ -130,42 +147,43 @@ class CsvFile:
         return transcoded(stream, encoding=self.encoding) if self.encoding else stream
 
     def _records(self, positions: Sequence[int], *, fields: int) -> Iterator[pa.RecordBatch]:
-        """Yield the records after the header, beginning again with larger blocks if one does not fit."""
-        done = 1  # the header, which is the first record
-        for block_bytes in BLOCK_BYTES[:-1]:
-            with suppress(pa.ArrowInvalid):
-                for batch in _after(done, self._blocks(positions, fields=fields, block_bytes=block_bytes)):
-                    done += batch.num_rows
-                    yield batch
-                return
-        yield from _after(done, self._blocks(positions, fields=fields, block_bytes=BLOCK_BYTES[-1]))
+        """Yield the records after the header."""
+        _, start = self._header()
+        usual, largest = BLOCK_BYTES
+        with self._open() as stream:
+            stream.read(start)
+            for block in whole_records(stream, quote=self.quote, usual=usual, largest=largest):
+                yield from self._parsed(block, positions, fields=fields)
 
-    def _blocks(self, positions: Sequence[int], *, fields: int, block_bytes: int) -> Iterator[pa.RecordBatch]:
+    def _parsed(self, block: bytes, positions: Sequence[int], *, fields: int) -> Iterator[pa.RecordBatch]:
+        """Read a block of whole records in one go: where Arrow cuts by itself, it drops line feeds and trips over NUL."""
         # columns go by their place: names may repeat among those that nobody declared
         names = [str(place) for place in range(fields)]
         wanted = [names[place] for place in positions]
-        marked = self._head().startswith(BYTE_ORDER_MARK)
-        with self._open() as stream:
-            stream.read(len(BYTE_ORDER_MARK) if marked else 0)
-            reader = arrow_csv.open_csv(
-                stream,
-                read_options=arrow_csv.ReadOptions(column_names=names, block_size=block_bytes, encoding=EVERY_BYTE),
-                parse_options=arrow_csv.ParseOptions(
-                    delimiter=self._delimiter,
-                    quote_char=self.quote or False,
-                    newlines_in_values=self.quote is not None,
-                    invalid_row_handler=lambda _: "skip",
-                ),
-                convert_options=arrow_csv.ConvertOptions(
-                    include_columns=wanted,
-                    column_types=dict.fromkeys(wanted, pa.string()),
-                    null_values=[""],
-                    strings_can_be_null=True,
-                    quoted_strings_can_be_null=True,
-                ),
-            )
-            with reader:
-                yield from reader
+        escape = NulEscape.beside(f"{self._delimiter}{self.quote or ''}") if b"\0" in block else None
+        text = escape.hide(block) if escape else block
+        if not text.isascii():
+            text = text.decode(EVERY_BYTE).encode()
+        table = arrow_csv.read_csv(
+            pa.BufferReader(text),
+            read_options=arrow_csv.ReadOptions(column_names=names, block_size=len(text) + 1, use_threads=False),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=self._delimiter,
+                quote_char=self.quote or False,
+                newlines_in_values=self.quote is not None,
+                invalid_row_handler=lambda _: "skip",
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=wanted,
+                column_types=dict.fromkeys(wanted, pa.string()),
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+            ),
+        )
+        for batch in table.to_batches():
+            columns = [escape.show(values) for values in batch.columns] if escape else batch.columns
+            yield pa.RecordBatch.from_arrays(columns, names=wanted)
 
 
 def _decoded(values: pa.Array) -> pa.Array:
@@ -175,11 +193,3 @@ def _decoded(values: pa.Array) -> pa.Array:
     distinct = values.dictionary_encode()
     texts = [None if text is None else text_of(text.encode(EVERY_BYTE)) for text in distinct.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(distinct.indices)
-
-
-def _after(count: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Leave out the first `count` rows."""
-    for batch in batches:
-        rest = batch.slice(min(count, batch.num_rows))
-        count -= batch.num_rows - rest.num_rows
-        yield rest

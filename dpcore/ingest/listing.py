@@ -1,6 +1,7 @@
 """From what a spec writes as `path` to the files that it stands for, in sorted order."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from posixpath import basename
 from typing import Any
@@ -18,6 +19,7 @@ ENDINGS = {
 }
 # Read where the path itself says so: in a folder such files are notes more often than tables.
 TEXT_ENDINGS = (".txt", ".txt.gz", ".txt.zst")
+ALL_ENDINGS = (*(ending for endings in ENDINGS.values() for ending in endings), *TEXT_ENDINGS)
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -40,11 +42,35 @@ def files_at(path: str, *, base: Path, taken: Callable[[str], bool]) -> list[Sto
     return [StoredFile(address) for address in sorted(set(found)) if taken(StoredFile(address).file_name)]
 
 
+def same_rows(files: Sequence[StoredFile]) -> tuple[StoredFile, StoredFile] | None:
+    """Find two files of a list that are one, by a link, or one table in two forms: 2026.csv and 2026.csv.gz."""
+    seen: dict[Hashable, StoredFile] = {}
+    for file in files:
+        for mark in _marks(file):
+            other = seen.setdefault(mark, file)
+            if other is not file:
+                return other, file
+    return None
+
+
 def partition_of(file: StoredFile) -> tuple[tuple[str, str | None], ...]:
     """Read keys and values from the names of the folders that a file lies in, such as visits/month=2025-01/x.parquet."""
     folders = file.address.split("/")[:-1]
     pairs = [folder.partition("=") for folder in folders if "=" in folder]
     return tuple((unquote(key), None if value == NO_VALUE else unquote(value)) for key, _, value in pairs)
+
+
+def _marks(file: StoredFile) -> Iterator[Hashable]:
+    """Yield what no other file of a table may share: its place up to the ending, and on this machine what the place leads to."""
+    name = file.file_name
+    if file.address.endswith(name):  # else what follows it, such as ?part=2, tells files apart
+        endings = sorted(ALL_ENDINGS, key=len, reverse=True)
+        ending = next((ending for ending in endings if name.lower().endswith(ending)), "")
+        yield file.address.removesuffix(name), name[: len(name) - len(ending)]
+    if not file.is_remote:
+        with suppress(OSError):  # a link to nowhere: opening it says so
+            found = Path(file.address).stat()
+            yield found.st_dev, found.st_ino
 
 
 def _is_visible(name: str) -> bool:

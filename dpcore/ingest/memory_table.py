@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pyarrow import parquet
+from pyarrow import compute, ipc
 
 from dpcore.errors import UsageError
 from dpcore.ingest.attempt import attempt
-from dpcore.ingest.text import sound
+from dpcore.ingest.text import plain_type, sound
 from dpcore.ingest.values import as_text
 from dpcore.private import Private
 
@@ -21,7 +21,8 @@ BATCH_ROWS = 1 << 17
 class MemoryTable(Private):
     """A table in memory, which stays in this process.
 
-    Columns of pandas that hold Python objects are read as text, value by value; all others as they are typed.
+    Columns of pandas that hold Python objects, and so its text that is not Arrow's, are read as text, value by value; all others as they
+    are typed.
     """
 
     __slots__ = ("_table",)
@@ -55,15 +56,17 @@ class MemoryTable(Private):
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def version(self, columns: Sequence[str], *, key: bytes) -> bytes:
-        """Return a keyed digest of the named columns, as they would stand in a Parquet file: the same for the same values."""
+        """Return a keyed digest of the named columns' types and values: the same for the same values, whatever lies under a null."""
 
         def digest() -> bytes:
             sink = _Digest(key)
-            types = self.column_types(columns)
-            schema = pa.schema(list(zip(columns, types, strict=True)))
-            with parquet.ParquetWriter(sink, schema, compression="none", store_schema=False) as writer:
-                for batch in self.batches(columns):
-                    writer.write_batch(batch)
+            for batch in self.batches(columns):
+                arrays = [array for column in batch.columns for array in _plain(column)]
+                plain = pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays))
+                with ipc.new_stream(pa.PythonFile(sink, mode="w"), plain.schema) as writer:
+                    writer.write_batch(plain)
+            types = map(str, self.column_types(columns))
+            sink.write(ascii(list(zip(columns, types, strict=True))).encode())
             return sink.version.digest()
 
         return attempt(digest, otherwise=self.damaged)
@@ -81,10 +84,16 @@ class MemoryTable(Private):
         places = [names.index(column) for column in columns]
         if self._is_pandas:
             return [_of_pandas(self._table.iloc[start:stop, place]) for place in places]
-        chunks = (self._table.column(place).slice(start, stop - start) for place in places)
-        return [
-            sound(pa.concat_arrays(chunk.chunks) if chunk.num_chunks else pa.array([], chunk.type)) for chunk in chunks
-        ]
+        return [_joined(self._table.column(place).slice(start, stop - start)) for place in places]
+
+
+def _joined(values: pa.ChunkedArray) -> pa.Array:
+    chunks = [sound(chunk) for chunk in values.chunks] or [pa.array([], values.type)]
+    if len(chunks) > 1 and pa.types.is_dictionary(values.type):
+        chunks = [
+            chunk.dictionary_decode() for chunk in chunks
+        ]  # Arrow can't join dictionaries of which one has a null in it
+    return pa.concat_arrays(chunks)
 
 
 def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]") -> pa.Array:
@@ -92,10 +101,31 @@ def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]") -> pa.Array:
     if isinstance(values.dtype, pd.CategoricalDtype):
         codes = pa.array(values.array.codes, pa.int32(), mask=values.array.codes < 0)
         return pa.DictionaryArray.from_arrays(codes, _of_pandas(values.dtype.categories))
-    if values.dtype == object:
+    if values.dtype == object or (isinstance(values.dtype, pd.StringDtype) and values.dtype.storage == "python"):
         return pa.array(map(as_text, values.array), pa.large_string())
     array = pa.array(values, from_pandas=True)
     return sound(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
+
+
+def _plain(values: pa.Array) -> tuple[pa.Array, ...]:
+    """Return what is stored, with something fixed in place of each null, and where they are; no value fails."""
+    if isinstance(values, pa.ExtensionArray):
+        return _plain(values.storage)
+    if pa.types.is_dictionary(values.type):
+        return _plain(values.dictionary_decode())
+    if pa.types.is_run_end_encoded(values.type):
+        return _plain(compute.run_end_decode(values))
+    if pa.types.is_nested(values.type) or pa.types.is_interval(values.type) or pa.types.is_null(values.type):
+        return (values,)
+    known, stored = values.is_valid().cast(pa.uint8()), values.view(plain_type(values.type))
+    nothing: int | bytes = 0
+    if pa.types.is_fixed_size_binary(stored.type):
+        nothing = bytes(stored.type.byte_width)
+    elif pa.types.is_boolean(stored.type):
+        stored = stored.cast(pa.uint8())  # else eight to a byte, of which the last may have anything in it
+    elif not pa.types.is_primitive(stored.type):
+        stored, nothing = stored.cast(pa.large_binary()), b""
+    return known, stored.fill_null(pa.scalar(nothing, stored.type))
 
 
 class _Digest:

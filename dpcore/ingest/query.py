@@ -7,40 +7,30 @@ SQLite types each value for itself, every value comes as text.
 
 import hashlib
 import hmac
-import os
-import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
+from sqlalchemy import Connection
 from sqlalchemy.engine import CursorResult
-from sqlalchemy.pool import NullPool
 
-from dpcore.errors import DpflowError, SourceError
-from dpcore.ingest.attempt import attempt
+from dpcore.errors import SourceBroken, SourceError
+from dpcore.ingest.attempt import attempt, attempt_each
+from dpcore.ingest.database import WHY, Database
 from dpcore.ingest.values import as_text
-from dpcore.stewardlog import note
 
 T = TypeVar("T")
 
 BATCH_ROWS = 1 << 14
-WHY = "and see the steward's log"
-DRIVERS = {"mysql": "mysqlclient", "mariadb": "mariadb", "oracle": "cx_Oracle", "mssql": "pyodbc"}
 # by the number that PostgreSQL knows a type by
 POSTGRES_TYPES = {
     16: pa.bool_(),
     **dict.fromkeys((20, 21, 23), pa.int64()),
     **dict.fromkeys((700, 701), pa.float64()),
-}
-READ_ONLY = {
-    "sqlite": "PRAGMA query_only = ON",
-    "postgresql": "SET TRANSACTION READ ONLY",
-    "mysql": "SET TRANSACTION READ ONLY",
-    "mariadb": "SET TRANSACTION READ ONLY",
 }
 
 
@@ -68,26 +58,33 @@ class Query:
 
     def check(self) -> None:
         """Refuse an address that is not there, or that nothing here can connect to; the database is left alone."""
-        self._engine().dispose()
+        self._database.check()
 
     def column_names(self) -> list[str]:
-        """Ask the database for the names of the result's columns; no row is read."""
+        """Ask the database for the names of the result's columns; no row is fetched."""
         return [name for name, _ in self._description()]
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
-        """Ask the database for the types of the named columns; no row is read."""
+        """Ask the database for the types of the named columns; no row is fetched."""
         types = dict(self._description())
         return [types[column] for column in columns]
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns in the order asked for, from a cursor that stays in the database."""
+        """Yield the named columns in the order asked for, from a cursor that stays in the database.
+
+        Raises:
+            SourceBroken: If that fails, since a value may have made it fail.
+        """
+        return attempt_each(self._batches(columns), otherwise=self.damaged, failure=SourceBroken)
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         types = self.column_types(columns)
-        with self._connection() as connection:
+        with self._database.connection() as connection:
             chosen = ", ".join(map(_chosen(connection), columns, types))
             statement = f"SELECT {chosen} FROM {self._subquery}"  # noqa: S608  the steward's own query
             with closing(_run(connection, statement, streamed=True)) as result:
                 blocks = result.partitions(BATCH_ROWS)
-                while block := self._noting(lambda: next(blocks, None)):
+                while block := self._database.noting(lambda: next(blocks, None)):
                     values = zip(*block, strict=True)
                     arrays = [_array(column, kind) for column, kind in zip(values, types, strict=True)]
                     yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
@@ -109,11 +106,15 @@ class Query:
                     count += 1
             return hmac.digest(key, ascii((list(columns), count, total % (1 << 256))).encode(), "sha256")
 
-        return attempt(digest, otherwise=self.damaged)
+        return attempt(digest, otherwise=self.damaged, failure=SourceBroken)
 
     def split(self) -> tuple["Query"]:
         """Return the query itself."""
         return (self,)
+
+    @property
+    def _database(self) -> Database:
+        return Database(self.url_env)
 
     @property
     def _subquery(self) -> str:
@@ -121,73 +122,48 @@ class Query:
         return f"({self.sql.rstrip().rstrip(';')}\n) dpflow_source"
 
     def _description(self) -> list[tuple[str, pa.DataType]]:
-        def ask() -> list[tuple[str, pa.DataType]]:
-            with self._connection() as connection:
-                result = _run(connection, f"SELECT * FROM {self._subquery} WHERE 1 = 0", streamed=False)  # noqa: S608  likewise
-                fields = result.cursor.description if result.cursor is not None else ()
-                known = POSTGRES_TYPES if connection.dialect.name == "postgresql" else {}
-                return [(field[0], known.get(field[1], pa.string())) for field in fields]
+        statement = f"SELECT * FROM {self._subquery}"  # noqa: S608  likewise
+        with self._database.connection() as connection:
 
-        return attempt(lambda: self._noting(ask), otherwise=self.damaged)
+            def answered(ask: Callable[[Connection, str], T], text: str, *, failure: type[SourceError]) -> T:
+                return attempt(
+                    lambda: self._database.noting(lambda: ask(connection, text)),
+                    otherwise=self.damaged,
+                    failure=failure,
+                )
 
-    @contextmanager
-    def _connection(self) -> Iterator[Connection]:
-        engine = self._engine()
-        try:
-            connection = attempt(
-                lambda: self._noting(engine.connect),
-                otherwise=f"the database that {self.url_env} names cannot be reached; check its address, user and password, {WHY}",
-            )
-            with connection:  # and its end rolls back whatever there was
-                if statement := READ_ONLY.get(engine.dialect.name):
-                    connection.exec_driver_sql(statement)
-                yield connection
-        finally:
-            engine.dispose()
-
-    def _noting(self, step: Callable[[], T]) -> T:
-        """Let the steward's log have what a database says, which is often the only clue, without the password."""
-        try:
-            return step()
-        except DpflowError:
-            raise
-        except Exception as error:
-            text, address = "".join(traceback.format_exception(error)), os.environ.get(self.url_env, "")
-            for secret in (address, make_url(address).password):
-                text = text.replace(secret, "***") if secret else text
-            note(text, where=self.name)
-            raise
-
-    def _engine(self) -> Engine:
-        text = os.environ.get(self.url_env)
-        if not text:
-            raise SourceError(
-                f"the environment variable {self.url_env} is not set; let it hold the database's address, such as "
-                "postgresql://user:password@host/database"
-            )
-        wrong = f"{self.url_env} holds no address of a database that can be read here"
-        url = attempt(
-            lambda: make_url(text), otherwise=f"{wrong}; write it as postgresql://user:password@host/database"
-        )
-        if url.drivername in {"postgres", "postgresql"}:
-            url = url.set(drivername="postgresql+psycopg")
-        kind = url.get_backend_name()
-        if kind == "sqlite" and not Path(url.database or "").is_file():  # SQLite would make it
-            raise SourceError(f"the database file that {self.url_env} names is not there; check its address")
-        remedy = (
-            f"`pip install {DRIVERS[kind]}`" if kind in DRIVERS else "install the driver that SQLAlchemy names for it"
-        )
-        engine = attempt(
-            lambda: create_engine(url, poolclass=NullPool, hide_parameters=True), otherwise=f"{wrong}; {remedy}"
-        )
-        if kind == "sqlite":
-            event.listen(engine, "connect", _text_as_bytes)
-        return engine
+            if connection.dialect.name == "postgresql":
+                return answered(_parsed, statement, failure=SourceError)
+            if (
+                connection.dialect.name == "sqlite"
+            ):  # which compiles it here, and below may fill a subquery all the same
+                answered(_explained, statement, failure=SourceError)
+            names = answered(_named, f"{statement} WHERE 1 = 0", failure=SourceBroken)
+            return [(name, pa.string()) for name in names]
 
 
-def _text_as_bytes(connection: Any, _: object) -> None:
-    """Let SQLite give text as its bytes: of one that is not UTF-8 its driver would make an error."""
-    connection.text_factory = bytes
+def _parsed(connection: Connection, statement: str) -> list[tuple[str, pa.DataType]]:
+    """Let PostgreSQL parse a statement and say its columns: nothing is planned or run, and it refuses a second statement."""
+    driver: Any = connection.connection.driver_connection
+    for answer in (
+        driver.pgconn.prepare(b"", statement.encode(driver.info.encoding)),
+        driver.pgconn.describe_prepared(b""),
+    ):
+        if answer.status != ExecStatus.COMMAND_OK:
+            raise error_from_result(answer, encoding=driver.info.encoding)
+    names = [answer.fname(number).decode(driver.info.encoding) for number in range(answer.nfields)]
+    return [(name, POSTGRES_TYPES.get(answer.ftype(number), pa.string())) for number, name in enumerate(names)]
+
+
+def _explained(connection: Connection, statement: str) -> None:
+    """Let SQLite compile a statement without running it."""
+    _run(connection, f"EXPLAIN {statement}", streamed=False).close()
+
+
+def _named(connection: Connection, statement: str) -> list[str]:
+    """Run a statement for the names of its columns."""
+    with closing(_run(connection, statement, streamed=False)) as result:
+        return [field[0] for field in result.cursor.description] if result.cursor is not None else []
 
 
 def _run(connection: Connection, statement: str, *, streamed: bool) -> CursorResult[Any]:

@@ -15,12 +15,13 @@ from dpcore.errors import SourceError
 from dpcore.ingest.arrow_file import ArrowFile
 from dpcore.ingest.attempt import attempt, attempt_each
 from dpcore.ingest.csv_file import CsvFile
-from dpcore.ingest.listing import ARROW, CSV, ENDINGS, PARQUET, TEXT_ENDINGS, files_at, kind_of, partition_of
+from dpcore.ingest.listing import ARROW, CSV, ENDINGS, PARQUET, TEXT_ENDINGS, files_at, kind_of, partition_of, same_rows
 from dpcore.ingest.memory_table import MemoryTable
 from dpcore.ingest.parquet_file import ParquetFile
 from dpcore.ingest.partition import Partition
 from dpcore.ingest.query import Query
 from dpcore.ingest.stored_file import StoredFile
+from dpcore.ingest.units import can_identify, family
 from dpcore.spec.source import NO_QUOTE, SourceSpec
 
 
@@ -70,7 +71,8 @@ class Source:
             base: The folder that a relative path starts from: the spec's own.
 
         Raises:
-            SourceError: If that is no table of a known kind, or files of two kinds, which may be the same rows twice.
+            SourceError: If that is no table of a known kind, or files that may hold the same rows twice: of two kinds, one linked to
+                another, or one compressed beside itself.
         """
         if spec.sql is not None and spec.url_env is not None:
             query = Query(spec.sql, spec.url_env)
@@ -92,6 +94,11 @@ class Source:
         files = [part.file for part in inner if isinstance(part, CsvFile | ParquetFile | ArrowFile)]
         return tuple(Path(file.address) for file in files if not file.is_remote)
 
+    @property
+    def is_query(self) -> bool:
+        """Whether a database makes the rows: then a value may decide whether they can be read at all."""
+        return any(isinstance(part, Query) for part in self.parts)
+
     def pieces(self) -> tuple[Part, ...]:
         """Split all parts as far as they can be: the same rows, in the same order."""
         return tuple(piece for part in self.parts for piece in attempt(part.split, otherwise=part.damaged))
@@ -108,13 +115,14 @@ def check_columns(source: Source, *, columns: Sequence[str]) -> None:
 
 
 def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], bool]]) -> None:
-    """Refuse a source that holds a declared column in a type of which no value can be what was declared.
+    """Refuse a source that holds a declared column in a type of which no value can be what was declared, or ids in types that do not compare.
 
     Args:
         source: Whose headers are read, never a row.
-        reads: For each declared column, whether it can be read from a type.
+        reads: For each declared column, whether it can be read from a type; the one that `can_identify` reads holds the ids.
     """
     columns = tuple(reads)
+    families: dict[str, str] = {}  # of the ids in the parts so far
     for part in source.parts:
         types = attempt(lambda part=part: part.column_types(columns), otherwise=part.damaged)  # type: ignore[misc]
         wrong = [column for column, kind in zip(columns, types, strict=True) if not reads[column](kind)]
@@ -123,6 +131,9 @@ def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], b
                 f"{part.name} holds the declared {_listed(wrong)} in a type that cannot be read as declared; "
                 "convert it, or correct the spec"
             )
+        for column, kind in zip(columns, types, strict=True):
+            if reads[column] is can_identify and (named := family(kind)):
+                _check_family(part, column, families.setdefault(column, named), named)
 
 
 def read_piece(piece: Part, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -155,6 +166,12 @@ def _files(path: str, spec: SourceSpec, *, base: Path) -> list[StoredFile]:
             f"source.path {path!r} mixes files of several kinds, which may hold the same rows twice; "
             "name one kind, such as 'folder/*.parquet'"
         )
+    if twice := same_rows(found):
+        one, other = (file.file_name for file in twice)
+        raise SourceError(
+            f"source.path {path!r} leads to {one!r} and {other!r}, which are one file by a link or one table in two forms, and its rows "
+            "would count twice; remove one of them, or name the others by a pattern"
+        )
     return found
 
 
@@ -185,6 +202,14 @@ def _check_names(part: Part, names: Sequence[str], *, columns: Sequence[str]) ->
     repeated = [column for column in columns if names.count(column) > 1]
     if repeated:
         raise SourceError(f"{part.name} has more than one of the declared {_listed(repeated)}; rename the others")
+
+
+def _check_family(part: Part, column: str, before: str, now: str) -> None:
+    if now != before:
+        raise SourceError(
+            f"{part.name} holds the ids of column {column!r} as {now}, and a file before it as {before}, so that one person may have two; "
+            "write them in one type in all files"
+        )
 
 
 def _listed(columns: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from typing import IO, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.errors import SourceError, UsageError
+from dpcore.errors import SourceBroken, UsageError
 from dpcore.ingest.attempt import attempt
 from dpcore.private import Private
 from dpcore.stewardlog import private_folder
@@ -72,7 +72,7 @@ class Spool(Private):
         """Keep a copy of one block: arrays of one dimension and one length, of the same types each time.
 
         Raises:
-            SourceError: If the disk is full; the text is always the same.
+            SourceBroken: If the disk is full, which the number of rows decides; the text is always the same.
         """
         kinds = tuple(array.dtype for array in arrays)
         lengths = {array.shape for array in arrays}
@@ -117,7 +117,7 @@ class Spool(Private):
     def _write(self, array: npt.NDArray[Any]) -> None:
         left = array.data.cast("B")
         while left:
-            done = attempt(partial(self._write_some, left), otherwise=FULL)
+            done = attempt(partial(self._write_some, left), otherwise=FULL, failure=SourceBroken)
             self._end += done
             left = left[done:]
 
@@ -127,9 +127,9 @@ class Spool(Private):
             array = np.empty(rows, dtype=kind)
             left = array.data.cast("B")
             while left:
-                done = attempt(partial(self._read_some, left, begin), otherwise=FULL)
+                done = attempt(partial(self._read_some, left, begin), otherwise=FULL, failure=SourceBroken)
                 if not done:
-                    raise SourceError(FULL)
+                    raise SourceBroken(FULL)
                 begin += done
                 left = left[done:]
             arrays.append(_frozen(array))

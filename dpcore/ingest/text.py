@@ -43,21 +43,57 @@ def is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def is_count_of_time(kind: pa.DataType) -> bool:
+    """Tell whether a type holds days, moments, times of day or durations: each one whole number of some unit."""
+    return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of what is stored for a value, of which every pattern of bits is one: numbers and bytes.
+
+    >>> plain_type(pa.date64()), plain_type(pa.string()), plain_type(pa.decimal128(5, 2)), plain_type(pa.int8())
+    (DataType(int64), DataType(binary), FixedSizeBinaryType(fixed_size_binary[16]), DataType(int8))
+    """
+    if pa.types.is_decimal(kind):
+        return pa.binary(kind.byte_width)
+    if is_count_of_time(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    return _BYTES.get(str(kind), kind)
+
+
 def sound(values: pa.Array) -> pa.Array:
-    """Check that an array is what it says, all of its values, and make its text valid.
+    """Check that an array lies where it says, all of it, and make its text valid.
+
+    No value has a say in that. Arrow's own check also refuses a day with a time, a time of day past midnight and a number with too many
+    digits, and with it the table of all others; so it is shown numbers and bytes in their place.
 
     Raises:
-        pa.ArrowInvalid: If it is not; Arrow's other functions would read whatever lies where it points.
+        pa.ArrowInvalid: If it does not; Arrow's other functions would read whatever lies where it points.
     """
-    if pa.types.is_dictionary(values.type):
+    kind = values.type
+    if isinstance(values, pa.ExtensionArray):
+        stored = sound(values.storage)
+        return pa.ExtensionArray.from_storage(kind, stored) if stored.type == kind.storage_type else stored
+    if pa.types.is_dictionary(kind):
         values.indices.validate(full=True)
         return pa.DictionaryArray.from_arrays(values.indices, sound(values.dictionary))
-    if is_text(values.type):
-        as_bytes = values.view(_BYTES[str(values.type)])
-        as_bytes.validate(full=True)
-        return readable(as_bytes)
-    values.validate(full=True)
-    return values
+    if pa.types.is_run_end_encoded(kind):
+        return _sound_runs(values)
+    plain = values.view(plain_type(kind))
+    plain.validate(full=True)
+    return readable(plain) if is_text(kind) else values
+
+
+def _sound_runs(values: pa.Array) -> pa.Array:
+    inside = sound(values.values)
+
+    def with_values(those: pa.Array) -> pa.Array:
+        kind = pa.run_end_encoded(values.run_ends.type, those.type)
+        children = [values.run_ends, those]
+        return pa.Array.from_buffers(kind, len(values), [None], offset=values.offset, children=children)
+
+    with_values(pa.nulls(len(inside))).validate(full=True)
+    return with_values(inside)
 
 
 _BYTES = {"string": pa.binary(), "large_string": pa.large_binary(), "string_view": pa.binary_view()}

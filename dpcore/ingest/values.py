@@ -26,7 +26,13 @@ def as_text(value: Any) -> str | None:
 
 
 def _other(value: Any) -> str | None:
-    """Write a value of a type that is not the usual one, but may be derived from it."""
+    """Write a value of a type that is not the usual one, but may be derived from it, and then do anything in any of its methods."""
+    with suppress(Exception):
+        return _derived(value)
+    return None
+
+
+def _derived(value: Any) -> str | None:
     if isinstance(value, np.generic):
         return as_text(value.item()) if type(value.item()) in _WRITERS else None
     if value is pd.NA or value is pd.NaT:
@@ -36,9 +42,7 @@ def _other(value: Any) -> str | None:
             return _WRITERS[kind](value)
     if isinstance(value, bytearray | memoryview):
         return text_of(bytes(value))
-    with suppress(Exception):  # the __str__ of a foreign type may do anything
-        return _valid(str(value))
-    return None
+    return _valid(str(value))
 
 
 def _valid(text: str) -> str:

@@ -94,7 +94,7 @@ def _write(partial: Path, draft: Draft) -> None:
         "rows": rows,
         "privacy": draft.statement.to_json(),
         "columns": {field.name: str(field.type) for field in universe.schema},
-        "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source"}),
+        "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source", "engine"}),
         "discovered": [asdict(each) for each in draft.findings],
         "strategy": draft.declaration.strategy.name,
         "rounds": [asdict(each) for each in draft.rounds],

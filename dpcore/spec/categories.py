@@ -49,6 +49,10 @@ class CategoricalSpec(Nullable):
     def _one_way(self) -> "CategoricalSpec":
         if sum(way is not None for way in (self.values, self.values_from, self.discover)) != 1:
             raise ValueError("needs either `values: [...]` or `values_from: FILE`, or `discover: {...}` to find them")
+        if self.discover is not None and self.match == "prefix":
+            raise ValueError(
+                "has `discover`, which finds whole texts, and `match: prefix`; list the prefixes in `values`, or leave `match` out"
+            )
         return self
 
     def attribute(self, folder: Path) -> Attribute:
@@ -77,6 +81,8 @@ class CategoricalSpec(Nullable):
 def _values_of(path: Path) -> tuple[str, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise SpecError(f"the file {path.name} is not there; its path starts at the spec's own folder") from None
     except (OSError, UnicodeDecodeError):
         raise SpecError(f"the file {path.name} cannot be read as UTF-8 text; write one value a line") from None
     values = tuple(line.strip() for line in lines if line.strip())

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dpcore.blocks import Calendar
+from dpcore.blocks import Calendar, narrowed
 from dpcore.descent import Descent
 from dpcore.errors import SpecError
 from dpcore.privacy import Protection
@@ -22,7 +22,7 @@ from dpcore.spec.document import Document, read_document
 from dpcore.spec.release import AdaptiveSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec, check_workload, contradictions
-from dpcore.universe import Attribute, Universe
+from dpcore.universe import Attribute, Date, Datetime, Universe
 
 DENSE_CELLS = 1_000_000
 """Up to so many cells in the universe, a spec without a strategy gets the model that holds every cell; above, the factored one."""
@@ -63,6 +63,18 @@ class Declaration:
         workload, before = self.spec.workload.over(universe), self.provisional or self.universe
         return replace(self, universe=universe, workload=workload, provisional=before)
 
+    def covering(self, blocks: Collection[str] | None) -> "Declaration":
+        """Return the same declaration for a run that reads these blocks: the column of their days has no others.
+
+        Raises:
+            UsageError: If a block lies beyond what the column declares.
+        """
+        calendar = self.calendar
+        column = None if calendar is None else self.universe.attributes.get(calendar.column)
+        if calendar is None or blocks is None or not isinstance(column, Date | Datetime):
+            return self
+        return self.discovered({calendar.column: narrowed(column, calendar, blocks)})
+
     @property
     def protection(self) -> Protection:
         """Whom the release protects."""
@@ -71,7 +83,8 @@ class Declaration:
     @property
     def calendar(self) -> Calendar | None:
         """How the table is divided into blocks, or None: the whole table is one."""
-        return None if self.spec.blocks is None else calendar_of(self.spec.blocks, self.universe.attributes)
+        declared = self.provisional or self.universe
+        return None if self.spec.blocks is None else calendar_of(self.spec.blocks, declared.attributes)
 
     @property
     def series(self) -> str | None:

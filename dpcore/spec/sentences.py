@@ -151,7 +151,7 @@ def _unknown_key(place: Place, detail: ErrorDetails) -> str:
     model = _SECTIONS.get(place[:-1])
     if len(place) > 2 and place[0] == "universe":
         model = KINDS[str(detail["loc"][2])]
-        if place[2:3] == ("discover",):
+        if place[2:3] == ("discover",) and len(place) > 3:
             model = DiscoverValues if model is CategoricalSpec else DiscoverBins
     elif place[:2] == ("workload", "marginals"):
         model = MarginalSpec

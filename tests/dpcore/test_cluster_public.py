@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.cluster.public import publicly
-from dpcore.errors import SourceError, StepFailed
+from dpcore.errors import SourceBroken, SourceError, StepFailed
 
 MARKER = "Jane Doe"
 
@@ -33,6 +33,17 @@ def test_a_foreign_error_leaves_nothing_but_its_kind(kind: type[BaseException], 
     assert caught.value.__context__ is caught.value.__cause__ is None
     assert MARKER.encode() not in pickle.dumps(caught.value)
     assert MARKER in log.read_text()
+
+
+@pytest.mark.parametrize("kind", [SourceError, SourceBroken])
+def test_whether_values_may_have_decided_is_known_in_other_processes_too(kind: type[SourceError]) -> None:
+    def fail() -> None:
+        raise kind("the query fails")
+
+    with pytest.raises(SourceError) as caught:
+        publicly(fail, doing="reading", where="on a worker")
+    there = pickle.loads(pickle.dumps(caught.value))  # noqa: S301  our own
+    assert (type(there), there.args) == (kind, ("the query fails",))
 
 
 def test_an_error_of_ours_keeps_its_words_and_loses_its_company(log: Path) -> None:

@@ -60,3 +60,43 @@ def test_an_array_that_points_outside_of_itself_is_refused_before_anything_is_re
     write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": beyond})))
     with pytest.raises(SourceError, match="not a whole Arrow file"):
         rows(located(tmp_path, "t.arrow"), "a")
+
+
+def counted(values: list[int], kind: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+
+
+def runs(values: pa.Array) -> pa.Array:
+    ends = pa.array([1, 2], pa.int32())
+    return pa.Array.from_buffers(pa.run_end_encoded(ends.type, values.type), 2, [None], children=[ends, values])
+
+
+NOT_UTF8 = pa.array([b"x", b"\xfc"]).view(pa.string())
+ODD = {
+    "a day with a time": counted([0, 1], pa.date64()),
+    "a late time": counted([0, 90_000], pa.time32("s")),
+    "a time before midnight": counted([0, -1], pa.time64("ns")),
+    "a number with too many digits": pa.Array.from_buffers(
+        pa.decimal64(5, 2), 2, [None, pa.py_buffer(bytes(8) + b"\x7f" * 8)]
+    ),
+    "in a dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1]), counted([0, 1], pa.date64())),
+    "in runs": runs(counted([0, 1], pa.date64())),
+    "no UTF-8": NOT_UTF8,
+    "no UTF-8 in runs": runs(NOT_UTF8),
+    "no UTF-8 in an extension": pa.ExtensionArray.from_storage(pa.json_(), NOT_UTF8),
+    "a null in a dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["x", None])),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_one_odd_value_does_not_refuse_a_file(tmp_path: Path, name: str) -> None:
+    write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": ODD[name]})))
+    assert sum(batch.num_rows for batch in read_batches(located(tmp_path, "t.arrow"), columns=("a",))) == 2
+
+
+def test_runs_that_end_elsewhere_are_still_refused(tmp_path: Path) -> None:
+    ends, values = pa.array([2, 1], pa.int32()), pa.array(["x", "y"])
+    wild = pa.Array.from_buffers(pa.run_end_encoded(ends.type, values.type), 1, [None], children=[ends, values])
+    write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": wild})))
+    with pytest.raises(SourceError, match="not a whole Arrow file"):
+        rows(located(tmp_path, "t.arrow"), "a")

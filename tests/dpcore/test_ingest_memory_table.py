@@ -78,6 +78,52 @@ def test_no_value_of_any_type_fails() -> None:
     assert as_text(pd.Timestamp("2025-01-31 10:00")) == as_text(dt.datetime(2025, 1, 31, 10)) == "2025-01-31T10:00:00"
 
 
+def test_no_method_of_a_derived_type_fails() -> None:
+    class Text(str):
+        __slots__ = ()
+
+        def encode(self, *_: object) -> bytes:
+            raise ValueError(CANARY)
+
+    class Fraction(float):
+        def __ne__(self, _: object) -> bool:
+            raise ValueError(CANARY)
+
+        __hash__ = float.__hash__
+
+    assert [as_text(Text("x")), as_text(Fraction(0.5))] == [None, None]
+
+
+def of_counts(values: list[int], kind: pa.DataType) -> pa.Table:
+    return pa.table({"a": pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)})
+
+
+ODD_ROWS = {
+    "a far second of pandas": pd.DataFrame({"a": np.array([0, 2**55], "datetime64[s]")}),
+    "half a pair": pd.DataFrame({"a": pd.array(["x", "\ud800"], dtype="string[python]")}),
+    "half a pair in a category": pd.DataFrame({"a": pd.Categorical(pd.array(["x", "\ud800"], dtype="string[python]"))}),
+    "a far second": of_counts([0, 2**62], pa.timestamp("s", "UTC")),
+    "a day with a time": of_counts([0, 1], pa.date64()),
+    "a late time": of_counts([0, 90_000], pa.time32("s")),
+    "a very late time": of_counts([0, 2**62], pa.time64("us")),
+    "a null in a dictionary": pa.table({"a": pa.array(["x", None]).dictionary_encode(null_encoding="encode")}),
+    "a null in one dictionary of two": pa.table(
+        {"a": pa.chunked_array([pa.array([one]).cast(pa.string()).dictionary_encode(null_encoding="encode") for one in ("x", None)])}
+    ),
+    "a number with too many digits": pa.table(
+        {"a": pa.Array.from_buffers(pa.decimal128(5, 2), 2, [None, pa.py_buffer(bytes(16) + b"\x7f" * 16)])}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_ROWS)
+def test_one_odd_value_does_not_refuse_a_table(name: str) -> None:
+    source = Source.of(ODD_ROWS[name])
+    assert sum(batch.num_rows for batch in read_batches(source, columns=("a",))) == 2
+    odd, without = (Source.of(table) for table in (ODD_ROWS[name], ODD_ROWS[name][:1]))
+    assert data_version(odd, columns=("a",), key=KEY) != data_version(without, columns=("a",), key=KEY)
+
+
 def test_types_of_a_table_are_its_own_whatever_the_values_of_a_batch() -> None:
     rows_ = 300_000
     frame = pd.DataFrame(
@@ -141,3 +187,13 @@ def test_the_version_tells_the_named_columns_values() -> None:
         for x in (1, 2)
     ]
     assert version(pa.table({"a": masked[0]})) == version(pa.table({"a": masked[1]}))
+    # nor is how the table is stored
+    text = pa.array(["x", None, "longer than twelve bytes"])
+    whole, cut = pa.table({"a": text}), pa.table({"a": pa.chunked_array([text[:1], text[1:]])})
+    shifted = pa.table({"a": pa.concat_arrays([text, text])[3:]})
+    assert version(whole) == version(cut) == version(shifted)
+    flags = pa.array([True, None, False])
+    assert version(pa.table({"a": flags})) == version(pa.table({"a": pa.concat_arrays([flags, flags])[3:]}))
+    # and an empty text is no null, and a second no millisecond
+    assert version(whole) != version(pa.table({"a": text.fill_null("")}))
+    assert version(of_counts([1], pa.timestamp("s"))) != version(of_counts([1], pa.timestamp("ms")))

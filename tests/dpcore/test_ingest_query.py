@@ -1,5 +1,7 @@
 """A query's result as the table: streamed, only the needed columns, read-only, and no value decides how another is read."""
 
+import logging
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-from dpcore.errors import SourceError
+from dpcore.errors import SourceBroken, SourceError
 from dpcore.ingest.fingerprint import data_version
 from dpcore.ingest.query import BATCH_ROWS, Query
 from dpcore.ingest.source import Source
@@ -109,6 +111,104 @@ def test_a_function_that_writes_is_stopped(in_postgres: Made) -> None:
     with pytest.raises(SourceError, match=r"the query of source\.sql fails") as refusal:
         rows(source, "id")
     check_silent(refusal.value, ["plpgsql", "trap"])
+
+
+SEVERAL = (
+    "select 1 as id) q; commit; begin; delete from visits; commit; select * from (select 1 as id",
+    "select 1 as id) q; delete from visits; select * from (select 1 as id",
+)
+
+
+@pytest.mark.parametrize("sql", SEVERAL)
+def test_several_statements_are_refused_and_none_of_them_is_run(made: Made, sql: str) -> None:
+    source = made(sql, *ROWS)
+    for refused in (lambda: rows(source, "id"), lambda: source.parts[0].version(("id",), key=KEY)):
+        with pytest.raises(SourceError, match=r"the query of source\.sql fails"):
+            refused()
+    assert len(rows(query("select * from visits"), "id")) == 3
+
+
+def test_a_session_in_postgres_writes_in_no_transaction_and_keeps_the_options_of_its_address(
+    in_postgres: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = "select current_setting('default_transaction_read_only') as a, current_setting('search_path') as b"
+    source = in_postgres(settings)
+    assert rows(source, "a") == [("on",)]
+    monkeypatch.setenv("CLINIC_DB", os.environ["CLINIC_DB"] + "&options=-c%20search_path%3Dclinic")
+    assert rows(query(settings), "a", "b") == [("on", "clinic")]
+
+
+MALFORMED = (*TABLE, "insert into visits values (1, 'x', '{\"a\": 1}'), (2, 'y', 'none')")
+PARSING = "select id, json_extract(note, '$.a') as a from visits"
+AT_ONCE = f"with x as materialized ({PARSING}) select x.* from x, x as y"  # noqa: S608  of ours
+
+
+@pytest.mark.parametrize("sql", [PARSING, AT_ONCE], ids=["row by row", "all at once"])
+def test_a_query_that_fails_by_a_value_of_sqlite_is_told_from_one_that_is_wrong(in_sqlite: Made, sql: str) -> None:
+    source = in_sqlite(sql, *MALFORMED)
+    for broken in (lambda: rows(source, "a"), lambda: data_version(source, columns=("a",), key=KEY)):
+        with pytest.raises(SourceBroken, match=r"the query of source\.sql fails") as refusal:
+            broken()
+        check_silent(refusal.value, ["malformed", "JSON"])
+    with pytest.raises(SourceError) as wrong:
+        rows(query(sql.replace("json_extract", "no_such_function")), "a")
+    assert type(wrong.value) is SourceError
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select note::int as a from visits",
+        "with x as materialized (select note::int as a from visits) select * from x, x y",
+    ],
+)
+def test_a_query_that_fails_by_a_value_of_postgres_is_told_from_one_that_is_wrong(in_postgres: Made, sql: str) -> None:
+    sql = sql.replace("*", "x.a")
+    source = in_postgres(sql, *ROWS)
+    assert source.parts[0].column_types(("a",)) == [pa.int64()]
+    for broken in (lambda: rows(source, "a"), lambda: data_version(source, columns=("a",), key=KEY)):
+        with pytest.raises(SourceBroken, match=r"the query of source\.sql fails") as refusal:
+            broken()
+        check_silent(refusal.value, ["integer"])
+    with pytest.raises(SourceError) as wrong:
+        rows(query(sql.replace("note", "no_such_column")), "a")
+    assert type(wrong.value) is SourceError
+
+
+def test_a_function_that_the_planner_calls_has_not_run_when_the_columns_are_known(in_postgres: Made) -> None:
+    trap = "create function trap() returns int language plpgsql immutable as $$ begin raise exception 'no'; end $$"
+    source = in_postgres("select trap() as id", trap)
+    assert source.parts[0].column_names() == ["id"]
+    with pytest.raises(SourceBroken):
+        rows(source, "id")
+
+
+def test_no_level_of_a_log_lets_a_row_into_it(
+    made: Made, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert = f"insert into visits values (1, '{CANARY}', 'x')"  # noqa: S608  of ours
+    source = made("select * from visits", *TABLE, insert)
+    for name in ("sqlalchemy", "sqlalchemy.engine", "sqlalchemy.engine.Engine", "sqlalchemy.pool"):
+        caplog.set_level(logging.DEBUG, logger=name)
+    assert rows(source, "city") == [(CANARY,)]
+    assert caplog.text == ""
+    monkeypatch.setattr("dpcore.ingest.database.SILENT", logging.getLogger("sqlalchemy.engine.Engine"))
+    rows(source, "city")
+    assert CANARY in caplog.text  # the control
+
+
+def test_an_encoding_that_the_driver_does_not_know_is_named_as_the_reason(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with postgres_server.admin() as connection:
+        connection.execute("create database ascii encoding 'SQL_ASCII' template template0 locale 'C'")
+    monkeypatch.setenv("CLINIC_DB", postgres_server.url("ascii"))
+    sql = "select 'x'::text as a"
+    with pytest.raises(SourceError, match="the encoding of the database that CLINIC_DB names") as refusal:
+        rows(query(sql), "a")
+    check_silent(refusal.value)
+    monkeypatch.setenv("CLINIC_DB", postgres_server.url("ascii") + "&client_encoding=utf8")
+    assert rows(query(sql), "a") == [("x",)]
 
 
 def test_odd_names_are_only_names(made: Made) -> None:

@@ -1,6 +1,7 @@
 """Finding the files of a source, and reading good ones."""
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +10,8 @@ from pyarrow import parquet
 
 from dpcore.errors import SourceError
 from dpcore.ingest import csv_file, parquet_file
-from dpcore.ingest.source import Source, check_columns
+from dpcore.ingest.source import Source, check_columns, check_types
+from dpcore.ingest.units import can_identify
 from dpcore.spec.source import SourceSpec
 from tests.dpcore import sources
 from tests.dpcore.sources import located, read_batches, write, zstd
@@ -282,3 +284,75 @@ def test_every_header_is_checked_before_any_row_is_read(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"'2\.csv'"):
         check_columns(source, columns=("a", "b"))
     check_columns(source, columns=("a",))
+
+
+def linked(folder: Path) -> None:
+    (folder / "latest.csv").symlink_to("2026.csv")
+
+
+def hard_linked(folder: Path) -> None:
+    (folder / "latest.csv").hardlink_to(folder / "2026.csv")
+
+
+def linked_folder(folder: Path) -> None:
+    (folder / "month=1").mkdir()
+    (folder / "month=1" / "latest.csv").symlink_to(folder / "2026.csv")
+
+
+def compressed(folder: Path) -> None:
+    write(folder, "2026.csv.gz", gzip.compress(b"a\n1\n"))
+
+
+def compressed_in_capitals(folder: Path) -> None:
+    write(folder, "2026.CSV.ZST", zstd(b"a\n1\n"))
+
+
+def with_tabs(folder: Path) -> None:
+    write(folder, "2026.tsv", "a\n1\n")
+
+
+@pytest.mark.parametrize(
+    "again", [linked, hard_linked, linked_folder, compressed, compressed_in_capitals, with_tabs], ids=lambda again: again.__name__
+)  # fmt: skip
+def test_the_same_rows_twice_are_refused(tmp_path: Path, again: Callable[[Path], None]) -> None:
+    write(tmp_path, "2026.csv", "a\n1\n")
+    write(tmp_path, "2025.csv", "a\n1\n")
+    assert rows(tmp_path, ".", "a") == [("1",), ("1",)]
+    again(tmp_path)
+    with pytest.raises(SourceError, match=r"2026.*rows would count twice; remove one"):
+        located(tmp_path, ".")
+
+
+def test_files_of_one_name_in_several_folders_are_several_tables(tmp_path: Path) -> None:
+    for month in "12":
+        write(tmp_path, f"month={month}/t.csv", "a\n1\n")
+    assert rows(tmp_path, ".", "month", "a") == [("1", "1"), ("2", "1")]
+
+
+def test_a_link_to_nowhere_is_refused_when_it_is_opened(tmp_path: Path) -> None:
+    write(tmp_path, "2026.csv", "a\n1\n")
+    (tmp_path / "2025.csv").symlink_to("gone.csv")
+    with pytest.raises(SourceError, match=r"'2025.csv' cannot be opened"):
+        rows(tmp_path, ".", "a")
+
+
+def typed(folder: Path, *ids: pa.Array) -> Source:
+    for number, column in enumerate(ids):
+        parquet.write_table(pa.table({"id": column}), folder / f"{number}.parquet")
+    return located(folder, ".")
+
+
+def test_ids_that_do_not_compare_are_refused_by_type(tmp_path: Path) -> None:
+    uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef"]).cast(pa.binary(16)))
+    for other in (uuids, pa.array([0], pa.timestamp("us")), pa.array([True]), pa.array([0], pa.time64("us"))):
+        with pytest.raises(
+            SourceError, match=r"'1.parquet' holds the ids of column 'id' as .*; write them in one type"
+        ):
+            check_types(typed(tmp_path, pa.array(["x"]), other), reads={"id": can_identify})
+    check_types(typed(tmp_path, pa.array(["x"]), uuids), reads={"id": lambda _: True})
+
+
+def test_ids_may_be_numbers_in_one_file_and_text_in_another_or_be_missing(tmp_path: Path) -> None:
+    check_types(
+        typed(tmp_path, pa.nulls(1), pa.array([7]), pa.array(["7"]), pa.array([7.0])), reads={"id": can_identify}
+    )

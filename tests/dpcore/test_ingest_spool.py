@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.errors import SourceError, UsageError
+from dpcore.errors import SourceBroken, UsageError
 from dpcore.ingest import spool as spool_module
 from dpcore.ingest.spool import Spool
 
@@ -113,7 +113,7 @@ def test_a_full_disk_is_one_constant_sentence_without_a_cause(monkeypatch: pytes
         raise OSError(errno.ENOSPC, f"no space for {CANARY}")
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(SourceError, match="make room on its disk") as raised:
+    with pytest.raises(SourceBroken, match="make room on its disk") as raised:
         Spool().append(block_of(10))
     assert raised.value.__context__ is None
     assert str(CANARY) not in str(raised.value)
@@ -132,7 +132,7 @@ def test_a_write_that_is_cut_short_is_gone_on_with(monkeypatch: pytest.MonkeyPat
 def test_a_folder_that_cannot_be_made_is_the_same_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "file" / "private"))
-    with pytest.raises(SourceError, match="DPFLOW_PRIVATE"):
+    with pytest.raises(SourceBroken, match="DPFLOW_PRIVATE"):
         Spool().append(block_of(10))
 
 

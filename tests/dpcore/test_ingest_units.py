@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpcore.ingest.units import hash_ids
+from dpcore.ingest.units import can_identify, family, hash_ids
 
 NOBODY = -1
 
@@ -66,11 +66,17 @@ DISTINCT = [
     pa.array(["a", "A", " a", "7", "07", "7.5", "-7"]),
     pa.array([2**53, 2**53 + 1, -1, 0]),
     pa.array([2**64 - 1, 2**64 - 2], pa.uint64()),
-    pa.array([1e300, 1e301, 2.0**63, -(2.0**63), float("inf"), 0.1, 0.25]),
+    pa.array([2.0**53 - 1, -(2.0**53) + 1, 0.0, 1.0]),
+    pa.array(["12e5", "1200000", "7e0", "7", "+7", "7.5", "7.05", "inf", "nan"]),
+    pa.array([b"\xc3\xbc", b"\xfc"]),
+    pa.array([b"\xc3\xbc", b"\xfc"], pa.binary_view()),
+    pa.array([0, 1, -1, 2**62, -(2**62), 2**63 - 1], pa.int64()).view(pa.time64("us")),
+    pa.array([0, 2**31 - 1, -(2**31)], pa.int32()).view(pa.date32()),
     pa.array([True, False]),
     pa.array([dt.date(2025, 1, 1), dt.date(2025, 1, 2)]),
     pa.array([0, 1, 2**62, 2**62 + 1], pa.timestamp("s")),
     pa.array([0, 1], pa.timestamp("us", "Europe/Paris")),
+    pa.array([0, 1], pa.timestamp("us", "Nowhere/Nowhere")),
     pa.array([0, 1], pa.duration("s")),
     pa.array([b"\xff\xfe", b"\xff", b"\x00", b"\x00\x00"]),
     extension(pa.uuid(), [b"0123456789abcdef", b"\xff" * 16]),
@@ -82,6 +88,101 @@ def test_different_ids_stay_different(ids: pa.Array) -> None:
     assert codes(ids, ids) == [*range(len(ids))] * 2
 
 
+def counted(values: list[int | None], kind: pa.DataType) -> pa.Array:
+    width = pa.int32() if kind.bit_width == 32 else pa.int64()
+    return pa.array(values, width).view(kind)
+
+
+ONE_ID = {
+    "zero": [
+        pa.array([0]),
+        pa.array([-0.0]),
+        pa.array(["0", "-0", "-0.0", "0.00", "0e+00"]),
+        pa.array([Decimal("0.00")]),
+    ],
+    "a fraction": [
+        pa.array(["7.5", "7.50"]),
+        pa.array([Decimal("7.500")]),
+        pa.array([Decimal("7.5")], pa.decimal64(9, 1)),
+    ],
+    "a small fraction": [pa.array(["0.0000000001"]), pa.array([Decimal("1E-10")], pa.decimal128(38, 12))],
+    "hundreds": [pa.array([700]), pa.array([Decimal("700")], pa.decimal128(30, -2)), pa.array(["7e+02", "7.0E2"])],
+    "beyond every float": [
+        pa.array([2**53 + 1]),
+        pa.array([Decimal(2**53 + 1)], pa.decimal128(38, 4)),
+        pa.array([str(2**53 + 1)]),
+    ],
+    "the largest float": [pa.array([2**53 - 1]), pa.array([2.0**53 - 1]), pa.array([f"{2**53 - 1}.0"])],
+    "a moment": [
+        counted([v], pa.timestamp(u)) for u, v in (("s", -2), ("ms", -2000), ("us", -2_000_000), ("ns", -(2 * 10**9)))
+    ],
+    "a day": [
+        counted([3], pa.date32()),
+        counted([3 * 86_400_000, 3 * 86_400_000 + 1], pa.date64()),
+        counted([3 * 86_400], pa.timestamp("s")),
+    ],
+    "a moment in any zone": [
+        counted([1], pa.timestamp("s", "UTC")),
+        counted([1000], pa.timestamp("ms", "Europe/Paris")),
+    ],
+    "a time of day": [counted([1], pa.time32("s")), counted([10**9], pa.time64("ns"))],
+    "bytes that are text": [pa.array(["Zoë"]), pa.array(["Zoë".encode()]), pa.array(["Zoë".encode()], pa.binary(4))],
+}
+
+
+@pytest.mark.parametrize("name", ONE_ID)
+def test_equal_values_are_one_id(name: str) -> None:
+    assert set(codes(*ONE_ID[name])) == {0}
+
+
+ROUNDED = [
+    pa.array([2.0**53, float(2**53 + 1), -(2.0**53), 2.0**63, 1e16, 1e300, float("inf"), -float("inf"), 0.1]),
+    pa.array(np.array([16777217, 2**24, -(2**24), 0.1], np.float32)),
+    pa.array(np.array([2049, 2**11, 0.1], np.float16)),
+    pa.array(
+        [
+            "1e+16",
+            "1E+16",
+            "1.0E16",
+            "9007199254740992.0",
+            "-9007199254740992.",
+            "1e+999999999999",
+            "1.5e-07",
+            "9" * 5000 + ".0",
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize("ids", ROUNDED, ids=lambda ids: str(ids.type))
+def test_a_float_that_may_have_been_rounded_is_nobody_and_the_others_stay(ids: pa.Array) -> None:
+    seven = pa.array([7]).cast(ids.type)
+    assert codes(pa.array([7]), pa.concat_arrays([ids, seven])) == [0, *[NOBODY] * len(ids), 0]
+
+
+FAMILIES = [
+    [pa.int8(), pa.uint64(), pa.float16(), pa.decimal128(5, 2), pa.string(), pa.large_binary(), pa.dictionary(pa.int8(), pa.string()), pa.json_()],
+    [pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns"), pa.dictionary(pa.int8(), pa.date32())],
+    [pa.timestamp("s", "UTC"), pa.timestamp("ns", "Europe/Paris")],
+    [pa.time32("s"), pa.time64("ns")],
+    [pa.duration("s"), pa.duration("ns")],
+    [pa.bool_(), pa.run_end_encoded(pa.int32(), pa.bool_())],
+    [pa.uuid()],
+    [pa.null()],
+]  # fmt: skip
+
+
+def test_types_are_of_one_family_if_their_ids_can_be_compared() -> None:
+    names = [{family(kind) for kind in kinds} for kinds in FAMILIES]
+    assert all(len(one) == 1 for one in names)
+    assert len(set.union(*names)) == len(FAMILIES)
+
+
+def test_a_dictionary_of_lists_holds_no_ids() -> None:
+    assert not can_identify(pa.dictionary(pa.int8(), pa.list_(pa.int8())))
+    assert can_identify(pa.dictionary(pa.int8(), pa.int8()))
+
+
 NO_IDS = [
     pa.nulls(2),
     pa.array([[1], [2]]),
@@ -90,7 +191,6 @@ NO_IDS = [
     pa.array([[1], [2]], pa.list_view(pa.int64())),
     pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])]),
     pa.array([(1, 2, 3), (1, 2, 4)], pa.month_day_nano_interval()),
-    pa.array([0, 1], pa.timestamp("us", "Nowhere/Nowhere")),
 ]
 
 

@@ -496,3 +496,53 @@ def test_a_day_means_nothing_to_a_spec_without_blocks(site: Site) -> None:
     site.open_account(by=None)
     with pytest.raises(UsageError, match="the spec has no `blocks`"):
         site.run("2024-02-01")
+
+
+DATED = ("  smoker: {type: boolean}\n", "  day: {type: date, min: 2024-01-01, max: 2024-06-30, every: month}\n")
+"""The column of the days, released itself."""
+
+
+@pytest.mark.parametrize("kind", ["date", "datetime"])
+def test_a_release_of_some_months_has_no_rows_of_others(site: Site, kind: str) -> None:
+    """Which periods are read is public, so nothing is spent on telling the others apart."""
+    dated = (
+        DATED
+        if kind == "date"
+        else (
+            DATED[0],
+            DATED[1]
+            .replace("type: date", "type: datetime")
+            .replace("-01,", "-01T00:00:00,")
+            .replace("-30,", "-30T23:59:59,"),
+        )
+    )
+    site.write(dated, ("start: 2024-01-01}", "start: 2024-01-01, window: last 2}"))
+    site.open_account()
+    outcome = site.run("2024-05-01")
+    days = pq.read_table(Path(outcome.release) / "data").column("day").to_pandas().astype(str)
+    assert {day[:7] for day in days} == {"2024-03", "2024-04"}
+    assert site.run("2024-06-01", run_id=outcome.run, resume=True) == outcome
+
+
+def test_late_rows_keep_their_days(site: Site) -> None:
+    table = year_of_visits()
+    table["sent"] = table["day"]
+    table.loc[table.index[:3], "sent"] = "2024-03-15"  # of January
+    site.fill(table)
+    site.write(DATED, ("start: 2024-01-01}", "start: 2024-01-01, arrived: sent, window: last 1}"))
+    site.open_account(by="month of day, late by sent after 0 days")
+    outcome = site.run("2024-04-01")
+    days = pq.read_table(Path(outcome.release) / "data").column("day").to_pandas().astype(str)
+    assert Counter(day[:7] for day in days) == {"2024-01": 3, "2024-03": 10}
+
+
+def test_a_block_beyond_the_universe_is_refused_before_anything_is_spent(site: Site) -> None:
+    site.write(DATED, ("start: 2024-01-01}", "start: 2024-01-01, window: last 1}"))
+    site.open_account()
+    with pytest.raises(
+        UsageError,
+        match="block '2024-07' lies beyond the `min` and `max` of day in the universe, 2024-01-01 to 2024-06-30",
+    ):
+        site.run("2024-08-01")
+    with open_ledger() as ledger:
+        assert ledger.balance("visits").used == 0

@@ -1,6 +1,7 @@
 """A budget too small for the noise of any of its steps is refused before anything is set aside; what crashes use up ends the rounds."""
 
 from collections.abc import Sequence
+from contextlib import closing
 
 import numpy as np
 import pandas as pd
@@ -143,3 +144,15 @@ def test_what_is_left_must_pay_for_every_answer_to_come(workspace: Workspace, an
         ledger.reserve("run", account="visits", amount=amount, claim="claim", analyst=None, purpose=None)
         curator = Curator(ledger=ledger, run_id="run", protection=ONE_ROW, currency=Currency.GDP)
         assert curator.exhausted("step", answers=answers) is exhausted
+
+
+def test_a_run_is_not_resumed_with_its_columns_in_another_order(workspace: Workspace) -> None:
+    """Measurements know columns by their place: in another order, counts of one column would be published as another's."""
+    workspace.open_account()
+    run = Synthesis(load_spec(workspace.spec), run_id="r1", resume=False)
+    with closing(run):
+        run.reserve()
+    age, smoker = "  age: {type: integer, min: 0, max: 99, width: 25}\n", "  smoker: {type: boolean}\n"
+    workspace.write_spec((age + smoker, smoker + age))
+    with pytest.raises(UsageError, match="reserved for something else"):
+        synthesize(workspace.spec, run_id="r1", resume=True)

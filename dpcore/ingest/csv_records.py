@@ -1,0 +1,87 @@
+"""A CSV file's bytes in blocks of whole records.
+
+A reader that is handed a block which begins and ends with a record has nothing to remember from one block to the next, so no row's
+length or bytes can change how a row in another block is read.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+CR, LF = b"\r\n"
+TAIL_BYTES = 1 << 16  # where the last record end of a block mostly is
+
+
+class LongRecordError(Exception):
+    """A record is longer than the largest block."""
+
+
+def record_ends(block: bytes, *, quote: str | None, is_open: bool) -> np.ndarray:
+    r"""Return the places just after each line end that is outside quotation marks, blank lines' among them.
+
+    Args:
+        block: Bytes of a file; one that ends with CR is taken to have no LF after it.
+        quote: The quotation mark; None where it has no meaning.
+        is_open: Whether the block begins inside a quoted value.
+
+    >>> record_ends(b'a,"b\n"\r\nc', quote='"', is_open=False).tolist()
+    [8]
+    """
+    codes = np.frombuffer(block, dtype=np.uint8)
+    ends = np.flatnonzero((codes == LF) | (codes == CR))
+    if quote is not None:
+        marks_before = np.searchsorted(np.flatnonzero(codes == ord(quote)), ends)
+        ends = ends[(marks_before + is_open) % 2 == 0]
+    within = ends[ends + 1 < len(codes)]
+    before_feed = within[(codes[within] == CR) & (codes[within + 1] == LF)]
+    return ends[~np.isin(ends, before_feed, assume_unique=True)] + 1
+
+
+def whole_records(stream: pa.NativeFile, *, quote: str | None, usual: int, largest: int) -> Iterator[bytes]:
+    """Yield a stream's bytes from here on, in blocks that end where a record does, or the file.
+
+    Args:
+        stream: At the start of a record, of a file whose quotation marks are all in their place.
+        quote: The quotation mark; None where it has no meaning.
+        usual: About how many bytes a block has, unless a record is longer.
+        largest: How many bytes a record may have, at least `usual`; what is held in memory follows from it.
+
+    Raises:
+        LongRecordError: If a record is longer than `largest`, wherever it stands.
+    """
+    pending: list[bytes] = []  # the beginning of one record
+    is_open, held = False, b""
+    while read := stream.read(usual):
+        block = held + read
+        held = block[-1:] if block[-1] == CR else b""  # what it ends shows only with the byte after it
+        block = block.removesuffix(held)
+        length = sum(map(len, pending))
+        if length + len(block) > largest:
+            ends = record_ends(block, quote=quote, is_open=is_open)
+            if length + (int(ends[0]) if len(ends) else len(block)) > largest:
+                raise LongRecordError
+        is_open ^= _turns(block, quote=quote)
+        if end := _last_end(block, quote=quote, is_open=is_open):
+            yield b"".join((*pending, block[:end]))
+            pending = [block[end:]]
+        else:
+            pending.append(block)
+    if last := b"".join((*pending, held)):
+        yield last
+
+
+def _turns(block: bytes, *, quote: str | None) -> bool:
+    """Tell whether a block that begins outside quotation marks ends inside, or the other way round."""
+    if quote is None:
+        return False
+    return np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord(quote)) % 2 == 1
+
+
+def _last_end(block: bytes, *, quote: str | None, is_open: bool) -> int:
+    """Return the place after the last record end, or 0; `is_open` is about the end of the block."""
+    for tail in (block[-TAIL_BYTES:], block):
+        ends = record_ends(tail, quote=quote, is_open=is_open ^ _turns(tail, quote=quote))
+        if len(ends):
+            return len(block) - len(tail) + int(ends[-1])
+    return 0

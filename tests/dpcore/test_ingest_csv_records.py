@@ -1,0 +1,57 @@
+"""Blocks of whole records: nothing is lost, each ends where a record does, and long records are told wherever they stand."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpcore.ingest.csv_records import LongRecordError, record_ends, whole_records
+
+RECORDS = st.lists(st.sampled_from([b"a", b"", b'"\r\n"', b'"""\r"', b'"\n",b', b"abcdef", b'"' + b"\r" * 9 + b'"']))
+
+
+def blocks(content: bytes, *, usual: int, largest: int = 1 << 20, quote: str | None = '"') -> list[bytes]:
+    return list(whole_records(pa.BufferReader(content), quote=quote, usual=usual, largest=largest))
+
+
+@given(RECORDS, st.sampled_from([b"\n", b"\r\n", b"\r"]), st.integers(1, 40), st.booleans())
+@settings(deadline=None)
+def test_every_block_ends_where_a_record_does(records: list[bytes], line_end: bytes, usual: int, ended: bool) -> None:
+    content = line_end.join(records) + (line_end if ended else b"")
+    found = blocks(content, usual=usual)
+    assert b"".join(found) == content
+    places, place = {0, len(content)}, 0
+    for record in records:
+        place += len(record) + len(line_end)
+        places.add(place)
+    place = 0
+    for block in found:
+        assert block
+        place += len(block)
+        assert place in places
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("before", range(12))
+def test_whether_a_record_is_too_long_depends_on_nothing_before_it(before: int, line_end: bytes) -> None:
+    start = b"x" * before + line_end + b"y" + line_end
+    fits = b'"' + b"\n" * (38 - len(line_end)) + b'"' + line_end
+    assert len(fits) == 40
+    assert b"".join(blocks(start + fits * 3, usual=8, largest=40)) == start + fits * 3
+    with pytest.raises(LongRecordError):
+        blocks(start + b"z" + fits + fits, usual=8, largest=39)
+
+
+def test_without_quoting_every_line_end_ends_a_record() -> None:
+    content = b'a"\nb\r\nc\rd'
+    assert record_ends(content, quote=None, is_open=False).tolist() == [3, 6, 8]
+    assert blocks(content, usual=1, quote=None) == [b'a"\n', b"b\r\n", b"c\r", b"d"]
+
+
+def test_a_block_that_begins_inside_a_quotation_has_no_end_before_its_mark() -> None:
+    assert record_ends(b'\n"\n"\n', quote='"', is_open=True).tolist() == [3]
+
+
+def test_a_record_end_far_before_the_end_of_a_block_is_found() -> None:
+    content = b"a\n" + b'""' * (1 << 16) + b"x" * (1 << 17)
+    assert [len(block) for block in blocks(content, usual=1 << 18)] == [2, (1 << 18)]
