@@ -75,7 +75,7 @@ def _turns(block: bytes, *, quote: str | None) -> bool:
     """Tell whether a block that begins outside quotation marks ends inside, or the other way round."""
     if quote is None:
         return False
-    return np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord(quote)) % 2 == 1
+    return bool(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == ord(quote)) % 2)
 
 
 def _last_end(block: bytes, *, quote: str | None, is_open: bool) -> int:

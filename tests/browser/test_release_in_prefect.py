@@ -89,10 +89,11 @@ def test_a_run_above_the_threshold_waits_until_it_is_resumed(form: Form, visitor
     visitor.shoot("run-suspended")
     page.get_by_role("button", name="Resume").click()
     page.get_by_role("dialog").get_by_role("button", name="Submit").click()
-    stack.wait(answer.json()["id"], until=lambda run: run["state_type"] == "COMPLETED")
+    run_id = answer.json()["id"]
+    stack.wait(run_id, until=lambda run: run["state_type"] == "COMPLETED")
     page.reload()  # Prefect's page looks once after the answer, and no more at a run that it takes to be suspended
     expect_state(page, "Completed")
-    assert len(pd.read_parquet(stack.release(answer.json()["id"]) / "data"))
+    assert len(pd.read_parquet(stack.release(run_id) / "data"))
 
 
 @pytest.fixture(scope="module")

@@ -95,8 +95,8 @@ def test_one_odd_value_does_not_refuse_a_file(tmp_path: Path, name: str) -> None
 
 
 def test_runs_that_end_elsewhere_are_still_refused(tmp_path: Path) -> None:
-    ends, values = pa.array([2, 1], pa.int32()), pa.array(["x", "y"])
-    wild = pa.Array.from_buffers(pa.run_end_encoded(ends.type, values.type), 1, [None], children=[ends, values])
+    ends, values = pa.array([3, 2, 4], pa.int32()), pa.array(["x", "y", "z"])
+    wild = pa.Array.from_buffers(pa.run_end_encoded(ends.type, values.type), 4, [None], children=[ends, values])
     write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": wild})))
     with pytest.raises(SourceError, match="not a whole Arrow file"):
         rows(located(tmp_path, "t.arrow"), "a")

@@ -49,12 +49,12 @@ def record(chance: random.Random, *, quote: str | None) -> str:
 
 @pytest.mark.parametrize("quote", ['"', None])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("usual", [1, 7, 48, 4096])
+@pytest.mark.parametrize("usual", [7, 48, 4096])
 def test_any_proper_file_is_read_as_python_reads_it_and_without_a_row_only_that_row_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usual: int, line_end: str, quote: str | None
 ) -> None:
     monkeypatch.setattr(csv_file, "BLOCK_BYTES", (usual, 4096))
-    chance = random.Random(f"{usual}{line_end}{quote}")
+    chance = random.Random(f"{usual}{line_end}{quote}")  # noqa: S311  not for secrets
     for _ in range(25):
         records = [record(chance, quote=quote) for _ in range(chance.randrange(1, 12))]
         left_out = chance.randrange(len(records))
@@ -91,10 +91,9 @@ def test_a_longer_row_changes_no_row_after_it(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("row", [b'"a","\0",aaaaaaaaaaaaaaa\n', b'"a","0",aaaaaaaaaaaaaaa\n'])
 def test_a_nul_byte_where_a_block_ends_changes_no_row_after_it(tmp_path: Path, row: bytes, after: bytes) -> None:
-    if as_python_reads(b"x,y,z\n" + after, quote='"') == []:
-        after = b"1,2,3\n" + b'"' + after.replace(b'"', b'""') + b'",2,3\n'
     filler = b"p,q," + b"a" * (BLOCK - len(b"x,y,z\np,q,\n") - 13) + b"\n"
     without = read(tmp_path, b"x,y,z\n" + filler + after)
+    assert len(without) == 2
     found = read(tmp_path, b"x,y,z\n" + filler + row + after)
     assert found == [without[0], ("a", row.split(b'"')[3].decode(), "a" * 15), *without[1:]]
 

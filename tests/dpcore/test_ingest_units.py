@@ -2,13 +2,24 @@
 
 import datetime as dt
 import hashlib
+import sqlite3
+from contextlib import closing
 from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
+from dpcore.ingest import Coding, Draws, ingest
+from dpcore.ingest.source import Source
 from dpcore.ingest.units import can_identify, family, hash_ids
+from dpcore.privacy import Neighbours, Protection
+from dpcore.spec.source import SourceSpec
+from dpcore.universe import Categorical, Universe
+from tests.dpcore.sources import located
 
 NOBODY = -1
 
@@ -106,7 +117,7 @@ ONE_ID = {
         pa.array([Decimal("7.5")], pa.decimal64(9, 1)),
     ],
     "a small fraction": [pa.array(["0.0000000001"]), pa.array([Decimal("1E-10")], pa.decimal128(38, 12))],
-    "hundreds": [pa.array([700]), pa.array([Decimal("700")], pa.decimal128(30, -2)), pa.array(["7e+02", "7.0E2"])],
+    "hundreds": [pa.array([700]), pa.array([Decimal(700)], pa.decimal128(30, -2)), pa.array(["7e+02", "7.0E2"])],
     "beyond every float": [
         pa.array([2**53 + 1]),
         pa.array([Decimal(2**53 + 1)], pa.decimal128(38, 4)),
@@ -181,6 +192,42 @@ def test_types_are_of_one_family_if_their_ids_can_be_compared() -> None:
 def test_a_dictionary_of_lists_holds_no_ids() -> None:
     assert not can_identify(pa.dictionary(pa.int8(), pa.list_(pa.int8())))
     assert can_identify(pa.dictionary(pa.int8(), pa.int8()))
+
+
+TWO_FILES = {
+    "a column with a gap": [pa.array([2**53 + 1]), pa.array([float(2**53 + 1)])],
+    "beyond int64": [pa.array([2**63], pa.uint64()), pa.array([2.0**63])],
+    "float32": [pa.array([16777217]), pa.array(np.array([16777217], np.float32))],
+    "units of time": [pa.array([0], pa.timestamp("us")), pa.array([0], pa.timestamp("ns"))],
+    "minus zero": [pa.array(["-0.0"]), pa.array([0])],
+}
+
+
+def kept(source: Source) -> int:
+    protection = Protection(unit="id", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
+    coding = Coding(universe=Universe({"ward": Categorical(("a", "b"))}), protection=protection, window=None)
+    return sum(len(codes[0]) for codes, _ in ingest(source, coding=coding, draws=Draws.fresh()).blocks())
+
+
+@pytest.mark.parametrize("name", TWO_FILES)
+def test_one_person_in_two_files_has_one_row(tmp_path: Path, name: str) -> None:
+    for number, ids in enumerate(TWO_FILES[name]):
+        parquet.write_table(pa.table({"id": ids, "ward": ["a"]}), tmp_path / f"{number}.parquet")
+    assert kept(located(tmp_path, ".")) == 1
+
+
+def test_one_person_among_python_objects_has_one_row() -> None:
+    objects = pd.Series([10**16, 1e16, str(10**16), Decimal("1E+16")], dtype=object)
+    assert kept(Source.of(pd.DataFrame({"id": objects, "ward": ["a"] * 4}))) == 1
+
+
+def test_one_person_in_a_database_without_types_has_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+        database.execute("CREATE TABLE t (id, ward)")
+        database.executemany("INSERT INTO t VALUES (?, 'a')", [(10**16,), (1e16,), (str(10**16),)])
+        database.commit()
+    monkeypatch.setenv("TABLE_URL", f"sqlite:///{tmp_path / 't.db'}")
+    assert kept(Source.locate(SourceSpec(sql="SELECT * FROM t", url_env="TABLE_URL"), base=tmp_path)) == 1
 
 
 NO_IDS = [
