@@ -53,7 +53,7 @@ class Coding:
         if self.protection.weight is not None:
             reads[self.protection.weight] = _weight(self.protection).reads
         for name in () if self.window is None else self.window.columns:
-            reads[name] = has_days
+            reads.setdefault(name, has_days)  # a column that is also released, or the unit, is read as that
         return reads
 
     def code(self, batch: pa.RecordBatch, *, draws: Draws, piece: int, start: int) -> Coded:

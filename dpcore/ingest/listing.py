@@ -19,7 +19,7 @@ ENDINGS = {
 }
 # Read where the path itself says so: in a folder such files are notes more often than tables.
 TEXT_ENDINGS = (".txt", ".txt.gz", ".txt.zst")
-ALL_ENDINGS = (*(ending for endings in ENDINGS.values() for ending in endings), *TEXT_ENDINGS)
+_ENDINGS = sorted((*sum(ENDINGS.values(), ()), *TEXT_ENDINGS, *COMPRESSIONS), key=len, reverse=True)
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -64,8 +64,7 @@ def _marks(file: StoredFile) -> Iterator[Hashable]:
     """Yield what no other file of a table may share: its place up to the ending, and on this machine what the place leads to."""
     name = file.file_name
     if file.address.endswith(name):  # else what follows it, such as ?part=2, tells files apart
-        endings = sorted(ALL_ENDINGS, key=len, reverse=True)
-        ending = next((ending for ending in endings if name.lower().endswith(ending)), "")
+        ending = next((ending for ending in _ENDINGS if name.lower().endswith(ending)), "")
         yield file.address.removesuffix(name), name[: len(name) - len(ending)]
     if not file.is_remote:
         with suppress(OSError):  # a link to nowhere: opening it says so

@@ -9,9 +9,10 @@ from pyarrow import compute
 
 @dataclass(frozen=True)
 class NulEscape:
-    r"""Writes NUL as two other control characters, and back, so that every value comes out as it was.
+    """Writes NUL as two other control characters, and back, so that every value comes out as it was.
 
-    Arrow looks for delimiters in several bytes at a time and, in these, not beyond a NUL: a row with one may take in the next.
+    Arrow looks for the ends of values and rows in several bytes at a time and, in these, not beyond a NUL, so that a row with one may
+    take in the next. Which of its steps do so depends on its version and the machine; without a NUL none does.
 
     Attributes:
         mark: Begins what stands for another character.

@@ -196,8 +196,14 @@ def _part(file: StoredFile, spec: SourceSpec) -> Part:
 def _check_names(part: Part, names: Sequence[str], *, columns: Sequence[str]) -> None:
     missing = [column for column in columns if column not in names]
     if missing:
+        inner = part.inner if isinstance(part, Partition) else part
+        delimiter = (
+            "; is the `delimiter` of its values a comma?"
+            if isinstance(inner, CsvFile) and missing == list(columns)
+            else ""
+        )
         raise SourceError(
-            f"{part.name} lacks the declared {_listed(missing)}; it needs all columns of universe and unit"
+            f"{part.name} lacks the declared {_listed(missing)}; it needs all columns of universe and unit{delimiter}"
         )
     repeated = [column for column in columns if names.count(column) > 1]
     if repeated:

@@ -323,6 +323,13 @@ def test_the_same_rows_twice_are_refused(tmp_path: Path, again: Callable[[Path],
         located(tmp_path, ".")
 
 
+def test_a_declared_format_does_not_hide_a_compressed_copy(tmp_path: Path) -> None:
+    write(tmp_path, "2026.dat", "a\n1\n")
+    write(tmp_path, "2026.dat.gz", gzip.compress(b"a\n1\n"))
+    with pytest.raises(SourceError, match=r"'2026.dat' and '2026.dat.gz'"):
+        located(tmp_path, ".", format="csv")
+
+
 def test_files_of_one_name_in_several_folders_are_several_tables(tmp_path: Path) -> None:
     for month in "12":
         write(tmp_path, f"month={month}/t.csv", "a\n1\n")
