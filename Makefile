@@ -37,7 +37,7 @@ demo: .venv/runtime data/clinic-visits.csv ## make a private synthetic release o
 	@$(BIN)/dpflow run data/clinic-visits.yaml
 
 test: .venv/development data/clinic-visits.csv ## run all tests
-	@TMPDIR=$${TMPDIR:-$(MEMORY)} $(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder
+	@TMPDIR=$${TMPDIR:-$(MEMORY)} $(BIN)/python -m pytest -q -n 3 --dist loadfile
 
 lint: .venv/development ## check style, types and layers
 	@$(BIN)/ruff check .

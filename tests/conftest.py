@@ -68,27 +68,6 @@ class Workspace:
             )
 
 
-LONGEST = (
-    "tests/flows/test_ui.py",
-    "tests/flows/test_shared_ledger.py",
-    "tests/flows/test_canary.py",
-    "tests/dpcore/test_ledger_model.py",
-    "tests/benchmarks/",
-    "tests/flows/",
-    "tests/browser/",
-)
-"""What takes longest begins first: the last minutes then have short tests for every core. Files stay whole."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first; pytest-xdist must be told not to change that."""
-    items.sort(
-        key=lambda item: next(
-            (place for place, path in enumerate(LONGEST) if item.nodeid.startswith(path)), len(LONGEST)
-        )
-    )
-
-
 def visits(rows: int, *, seed: int) -> pd.DataFrame:
     """Make a table with nulls, repeats of persons and values outside the universe."""
     rng = np.random.default_rng(seed)

@@ -26,7 +26,7 @@ DEAD = "dpflow: dead runs are crashed"
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     for made in kept_stack(tmp_path_factory.mktemp("ui") / "own"):
-        made.register("slow", ("rounds: 4", "rounds: 1000"))
+        made.register("slow", ("rounds: 4", "rounds: 400"))
         made.ui()
         yield made
 
@@ -60,9 +60,8 @@ def in_the_middle(own: Stack) -> str:
             "the third round",
             tell=lambda run_id=run_id: own.told(run_id),
         )
-        if (
-            own.run(run_id)["state_type"] == "RUNNING"
-        ):  # on a busy machine the server may learn of the third round after the last
+        # On a busy machine the server may learn of the third round after the last.
+        if own.run(run_id)["state_type"] == "RUNNING":
             return run_id
 
 
@@ -80,7 +79,7 @@ def test_a_run_that_was_interrupted_by_a_stop_goes_on_after_the_next_start(own: 
     assert processes(own) == []
     own.ui()
     run = own.wait(run_id, until=lambda run: run["state_type"] == "COMPLETED")
-    assert run["run_count"] == 2
+    assert run["run_count"] == 2, own.told(run_id)
     states = {state["name"]: state["message"] for state in own.states(run_id)}
     assert states["Crashed"] == "Execution was aborted by a termination signal."
     assert "its worker was ended" in states["AwaitingRetry"]
