@@ -74,15 +74,19 @@ def test_started_twice_it_says_where_it_runs(own: Stack) -> None:
 
 
 def test_a_run_that_was_interrupted_by_a_stop_goes_on_after_the_next_start(own: Stack) -> None:
-    run_id = in_the_middle(own)
-    assert own.stop() == "stopped\n"
-    assert processes(own) == []
-    own.ui()
-    run = own.wait(run_id, until=lambda run: run["state_type"] == "COMPLETED")
+    for _ in range(3):
+        run_id = in_the_middle(own)
+        assert own.stop() == "stopped\n"
+        assert processes(own) == []
+        own.ui()
+        run = own.wait(run_id, until=lambda run: run["state_type"] == "COMPLETED")
+        if run["run_count"] > 1:  # else it was finished before the stop reached it, as on a busy machine it may be
+            break
     assert run["run_count"] == 2, own.told(run_id)
     states = {state["name"]: state["message"] for state in own.states(run_id)}
     assert states["Crashed"] == "Execution was aborted by a termination signal."
-    assert "its worker was ended" in states["AwaitingRetry"]
+    # Said by the worker as it ends, or, if there was no time for that, by the automation for crashed runs.
+    assert "its worker was ended" in states["AwaitingRetry"] or "goes on from its transcript" in states["AwaitingRetry"]
     assert own.release(run_id).is_dir()
 
 
