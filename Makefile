@@ -51,6 +51,7 @@ bench: .venv/development ## measure speed and accuracy (tables in ../shared/data
 	@$(BIN)/python -m benchmarks.accuracy --data adult_discretized --currency gdp
 	@$(BIN)/python -m benchmarks.growth
 	@$(BIN)/python -m benchmarks.ingest
+	@$(BIN)/python -m benchmarks.cluster
 	@$(BIN)/python -m benchmarks.ledger
 	@$(BIN)/python -m benchmarks.ledger_faults
 	@$(BIN)/python -m benchmarks.overhead
