@@ -305,4 +305,4 @@ def test_memory_does_not_grow_with_the_history(url: str) -> None:
             assert events * 0.98 < verify(ledger, price=lambda *_: 1, heads={}).events < events * 1.02
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
-    assert peaks[1] < 2 * peaks[0]  # of four times the events; other threads of the process may take a little meanwhile
+    assert peaks[1] < 1.2 * peaks[0]

@@ -21,6 +21,7 @@ from flows import background
 from tests.flows.stack import Stack, free_port, kept_stack, wait_for
 
 DEAD = "dpflow: dead runs are crashed"
+CRASHED = "dpflow: crashed runs go on"
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,10 @@ def automation(own: Stack, name: str) -> dict[str, Any]:
     return found
 
 
+def switch(own: Stack, name: str, *, enabled: bool) -> None:
+    own.read("PATCH", f"/automations/{automation(own, name)['id']}", {"enabled": enabled})
+
+
 def in_the_middle(own: Stack) -> str:
     """Start a run, and return its id once it has measured something."""
     while True:
@@ -74,6 +79,8 @@ def test_started_twice_it_says_where_it_runs(own: Stack) -> None:
 
 
 def test_a_run_that_was_interrupted_by_a_stop_goes_on_after_the_next_start(own: Stack) -> None:
+    # On a busy machine the server's own rule for crashed runs may be quicker than the worker, whose words are wanted here.
+    switch(own, CRASHED, enabled=False)
     for _ in range(3):
         run_id = in_the_middle(own)
         assert own.stop() == "stopped\n"
@@ -85,9 +92,9 @@ def test_a_run_that_was_interrupted_by_a_stop_goes_on_after_the_next_start(own: 
     assert run["run_count"] == 2, own.told(run_id)
     states = {state["name"]: state["message"] for state in own.states(run_id)}
     assert states["Crashed"] == "Execution was aborted by a termination signal."
-    # Said by the worker as it ends, or, if there was no time for that, by the automation for crashed runs.
-    assert "its worker was ended" in states["AwaitingRetry"] or "goes on from its transcript" in states["AwaitingRetry"]
+    assert "its worker was ended" in states["AwaitingRetry"]
     assert own.release(run_id).is_dir()
+    switch(own, CRASHED, enabled=True)
 
 
 def test_a_run_whose_worker_was_killed_with_it_goes_on_and_pays_once(own: Stack) -> None:
