@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.accounting import Currency
+from dpcore.counting import in_groups
 from dpcore.errors import StepFailed
 from dpcore.histogram import KEPT_CELLS, Histogram
 from dpcore.ledger import Lease, Ledger
@@ -210,23 +211,10 @@ class Curator:
 
 def _weighted_errors(histogram: Histogram, offered: Sequence[Offer]) -> Iterator[Counts]:
     """Yield, for the scores of a draw only, how far each cell of each offer is from the truth, times the weight: private."""
-    for group in _counted_together(offered):
+    for group in in_groups(offered, cells=lambda offer: offer.expected.size, most=KEPT_CELLS):
         histogram.prepare([offer.axes for offer in group])
         for offer in group:
             yield offer.weight * np.abs(histogram.marginal(offer.axes) - offer.expected)
-
-
-def _counted_together(offered: Sequence[Offer]) -> Iterator[list[Offer]]:
-    """Split what is on offer into groups whose marginals the histogram can keep at once."""
-    group: list[Offer] = []
-    cells = 0
-    for offer in offered:
-        if group and cells + offer.expected.size > KEPT_CELLS:
-            yield group
-            group, cells = [], 0
-        group.append(offer)
-        cells += offer.expected.size
-    yield group
 
 
 def _checked(offered: Sequence[Offer]) -> Sequence[Offer]:

@@ -1,14 +1,14 @@
 """Count marginals of rows that are on a cluster: there, in a tree of sums."""
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
 from dpcore.cluster.records import ClusterRecords, asked
 from dpcore.cluster.work import CountSets
-from dpcore.counting import Coarse, Counts
+from dpcore.counting import Coarse, Counts, in_groups
 from dpcore.queries import Axes
 
 MOST_CELLS = 1 << 22  # counted in one go: a worker holds a few times as many numbers of 8 bytes
@@ -23,7 +23,11 @@ def count_on(
     The workers count their partitions by that very function, and what they have counted is added up on the way: nothing else leaves them.
     """
     counts: list[Counts] = []
-    for group in _groups(sets, shape=shape):
+
+    def cells(axes: Axes) -> int:
+        return prod(shape[axis] for axis in axes)
+
+    for group in in_groups(sets, cells=cells, most=MOST_CELLS):
         shapes = [tuple(shape[axis] for axis in axes) for axes in group]
         count = CountSets(secrets.token_hex(8), layout=records.layout, shape=shape, sets=group, coarse=coarse)
         sums = _sums(records, count, cells=sum(map(prod, shapes)))
@@ -48,18 +52,3 @@ def _sums(records: ClusterRecords, count: CountSets, *, cells: int) -> Counts:
         return sums
 
     return asked(records.client, total, doing="counting")
-
-
-def _groups(sets: Sequence[Axes], *, shape: Sequence[int]) -> Iterator[list[Axes]]:
-    """Split the sets into groups that are counted together."""
-    group: list[Axes] = []
-    cells = 0
-    for axes in sets:
-        size = prod(shape[axis] for axis in axes)
-        if group and cells + size > MOST_CELLS:
-            yield group
-            group, cells = [], 0
-        group.append(axes)
-        cells += size
-    if group:
-        yield group

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.counting.cover import Joint, cover
+from dpcore.counting.groups import in_groups
 from dpcore.queries import Axes
 from dpcore.universe import CompactCodes, code_type
 
@@ -56,7 +57,11 @@ def count_sets(
         coarse: What the axes are that come after the columns.
     """
     found: list[Counts] = [np.empty(0, dtype=np.int64)] * len(sets)
-    for joints in _passes(_joints(blocks, sets, shape=shape), shape=shape):
+
+    def cells(joint: Joint) -> int:
+        return prod(shape[axis] for axis in joint.axes)
+
+    for joints in in_groups(_joints(blocks, sets, shape=shape), cells=cells, most=MOST_JOINT_CELLS):
         totals = _count_joints(blocks, [joint.axes for joint in joints], shape=shape, coarse=coarse)
         while totals:
             total, joint = totals.pop(), joints[len(totals)]
@@ -72,21 +77,6 @@ def _joints(blocks: Iterable[Block], sets: Sequence[Axes], *, shape: Sequence[in
         if rows >= FEW_ROWS and len(sets) > 1:
             return cover(sets, shape=shape)
     return [Joint(axes, (number,)) for number, axes in enumerate(sets)]
-
-
-def _passes(joints: Sequence[Joint], *, shape: Sequence[int]) -> Iterator[list[Joint]]:
-    """Split the joint counts into groups that fit into memory together."""
-    group: list[Joint] = []
-    cells = 0
-    for joint in joints:
-        size = prod(shape[axis] for axis in joint.axes)
-        if group and cells + size > MOST_JOINT_CELLS:
-            yield group
-            group, cells = [], 0
-        group.append(joint)
-        cells += size
-    if group:
-        yield group
 
 
 def _count_joints(
