@@ -5,6 +5,7 @@ The front door: what flows, notebooks and other programs use.
 
 from dpcore import cli
 from dpcore.approvals import Approval, approval_for, check_approved, require_approval, require_none
+from dpcore.asking import ask
 from dpcore.errors import DpflowError
 from dpcore.ledger import Account, Balance
 from dpcore.registry import Registered, all_registered, declared, register, registered, registered_names
@@ -26,6 +27,7 @@ __all__ = [
     "Synthesis",
     "all_registered",
     "approval_for",
+    "ask",
     "changed",
     "check_approved",
     "check_run",

@@ -18,7 +18,8 @@ from dpcore.histogram import KEPT_CELLS, Histogram
 from dpcore.ledger import Lease, Ledger
 from dpcore.measurements import Counts, Measurement, Selection
 from dpcore.mechanisms import ExponentialMechanism, Mechanism
-from dpcore.pricing import Noise, cell_noise, least_units, marginal_noise
+from dpcore.mechanisms.currency_noise import Noise
+from dpcore.pricing import cell_noise, least_units, marginal_noise
 from dpcore.privacy import Protection
 from dpcore.queries import MOST_WEIGHT, Axes
 

@@ -13,7 +13,7 @@ from dpcore.descent import Descent, Finding, Level, threshold
 from dpcore.histogram import Histogram
 from dpcore.ledger import Lease
 from dpcore.mechanisms import DiscreteLaplace
-from dpcore.pricing import MARGINAL_NOISE
+from dpcore.mechanisms.currency_noise import LEAST_NOISE
 from dpcore.spec import Declaration
 from dpcore.strategies.strategy import column_name
 from dpcore.universe import Universe
@@ -28,7 +28,7 @@ class Discovery:
     def __init__(self, declaration: Declaration, *, currency: Currency) -> None:
         self._declaration = declaration
         self._descents = declaration.descents()
-        self._laplace = MARGINAL_NOISE[currency] is DiscreteLaplace
+        self._laplace = LEAST_NOISE[currency] is DiscreteLaplace
         self._levels: dict[str, list[Level]] = {name: [] for name in self._descents}
         self._taken = Fraction(0)
 

@@ -1,22 +1,13 @@
 """What an amount of budget buys: the noise of a marginal or of one count, and the least amount that buys any."""
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
 
 from dpcore.accounting import Currency
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from dpcore.mechanisms.currency_noise import LEAST_NOISE, Noise
 from dpcore.mechanisms.noise import LARGEST_SCALE
 from dpcore.mechanisms.rounded import LARGEST_SIGMA
 from dpcore.privacy import Protection, Sensitivity
-
-Noise: TypeAlias = DiscreteGaussian | DiscreteLaplace | RoundedGaussian
-
-MARGINAL_NOISE: Mapping[Currency, type[Noise]] = {
-    Currency.PURE: DiscreteLaplace,
-    Currency.ZCDP: DiscreteGaussian,
-    Currency.GDP: RoundedGaussian,
-}
-"""What a marginal is measured with: the noise that each currency buys the least of."""
 
 CELL_NOISE: Mapping[Currency, type[Noise]] = {
     Currency.PURE: DiscreteLaplace,
@@ -34,7 +25,7 @@ _WIDEST: Mapping[Currency, Callable[[Sensitivity], Noise]] = {
 
 def marginal_noise(units: int, *, currency: Currency, protection: Protection) -> Noise:
     """Return the least noise that an amount buys for every count of a marginal."""
-    return MARGINAL_NOISE[currency].for_amount(units, currency=currency, sensitivity=protection.sensitivity)
+    return LEAST_NOISE[currency].for_amount(units, currency=currency, sensitivity=protection.sensitivity)
 
 
 def cell_noise(units: int, *, currency: Currency, protection: Protection) -> Noise:

@@ -31,6 +31,8 @@ class Protection:
 
     >>> Protection(unit="patient_id", rows_per_unit=2, neighbours=Neighbours.REPLACE_ONE).sensitivity
     Sensitivity(l1=4, l2_squared=8, linf=2)
+    >>> Protection(unit="patient_id", rows_per_unit=2, neighbours="replace-one").sensitivity
+    Sensitivity(l1=4, l2_squared=8, linf=2)
 
     Attributes:
         unit: The column that tells persons apart, or `row`.
@@ -47,7 +49,11 @@ class Protection:
     row_weight: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a bound that no table could keep."""
+        """Refuse a bound that no table could keep, and a relation that there is not."""
+        try:
+            object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
+        except ValueError:
+            raise SpecError(f"neighbours must be one of: {', '.join(Neighbours)}") from None
         if self.rows_per_unit < 1:
             raise SpecError("max_rows_per_unit must be at least 1")
         if self.unit == "row" and self.rows_per_unit != 1:

@@ -1,35 +1,66 @@
 """What privacy costs, and in which units: the arithmetic below every charge.
 
-Everything here errs on the safe side: a spend, an epsilon or a delta is never smaller than the true value, and a
+Everything here errs on the safe side: a spend, an epsilon, a delta or a sigma is never smaller than the true value, and a
 budget is never larger than it.
 """
 
 from dpcore.accounting.amounts import UNIT, Currency, cap_units, spend_units
 from dpcore.accounting.budgets import amount_of_group, budget_of, epsilon_of, mu_of
+from dpcore.accounting.composition import advanced_composition, basic_composition
 from dpcore.accounting.conversions import epsilon_to_zcdp, zcdp_to_delta, zcdp_to_epsilon
+from dpcore.accounting.coverings import pair_gdp, pair_zcdp
+from dpcore.accounting.divergences import Pair
+from dpcore.accounting.filters import PrivacyFilter
 from dpcore.accounting.gaussian import epsilon_to_gdp, gdp_to_delta, gdp_to_epsilon, gdp_to_pure
+from dpcore.accounting.groups import group_approximate, group_gdp, group_pure, group_zcdp
+from dpcore.accounting.history import Comparison, Finding, Theorem, compare_theorems
+from dpcore.accounting.loss_sources import (
+    approximate_losses,
+    discrete_gaussian_losses,
+    discrete_laplace_losses,
+    gaussian_losses,
+    laplace_losses,
+    pair_losses,
+)
+from dpcore.accounting.losses import LossDistribution, compose_losses
+from dpcore.accounting.optimal import mixed_composition, optimal_composition, optimal_composition_delta
+from dpcore.accounting.parallel import parallel_approximate, parallel_composition
 from dpcore.accounting.prices import (
-    basic_composition,
     discrete_laplace_zcdp,
     exponential_gdp,
     exponential_zcdp,
     gaussian_gdp,
     gaussian_zcdp,
-    group_gdp,
-    group_pure,
-    group_zcdp,
     laplace_zcdp,
     pure_gdp,
     pure_zcdp,
 )
+from dpcore.accounting.sigma import analytic_gaussian_sigma, classic_gaussian_sigma, discrete_gaussian_delta
+from dpcore.accounting.steps import Step
 
 __all__ = [
     "UNIT",
+    "Comparison",
     "Currency",
+    "Finding",
+    "LossDistribution",
+    "Pair",
+    "PrivacyFilter",
+    "Step",
+    "Theorem",
+    "advanced_composition",
     "amount_of_group",
+    "analytic_gaussian_sigma",
+    "approximate_losses",
     "basic_composition",
     "budget_of",
     "cap_units",
+    "classic_gaussian_sigma",
+    "compare_theorems",
+    "compose_losses",
+    "discrete_gaussian_delta",
+    "discrete_gaussian_losses",
+    "discrete_laplace_losses",
     "discrete_laplace_zcdp",
     "epsilon_of",
     "epsilon_to_gdp",
@@ -37,15 +68,26 @@ __all__ = [
     "exponential_gdp",
     "exponential_zcdp",
     "gaussian_gdp",
+    "gaussian_losses",
     "gaussian_zcdp",
     "gdp_to_delta",
     "gdp_to_epsilon",
     "gdp_to_pure",
+    "group_approximate",
     "group_gdp",
     "group_pure",
     "group_zcdp",
+    "laplace_losses",
     "laplace_zcdp",
+    "mixed_composition",
     "mu_of",
+    "optimal_composition",
+    "optimal_composition_delta",
+    "pair_gdp",
+    "pair_losses",
+    "pair_zcdp",
+    "parallel_approximate",
+    "parallel_composition",
     "pure_gdp",
     "pure_zcdp",
     "spend_units",

@@ -3,6 +3,7 @@
 import math
 from enum import StrEnum
 from fractions import Fraction
+from typing import NoReturn
 
 from dpcore.accounting.rounding import positive
 
@@ -22,6 +23,10 @@ class Currency(StrEnum):
     """Rho, of zero-concentrated differential privacy."""
     GDP = "gdp"
     """Mu squared, of Gaussian differential privacy: as hard to tell apart as N(0, 1) and N(mu, 1)."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:
+        raise ValueError(f"{value!r} is no currency; choose one of: {', '.join(cls)}")
 
     @property
     def symbol(self) -> str:

@@ -5,7 +5,7 @@ from fractions import Fraction
 from dpcore.accounting.amounts import UNIT, Currency, cap_units
 from dpcore.accounting.conversions import epsilon_to_zcdp, zcdp_to_epsilon
 from dpcore.accounting.gaussian import epsilon_to_gdp, gdp_to_epsilon
-from dpcore.accounting.prices import checked_size
+from dpcore.accounting.groups import checked_size
 from dpcore.accounting.rounding import as_real, real, rounded_up
 from dpcore.errors import UsageError
 

@@ -45,6 +45,19 @@ def log_odds_quantile(odds: Any) -> Any:
     return newton(min(odds * _ROOT_TWO_PI / 4, real.sqrt(2 * odds)), better=better)
 
 
+def upper_quantile(probability: Any) -> Any:
+    """Return the x with the given upper tail, a probability above 0 and below 1, from above.
+
+    The logarithm of the upper tail is concave and falls: a tangent lies above it, so that each step of Newton's ends at or beyond the root.
+    """
+
+    def better(x: Any) -> Any:
+        tail = upper_tail(x)
+        return x + real.ln(tail / probability) * tail / density(x)
+
+    return newton(real.sqrt(-2 * real.ln(probability)), better=better)
+
+
 def newton(start: Any, *, better: Callable[[Any], Any]) -> Any:
     """Return where Newton's steps settle.
 

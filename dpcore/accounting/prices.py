@@ -3,7 +3,6 @@
 Closed forms that are rational stay exact fractions; the others are floats, rounded up.
 """
 
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
@@ -126,47 +125,6 @@ def gaussian_gdp(*, l2_squared: Fraction | int, sigma: Fraction | float) -> Frac
     Reference: Dong, Roth and Su 2022, Thm. 2.7.
     """
     return 2 * gaussian_zcdp(l2_squared=l2_squared, sigma=sigma)
-
-
-def basic_composition(parts: Iterable[tuple[Fraction | float, Fraction | float]]) -> tuple[Fraction, Fraction]:
-    """Return the (epsilon, delta) of several mechanisms together: both add.
-
-    >>> basic_composition([(Fraction(1, 2), 0), (Fraction(1, 4), Fraction(1, 10**6))])
-    (Fraction(3, 4), Fraction(1, 1000000))
-    """
-    epsilon, delta = Fraction(0), Fraction(0)
-    for part_epsilon, part_delta in parts:
-        epsilon += positive(part_epsilon, what="epsilon")
-        delta += 0 if part_delta == 0 else positive(part_delta, what="delta", largest=1.0)
-    return epsilon, delta
-
-
-def checked_size(size: int) -> int:
-    """Return a group's size, or refuse what is no number of units."""
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise UsageError("a group's size must be a whole number of at least 1")
-    return size
-
-
-def group_pure(epsilon: Fraction | float, *, size: int) -> Fraction:
-    """Return the epsilon that protects a group of `size` units together: size epsilon."""
-    return checked_size(size) * positive(epsilon, what="epsilon")
-
-
-def group_zcdp(rho: Fraction | float, *, size: int) -> Fraction:
-    """Return the rho that protects a group of `size` units together: size^2 rho.
-
-    Reference: Bun and Steinke 2016, Prop. 27.
-    """
-    return checked_size(size) ** 2 * positive(rho, what="rho")
-
-
-def group_gdp(mu_squared: Fraction | float, *, size: int) -> Fraction:
-    """Return the mu^2 that protects a group of `size` units together: size^2 mu^2.
-
-    Reference: Dong, Roth and Su 2022, Thm. 2.14.
-    """
-    return checked_size(size) ** 2 * positive(mu_squared, what="mu squared")
 
 
 def _epsilon(epsilon: Fraction | float) -> Fraction:

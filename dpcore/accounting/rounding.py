@@ -57,3 +57,14 @@ def rounded_up(value: Any) -> float:
 def rounded_down(value: Any) -> float:
     """Return a float that is certainly not above a computed real number, and is the largest such or its neighbour."""
     return -rounded_up(-value)
+
+
+def float_up(exact: Fraction) -> float:
+    """Return the least float that is not below a fraction: the fraction itself, if it is a float."""
+    nearest = float(exact)
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
+
+
+def float_down(exact: Fraction) -> float:
+    """Return the largest float that is not above a fraction: the fraction itself, if it is a float."""
+    return -float_up(-exact)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.accounting import Currency
-from dpcore.cli import ledger_change, ledger_show
+from dpcore.cli import ledger_change, ledger_show, ledger_theorems
 from dpcore.cli.ledger_audit import export, verify
 from dpcore.cli.ledger_history import history
 from dpcore.ledger import AllowanceKind
@@ -24,6 +24,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     steward = ledger.add_subparsers(required=True, metavar="VERB")
     _add_open(steward, common)
     _add_reading(steward, common)
+    ledger_theorems.add_verb(steward, common)
     _add_changes(steward, common)
     _add_blocks(steward, common)
     _add_endings(steward, common)

@@ -5,19 +5,42 @@ from typing import Protocol
 
 from dpcore.accounting import Currency
 from dpcore.errors import UsageError
+from dpcore.mechanisms.above_threshold import AboveThreshold
+from dpcore.mechanisms.bounded_mean import BoundedMean
+from dpcore.mechanisms.bounded_sum import BoundedSum
+from dpcore.mechanisms.calibrated import analytic_gaussian, classic_gaussian
 from dpcore.mechanisms.descriptions import Description
 from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
 from dpcore.mechanisms.gaussian import DiscreteGaussian
 from dpcore.mechanisms.laplace import DiscreteLaplace
+from dpcore.mechanisms.noisy_count import NoisyCount
+from dpcore.mechanisms.noisy_histogram import NoisyHistogram
+from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
+from dpcore.mechanisms.noisy_value import NoisyValue
+from dpcore.mechanisms.randomized_response import RandomizedResponse
 from dpcore.mechanisms.rounded import RoundedGaussian
+from dpcore.mechanisms.sparse_vector import SparseVector
 
 __all__ = [
+    "KINDS",
+    "AboveThreshold",
+    "BoundedMean",
+    "BoundedSum",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "ExponentialMechanism",
     "Flavour",
+    "MaxNoise",
     "Mechanism",
+    "NoisyCount",
+    "NoisyHistogram",
+    "NoisyValue",
+    "RandomizedResponse",
+    "ReportNoisyMax",
     "RoundedGaussian",
+    "SparseVector",
+    "analytic_gaussian",
+    "classic_gaussian",
     "from_description",
 ]
 
@@ -32,6 +55,24 @@ class Mechanism(Protocol):
         """Return the public parameters, from which anyone can account again."""
 
 
+KINDS = (
+    DiscreteLaplace,
+    DiscreteGaussian,
+    RoundedGaussian,
+    ExponentialMechanism,
+    ReportNoisyMax,
+    SparseVector,
+    AboveThreshold,
+    RandomizedResponse,
+    NoisyCount,
+    NoisyValue,
+    BoundedSum,
+    BoundedMean,
+    NoisyHistogram,
+)
+"""All mechanisms that a ledger row may describe."""
+
+
 def from_description(description: Mapping[str, object]) -> Mechanism:
     """Return the mechanism that a ledger row describes, to price it again.
 
@@ -39,7 +80,7 @@ def from_description(description: Mapping[str, object]) -> Mechanism:
     >>> from_description(row).charge(Currency.PURE)
     500000000000
     """
-    for kind in (DiscreteLaplace, DiscreteGaussian, RoundedGaussian, ExponentialMechanism):
+    for kind in KINDS:
         if description.get("name") == kind.name:
             mechanism: Mechanism = kind.from_description(description)
             if mechanism.describe() != dict(description):

@@ -41,3 +41,16 @@ def whole_in(description: Mapping[str, object], key: str) -> int:
     if isinstance(number, bool) or not isinstance(number, int):
         raise UsageError(f"this mechanism's description lacks the whole number {key}; record it with describe()")
     return number
+
+
+def said(flag: bool) -> str:  # noqa: FBT001  it is what the function is about
+    """Return a yes or a no as a description holds it."""
+    return "yes" if flag else "no"
+
+
+def flag_in(description: Mapping[str, object], key: str) -> bool:
+    """Return a yes or a no that a description holds."""
+    word = description.get(key)
+    if word not in {"yes", "no"}:
+        raise UsageError(f"this mechanism's description must say {key} yes or no; record it with describe()")
+    return word == "yes"

@@ -1,4 +1,12 @@
-"""The only source of randomness on the private side that is ours: the operating system's."""
+"""The only source of randomness on the private side: the operating system's.
+
+Nothing is kept between calls: each asks the kernel for as many bytes as it returns. So there is no state that a forked
+process could inherit or that two threads could both read, and no two callers ever have the same words. A generator of our
+own, however good, would have to be seeded again after every fork.
+
+Every module calls `entropy.random_words` through this module, never by a name of its own, so that a test that replaces the
+function here replaces all randomness there is.
+"""
 
 import os
 

@@ -1,12 +1,10 @@
 """The exponential mechanism: selecting a candidate by its noisy score."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +19,7 @@ from dpcore.accounting import (
     spend_units,
 )
 from dpcore.errors import UsageError
+from dpcore.mechanisms import selection
 from dpcore.mechanisms.calibration import closest_affordable
 from dpcore.mechanisms.descriptions import Description, number_in, whole_in
 
@@ -51,7 +50,8 @@ class ExponentialMechanism:
         64-bit integers. Scores may move in opposite directions.
 
     Randomness:
-        opendp's generator, which the operating system seeds. How long a selection takes depends on the scores.
+        The operating system's, through `entropy`. The probabilities are exact for the binary value of epsilon, up to 2^-128
+        per candidate. How long a selection takes does not depend on the scores.
 
     Reference:
         McSherry and Talwar 2007; Dong, Durfee and Rogers 2020 for its bounded range, Cesar and Rogers 2021 for the rho;
@@ -66,54 +66,35 @@ class ExponentialMechanism:
 
     def __post_init__(self) -> None:
         """Refuse an epsilon or a sensitivity that means nothing, before any draw."""
-        _check_sensitivity(self.sensitivity)
-        number = isinstance(self.epsilon, int | float) and not isinstance(self.epsilon, bool)
-        if not (number and math.isfinite(self.epsilon)):
-            raise UsageError("the exponential mechanism's epsilon must be a finite number")
-        if not SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON:
-            limits = f"from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}"
-            raise UsageError(f"the exponential mechanism's epsilon must be {limits}; spend an amount between")
-        object.__setattr__(self, "epsilon", float(self.epsilon))
-        object.__setattr__(self, "flavour", Flavour(self.flavour))
+        checked_sensitivity(self.sensitivity)
+        object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
+        object.__setattr__(self, "flavour", _flavour_named(self.flavour))
 
     @classmethod
     def for_amount(cls, units: int, *, currency: Currency, sensitivity: int) -> Self:
         """Return the mechanism with the largest epsilon that costs at most `units`, in the currency's own flavour."""
-        _check_sensitivity(sensitivity)
+        checked_sensitivity(sensitivity)
         flavour = Flavour.PERMUTE_AND_FLIP if Currency(currency) is Currency.PURE else Flavour.GUMBEL
-        epsilon = closest_affordable(
-            lambda epsilon: _price(epsilon, flavour=flavour, currency=currency),
-            units=units,
-            wanted=LARGEST_EPSILON,
-            cheapest=SMALLEST_EPSILON,
-            guess=(lambda amount: 2 * gdp_to_pure(amount)) if Currency(currency) is Currency.GDP else None,
-        )
+        epsilon = epsilon_for(units, currency=currency, bounded_range=flavour is Flavour.GUMBEL)
         return cls(epsilon=epsilon, sensitivity=sensitivity, flavour=flavour)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
         """Return the mechanism that was described."""
-        try:
-            flavour = Flavour(str(description.get("flavour")))
-        except ValueError:
-            raise UsageError(f"an exponential mechanism's flavour must be one of: {', '.join(Flavour)}") from None
         return cls(
-            epsilon=number_in(description, "epsilon"), sensitivity=whole_in(description, "sensitivity"), flavour=flavour
+            epsilon=number_in(description, "epsilon"),
+            sensitivity=whole_in(description, "sensitivity"),
+            flavour=_flavour_named(description.get("flavour")),
         )
 
     def charge(self, currency: Currency) -> int:
         """Return the price of one selection, in units."""
-        return spend_units(_price(self.epsilon, flavour=self.flavour, currency=currency))
+        return spend_units(price(self.epsilon, currency=currency, bounded_range=self.flavour is Flavour.GUMBEL))
 
     def draw(self, scores: npt.NDArray[np.int64]) -> int:
         """Return the place of the selected score."""
-        if not isinstance(scores, np.ndarray) or scores.dtype != np.int64 or scores.ndim != 1:
-            raise UsageError(
-                "scores must be a one-dimensional array of 64-bit integers; put them on a whole grid first"
-            )
-        if scores.size == 0:
-            raise UsageError("there is nothing to select from; offer at least one candidate")
-        return int(_measurement(self)(scores.copy()))  # opendp takes no strided or read-only array
+        select = selection.softmax if self.flavour is Flavour.GUMBEL else selection.permute_and_flip
+        return select(selection.behind_best(scores), rate=Fraction(self.epsilon) / (2 * self.sensitivity))
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can account again."""
@@ -125,29 +106,55 @@ class ExponentialMechanism:
         }
 
 
-@lru_cache(maxsize=64)
-def _measurement(mechanism: ExponentialMechanism) -> Any:
-    """Return opendp's measurement at the least scale from 2 sensitivity / epsilon on for which it agrees with our price."""
-    from dpcore.mechanisms import vetted  # noqa: PLC0415  opendp takes a fifth of a second to load; prices do without
-
-    gumbel = mechanism.flavour is Flavour.GUMBEL
-    price = _price(mechanism.epsilon, flavour=mechanism.flavour, currency=Currency.ZCDP if gumbel else Currency.PURE)
-    scale = 2.0 * mechanism.sensitivity / mechanism.epsilon
-    while Fraction((measurement := vetted.noisy_max(gumbel=gumbel, scale=scale)).map(mechanism.sensitivity)) > price:
-        scale = math.nextafter(scale, math.inf)  # opendp rounds its price up: it may take a few steps to meet ours
-    return measurement
+def checked_epsilon(epsilon: float) -> float:
+    """Return a selection's epsilon as a plain float, or refuse it."""
+    if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
+        raise UsageError("a selection's epsilon must be a finite number")
+    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
+        limits = f"from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}"
+        raise UsageError(f"a selection's epsilon must be {limits}; spend an amount between")
+    return float(epsilon)
 
 
-def _check_sensitivity(sensitivity: int) -> None:
+def checked_sensitivity(sensitivity: int) -> int:
+    """Return the sensitivity of scores, or refuse it."""
     if isinstance(sensitivity, bool) or not isinstance(sensitivity, int) or not 1 <= sensitivity < 2**31:
         raise UsageError(
             "the scores' sensitivity must be a whole number from 1 to 2,147,483,647; use a coarser grid of scores"
         )
+    return sensitivity
 
 
-def _price(epsilon: float, *, flavour: Flavour, currency: Currency) -> Fraction:
+def price(epsilon: float, *, currency: Currency, bounded_range: bool) -> Fraction:
+    """Return what a selection of a pure epsilon costs.
+
+    Args:
+        epsilon: Its pure epsilon.
+        currency: What it is paid in.
+        bounded_range: Whether its privacy loss lies, on any two neighbours, in an interval of length epsilon, and not only
+            of 2 epsilon as for any pure mechanism.
+    """
     if Currency(currency) is Currency.PURE:
         return Fraction(epsilon)
     if Currency(currency) is Currency.GDP:
-        return Fraction(exponential_gdp(epsilon) if flavour is Flavour.GUMBEL else pure_gdp(epsilon))
-    return exponential_zcdp(epsilon) if flavour is Flavour.GUMBEL else Fraction(pure_zcdp(epsilon))
+        return Fraction(exponential_gdp(epsilon) if bounded_range else pure_gdp(epsilon))
+    return exponential_zcdp(epsilon) if bounded_range else Fraction(pure_zcdp(epsilon))
+
+
+def epsilon_for(units: int, *, currency: Currency, bounded_range: bool) -> float:
+    """Return the largest epsilon of a selection that costs at most `units`."""
+    halves = 2 if bounded_range else 1
+    return closest_affordable(
+        lambda epsilon: price(epsilon, currency=currency, bounded_range=bounded_range),
+        units=units,
+        wanted=LARGEST_EPSILON,
+        cheapest=SMALLEST_EPSILON,
+        guess=(lambda amount: halves * gdp_to_pure(amount)) if Currency(currency) is Currency.GDP else None,
+    )
+
+
+def _flavour_named(flavour: object) -> Flavour:
+    try:
+        return Flavour(str(flavour))
+    except ValueError:
+        raise UsageError(f"an exponential mechanism's flavour must be one of: {', '.join(Flavour)}") from None

@@ -35,7 +35,8 @@ class DiscreteGaussian:
         l2, of whole counts, kept as its square.
 
     Randomness:
-        The operating system's, through `entropy`; beyond sigma 19,999 opendp's. It never depends on the counts.
+        The operating system's, through `entropy`: from a table, and beyond sigma 19,999 by rejection, where how often it
+        is drawn again depends on the noise alone. It never depends on the counts.
 
     Reference:
         Canonne, Kamath and Steinke 2020, The discrete Gaussian for differential privacy.

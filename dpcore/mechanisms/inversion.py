@@ -1,4 +1,4 @@
-"""Exact sampling of integer noise by inversion of its distribution function.
+"""Exact sampling of whole numbers by inversion of their distribution function.
 
 A uniform 128-bit number U is compared with the thresholds floor(2^128 F(k)); the noise is the first k whose threshold
 lies above it. So k has probability p(k) within 2^-128, with p one of the distributions of `thresholds`, cut where less
@@ -30,7 +30,7 @@ _BATCH = 1 << 17
 
 @dataclass(frozen=True, eq=False)
 class InversionTable:
-    """The thresholds of one distribution on -reach..reach, split into their upper and lower 64 bits."""
+    """The thresholds of one distribution on -reach, -reach + 1, ..., split into their upper and lower 64 bits."""
 
     high: npt.NDArray[np.uint64]
     low: npt.NDArray[np.uint64]
@@ -82,6 +82,11 @@ def has_table(shape: Shape, scale: float) -> bool:
 @lru_cache(maxsize=16)  # 16 tables of the largest size are 150 MB
 def inversion_table(shape: Shape, scale: float) -> InversionTable:
     """Return the table of a distribution, built once per scale."""
-    halves = np.frombuffer(b"".join(edge.to_bytes(16, "big") for edge in thresholds(shape, scale)), dtype=">u8")
+    return table_of(thresholds(shape, scale), reach=reach_of(shape, scale))
+
+
+def table_of(edges: list[int], *, reach: int) -> InversionTable:
+    """Return the table of floor(2^128 F(k)) for k = -reach, -reach + 1, ...; the last outcome needs none."""
+    halves = np.frombuffer(b"".join(edge.to_bytes(16, "big") for edge in edges), dtype=">u8")
     high, low = halves.reshape(-1, 2).T.astype(np.uint64)
-    return InversionTable(high=high, low=low, reach=reach_of(shape, scale))
+    return InversionTable(high=high, low=low, reach=reach)

@@ -37,7 +37,8 @@ class DiscreteLaplace:
         concentrated in as few of them as linf allows.
 
     Randomness:
-        The operating system's, through `entropy`; beyond scale 2,857 opendp's. It never depends on the counts.
+        The operating system's, through `entropy`: from a table, and beyond scale 2,857 digit by digit. It never depends on
+        the counts.
 
     Reference:
         Ghosh, Roughgarden and Sundararajan 2009 (the geometric mechanism); Dwork, McSherry, Nissim and Smith 2006.

@@ -1,12 +1,12 @@
-"""Integer noise at any scale, added to counts: from an inversion table, or from opendp where a table would be too long."""
+"""Integer noise at any scale, added to counts: from an inversion table, or in parts where a table would be too long."""
 
-import math
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import UsageError
+from dpcore.mechanisms import wide
 from dpcore.mechanisms.inversion import has_table, inversion_table
 from dpcore.mechanisms.thresholds import Shape
 from dpcore.privacy import Sensitivity
@@ -22,7 +22,7 @@ LARGEST_SCALE = 2.0**40
 
 def checked_scale(scale: float) -> float:
     """Return a scale as a plain float, or refuse it."""
-    if isinstance(scale, bool) or not isinstance(scale, int | float) or not math.isfinite(scale):
+    if isinstance(scale, bool) or not isinstance(scale, int | float):
         raise UsageError("a scale of noise must be a finite number")
     if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
         limits = f"from {SMALLEST_SCALE:g} to {LARGEST_SCALE:g}"
@@ -50,12 +50,14 @@ def with_noise(counts: Counts, *, shape: Shape, scale: float) -> Counts:
     """
     if not isinstance(counts, np.ndarray) or counts.dtype != np.int64:
         raise UsageError("noise is added to an array of 64-bit integers; convert the counts first")
-    return counts + _noise(counts.size, shape=shape, scale=scale).reshape(counts.shape)
+    return counts + integer_noise(counts.size, shape=shape, scale=scale).reshape(counts.shape)
 
 
-def _noise(count: int, *, shape: Shape, scale: float) -> npt.NDArray[np.int64]:
+def integer_noise(count: int, *, shape: Shape, scale: float) -> Counts:
+    """Return `count` independent draws of noise."""
     if has_table(shape, scale):
         return inversion_table(shape, scale).draw(count)
-    from dpcore.mechanisms import vetted  # noqa: PLC0415  opendp takes a fifth of a second to load; few scales need it
-
-    return vetted.integer_noise(count, shape=shape, scale=scale)
+    if shape is Shape.ROUNDED_GAUSSIAN:
+        raise UsageError("rounded Gaussian noise this wide has no table; add discrete Gaussian noise instead")
+    draw = wide.laplace if shape is Shape.LAPLACE else wide.gaussian
+    return draw(count, scale=scale)

@@ -87,7 +87,7 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
         ledger=ledger,
         ledger_head=head,
         spec_sha256=declaration.digest,
-        versions={name: version(name) for name in ("dpflow", "opendp", "numpy", "pyarrow")},
+        versions={name: version(name) for name in ("dpflow", "mpmath", "numpy", "pyarrow")},
         blocks=blocks,
         weight=declaration.protection.weight,
         max_row_weight=declaration.protection.row_weight,

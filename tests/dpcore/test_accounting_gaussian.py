@@ -26,7 +26,7 @@ from dpcore.accounting import (
 from dpcore.accounting.normal import log_odds, log_odds_quantile, newton
 from dpcore.accounting.rounding import real
 from dpcore.errors import UsageError
-from tests.dpcore.test_accounting import VECTORS, family
+from tests.dpcore.test_accounting_vectors import VECTORS, family
 
 mp = mpmath.MPContext()
 mp.prec = 1200

@@ -5,14 +5,14 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import opendp.prelude as dp
 import pytest
 from scipy import stats
 
 from dpcore.accounting import UNIT, Currency, exponential_gdp, pure_gdp, spend_units
 from dpcore.errors import UsageError
-from dpcore.mechanisms import ExponentialMechanism, Flavour
-from dpcore.mechanisms.exponential import _measurement
-from tests.dpcore.mechanism_contract import AT_LEAST, MechanismContract, chi_square_p
+from dpcore.mechanisms import ExponentialMechanism, Flavour, entropy
+from tests.dpcore.mechanism_contract import AT_LEAST, MechanismContract, chi_square_p, recorded_words
 
 SCORES = np.array([10, 3, 12, -4, 9], dtype=np.int64)
 EPSILON, SENSITIVITY = 1.5, 3
@@ -98,12 +98,31 @@ def test_no_selection_shows_more_than_was_charged_unless_the_sensitivity_is_half
 @pytest.mark.parametrize("epsilon", [1e-9, 0.1, 1 / 3, 0.7, 1.0, math.pi, 100.0])
 @pytest.mark.parametrize("sensitivity", [1, 7, 2**31 - 1])
 def test_opendp_agrees_that_the_charge_suffices(flavour, epsilon, sensitivity):
+    """Its own price of such noise, at a scale that is larger by what its rounding up may take."""
+    dp.enable_features("contrib")
+    gumbel = flavour is Flavour.GUMBEL
+    loss = dp.m.make_noisy_max(
+        dp.vector_domain(dp.atom_domain(T="i64")),
+        dp.linf_distance(T="i64"),
+        dp.zero_concentrated_divergence() if gumbel else dp.max_divergence(),
+        scale=2.0 * sensitivity / epsilon * (1 + 1e-15),
+    ).map(sensitivity)
     mechanism = ExponentialMechanism(epsilon=epsilon, sensitivity=sensitivity, flavour=flavour)
-    currency = Currency.ZCDP if flavour is Flavour.GUMBEL else Currency.PURE
-    loss = Fraction(_measurement(mechanism).map(sensitivity))
-    assert loss * UNIT <= mechanism.charge(currency)
-    exact = Fraction(epsilon) ** 2 / 8 if flavour is Flavour.GUMBEL else Fraction(epsilon)
-    assert exact * (1 - Fraction(1, 10**14)) <= loss <= exact
+    assert Fraction(loss) * UNIT <= mechanism.charge(Currency.ZCDP if gumbel else Currency.PURE)
+    exact = Fraction(epsilon) ** 2 / 8 if gumbel else Fraction(epsilon)
+    assert exact * (1 - Fraction(1, 10**14)) <= Fraction(loss) <= exact
+
+
+@pytest.mark.parametrize("flavour", Flavour)
+def test_every_bit_of_a_selection_comes_from_the_entropy_stream(flavour, monkeypatch):
+    monkeypatch.setattr("os.urandom", None)
+
+    def drawn(seed: int) -> list[int]:
+        monkeypatch.setattr(entropy, "random_words", recorded_words(seed))
+        return selections(flavour, np.arange(100), epsilon=0.1, count=20).tolist()
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
 
 
 def test_each_flavour_has_its_price_in_each_currency():
@@ -185,12 +204,13 @@ def test_a_view_that_cannot_be_written_is_drawn_from():
         None,
     ],
 )
-def test_scores_that_cannot_be_selected_from_are_refused(scores):
+def test_scores_that_cannot_be_selected_from_are_refused_before_any_draw(scores, monkeypatch):
+    monkeypatch.setattr(entropy, "random_words", None)
     with pytest.raises(UsageError, match=r"scores must be|nothing to select"):
         ExponentialMechanism(epsilon=1.0, sensitivity=1, flavour=Flavour.GUMBEL).draw(scores)
 
 
-@pytest.mark.parametrize("epsilon", [0, 0.0, -1.0, 1e-13, 1e9, math.nan, math.inf, True, "1", None])
+@pytest.mark.parametrize("epsilon", [0, 0.0, -1.0, 1e-13, 1e9, 10**400, math.nan, math.inf, True, "1", None])
 def test_an_epsilon_that_means_nothing_is_refused(epsilon):
     with pytest.raises(UsageError, match="epsilon"):
         ExponentialMechanism(epsilon=epsilon, sensitivity=1, flavour=Flavour.GUMBEL)
@@ -202,3 +222,9 @@ def test_a_sensitivity_that_is_no_positive_whole_number_is_refused(sensitivity):
         ExponentialMechanism(epsilon=1.0, sensitivity=sensitivity, flavour=Flavour.GUMBEL)
     with pytest.raises(UsageError, match="sensitivity"):
         ExponentialMechanism.for_amount(UNIT, currency=Currency.ZCDP, sensitivity=sensitivity)
+
+
+@pytest.mark.parametrize("flavour", ["laplace", "", None])
+def test_a_flavour_is_never_guessed(flavour):
+    with pytest.raises(UsageError, match="must be one of: gumbel, permute-and-flip"):
+        ExponentialMechanism(epsilon=1.0, sensitivity=1, flavour=flavour)

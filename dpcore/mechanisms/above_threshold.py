@@ -1,0 +1,98 @@
+"""AboveThreshold: the first of many values that reaches a threshold."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self
+
+from dpcore.accounting import Currency, spend_units
+from dpcore.mechanisms.descriptions import Description, flag_in, number_in, said, whole_in
+from dpcore.mechanisms.division import Division, even
+from dpcore.mechanisms.exponential import price
+from dpcore.mechanisms.sessions import Session
+
+
+@dataclass(frozen=True, kw_only=True)
+class AboveThreshold:
+    """Say of each value, one after another, whether it reaches a threshold, and stop at the first that does.
+
+    This is the textbook form: half of epsilon goes to the threshold's noise, of scale 2 D / epsilon, and half to the
+    values', of scale 4 D / epsilon. `SparseVector` with one positive costs the same and divides it better.
+
+    Guarantee:
+        Pure epsilon, for a whole session and values chosen one by one, by the proof in `SparseVector` with one positive
+        and both shares equal. If the values are monotone, noise of scale 2 D / epsilon is enough for them too. Scales
+        are rounded up. In zCDP and GDP, the price of any mechanism of that pure price. Up to the sampler's distance of
+        2^-108 per noise.
+
+    Sensitivity:
+        D, how far one neighbour step can move any one value, a whole number; and whether it moves all values in the
+        same direction: so for counts under add-remove, not under replace-one.
+
+    Randomness:
+        The operating system's, through `entropy`. How much is drawn depends on the answers only.
+
+    Reference:
+        Dwork and Roth 2014, The algorithmic foundations of differential privacy, Alg. 1.
+    """
+
+    name: ClassVar[str] = "above-threshold"
+
+    epsilon: float
+    sensitivity: int
+    monotone: bool
+
+    def __post_init__(self) -> None:
+        """Refuse parameters that mean nothing, before any draw."""
+        object.__setattr__(self, "epsilon", self._division.checked(self.epsilon))
+
+    @classmethod
+    def for_amount(cls, units: int, *, currency: Currency, sensitivity: int, monotone: bool) -> Self:
+        """Return the mechanism with the least noise that costs at most `units`."""
+        division = even(sensitivity=sensitivity, positives=1, monotone=monotone)
+        epsilon = division.affordable(units, currency=currency)
+        return cls(epsilon=epsilon, sensitivity=sensitivity, monotone=monotone)
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Return the mechanism that was described."""
+        return cls(
+            epsilon=number_in(description, "epsilon"),
+            sensitivity=whole_in(description, "sensitivity"),
+            monotone=flag_in(description, "monotone"),
+        )
+
+    @cached_property
+    def scales(self) -> tuple[float, float]:
+        """The scale of the threshold's noise, and that of each value's."""
+        return self._division.scales(self.epsilon)
+
+    @property
+    def _division(self) -> Division:
+        return even(sensitivity=self.sensitivity, positives=1, monotone=self.monotone)
+
+    def charge(self, currency: Currency) -> int:
+        """Return the price of one session, in units."""
+        return spend_units(price(self.epsilon, currency=currency, bounded_range=False))
+
+    def begin(self, threshold: int) -> Session:
+        """Draw the threshold's noise and return a session. One charge pays for one session.
+
+        >>> session = AboveThreshold(epsilon=1.0, sensitivity=1, monotone=True).begin(1000)
+        >>> session.ask(10**6)
+        True
+        >>> session.ask(10**6)
+        Traceback (most recent call last):
+        dpcore.errors.UsageError: this session has given its last positive answer; begin another one, which is charged anew
+        """
+        return Session(threshold, scales=self.scales, positives=1)
+
+    def describe(self) -> Description:
+        """Return the public parameters, from which anyone can account again."""
+        return {
+            "name": self.name,
+            "epsilon": repr(self.epsilon),
+            "sensitivity": self.sensitivity,
+            "monotone": said(self.monotone),
+            **self._division.described_scales(self.epsilon),
+        }

@@ -1,0 +1,209 @@
+"""A mean of numbers, each clipped to its declared bounds."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Self
+
+import numpy as np
+
+from dpcore.accounting import Currency, budget_of
+from dpcore.mechanisms.bounded_rows import Column
+from dpcore.mechanisms.bounded_sum import COARSER, check_sums_fit, kept_steps
+from dpcore.mechanisms.calibration import checked_units
+from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in, one_number
+from dpcore.mechanisms.descriptions import Description, number_in
+from dpcore.mechanisms.exact import Exact
+from dpcore.mechanisms.grid import Step, ValueGrid
+from dpcore.mechanisms.protections import describe_protection, protection_in
+from dpcore.privacy import Neighbours, Protection
+from dpcore.universe import Attribute
+
+SUM_SHARE = Fraction(5, 8)
+"""Of an amount, under add-remove, what the sum gets: close to the least error where the mean lies half-way between the
+middle and a bound, which is a share of 0.61 in pure epsilon and of 2/3 in zCDP and GDP. Nearer to the middle the count
+matters less, nearer to a bound more."""
+
+
+@dataclass(frozen=True)
+class MeanEstimate:
+    """A noisy mean, and the noisy number of rows that it is of; all of it public.
+
+    Attributes:
+        mean: Within the declared bounds.
+        rows: How many rows say something, with noise.
+        standard_error: Of the mean, by the noise alone: not by rounding to the grid, nor by the rows being a sample.
+    """
+
+    mean: float
+    rows: int
+    standard_error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedMean:
+    """Average a numeric column, each value clipped and on a grid, with noise: middle + noisy centred sum / noisy count.
+
+    >>> from dpcore.universe import Integer
+    >>> patients = Protection(unit="patient", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
+    >>> ages = BoundedMean.for_epsilon(1.0, delta=0, attribute=Integer(minimum=0, maximum=99), step=1, protection=patients)
+    >>> ages.charge(Currency.PURE) <= 10**12
+    True
+
+    Guarantee:
+        That of its two independent noises on whole numbers, whose prices add: pure epsilon for discrete Laplace, rho for
+        the Gaussian ones, mu^2 for the rounded one.
+
+    Sensitivity:
+        Sums are centred at the middle of the bounds and taken in half steps, so that they are whole: a value adds from -r
+        to r half steps, with r the distance of the bounds in steps. A unit's centred sum and count lie in the triangle of
+        (0, 0), (-m r, m) and (m r, m), with m = k w for k rows that count up to w each. Add or remove one unit: both move
+        at once, by at most m r and m. Replace one: by the difference of two points of that triangle. Prices are convex in the
+        movement, so that the worst of them are at differences of corners: (m r, m), where a unit with something to say is
+        replaced by one without, and (2 m r, 0), from one bound to the other. The charge is the larger price of the two. So
+        under replace-one the count is free: a sum that is paid for the second leaves it half of epsilon, or 3/4 of rho or
+        mu^2, in the first. It is measured there too, because rows that say nothing are not in the mean, and their number is private.
+
+    Randomness:
+        The operating system's, through `entropy`, for the noises and for which rows of a unit are kept.
+
+    Reference:
+        Li, Lyu, Su and Yang 2016, Differential privacy: from theory to practice, 2.5.
+
+    Attributes:
+        grid: Which whole number a value becomes.
+        protection: Whom to protect.
+        noise: What is added to both.
+        sum_scale: Its scale, or its sigma, in half steps.
+        count_scale: Its scale, or its sigma, in rows.
+    """
+
+    name: ClassVar[str] = "bounded-mean"
+
+    grid: ValueGrid
+    protection: Protection
+    noise: NoiseKind
+    sum_scale: float
+    count_scale: float
+
+    def __post_init__(self) -> None:
+        """Refuse sums that 64 bits can't hold, and noises that mean nothing, before any draw."""
+        check_sums_fit(self.grid, protection=self.protection)
+        object.__setattr__(self, "noise", NoiseKind(self.noise))
+        for name in ("sum_scale", "count_scale"):
+            self.noise.at(getattr(self, name), sensitivity=one_number(1))
+            object.__setattr__(self, name, float(getattr(self, name)))
+
+    @classmethod
+    def for_amount(
+        cls, units: int, *, currency: Currency, attribute: Attribute, step: Step, protection: Protection
+    ) -> Self:
+        """Return the mean with the least noise that costs at most `units`: of the sum's first, by SUM_SHARE where they share.
+
+        Args:
+            units: The amount to spend.
+            currency: Of the amount.
+            attribute: The column as declared: an Integer or a Number.
+            step: How finely values matter.
+            protection: Whom to protect.
+        """
+        grid = ValueGrid.of(attribute, step=step)
+        check_sums_fit(grid, protection=protection)
+        together, *alone = _movements(grid, protection)
+        for_sum = units if alone else math.floor(checked_units(units) * SUM_SHARE)
+        widest = one_number(max(move[0] for move in (together, *alone)))
+        noise, sum_scale = bought_noise(for_sum, currency=currency, sensitivity=widest, otherwise=COARSER)
+        left = units - noise.at(sum_scale, sensitivity=one_number(together[0])).charge(currency)
+        rows = one_number(together[1])
+        _, count_scale = bought_noise(left, currency=currency, sensitivity=rows, otherwise="keep fewer rows per unit")
+        return cls(grid=grid, protection=protection, noise=noise, sum_scale=sum_scale, count_scale=count_scale)
+
+    @classmethod
+    def for_epsilon(
+        cls, epsilon: float, *, delta: float, attribute: Attribute, step: Step, protection: Protection
+    ) -> Self:
+        """Return the mean with the least noise that keeps a promise: pure epsilon at delta 0, through zCDP above."""
+        currency, units = budget_of(epsilon, delta=delta)
+        return cls.for_amount(units, currency=currency, attribute=attribute, step=step, protection=protection)
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Return the mechanism that was described."""
+        return cls(
+            grid=ValueGrid.from_description(description),
+            protection=protection_in(description),
+            noise=kind_in(description),
+            sum_scale=number_in(description, "sum_scale"),
+            count_scale=number_in(description, "count_scale"),
+        )
+
+    def charge(self, currency: Currency) -> int:
+        """Return the price of one draw, in units: that of the dearest movement."""
+        return max(
+            sum(
+                self.noise.at(scale, sensitivity=one_number(distance)).charge(currency)
+                for scale, distance in zip((self.sum_scale, self.count_scale), movement, strict=True)
+                if distance
+            )
+            for movement in _movements(self.grid, self.protection)
+        )
+
+    def draw(self, values: Column, *, units: Column = None, weights: Column = None) -> MeanEstimate:
+        """Return a noisy mean of the values that say something.
+
+        Args:
+            values: The private column.
+            units: Whose row it is: required if the unit is a person, and refused if it is a row.
+            weights: How often the row counts, if the protection says that rows do.
+        """
+        return self.answer(self.read(values, units=units, weights=weights))
+
+    def read(self, values: Column, *, units: Column = None, weights: Column = None) -> Exact:
+        """Return the exact centred sum and number of the kept rows, for `answer` to add its noise; bad columns are refused here."""
+        steps, times = kept_steps(values, grid=self.grid, protection=self.protection, units=units, weights=weights)
+        twice_middle = self.grid.lowest + self.grid.highest
+        centred = ((2 * steps - twice_middle) * times).sum()
+        return Exact([np.array([total], dtype=np.int64) for total in (centred, times.sum())])
+
+    def answer(self, exact: Exact) -> MeanEstimate:
+        """Return the mean from both numbers with their noise."""
+        sums, counts = self._noises()
+        centred, rows = exact.for_noise()
+        return self._estimate(int(sums.draw(centred)[0]), int(counts.draw(rows)[0]))
+
+    def describe(self) -> Description:
+        """Return the public parameters, from which anyone can account again."""
+        return {
+            "name": self.name,
+            "noise": self.noise.value,
+            "sum_scale": repr(self.sum_scale),
+            "count_scale": repr(self.count_scale),
+            **self.grid.describe(),
+            **describe_protection(self.protection),
+        }
+
+    def _noises(self) -> tuple[Noise, Noise]:
+        distances = [max(part) for part in zip(*_movements(self.grid, self.protection), strict=True)]
+        sums, counts = map(one_number, distances)
+        return self.noise.at(self.sum_scale, sensitivity=sums), self.noise.at(self.count_scale, sensitivity=counts)
+
+    def _estimate(self, noisy_sum: int, noisy_rows: int) -> MeanEstimate:
+        """Put together what is public already."""
+        rows, width = max(noisy_rows, 1), self.grid.width
+        offset = Fraction(noisy_sum, rows)
+        offset = max(min(offset, Fraction(width)), Fraction(-width))
+        sums, counts = (noise.standard_deviation for noise in self._noises())
+        half_step = float(self.grid.step) / 2
+        return MeanEstimate(
+            mean=self.grid.value((self.grid.lowest + self.grid.highest + offset) / 2),
+            rows=noisy_rows,
+            standard_error=half_step * math.hypot(sums, float(offset) * counts) / rows,
+        )
+
+
+def _movements(grid: ValueGrid, protection: Protection) -> tuple[tuple[int, int], ...]:
+    """Return the worst movements of centred sum and count, in half steps and rows; first the one that moves both."""
+    m = protection.most
+    together = (m * grid.width, m)
+    return (together, (2 * m * grid.width, 0)) if protection.neighbours is Neighbours.REPLACE_ONE else (together,)

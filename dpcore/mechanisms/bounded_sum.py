@@ -1,0 +1,177 @@
+"""A sum of numbers, each clipped to its declared bounds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from dpcore.accounting import Currency, budget_of
+from dpcore.errors import UsageError
+from dpcore.mechanisms.bounded_rows import Column, Wholes, bounded_rows, check_given, read_column
+from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in, one_number
+from dpcore.mechanisms.descriptions import Description, number_in
+from dpcore.mechanisms.exact import Exact
+from dpcore.mechanisms.grid import MOST_STEPS, Step, ValueGrid
+from dpcore.mechanisms.protections import checked_protection, describe_protection, protection_in
+from dpcore.privacy import Neighbours, Protection, Sensitivity
+from dpcore.universe import Attribute
+
+COARSER = "choose a coarser step"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundedSum:
+    """Add up a numeric column, each value clipped and on a grid, with noise.
+
+    >>> from dpcore.universe import Integer
+    >>> patients = Protection(unit="patient", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
+    >>> days = Integer(minimum=0, maximum=30)
+    >>> BoundedSum.for_epsilon(1.0, delta=0, attribute=days, step=1, protection=patients).sensitivity.l1
+    60
+
+    Guarantee:
+        That of its noise on one whole number of steps: pure epsilon for discrete Laplace, rho for the Gaussian ones, mu^2
+        for the rounded one.
+
+    Sensitivity:
+        In whole steps, with m = k w for a unit of k rows that count up to w each, and values of lo .. hi steps. A unit may
+        have fewer rows, and a row may say nothing, so a unit adds something from min(0, m lo) to max(0, m hi). Add or remove
+        one unit: m max(|lo|, |hi|). Replace one: m (max(hi, 0) - min(lo, 0)), for a unit of one row as well: not hi - lo
+        if 0 is beyond them, since a row that says something may be replaced by one that does not.
+
+    Randomness:
+        The operating system's, through `entropy`, for the noise and for which rows of a unit are kept.
+
+    Reference:
+        Dwork, McSherry, Nissim and Smith 2006; Mironov 2012 for why it is on a grid.
+
+    Attributes:
+        grid: Which whole number a value becomes.
+        protection: Whom to protect.
+        noise: What is added, in steps.
+        scale: Its scale, or its sigma, in steps.
+    """
+
+    name: ClassVar[str] = "bounded-sum"
+
+    grid: ValueGrid
+    protection: Protection
+    noise: NoiseKind
+    scale: float
+
+    def __post_init__(self) -> None:
+        """Refuse sums that 64 bits can't hold, and a noise that means nothing, before any draw."""
+        check_sums_fit(self.grid, protection=self.protection)
+        object.__setattr__(self, "noise", NoiseKind(self.noise))
+        self._on_steps()
+        object.__setattr__(self, "scale", float(self.scale))
+
+    @classmethod
+    def for_amount(
+        cls, units: int, *, currency: Currency, attribute: Attribute, step: Step, protection: Protection
+    ) -> Self:
+        """Return the sum with the least noise that costs at most `units`.
+
+        Args:
+            units: The amount to spend.
+            currency: Of the amount.
+            attribute: The column as declared: an Integer or a Number.
+            step: How finely values matter.
+            protection: Whom to protect.
+        """
+        grid = ValueGrid.of(attribute, step=step)
+        check_sums_fit(grid, protection=protection)
+        sensitivity = one_number(_distance(grid, protection))
+        noise, scale = bought_noise(units, currency=currency, sensitivity=sensitivity, otherwise=COARSER)
+        return cls(grid=grid, protection=protection, noise=noise, scale=scale)
+
+    @classmethod
+    def for_epsilon(
+        cls, epsilon: float, *, delta: float, attribute: Attribute, step: Step, protection: Protection
+    ) -> Self:
+        """Return the sum with the least noise that keeps a promise: pure epsilon at delta 0, through zCDP above."""
+        currency, units = budget_of(epsilon, delta=delta)
+        return cls.for_amount(units, currency=currency, attribute=attribute, step=step, protection=protection)
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Return the mechanism that was described."""
+        return cls(
+            grid=ValueGrid.from_description(description),
+            protection=protection_in(description),
+            noise=kind_in(description),
+            scale=number_in(description, "scale"),
+        )
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far one neighbour step can move the sum, in steps."""
+        return one_number(_distance(self.grid, self.protection))
+
+    @property
+    def standard_deviation(self) -> float:
+        """The noise's standard deviation, in the values' own unit."""
+        return self._on_steps().standard_deviation * float(self.grid.step)
+
+    def charge(self, currency: Currency) -> int:
+        """Return the price of one draw, in units."""
+        return self._on_steps().charge(currency)
+
+    def draw(self, values: Column, *, units: Column = None, weights: Column = None) -> float:
+        """Return a noisy sum.
+
+        Args:
+            values: The private column; what it says nothing in adds nothing.
+            units: Whose row it is: required if the unit is a person, and refused if it is a row.
+            weights: How often the row counts, if the protection says that rows do.
+        """
+        return self.answer(self.read(values, units=units, weights=weights))
+
+    def read(self, values: Column, *, units: Column = None, weights: Column = None) -> Exact:
+        """Return the exact sum of the kept rows, for `answer` to add its noise; bad columns are refused here."""
+        steps, times = kept_steps(values, grid=self.grid, protection=self.protection, units=units, weights=weights)
+        return Exact(np.array([(steps * times).sum()], dtype=np.int64))
+
+    def answer(self, exact: Exact) -> float:
+        """Return the sum with its noise."""
+        return self.grid.value(int(self._on_steps().draw(exact.for_noise())[0]))
+
+    def describe(self) -> Description:
+        """Return the public parameters, from which anyone can account again."""
+        return {
+            "name": self.name,
+            "noise": self.noise.value,
+            "scale": repr(self.scale),
+            **self.grid.describe(),
+            **describe_protection(self.protection),
+        }
+
+    def _on_steps(self) -> Noise:
+        return self.noise.at(self.scale, sensitivity=self.sensitivity)
+
+
+def kept_steps(
+    values: Column, *, grid: ValueGrid, protection: Protection, units: Column, weights: Column
+) -> tuple[Wholes, Wholes]:
+    """Return the steps of the rows that say something and are kept, and how often each counts; private."""
+    check_given(protection, units=units, weights=weights)
+    parts = [grid.read(part) for part in read_column(values, reads=grid.reads)]
+    steps = np.concatenate([np.empty(0, dtype=np.int64), *(steps for steps, _ in parts)])
+    known = np.concatenate([np.empty(0, dtype=np.bool_), *(known for _, known in parts)])
+    return bounded_rows(steps, known, protection=protection, units=units, weights=weights)
+
+
+def check_sums_fit(grid: ValueGrid, *, protection: Protection) -> None:
+    """Refuse a grid so fine that sums of weighted rows could exceed 64 bits."""
+    if grid.reach * checked_protection(protection).row_weight > MOST_STEPS:
+        most = MOST_STEPS // protection.row_weight
+        raise UsageError(
+            f"sums of rows with such weights could exceed 64 bits; {COARSER}, with at most {most} of them up to a bound"
+        )
+
+
+def _distance(grid: ValueGrid, protection: Protection) -> int:
+    if protection.neighbours is Neighbours.REPLACE_ONE:
+        return protection.most * (max(grid.highest, 0) - min(grid.lowest, 0))
+    return protection.most * grid.reach

@@ -1,0 +1,224 @@
+"""Real values as whole numbers of a declared step, so that the noise on them is whole as well.
+
+A float with float noise shows in its last bits what it was before: of the floats near the answer, some can be reached
+from one table and not from its neighbour (Mironov 2012). So a value is rounded to a multiple of the step once, by
+itself, before anything is added; sums and noise are whole numbers of steps; and only the noisy result becomes a float.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from typing import Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpcore.errors import SpecError, UsageError
+from dpcore.mechanisms.descriptions import Description, number_in
+from dpcore.universe import Attribute, Integer, Number, Outside, reading
+from dpcore.universe.column import place_column
+from dpcore.universe.nulls import checked_nulls, named_nulls
+from dpcore.universe.places import ABOVE, ALIEN, BELOW, NULL, Places, all_of
+
+Steps: TypeAlias = npt.NDArray[np.int64]
+Known: TypeAlias = npt.NDArray[np.bool_]
+Step: TypeAlias = Fraction | Decimal | int | float | str
+
+MOST_STEPS = 1 << 30
+"""The farthest a value may be from 0, in steps: 2^32 of them, more rows than a machine holds, still add up within 64 bits."""
+
+_FARTHEST = 1e300
+_SMALLEST, _LARGEST = Fraction(1, 10**250), Fraction(10**250)
+_EXACT = 2**53
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueGrid:
+    """The multiples of a step within declared bounds, and how a private column becomes such numbers.
+
+    Each value is clipped to the bounds, then rounded to the nearest multiple (a tie up). Whatever the arithmetic of floats
+    makes of that, the outcome is one of the whole numbers `lowest` .. `highest` and depends on that value alone, which is
+    all that a sensitivity relies on. Nulls, NaN, what is no number, and what lies outside unless that is clipped, say nothing.
+
+    >>> ages = ValueGrid.of(Integer(minimum=18, maximum=99), step=1)
+    >>> steps, known = ages.read(pa.array(["20", "150", "none of your business", None]))
+    >>> steps[known].tolist()
+    [20, 99]
+    >>> ValueGrid.of(Number((0, 1)), step=0)
+    Traceback (most recent call last):
+    dpcore.errors.UsageError: a step must be above 0; declare how finely values matter, such as "0.01"
+
+    Attributes:
+        minimum: The lower bound, of the declared attribute.
+        maximum: Its upper bound.
+        step: The exact distance of the grid's points, 0 being one of them.
+        whole: Whether a fraction is rounded down first, as an Integer attribute does.
+        outside: What becomes of a value beyond the bounds.
+        nulls: Texts that stand for null.
+    """
+
+    minimum: float
+    maximum: float
+    step: Fraction
+    whole: bool
+    outside: Outside
+    nulls: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse bounds without a grid between them, and a grid whose sums 64 bits could not hold."""
+        object.__setattr__(self, "nulls", checked_nulls(self.nulls))
+        object.__setattr__(self, "step", exact_step(self.step))
+        for name in ("minimum", "maximum"):
+            bound = getattr(self, name)
+            if isinstance(bound, bool) or not isinstance(bound, int | float) or not abs(bound) <= _FARTHEST:
+                raise UsageError("the bounds of a grid must be finite numbers; declare them in the attribute")
+            object.__setattr__(self, name, float(bound))
+        if not self.minimum < self.maximum:
+            raise UsageError("a grid's minimum must be below its maximum; declare the range that values can have")
+        if self.lowest >= self.highest:
+            raise UsageError("the step is larger than the declared range; choose one that divides it into many")
+        if self.reach > MOST_STEPS:
+            least = float(max(abs(Fraction(self.minimum)), abs(Fraction(self.maximum))) / MOST_STEPS)
+            raise UsageError(
+                f"sums on so fine a grid could exceed 64 bits; choose a coarser step, of at least {least:.3g}"
+            )
+
+    @classmethod
+    def of(cls, attribute: Attribute, *, step: Step) -> Self:
+        """Return the grid of a numeric attribute's declared range.
+
+        Args:
+            attribute: An Integer or a Number; how it is divided into bins does not matter here.
+            step: How finely values matter: a fraction, a whole number, or a decimal text; a float is taken at its binary value.
+        """
+        if isinstance(attribute, Integer):
+            low, high, whole = float(attribute.minimum), float(attribute.maximum), True
+        elif isinstance(attribute, Number):
+            low, high, whole = attribute.edges[0], attribute.edges[-1], False
+        else:
+            raise UsageError("only an Integer or a Number attribute has values to add up; count the others")
+        exact = exact_step(step)
+        return cls(minimum=low, maximum=high, step=exact, whole=whole, outside=attribute.outside, nulls=attribute.nulls)
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Return the grid that was described."""
+        try:
+            return cls(
+                minimum=number_in(description, "minimum"),
+                maximum=number_in(description, "maximum"),
+                step=exact_step(str(description.get("step"))),
+                whole={"whole": True, "real": False}[str(description.get("values"))],
+                outside=Outside(str(description.get("outside"))),
+                nulls=tuple(json.loads(str(description.get("nulls")))),
+            )
+        except (KeyError, ValueError, TypeError, SpecError):
+            raise UsageError("this description has no complete grid; record it with describe()") from None
+
+    @property
+    def lowest(self) -> int:
+        """The least number of steps that a value can become."""
+        return self.nearest(self.minimum)
+
+    @property
+    def highest(self) -> int:
+        """The largest number of steps that a value can become."""
+        return self.nearest(self.maximum)
+
+    @property
+    def reach(self) -> int:
+        """The farthest that a value can be from 0, in steps."""
+        return max(abs(self.lowest), abs(self.highest))
+
+    @property
+    def width(self) -> int:
+        """The distance of the bounds, in steps."""
+        return self.highest - self.lowest
+
+    def reads(self, kind: pa.DataType) -> bool:
+        """Tell whether a column of this Arrow type can hold numbers at all."""
+        flat = reading.flat(kind)
+        return bool(pa.types.is_null(flat)) or reading.is_text(flat) or reading.is_number(flat)
+
+    def read(self, column: pa.Array | pa.ChunkedArray) -> tuple[Steps, Known]:
+        """Give each row of a private column its number of steps, and say which rows have one; never raises, never tells."""
+        places = place_column(column, self._place).astype(np.int64)
+        if self.outside is Outside.CLIP:
+            np.putmask(places, places == BELOW, 0)
+            np.putmask(places, places == ABOVE, self.width)
+        known = places >= 0
+        return np.where(known, places + self.lowest, 0), known
+
+    def nearest(self, value: float) -> int:
+        """Return the number of steps of one number, clipped to the bounds, in exact arithmetic; NaN is the minimum."""
+        clipped = self.minimum if math.isnan(value) else max(self.minimum, min(self.maximum, value))
+        return math.floor(Fraction(clipped) / self.step + Fraction(1, 2))
+
+    def value(self, steps: int | Fraction) -> float:
+        """Return the number that so many steps are: the first float there is, after the noise."""
+        return float(steps * self.step)
+
+    def describe(self) -> Description:
+        """Return all that says which numbers a column becomes."""
+        return {
+            "minimum": repr(self.minimum),
+            "maximum": repr(self.maximum),
+            "step": str(self.step),
+            "values": "whole" if self.whole else "real",
+            "outside": self.outside.value,
+            "nulls": json.dumps(self.nulls),
+        }
+
+    def _place(self, array: pa.Array) -> Places:
+        """Place the values of a flat array at their distance from the lowest, each by itself; see `place_column`."""
+        if reading.is_whole(array.type) or pa.types.is_floating(array.type):
+            places = self._steps(self._doubles(array))
+        elif reading.is_parsed(array.type):
+            values, states = reading.parsed_numbers(array)
+            places = np.where(states < 0, states, self._steps(values))
+        else:
+            return all_of(len(array), ALIEN).astype(np.int64)
+        if self.nulls:
+            places[named_nulls(array, self.nulls)] = NULL
+        return places
+
+    def _doubles(self, array: pa.Array) -> reading.Floats:
+        values = reading.floats(array)
+        if self.whole and reading.is_whole(array.type):
+            exact = reading.whole_numbers(array)
+            # beyond 2^53 a double may be rounded into the bounds, where the whole number is not
+            values = np.where(exact > _EXACT, np.inf, np.where(exact < -_EXACT, -np.inf, values))
+        return values
+
+    def _steps(self, values: reading.Floats) -> Steps:
+        if self.whole:
+            values = np.floor(values)
+        null = np.isnan(values)
+        inside = np.clip(np.where(null, self.minimum, values), self.minimum, self.maximum)
+        nearest = np.floor(inside / float(self.step) + 0.5)
+        # clipped again as whole numbers: what a sensitivity relies on must not hang on a rounded division
+        steps = np.clip(nearest.astype(np.int64), self.lowest, self.highest) - self.lowest
+        return np.select([null, values < self.minimum, values > self.maximum], [NULL, BELOW, ABOVE], default=steps)
+
+
+def exact_step(step: Step) -> Fraction:
+    """Return a declared step at its exact value, or refuse it.
+
+    >>> exact_step("0.01"), exact_step("1/3"), exact_step(0.5)
+    (Fraction(1, 100), Fraction(1, 3), Fraction(1, 2))
+    """
+    if isinstance(step, bool) or not isinstance(step, Fraction | Decimal | int | float | str):
+        raise UsageError('a step must be a number; write a decimal one as text, such as "0.01"')
+    try:
+        exact = Fraction(step)
+    except (ValueError, OverflowError, ZeroDivisionError, InvalidOperation):
+        raise UsageError('a step must be a finite number; write a decimal one as text, such as "0.01"') from None
+    if exact <= 0:
+        raise UsageError('a step must be above 0; declare how finely values matter, such as "0.01"')
+    if not _SMALLEST <= exact <= _LARGEST:
+        raise UsageError("a step must be from 1e-250 to 1e250, where floats are exact enough; change the values' unit")
+    return exact

@@ -1,0 +1,133 @@
+"""A count of the rows that have a property."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from dpcore.accounting import Currency, budget_of
+from dpcore.mechanisms.bounded_rows import Column, bounded_rows, check_given, read_column
+from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in
+from dpcore.mechanisms.descriptions import Description, number_in
+from dpcore.mechanisms.exact import Exact
+from dpcore.mechanisms.protections import checked_protection, describe_protection, protection_in
+from dpcore.privacy import Protection, Sensitivity
+from dpcore.universe import Boolean
+
+_TRUE = 1
+_KEPT_ROWS = "keep fewer rows per unit"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyCount:
+    """Count the rows that have a property, with noise.
+
+    >>> from dpcore.privacy import Neighbours
+    >>> patients = Protection(unit="patient", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
+    >>> count = NoisyCount.for_epsilon(1.0, delta=0, protection=patients)
+    >>> count.sensitivity.l1, count.scale, count.charge(Currency.PURE)
+    (2, 2.0, 1000000000000)
+
+    Guarantee:
+        That of its noise on one whole number: pure epsilon for discrete Laplace, rho for the Gaussian ones, mu^2 for the
+        rounded one.
+
+    Sensitivity:
+        What a unit counts at most, m = k w for k rows that count up to w each, under either relation: replacing a unit
+        takes at most m away and brings at most m. The bound of k rows is kept here, among the rows that have the
+        property.
+
+    Randomness:
+        The operating system's, through `entropy`, for the noise and for which rows of a unit are kept.
+
+    Reference:
+        Dwork, McSherry, Nissim and Smith 2006.
+
+    Attributes:
+        protection: Whom to protect.
+        noise: What is added.
+        scale: Its scale, or its sigma.
+    """
+
+    name: ClassVar[str] = "noisy-count"
+
+    protection: Protection
+    noise: NoiseKind
+    scale: float
+
+    def __post_init__(self) -> None:
+        """Refuse a noise that means nothing, before any draw."""
+        checked_protection(self.protection)
+        object.__setattr__(self, "noise", NoiseKind(self.noise))
+        self._on_counts()
+        object.__setattr__(self, "scale", float(self.scale))
+
+    @classmethod
+    def for_amount(cls, units: int, *, currency: Currency, protection: Protection) -> Self:
+        """Return the count with the least noise that costs at most `units`."""
+        sensitivity = checked_protection(protection).count_sensitivity
+        noise, scale = bought_noise(units, currency=currency, sensitivity=sensitivity, otherwise=_KEPT_ROWS)
+        return cls(protection=protection, noise=noise, scale=scale)
+
+    @classmethod
+    def for_epsilon(cls, epsilon: float, *, delta: float, protection: Protection) -> Self:
+        """Return the count with the least noise that keeps a promise: pure epsilon at delta 0, through zCDP above."""
+        currency, units = budget_of(epsilon, delta=delta)
+        return cls.for_amount(units, currency=currency, protection=protection)
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Return the mechanism that was described."""
+        return cls(
+            protection=protection_in(description), noise=kind_in(description), scale=number_in(description, "scale")
+        )
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far one neighbour step can move the count."""
+        return self.protection.count_sensitivity
+
+    @property
+    def standard_deviation(self) -> float:
+        """The noise's standard deviation, in rows."""
+        return self._on_counts().standard_deviation
+
+    def charge(self, currency: Currency) -> int:
+        """Return the price of one draw, in units."""
+        return self._on_counts().charge(currency)
+
+    def draw(self, property_of_rows: Column, *, units: Column = None, weights: Column = None) -> int:
+        """Return a noisy number of rows.
+
+        Args:
+            property_of_rows: For each row whether it has the property, such as `table["age"] >= 65`; a null has it not.
+            units: Whose row it is: required if the unit is a person, and refused if it is a row.
+            weights: How often the row counts, if the protection says that rows do.
+        """
+        return self.answer(self.read(property_of_rows, units=units, weights=weights))
+
+    def read(self, property_of_rows: Column, *, units: Column = None, weights: Column = None) -> Exact:
+        """Return the exact number of rows, bounded by unit, for `answer` to add its noise; bad columns are refused here."""
+        check_given(self.protection, units=units, weights=weights)
+        truth = Boolean()
+        parts = [truth.encode(part) == _TRUE for part in read_column(property_of_rows, reads=truth.reads)]
+        has = np.concatenate([np.empty(0, dtype=np.bool_), *parts])
+        _, times = bounded_rows(has.astype(np.int64), has, protection=self.protection, units=units, weights=weights)
+        return Exact(np.array([times.sum()], dtype=np.int64))
+
+    def answer(self, exact: Exact) -> int:
+        """Return the number with its noise."""
+        return int(self._on_counts().draw(exact.for_noise())[0])
+
+    def describe(self) -> Description:
+        """Return the public parameters, from which anyone can account again."""
+        return {
+            "name": self.name,
+            "noise": self.noise.value,
+            "scale": repr(self.scale),
+            **describe_protection(self.protection),
+        }
+
+    def _on_counts(self) -> Noise:
+        return self.noise.at(self.scale, sensitivity=self.sensitivity)

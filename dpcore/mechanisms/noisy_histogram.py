@@ -1,0 +1,245 @@
+"""Counts of a whole table by cell: its histogram, some marginals of it, or all marginals of so many columns."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self, TypeAlias
+
+import numpy as np
+
+from dpcore.accounting import Currency, budget_of
+from dpcore.counting import Counts, count_sets
+from dpcore.errors import UsageError
+from dpcore.ingest import Coding, Draws, Source, ingest
+from dpcore.ingest.source import check_columns, check_types
+from dpcore.mechanisms import entropy
+from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in
+from dpcore.mechanisms.descriptions import Description, number_in
+from dpcore.mechanisms.exact import Exact
+from dpcore.mechanisms.protections import checked_protection, describe_protection, protection_in
+from dpcore.privacy import Protection, Sensitivity
+from dpcore.queries import Axes, Workload
+from dpcore.universe import Universe
+
+Marginals: TypeAlias = dict[tuple[str, ...], Counts]
+
+MOST_CELLS = 1 << 27
+"""Of all marginals together: a gigabyte of counts."""
+
+_KEY_WORDS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyHistogram:
+    """Count a table over the cells of some marginals of its universe, with noise on each count: one draw, one charge.
+
+    >>> from dpcore.privacy import Neighbours
+    >>> from dpcore.universe import Boolean, Integer
+    >>> universe = Universe({"smoker": Boolean(), "age": Integer(minimum=0, maximum=99, width=10), "old": Boolean()})
+    >>> rows = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.REPLACE_ONE)
+    >>> pairs = NoisyHistogram.for_epsilon(1.0, delta=0, universe=universe, order=2, protection=rows)
+    >>> pairs.marginals, pairs.sensitivity, pairs.scale
+    (((0, 1), (0, 2), (1, 2)), Sensitivity(l1=6, l2_squared=6, linf=1), 6.0)
+
+    Guarantee:
+        That of its noise on the counts of all marginals as one vector: pure epsilon for discrete Laplace, rho for the
+        Gaussian ones, mu^2 for the rounded one.
+
+    Sensitivity:
+        Of one marginal, that of the protection. Of c marginals as one vector: a unit moves each of them by as much, so c
+        times its L1, c times the square of its L2, and its Linf. The bound on a unit's rows is kept here.
+
+    Randomness:
+        The operating system's, through `entropy`, for the noise; and for which rows of a unit are kept, 32 bytes of it
+        expanded as in a run.
+
+    Reference:
+        Dwork, McSherry, Nissim and Smith 2006; Barak et al. 2007 for sets of marginals.
+
+    Attributes:
+        marginals: The axes of each, in the order in which the universe declares its columns; () is the number of rows.
+        protection: Whom to protect.
+        noise: What is added to each count.
+        scale: Its scale, or its sigma.
+        universe: What the table is read by. One that was read back from a description has none: it states its price, and draws nothing.
+    """
+
+    name: ClassVar[str] = "noisy-histogram"
+
+    marginals: tuple[Axes, ...]
+    protection: Protection
+    noise: NoiseKind
+    scale: float
+    universe: Universe | None = field(compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse marginals that there are none of or too many cells in, and a noise that means nothing, before any draw."""
+        checked_protection(self.protection)
+        object.__setattr__(self, "marginals", _checked(self.marginals, universe=self.universe))
+        object.__setattr__(self, "noise", NoiseKind(self.noise))
+        self._on_counts()
+        object.__setattr__(self, "scale", float(self.scale))
+
+    @classmethod
+    def for_amount(  # noqa: PLR0913  one of `order` and `axes` says what to count
+        cls,
+        units: int,
+        *,
+        currency: Currency,
+        universe: Universe,
+        protection: Protection,
+        order: int | None = None,
+        axes: Iterable[Iterable[str]] | None = None,
+    ) -> Self:
+        """Return the counts with the least noise that cost at most `units`.
+
+        Args:
+            units: The amount to spend.
+            currency: Of the amount.
+            universe: What may be in the table.
+            protection: Whom to protect.
+            order: Count all marginals of so many columns.
+            axes: Or count these, each a list of names. With neither, the whole universe is one marginal.
+        """
+        marginals = _checked(_wanted(universe, order=order, axes=axes), universe=universe)
+        sensitivity = _stacked(checked_protection(protection), len(marginals))
+        noise, scale = bought_noise(
+            units, currency=currency, sensitivity=sensitivity, otherwise="count fewer marginals"
+        )
+        return cls(marginals=marginals, protection=protection, noise=noise, scale=scale, universe=universe)
+
+    @classmethod
+    def for_epsilon(  # noqa: PLR0913  likewise
+        cls,
+        epsilon: float,
+        *,
+        delta: float,
+        universe: Universe,
+        protection: Protection,
+        order: int | None = None,
+        axes: Iterable[Iterable[str]] | None = None,
+    ) -> Self:
+        """Return the counts with the least noise that keep a promise: pure epsilon at delta 0, through zCDP above."""
+        currency, units = budget_of(epsilon, delta=delta)
+        return cls.for_amount(
+            units, currency=currency, universe=universe, protection=protection, order=order, axes=axes
+        )
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Return the mechanism that was described, to price it again."""
+        try:
+            marginals = tuple(tuple(axes) for axes in json.loads(str(description.get("marginals"))))
+        except (ValueError, TypeError):
+            raise UsageError("this description does not say what was counted; record it with describe()") from None
+        return cls(
+            marginals=marginals,
+            protection=protection_in(description),
+            noise=kind_in(description),
+            scale=number_in(description, "scale"),
+            universe=None,
+        )
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """How far one neighbour step can move the counts of all marginals together."""
+        return _stacked(self.protection, len(self.marginals))
+
+    @property
+    def standard_deviation(self) -> float:
+        """The noise's standard deviation, per count."""
+        return self._on_counts().standard_deviation
+
+    def charge(self, currency: Currency) -> int:
+        """Return the price of one draw over all counts, in units."""
+        return self._on_counts().charge(currency)
+
+    def draw(self, table: Any) -> Marginals:
+        """Return noisy counts by the names of each marginal's columns, shaped by their cells.
+
+        Args:
+            table: Of pandas, polars or Arrow, with the universe's columns and those that the protection names.
+        """
+        return self.answer(self.read(table))
+
+    def read(self, table: Any) -> Exact:
+        """Return the exact counts of the kept rows, for `answer` to add its noise; a bad table is refused here."""
+        universe = self._declared()
+        coding = Coding(universe=universe, protection=self.protection, window=None)
+        source = Source.of(table)
+        check_columns(source, columns=coding.columns)
+        check_types(source, reads=coding.reads)
+        rows = ingest(source, coding=coding, draws=Draws(entropy.random_words(_KEY_WORDS).tobytes()))
+        true = count_sets(list(rows.blocks()), shape=universe.shape, sets=self.marginals)
+        return Exact(np.concatenate([counts.ravel() for counts in true]))
+
+    def answer(self, exact: Exact) -> Marginals:
+        """Return the counts with their noise."""
+        universe = self._declared()
+        shapes = [tuple(universe.shape[axis] for axis in axes) for axes in self.marginals]
+        noisy = np.split(
+            self._on_counts().draw(exact.for_noise()), np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        )
+        names = [tuple(universe.names[axis] for axis in axes) for axes in self.marginals]
+        return {name: part.reshape(shape) for name, part, shape in zip(names, noisy, shapes, strict=True)}
+
+    def describe(self) -> Description:
+        """Return the public parameters, from which anyone can account again."""
+        return {
+            "name": self.name,
+            "noise": self.noise.value,
+            "scale": repr(self.scale),
+            "marginals": json.dumps(self.marginals, separators=(",", ":")),
+            **describe_protection(self.protection),
+        }
+
+    def _declared(self) -> Universe:
+        if self.universe is None:
+            raise UsageError("a histogram that was read back has a price only; make it from its universe to draw")
+        return self.universe
+
+    def _on_counts(self) -> Noise:
+        return self.noise.at(self.scale, sensitivity=self.sensitivity)
+
+
+def _wanted(universe: Universe, *, order: int | None, axes: Iterable[Iterable[str]] | None) -> tuple[Axes, ...]:
+    columns = len(universe.names)
+    if order is not None and axes is not None:
+        raise UsageError("say either of how many columns all marginals are to be counted, or which; not both")
+    if order is not None:
+        if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order <= columns:
+            raise UsageError(
+                f"the order of marginals must be a whole number from 1 to the universe's {columns} columns"
+            )
+        return Workload.all_of(attributes=columns, order=order).marginals
+    listed = [universe.names] if axes is None else [(one,) if isinstance(one, str) else tuple(one) for one in axes]
+    if unknown := {name for names in listed for name in names} - set(universe.names):
+        raise UsageError(f"the universe declares no column {min(map(repr, unknown))}; name its own columns")
+    return Workload.of([map(universe.names.index, names) for names in listed]).marginals
+
+
+def _checked(marginals: tuple[Axes, ...], *, universe: Universe | None) -> tuple[Axes, ...]:
+    if not marginals:
+        raise UsageError("there is nothing to count; name at least one marginal")
+    for axes in marginals:
+        whole = all(isinstance(axis, int) and not isinstance(axis, bool) and axis >= 0 for axis in axes)
+        if not whole or list(axes) != sorted(set(axes)):
+            raise UsageError("a marginal is a list of columns' places in the universe, ascending, each once")
+    if len(set(marginals)) < len(marginals):
+        raise UsageError("each marginal is counted once; leave out those that are named again")
+    if universe is not None:
+        shape = universe.shape
+        if max((axis for axes in marginals for axis in axes), default=0) >= len(shape):
+            raise UsageError("a marginal names a place that the universe has no column at; make it by names")
+        cells = sum(math.prod(shape[axis] for axis in axes) for axes in marginals)
+        if cells > MOST_CELLS:
+            raise UsageError(
+                f"these marginals have {cells} cells, and at most {MOST_CELLS} fit; count fewer or smaller ones"
+            )
+    return marginals
+
+
+def _stacked(protection: Protection, marginals: int) -> Sensitivity:
+    one = protection.sensitivity
+    return Sensitivity(l1=marginals * one.l1, l2_squared=marginals * one.l2_squared, linf=one.linf)

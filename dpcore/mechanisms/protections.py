@@ -1,0 +1,51 @@
+"""Reading back, from the public parameters that a ledger row holds, whom a mechanism protects."""
+
+from collections.abc import Mapping
+
+from dpcore.errors import SpecError, UsageError
+from dpcore.mechanisms.descriptions import Description, whole_in
+from dpcore.privacy import Neighbours, Protection
+
+
+def describe_protection(protection: Protection) -> Description:
+    """Return all that a sensitivity was derived from.
+
+    >>> describe_protection(Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE))
+    {'unit': 'row', 'rows_per_unit': 1, 'neighbours': 'add-remove'}
+    """
+    described: Description = {
+        "unit": protection.unit,
+        "rows_per_unit": protection.rows_per_unit,
+        "neighbours": protection.neighbours.value,
+    }
+    if protection.weight is not None:
+        described |= {"weight": protection.weight, "row_weight": protection.row_weight}
+    return described
+
+
+def protection_in(description: Mapping[str, object]) -> Protection:
+    """Return the protection that a description holds."""
+    unit, weight = description.get("unit"), description.get("weight")
+    if not isinstance(unit, str) or not (weight is None or isinstance(weight, str)):
+        raise UsageError("this mechanism's description does not say whom it protects; record it with describe()")
+    try:
+        return Protection(
+            unit=unit,
+            rows_per_unit=whole_in(description, "rows_per_unit"),
+            neighbours=Neighbours(str(description.get("neighbours"))),
+            weight=weight,
+            row_weight=1 if weight is None else whole_in(description, "row_weight"),
+        )
+    except ValueError:
+        raise UsageError(f"this mechanism's neighbours must be one of: {', '.join(Neighbours)}") from None
+    except SpecError as error:
+        raise UsageError(f"this mechanism's description protects nobody: {error}") from None
+
+
+def checked_protection(protection: Protection) -> Protection:
+    """Return a protection whose sensitivities can be derived, or refuse what is none."""
+    if not isinstance(protection, Protection):
+        raise UsageError("say whom to protect by a Protection, with its unit and its neighbours")
+    if protection.weight is None and protection.row_weight != 1:
+        raise UsageError("rows that count more than once need the column that weighs them; name it in the Protection")
+    return protection

@@ -1,0 +1,233 @@
+"""Randomized response: every respondent's answer is made deniable before anyone collects it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.accounting import Currency, pure_zcdp, spend_units
+from dpcore.accounting.normal import log_odds_quantile
+from dpcore.accounting.rounding import as_real, real, rounded_down, rounded_up
+from dpcore.errors import UsageError
+from dpcore.mechanisms import coins, uniform
+from dpcore.mechanisms.calibration import closest_affordable
+from dpcore.mechanisms.descriptions import Description, number_in, whole_in
+from dpcore.privacy import Neighbours, Protection
+
+SMALLEST_EPSILON, LARGEST_EPSILON = 1e-12, 30.0
+"""Below, an answer says nothing; above, less than one in 10^12 of them can be denied."""
+
+_LN_3 = rounded_up(real.ln(3))
+
+_MARGIN = real.mpf(2) ** -60
+"""Far more than the relative error of a mu after cancellation, and less than a float shows."""
+
+Estimates = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomizedResponse:
+    """Answer honestly with some probability t, and otherwise with any of the k possible answers, all equally likely.
+
+    With t = (e^epsilon - 1) / (e^epsilon + k - 1), the true answer is e^epsilon times as likely as each other one. t is
+    rounded down to a float and the coin for it is exact, so the odds are exactly those of that float, never worse.
+
+    Guarantee:
+        With q = 1 / (e^epsilon + k - 1) and p = e^epsilon q, an answer costs epsilon in pure currency. In GDP it costs
+        mu = Phi^-1(p) - Phi^-1(q), the least: if the true answer is exchanged for another, the errors of the best tests
+        lie on straight lines with corners at (q, 1 - p) and (1 - p, q), and those of N(0, 1) against N(mu, 1), on a
+        convex curve with the same ends, are nowhere larger if they are not at the corners. In zCDP it costs mu^2 / 2,
+        which follows, or epsilon tanh(epsilon / 2) if that is less; so it is for two answers, and exact. The answers of
+        a unit that gives m of them are drawn independently and cost m times as much.
+
+    Sensitivity:
+        The rows of a unit, by a Protection whose neighbours replace one. How many answers there are is public, and how
+        many each unit gives: under add-remove the mere presence of an answer would show.
+
+    Randomness:
+        The operating system's, through `entropy`. It never depends on the answers.
+
+    Reference:
+        Warner 1965; Kairouz, Oh and Viswanath 2014, Extremal mechanisms for local differential privacy, for k answers.
+    """
+
+    name: ClassVar[str] = "randomized-response"
+
+    epsilon: float
+    answers: int
+    protection: Protection
+
+    def __post_init__(self) -> None:
+        """Refuse parameters that mean nothing, before any draw."""
+        _check(self.answers, self.protection)
+        number = isinstance(self.epsilon, int | float) and not isinstance(self.epsilon, bool)
+        if not (number and SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON):  # which a NaN is not either
+            limits = f"from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}"
+            raise UsageError(f"randomized response has an epsilon {limits} for each answer; spend an amount between")
+        object.__setattr__(self, "epsilon", float(self.epsilon))
+
+    @classmethod
+    def coins(cls, *, protection: Protection) -> Self:
+        """Return the survey with two fair coins: tails, the truth; heads, a second coin says yes (1) or no (0).
+
+        Then the true answer has probability 3/4, exactly, and costs ln 3, rounded up to a float.
+
+        >>> row = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.REPLACE_ONE)
+        >>> RandomizedResponse.coins(protection=row).probabilities
+        (Fraction(3, 4), Fraction(1, 4))
+        """
+        return cls(epsilon=_LN_3, answers=2, protection=protection)
+
+    @classmethod
+    def for_amount(cls, units: int, *, currency: Currency, answers: int, protection: Protection) -> Self:
+        """Return the mechanism with the most honest answers that costs at most `units` for each unit of protection."""
+        _check(answers, protection)
+
+        def price(epsilon: float) -> Fraction:
+            return protection.rows_per_unit * _price(epsilon, answers=answers, currency=currency)
+
+        epsilon = closest_affordable(
+            price,
+            units=units,
+            wanted=LARGEST_EPSILON,
+            cheapest=SMALLEST_EPSILON,
+            guess=lambda amount: _bought(amount / protection.rows_per_unit, answers=answers, currency=currency),
+        )
+        return cls(epsilon=epsilon, answers=answers, protection=protection)
+
+    @classmethod
+    def from_description(cls, description: Mapping[str, object]) -> Self:
+        """Return the mechanism that was described."""
+        unit = description.get("unit")
+        if not isinstance(unit, str) or description.get("neighbours") != Neighbours.REPLACE_ONE.value:
+            raise UsageError("this mechanism's description lacks its unit or its neighbours; record it with describe()")
+        rows = whole_in(description, "rows_per_unit")
+        return cls(
+            epsilon=number_in(description, "epsilon"),
+            answers=whole_in(description, "answers"),
+            protection=Protection(unit=unit, rows_per_unit=rows, neighbours=Neighbours.REPLACE_ONE),
+        )
+
+    @cached_property
+    def truth(self) -> float:
+        """The probability t of an honest answer; a random one may happen to be true as well."""
+        odds = real.expm1(as_real(self.epsilon))
+        return rounded_down(odds / (odds + self.answers))
+
+    @property
+    def probabilities(self) -> tuple[Fraction, Fraction]:
+        """The probabilities of the true answer and of each other one, exactly as they are drawn."""
+        truth = Fraction(self.truth)
+        other = (1 - truth) / self.answers
+        return truth + other, other
+
+    def charge(self, currency: Currency) -> int:
+        """Return the price of all answers of a unit, in units of the currency."""
+        price = _price(self.epsilon, answers=self.answers, currency=currency)
+        return spend_units(self.protection.rows_per_unit * price)
+
+    def draw(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the answers to collect in place of the true ones, which are coded 0, ..., k - 1.
+
+        Code the answers by a declared universe first: then no code is ever outside, and the refusal of one, which would
+        tell that somebody's answer was, cannot happen.
+        """
+        if not isinstance(codes, np.ndarray) or codes.dtype != np.int64:
+            raise UsageError("answers are given as an array of 64-bit integers; code them by the declared universe")
+        if codes.size and not 0 <= codes.min() <= codes.max() < self.answers:
+            raise UsageError(
+                "answers must be coded from 0 to k - 1; code them by the declared universe, then ask again"
+            )
+        honest = coins.biased(coins.threshold(Fraction(self.truth)), codes.size).reshape(codes.shape)
+        return np.where(honest, codes, uniform.below(self.answers, codes.size).reshape(codes.shape))
+
+    def estimate(self, counts: npt.NDArray[np.int64]) -> Estimates:
+        """Return unbiased estimates of how often each answer is true, from how often each was collected.
+
+        They add up to the number of answers, and any of them may be negative. It is post-processing: it costs nothing.
+        """
+        self._check_counts(counts)
+        truth, total = self.truth, int(counts.sum())
+        return np.asarray((counts - total * (1 - truth) / self.answers) / truth, dtype=np.float64)
+
+    def standard_errors(self, counts: npt.NDArray[np.int64]) -> Estimates:
+        """Return how far each estimate is off, typically: the root of its variance, with the estimate put in for the truth."""
+        estimates, total = self.estimate(counts), int(counts.sum())
+        true, other = map(float, self.probabilities)
+        share = np.clip(estimates, 0.0, total)
+        errors: Estimates = np.sqrt(share * true * (1 - true) + (total - share) * other * (1 - other)) / self.truth
+        return errors
+
+    def _check_counts(self, counts: npt.NDArray[np.int64]) -> None:
+        whole = isinstance(counts, np.ndarray) and counts.dtype == np.int64
+        if not whole or counts.shape != (self.answers,) or bool((counts < 0).any()):
+            raise UsageError(
+                f"counts must be {self.answers} whole numbers, how often each answer was collected, in order"
+            )
+
+    def describe(self) -> Description:
+        """Return the public parameters, from which anyone can account again."""
+        return {
+            "name": self.name,
+            "epsilon": repr(self.epsilon),
+            "answers": self.answers,
+            "truth": repr(self.truth),
+            "unit": self.protection.unit,
+            "rows_per_unit": self.protection.rows_per_unit,
+            "neighbours": self.protection.neighbours.value,
+        }
+
+
+def _check(answers: int, protection: Protection) -> None:
+    if isinstance(answers, bool) or not isinstance(answers, int) or not 2 <= answers < 2**31:
+        raise UsageError("randomized response has a whole number of possible answers, from 2 to 2,147,483,647")
+    if not isinstance(protection, Protection):
+        raise UsageError("say whom randomized response protects: give it a Protection")
+    if protection.neighbours is not Neighbours.REPLACE_ONE:
+        raise UsageError(
+            "randomized response shows that somebody answered, so it does not protect under add-remove; declare neighbours: "
+            "replace-one if the number of answers is public, or else measure noisy counts"
+        )
+    if protection.weight is not None or protection.row_weight != 1:
+        raise UsageError(
+            "randomized response counts every answer once; declare no weight, or else measure noisy counts"
+        )
+
+
+def _price(epsilon: float, *, answers: int, currency: Currency) -> Fraction:
+    """Return the price of one answer."""
+    if Currency(currency) is Currency.PURE:
+        return Fraction(epsilon)
+    if Currency(currency) is Currency.GDP:
+        return _mu_squared(epsilon, answers=answers)
+    rho = Fraction(pure_zcdp(epsilon))
+    return rho if answers == 2 else min(rho, _mu_squared(epsilon, answers=answers) / 2)
+
+
+def _mu_squared(epsilon: float, *, answers: int) -> Fraction:
+    exact = as_real(epsilon)
+    log_odds = exact - real.ln(answers - 1), -real.ln(real.exp(exact) + answers - 2)
+    true, other = (real.sign(odds) * log_odds_quantile(abs(odds)) for odds in log_odds)
+    return Fraction(rounded_up(((true - other) * (1 + _MARGIN)) ** 2))
+
+
+def _bought(amount: Fraction, *, answers: int, currency: Currency) -> float:
+    """Return what an amount buys, nearly, by the secants of logarithms, along which a price is almost a straight line."""
+
+    def gap(place: float) -> float:
+        return math.log(_price(math.exp(place), answers=answers, currency=currency) / amount)
+
+    last, here = math.log(LARGEST_EPSILON), 0.0
+    gap_last, gap_here = gap(last), gap(here)
+    for _ in range(12):
+        if gap_here == gap_last or abs(gap_here) < 1e-15:
+            break
+        step = gap_here * (here - last) / (gap_here - gap_last)
+        last, here = here, min(max(here - step, math.log(SMALLEST_EPSILON)), math.log(LARGEST_EPSILON))
+        gap_last, gap_here = gap_here, gap(here)
+    return math.exp(here)

@@ -1,0 +1,33 @@
+"""Mechanism design by differential privacy: choosing an outcome from what self-interested players report."""
+
+from dpcore.truthful.bounds import Bound, gain_bound
+from dpcore.truthful.commitment import Commitment
+from dpcore.truthful.decision import Decision
+from dpcore.truthful.exact import Exact
+from dpcore.truthful.facility import facility_game
+from dpcore.truthful.gains import Gain, gains, largest_gain
+from dpcore.truthful.game import Game, Player
+from dpcore.truthful.gap import Gap, gap
+from dpcore.truthful.mixture import TruthfulMixture
+from dpcore.truthful.selection import PrivateSelection
+from dpcore.truthful.welfare import Welfare, welfare
+
+__all__ = [
+    "Bound",
+    "Commitment",
+    "Decision",
+    "Exact",
+    "Gain",
+    "Game",
+    "Gap",
+    "Player",
+    "PrivateSelection",
+    "TruthfulMixture",
+    "Welfare",
+    "facility_game",
+    "gain_bound",
+    "gains",
+    "gap",
+    "largest_gain",
+    "welfare",
+]

@@ -1,0 +1,64 @@
+"""What a lie can gain under a private mechanism, by theorem."""
+
+from enum import StrEnum
+from fractions import Fraction
+
+from dpcore.accounting.rounding import positive
+from dpcore.errors import UsageError
+from dpcore.truthful.exact import Exact
+
+
+class Bound(StrEnum):
+    """Where the bound on a liar's gain comes from: all of them hold, and each is at most the one before.
+
+    Let P and Q be the distributions of the outcome with and without the lie. A utility from 0 to 1 gains at most their
+    total variation a - b, where a = P(A), b = Q(A) and A holds the outcomes that are likelier under P.
+    """
+
+    SEED = "two-epsilon"
+    """2 epsilon: e^epsilon - 1 <= 2 epsilon up to epsilon = 1, and no utility from 0 to 1 gains more than 1."""
+    RATIO = "ratio"
+    """e^epsilon - 1: the expectation grows by a factor of e^epsilon at most, and starts from 1 at most."""
+    PURE = "total-variation"
+    """tanh(epsilon / 2), for every epsilon-private mechanism. From a <= e^epsilon b follows a - b <= (e^epsilon - 1) b, and
+    from 1 - b <= e^epsilon (1 - a) follows a - b <= (e^epsilon - 1) (1 - a). The sum of both is 2 (a - b) <= (e^epsilon -
+    1) (1 - (a - b)), so that a - b <= (e^epsilon - 1) / (e^epsilon + 1). Randomised response reaches it."""
+    RANGE = "bounded-range"
+    """tanh(epsilon / 4), for the exponential mechanism proper. All its scores move by at most the sensitivity, so ln(P / Q)
+    differs by at most epsilon between any two outcomes, and the odds of A by a factor of e^epsilon at most. With logit a =
+    x + h, logit b = x - h and h <= epsilon / 2, a - b = sinh(h) / (cosh(x) + cosh(h)), which is largest at
+    x = 0: tanh(h / 2)."""
+    ENUMERATED = "enumerated"
+    """The largest gain in the game at hand, found by trying every lie against all reports of the others. Small games only."""
+
+
+def gain_bound(epsilon: Fraction | float, *, bound: Bound, coalition: int) -> Exact:
+    """Return what one lie can gain at most, in utilities from 0 to 1, under the exponential mechanism.
+
+    With a coalition of k players who agree on their reports, it is what any one of them can gain: by group privacy the
+    mechanism is k epsilon-private for them together.
+
+    >>> for bound in (Bound.SEED, Bound.RATIO, Bound.PURE, Bound.RANGE):
+    ...     print(bound, float(gain_bound(0.5, bound=bound, coalition=1)))
+    two-epsilon 1.0
+    ratio 0.6487212707001282
+    total-variation 0.24491866240370913
+    bounded-range 0.12435300177159621
+    """
+    if isinstance(coalition, bool) or not isinstance(coalition, int) or coalition < 1:
+        raise UsageError(
+            "a coalition must have a whole number of members, at least 1; a single player is a coalition of 1"
+        )
+    exact = positive(epsilon, what="epsilon") * coalition
+    one, zero = Fraction(1), Fraction(0)
+    match Bound(bound):
+        case Bound.SEED:
+            return Exact.of(min(2 * exact, one))
+        case Bound.RATIO:
+            return min(Exact.ratio({zero: one, exact: -one}, {exact: one}), Exact.of(1))
+        case Bound.PURE:
+            return Exact.ratio({zero: one, exact: -one}, {zero: one, exact: one})
+        case Bound.RANGE:
+            return Exact.ratio({zero: one, exact / 2: -one}, {zero: one, exact / 2: one})
+        case Bound.ENUMERATED:
+            raise UsageError("an enumerated bound belongs to one game; ask its selection for it")

@@ -1,0 +1,52 @@
+"""The commitment mechanism: any outcome, and everybody must react as what they said they were."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpcore.mechanisms import uniform
+from dpcore.truthful.decision import Decision
+from dpcore.truthful.exact import Exact
+from dpcore.truthful.gains import Utilities
+from dpcore.truthful.game import Game, Payoffs, Profile
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Commitment:
+    """Draw an outcome uniformly, and hold every player to the best reaction of the type that it reported.
+
+    Guarantee:
+        No lie gains anything, and every lie costs at least gamma / outcomes in expectation (see `gap`). The outcome does not
+        depend on any report, so it is perfectly private. The imposed reactions are not: each is a function of one player's own
+        report and the outcome. Shown only to that player and to whoever enforces it, nobody else learns anything (joint
+        differential privacy, with epsilon 0). Published, or watched as they are carried out, they tell on their players.
+
+    Randomness:
+        `uniform.below`, from the operating system's.
+
+    Reference:
+        Nissim, Smorodinsky and Tennenholtz 2012.
+    """
+
+    game: Game
+
+    def draw(self, reports: Sequence[Hashable]) -> Decision:
+        """Return a uniformly random outcome with a reaction for each player."""
+        profile = self.game.profile(reports)
+        place = int(uniform.below(len(self.game.outcomes), 1)[0])
+        imposed = tuple(
+            player.reactions[payoffs.best[report][place]]
+            for player, payoffs, report in zip(self.game.players, self.game.payoffs, profile, strict=True)
+        )
+        return Decision(outcome=self.game.outcomes[place], committed=True, imposed=imposed)
+
+    def utilities(self, profile: Profile) -> Utilities:
+        """Return what each player can expect of these reports, for everything that it may truly be."""
+        return tuple(
+            tuple(Exact.of(expected) for expected in _expected(payoffs, report))
+            for payoffs, report in zip(self.game.payoffs, profile, strict=True)
+        )
+
+
+def _expected(payoffs: Payoffs, report: int) -> list[Fraction]:
+    return [sum(rows[report], Fraction(0)) / len(rows[report]) for rows in payoffs.bound]

@@ -1,0 +1,104 @@
+"""Basic, advanced and group composition, and the inputs that they refuse."""
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore.accounting import (
+    advanced_composition,
+    basic_composition,
+    group_approximate,
+    optimal_composition,
+    optimal_composition_delta,
+)
+from dpcore.errors import UsageError
+
+epsilons = st.floats(min_value=1e-3, max_value=2)
+counts = st.integers(1, 60)
+
+
+@given(epsilons, counts, st.sampled_from([1e-9, 1e-6, 1e-3]))
+def test_advanced_composition_is_never_below_the_optimum(epsilon, count, slack):
+    bound, delta = advanced_composition([(epsilon, 0)] * count, slack=slack)
+    assert delta == slack
+    assert bound >= optimal_composition(epsilon, delta=0, count=count, total_delta=slack)
+
+
+@given(st.lists(epsilons, min_size=2, max_size=6), st.sampled_from([1e-9, 1e-3]))
+def test_prices_in_any_order_cost_the_same_and_never_less_than_one_of_them_alone(prices, slack):
+    parts = [(price, 1e-12) for price in prices]
+    whole = advanced_composition(parts, slack=slack)
+    assert whole == advanced_composition(parts[::-1], slack=slack)
+    assert whole[0] > advanced_composition(parts[1:], slack=slack)[0]
+    assert whole[1] >= slack + len(prices) * 1e-12
+
+
+def test_many_small_prices_are_cheaper_than_their_sum_and_few_large_ones_dearer():
+    assert advanced_composition([(0.01, 0)] * 10_000, slack=1e-6)[0] < 10
+    assert advanced_composition([(1.0, 0)] * 5, slack=1e-6)[0] > basic_composition([(1.0, 0)] * 5)[0]
+
+
+def test_without_the_second_term_the_bound_would_be_broken():
+    """The control: sqrt(2k ln(1/d')) epsilon alone is below what is truly lost, so that its delta is exceeded."""
+    epsilon, count, slack = 2.0, 60, 0.5
+    first = epsilon * math.sqrt(2 * count * math.log(1 / slack))
+    assert optimal_composition_delta(epsilon, delta=0, count=count, total_epsilon=first) > slack
+    whole, _ = advanced_composition([(epsilon, 0)] * count, slack=slack)
+    assert optimal_composition_delta(epsilon, delta=0, count=count, total_epsilon=whole) <= slack
+
+
+def test_deltas_add_and_are_rounded_up():
+    _, delta = advanced_composition([(0.1, Fraction(1, 3 * 10**9))] * 3, slack=Fraction(1, 10**9))
+    assert Fraction(delta) >= Fraction(2, 10**9)
+    assert basic_composition([]) == (0, 0)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, True, "1", None])
+def test_prices_that_mean_nothing_are_refused(bad):
+    calls = [
+        lambda: advanced_composition([(bad, 0)], slack=1e-6),
+        lambda: advanced_composition([(0.1, 0)], slack=bad),
+        lambda: group_approximate(bad, delta=1e-9, size=2),
+    ]
+    if bad != 0:
+        calls += [
+            lambda: basic_composition([(0.1, bad)]),
+            lambda: advanced_composition([(0.1, bad)], slack=1e-6),
+            lambda: group_approximate(0.1, delta=bad, size=2),
+        ]
+    for call in calls:
+        with pytest.raises(UsageError):
+            call()
+
+
+def test_nothing_to_compose_is_refused():
+    with pytest.raises(UsageError, match="at least one"):
+        advanced_composition([], slack=1e-6)
+
+
+@given(epsilons, st.floats(min_value=1e-12, max_value=1e-3), st.integers(1, 20))
+def test_a_groups_delta_follows_from_that_of_one_unit_step_by_step(epsilon, delta, size):
+    whole, lost = group_approximate(epsilon, delta=delta, size=size)
+    assert whole == size * Fraction(epsilon)
+    by_steps = Fraction(0)
+    for _ in range(size):
+        by_steps = Fraction(delta) + by_steps * Fraction(math.exp(epsilon))
+    assert lost == pytest.approx(min(float(by_steps), 1.0), rel=1e-9)
+    assert lost >= min(float(by_steps) * (1 - 1e-13), 1.0)
+
+
+def test_a_large_group_is_promised_nothing_but_a_delta_of_1():
+    lost = [group_approximate(1.0, delta=1e-9, size=size)[1] for size in (1, 10, 20, 1000, 10**6)]
+    assert all(one <= two for one, two in pairwise(lost))
+    assert lost[0] == pytest.approx(1e-9)
+    assert lost[-1] == 1.0
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True])
+def test_a_group_without_a_whole_size_is_refused(size):
+    with pytest.raises(UsageError, match="size"):
+        group_approximate(1.0, delta=1e-9, size=size)

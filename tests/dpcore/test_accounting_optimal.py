@@ -1,0 +1,124 @@
+"""Optimal composition against brute force in fractions, and against two other libraries' numbers."""
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from dp_accounting.pld import common, privacy_loss_distribution
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpcore.accounting import Pair, mixed_composition, optimal_composition, optimal_composition_delta
+from dpcore.errors import UsageError
+
+HALF = Fraction(1, 2)
+
+
+def told(odds: Fraction, lost: Fraction) -> Pair:
+    """The worst mechanism with e^epsilon = odds and delta = lost: it tells all, or answers truly with those odds."""
+    true, rest = odds / (1 + odds), 1 - lost
+    here = {"all here": lost, 1: rest * true, 0: rest * (1 - true)}
+    there = {"all there": lost, 1: rest * (1 - true), 0: rest * true}
+    return Pair.of(here, there)
+
+
+def together(pairs: list[Pair]) -> Pair:
+    """The pair of all answers of independent mechanisms."""
+    sides = []
+    for side in (0, 1):
+        joint = {}
+        for answers in product(*[list(zip(pair.names, pair.outcomes, strict=True)) for pair in pairs]):
+            joint[tuple(name for name, _ in answers)] = math.prod(outcome[side] for _, outcome in answers)
+        sides.append(joint)
+    return Pair.of(*sides)
+
+
+@pytest.mark.parametrize("odds", [Fraction(11, 10), Fraction(2), Fraction(5)])
+@pytest.mark.parametrize("lost", [Fraction(0), Fraction(1, 1000)])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_it_is_what_all_answers_of_the_worst_mechanisms_amount_to(odds, lost, count):
+    exact = together([told(odds, lost)] * count)
+    epsilon = math.log(odds)
+    for total in (0.0, 0.1, epsilon, 1.5 * epsilon, count * epsilon * 0.999):
+        ours = optimal_composition_delta(epsilon, delta=lost, count=count, total_epsilon=total)
+        assert ours == pytest.approx(exact.delta(epsilon=total), rel=1e-9, abs=1e-15)
+    for delta in (Fraction(1, 100), Fraction(1, 7)):
+        ours = optimal_composition(epsilon, delta=lost, count=count, total_delta=delta)
+        assert ours == pytest.approx(exact.epsilon(delta=delta), rel=1e-9, abs=1e-12)
+
+
+@given(
+    st.floats(min_value=1e-3, max_value=3), st.integers(1, 200), st.sampled_from([0.0, 1e-9]), st.sampled_from([1e-6, 1e-2, 0.3])
+)  # fmt: skip
+def test_its_epsilon_is_enough_and_nothing_smaller_is(epsilon, count, delta, total):
+    least = optimal_composition(epsilon, delta=delta, count=count, total_delta=total)
+    assert optimal_composition_delta(epsilon, delta=delta, count=count, total_epsilon=least) <= total * (1 + 1e-12)
+    assert least <= count * epsilon * (1 + 1e-12)
+    if least > 0:
+        less = optimal_composition_delta(epsilon, delta=delta, count=count, total_epsilon=least * (1 - 1e-9))
+        assert less > total
+
+
+def test_one_mechanism_keeps_its_own_promise_and_no_better():
+    assert optimal_composition(0.5, delta=1e-6, count=1, total_delta=1e-6) == pytest.approx(0.5, rel=1e-15)
+    assert optimal_composition(0.5, delta=0, count=1, total_delta=0.9) == 0.0
+
+
+def test_two_mechanisms_with_a_delta_do_not_fit_into_one_of_them():
+    with pytest.raises(UsageError, match="exceed the total delta"):
+        optimal_composition(0.5, delta=1e-6, count=2, total_delta=1e-6)
+    with pytest.raises(UsageError, match="exceed the total delta"):
+        optimal_composition(0.5, delta=1e-6, count=1000, total_delta=1e-6)
+
+
+def test_equal_prices_in_a_list_are_composed_exactly():
+    assert mixed_composition([(0.1, 0)] * 10, total_delta=1e-6) == optimal_composition(
+        0.1, delta=0, count=10, total_delta=1e-6
+    )
+
+
+@pytest.mark.parametrize("total", [Fraction(1, 20), Fraction(1, 1000)])
+def test_different_prices_are_composed_closely_and_from_above(total):
+    odds = [Fraction(11, 10), Fraction(6, 5), Fraction(3, 2), Fraction(3, 2), Fraction(2)]
+    lost = Fraction(1, 10**5)
+    exact = together([told(each, lost) for each in odds]).epsilon(delta=total)
+    ours = mixed_composition([(math.log(each), lost) for each in odds], total_delta=total)
+    assert exact * (1 - 1e-12) <= ours <= exact * (1 + 1e-4)
+
+
+def test_a_list_of_many_prices_agrees_with_another_library():
+    prices = [0.05 + 0.005 * number for number in range(12)]
+    theirs = privacy_loss_distribution.identity()
+    for price in prices:
+        parameters = common.DifferentialPrivacyParameters(price, 1e-10)
+        theirs = theirs.compose(privacy_loss_distribution.from_privacy_parameters(parameters))
+    ours = mixed_composition([(price, 1e-10) for price in prices], total_delta=1e-4)
+    assert ours == pytest.approx(theirs.get_epsilon_for_delta(1e-4), rel=1e-3)
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf, 1e9, True, "1"])
+def test_arguments_that_mean_nothing_are_refused(bad):
+    calls = [
+        lambda: optimal_composition(bad, delta=0, count=2, total_delta=1e-6),
+        lambda: optimal_composition(0.1, delta=bad, count=2, total_delta=1e-6),
+        lambda: optimal_composition(0.1, delta=0, count=bad, total_delta=1e-6),
+        lambda: optimal_composition(0.1, delta=0, count=2, total_delta=bad),
+        lambda: mixed_composition([(bad, 0), (0.1, 0)], total_delta=1e-6),
+    ]
+    for call in calls:
+        with pytest.raises(UsageError):
+            call()
+
+
+@pytest.mark.parametrize("count", [0, 1.5, 10**7])
+def test_a_number_of_mechanisms_is_whole_and_not_beyond_reason(count):
+    with pytest.raises(UsageError, match="whole number from 1"):
+        optimal_composition(0.1, delta=0, count=count, total_delta=1e-6)
+
+
+def test_nothing_to_compose_and_a_delta_of_1_are_refused():
+    with pytest.raises(UsageError, match="at least one price"):
+        mixed_composition([], total_delta=1e-6)
+    with pytest.raises(UsageError, match="promises nothing"):
+        optimal_composition(0.1, delta=1, count=1, total_delta=HALF)

@@ -1,0 +1,141 @@
+"""One question from Python: paid before the table is read, kept beside its price, refused without a loss."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dpcore import ask
+from dpcore.accounting import UNIT, Currency
+from dpcore.audit import audit
+from dpcore.errors import BudgetRefused, SourceBroken, UsageError
+from dpcore.ledger import RunState, open_ledger
+from dpcore.mechanisms import BoundedMean, BoundedSum, NoisyCount, NoisyHistogram
+from dpcore.privacy import Neighbours, Protection
+from dpcore.universe import Boolean, Integer, Universe
+from tests.conftest import visits
+
+PERSON = Protection(unit="person", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
+AGE = Integer(minimum=0, maximum=99)
+TABLE = visits(2000, seed=3)
+
+
+def count(epsilon: float = 1.0, protection: Protection = PERSON) -> NoisyCount:
+    return NoisyCount.for_epsilon(epsilon, delta=1e-9, protection=protection)
+
+
+def balance():
+    with open_ledger() as ledger:
+        return ledger.balance("visits")
+
+
+@pytest.mark.parametrize(
+    ("query", "columns"),
+    [
+        (count(), (TABLE["smoker"],)),
+        (BoundedSum.for_epsilon(1.0, delta=1e-9, attribute=AGE, step=1, protection=PERSON), (TABLE["age"],)),
+        (BoundedMean.for_epsilon(1.0, delta=1e-9, attribute=AGE, step=1, protection=PERSON), (TABLE["age"],)),
+    ],
+)
+def test_an_answer_is_charged_at_its_price_and_kept_with_it(workspace, query, columns):
+    workspace.open_account()
+    answer = ask("visits", query, *columns, units=TABLE["person"])
+    with open_ledger() as ledger:
+        run = next(iter(ledger.runs("visits")))
+        done = ledger.operation(run.id, "answer")
+    assert run.state is RunState.SETTLED
+    assert run.spent == done.amount == query.charge(Currency.ZCDP) == balance().spent
+    assert done.mechanism == query.describe()
+    stored = json.loads(done.output)
+    assert stored == (vars(answer) if isinstance(query, BoundedMean) else answer)
+    audit()
+
+
+def test_a_histogram_is_answered_by_names_and_kept_in_full(workspace):
+    workspace.open_account()
+    universe = Universe({"smoker": Boolean(), "age": Integer(minimum=0, maximum=99, width=25)})
+    query = NoisyHistogram.for_epsilon(2.0, delta=1e-9, universe=universe, order=1, protection=PERSON)
+    answer = ask("visits", query, TABLE)
+    assert {names: counts.shape for names, counts in answer.items()} == {("smoker",): (2,), ("age",): (4,)}
+    with open_ledger() as ledger:
+        stored = json.loads(ledger.operation(next(iter(ledger.runs("visits"))).id, "answer").output)
+    assert [part["counts"] for part in stored] == [counts.tolist() for counts in answer.values()]
+
+
+def test_what_the_account_cannot_pay_is_refused_before_the_table_is_read(workspace):
+    workspace.open_account(epsilon=0.5)
+
+    class Unread:
+        def __getattr__(self, name):
+            raise AssertionError("the table was read")
+
+    with pytest.raises(BudgetRefused):
+        ask("visits", count(1.0), Unread(), units=Unread())
+    assert balance().spent == balance().reserved == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "units"),
+    [
+        ((TABLE["smoker"],), None),
+        ((TABLE["smoker"],), TABLE["person"][:-1]),
+        ((TABLE[["smoker"]],), TABLE["person"]),
+        ((pa.array([[1], [2]]),), ["a", "b"]),
+    ],
+)
+def test_columns_that_cannot_be_read_as_declared_cost_nothing(workspace, columns, units):
+    workspace.open_account()
+    before = balance()
+    with pytest.raises(UsageError):
+        ask("visits", count(), *columns, units=units)
+    assert balance() == before
+
+
+def test_a_failure_that_rows_may_have_decided_keeps_the_reservation(workspace, monkeypatch):
+    workspace.open_account()
+
+    def broken(*_, **__):
+        raise SourceBroken("the disk is full")
+
+    monkeypatch.setattr(NoisyCount, "read", broken)
+    with pytest.raises(SourceBroken):
+        ask("visits", count(), TABLE["smoker"], units=TABLE["person"])
+    assert balance().reserved == count().charge(Currency.ZCDP)
+
+
+def test_an_answer_that_was_started_is_paid_for_whatever_happens(workspace, monkeypatch):
+    workspace.open_account()
+    monkeypatch.setattr(NoisyCount, "answer", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        ask("visits", count(), TABLE["smoker"], units=TABLE["person"])
+    assert balance().spent == count().charge(Currency.ZCDP)
+
+
+@pytest.mark.parametrize(
+    "protection",
+    [
+        Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE),
+        Protection(unit="person", rows_per_unit=2, neighbours=Neighbours.REPLACE_ONE),
+    ],
+)
+def test_a_query_that_protects_others_than_the_account_does_is_refused(workspace, protection):
+    workspace.open_account()
+    with pytest.raises(UsageError, match="make them agree"):
+        ask("visits", count(protection=protection), TABLE["smoker"], units=TABLE["person"])
+    assert balance().spent == balance().reserved == 0
+
+
+def test_a_gaussian_query_cannot_be_paid_in_pure_epsilon(workspace):
+    workspace.open_account(delta=0.0)
+    with pytest.raises(UsageError, match="Laplace"):
+        ask("visits", count(), TABLE["smoker"], units=TABLE["person"])
+    assert isinstance(
+        ask(
+            "visits",
+            NoisyCount.for_amount(UNIT, currency=Currency.PURE, protection=PERSON),
+            np.ones(3, dtype=bool),
+            units=list("abc"),
+        ),
+        int,
+    )

@@ -1,0 +1,157 @@
+"""`dpflow ledger theorems`: an account's operations priced again, by every theorem."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcore.accounting import UNIT, Currency, epsilon_of, optimal_composition
+from dpcore.cli.answer import Answer
+from dpcore.cli.ledger_theorems import add_verb
+from dpcore.errors import UsageError
+from dpcore.ledger import Ledger
+from dpcore.mechanisms import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    ExponentialMechanism,
+    Flavour,
+    Mechanism,
+    RoundedGaussian,
+)
+from dpcore.privacy import Sensitivity
+from tests.dpcore.cli_ledgers import made_at_noon, opened
+
+ONE = Sensitivity(l1=1, l2_squared=1, linf=1)
+TWO = Sensitivity(l1=2, l2_squared=2, linf=1)
+MANY = Sensitivity(l1=4, l2_squared=16, linf=4)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
+    return tmp_path
+
+
+def measured(ledger: Ledger, account: str, mechanisms: list[Mechanism], *, commit: bool = True) -> None:
+    """Spend what each mechanism costs; without a commit the worker dies each time, and has paid all the same."""
+    terms = ledger.account(account)
+    ledger.reserve(f"run-{account}", account=account, amount=terms.cap, claim="test")
+    lease = ledger.lease(f"run-{account}", holder="worker-7 4120 99")
+    for number, mechanism in enumerate(mechanisms):
+        price = mechanism.charge(terms.currency)
+        operation = ledger.start(lease, step=f"step-{number}", amount=price, mechanism=mechanism.describe())
+        if commit:
+            ledger.commit(operation, b"noisy")
+
+
+def told(*arguments: str) -> Answer:
+    parser = argparse.ArgumentParser()
+    add_verb(parser.add_subparsers(), argparse.ArgumentParser(add_help=False))
+    chosen = parser.parse_args(["theorems", *arguments])
+    answer = chosen.verb(chosen)
+    assert json.loads("".join(answer.pieces(as_json=True))) == answer.data
+    return answer
+
+
+def by_theorem(answer: Answer) -> dict[str, dict[str, Any]]:
+    return {finding["theorem"]: finding for finding in answer.data["theorems"]}
+
+
+CLINIC = """\
+12 operations of clinic, at delta 1e-09
+
+theorem   epsilon
+basic      2.1590  not valid       it is a filter, but no cap in epsilon was fixed in advance
+advanced   4.7065  not valid       it needs prices and their number fixed in advance
+optimal    2.1590  not valid       it needs prices and their number fixed in advance
+zcdp       0.7558  smallest        it is a filter in the currency of the cap: prices may be chosen on the way
+gdp             -  does not apply  a step has no price from which a mu squared follows
+numeric    0.7753  not valid       it needs prices and their number fixed in advance
+
+the promise is about the cap, which was fixed in advance in rho: epsilon 10 at delta 1e-09"""
+
+
+def test_in_a_zcdp_account_the_sum_of_rhos_is_valid_and_no_theorem_with_fixed_prices_is() -> None:
+    noise = [DiscreteGaussian(sigma=40.0, sensitivity=TWO)] * 10
+    choice = [ExponentialMechanism(epsilon=0.1, sensitivity=1, flavour=Flavour.GUMBEL)] * 2
+    with made_at_noon() as ledger:
+        opened(ledger, "clinic", epsilon=10.0, delta=1e-9)
+        measured(ledger, "clinic", [*noise, *choice])
+        spent = ledger.run("run-clinic").spent
+    answer = told("clinic")
+    found = by_theorem(answer)
+    assert answer.data["operations"] == 12
+    assert answer.data["smallest"] == "zcdp"
+    assert [name for name, finding in found.items() if finding["valid"]] == ["zcdp"]
+    assert found["zcdp"]["epsilon"] == epsilon_of(spent, currency=Currency.ZCDP, delta=1e-9)
+    assert found["numeric"]["epsilon"] is not None
+    assert answer.text == CLINIC
+    assert max(map(len, answer.text.splitlines())) <= 120
+
+
+def test_a_pure_account_is_told_at_delta_0_and_at_any_that_is_named() -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "births", epsilon=10.0)
+        measured(ledger, "births", [DiscreteLaplace(scale=10.0, sensitivity=ONE)] * 40, commit=False)
+    answer = told("births")
+    found = by_theorem(answer)
+    assert (answer.data["smallest"], answer.data["delta"]) == ("basic", 0.0)
+    assert found["basic"]["epsilon"] == pytest.approx(4.0)
+    assert found["optimal"]["epsilon"] is None
+    assert "does not apply" in answer.text
+    at_a_delta = by_theorem(told("births", "--delta", "1e-6"))
+    best = optimal_composition(0.1, delta=0, count=40, total_delta=1e-6)
+    assert at_a_delta["optimal"]["epsilon"] == pytest.approx(best, rel=1e-9)
+    assert not at_a_delta["optimal"]["valid"]
+    assert told("births", "--delta", "1e-6").data["smallest"] == "basic"
+
+
+def test_counts_that_move_by_one_each_are_cheaper_than_one_that_moves_by_all() -> None:
+    found = {}
+    with made_at_noon() as ledger:
+        for name, sensitivity in (("spread", TWO), ("heaped", Sensitivity(l1=2, l2_squared=4, linf=2))):
+            opened(ledger, name, epsilon=20.0)
+            measured(ledger, name, [DiscreteLaplace(scale=20.0, sensitivity=sensitivity)] * 20)
+    for name in ("spread", "heaped"):
+        found[name] = by_theorem(told(name, "--delta", "1e-6"))
+    assert found["spread"]["basic"]["epsilon"] == found["heaped"]["basic"]["epsilon"]
+    assert found["spread"]["numeric"]["epsilon"] < 0.9 * found["heaped"]["numeric"]["epsilon"]
+
+
+def test_a_gdp_account_is_told_by_its_sum_of_squares() -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "visits", epsilon=10.0, delta=1e-6, currency=Currency.GDP)
+        measured(ledger, "visits", [RoundedGaussian(sigma=20.0, sensitivity=MANY)] * 5)
+        spent = ledger.run("run-visits").spent
+    answer = told("visits")
+    found = by_theorem(answer)
+    assert answer.data["smallest"] == "gdp"
+    assert found["gdp"]["epsilon"] == epsilon_of(spent, currency=Currency.GDP, delta=1e-6)
+    assert found["numeric"]["epsilon"] == pytest.approx(found["gdp"]["epsilon"], rel=1e-3)
+
+
+def test_one_that_has_no_operation_has_spent_nothing() -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "empty")
+    answer = told("empty")
+    assert answer.text == "no operation was started yet"
+    assert (answer.data["operations"], answer.data["theorems"]) == (0, [])
+
+
+def test_an_account_by_blocks_an_unknown_one_and_a_bad_delta_are_refused() -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "sales", months=2)
+        opened(ledger, "births", epsilon=2.0)
+        measured(ledger, "births", [DiscreteLaplace(scale=10.0, sensitivity=ONE)])
+        assert ledger.run("run-births").spent == UNIT // 10
+    with pytest.raises(UsageError, match=r"kept by blocks.*ledger show"):
+        told("sales")
+    with pytest.raises(UsageError, match="nobody"):
+        told("nobody")
+    with pytest.raises(UsageError, match="delta must be"):
+        told("births", "--delta", "1")
+    with pytest.raises(UsageError, match="delta must be"):
+        told("births", "--delta=-1e-6")
