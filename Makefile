@@ -46,6 +46,7 @@ lint: .venv/development ## check style, types and layers
 	@$(BIN)/lint-imports
 
 bench: .venv/development ## measure speed and accuracy (tables in ../shared/data)
+	@$(BIN)/python -m benchmarks.noise
 	@$(BIN)/python -m benchmarks.dense
 	@$(BIN)/python -m benchmarks.accuracy
 	@$(BIN)/python -m benchmarks.accuracy --data adult_discretized --currency gdp

@@ -62,7 +62,7 @@ class Oracle:
         try:
             import opendp.prelude as dp  # noqa: PLC0415  it is an oracle here, and not needed to run dpflow
         except ImportError:
-            sys.exit("benchmarks: opendp is not installed; install dpflow[test]")
+            sys.exit("benchmarks: opendp is not installed; run make setup")
         dp.enable_features("contrib")
         self._dp = dp
         self._vectors = dp.vector_domain(dp.atom_domain(T="i64"))

@@ -38,7 +38,7 @@ def test_the_classic_sigma_is_its_formula_and_more_than_enough_below_1(epsilon, 
 
 @pytest.mark.parametrize("epsilon", [1.0, 1, 1.5, 10])
 def test_the_classic_bound_is_refused_from_1_on(epsilon):
-    with pytest.raises(UsageError, match="below 1 only; use the analytic one"):
+    with pytest.raises(UsageError, match="below 1 only; use analytic_gaussian"):
         classic_gaussian_sigma(epsilon, delta=1e-6, l2_squared=1)
 
 

@@ -1,0 +1,34 @@
+"""The README's question from Python runs as it stands, on the sample table, and is paid for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from dpcore.accounting import Currency, budget_of
+from dpcore.ledger import open_ledger
+from dpcore.privacy import Neighbours
+
+PROJECT = Path(__file__).parents[2]
+
+
+def question() -> str:
+    section = (PROJECT / "README.md").read_text(encoding="utf-8").split("## One question instead of a release")[1]
+    return section.split("```python\n")[1].split("```")[0]
+
+
+def test_the_question_is_answered_with_a_mean_near_the_true_one_and_charged(tmp_path, monkeypatch, capsys):
+    (tmp_path / "data").mkdir()
+    program = PROJECT / "data" / "clinic_visits.py"
+    subprocess.run(
+        [sys.executable, program, "--out", "data/clinic-visits.csv"], check=True, capture_output=True, cwd=tmp_path
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
+    currency, cap = budget_of(10.0, delta=1e-9)
+    terms = {"unit": "patient_id", "neighbours": Neighbours.ADD_REMOVE, "epsilon": 10.0, "delta": 1e-9}
+    with open_ledger(create=True) as ledger:
+        ledger.open_account("clinic-visits", currency=currency, cap=cap, **terms)
+    exec(question(), names := {})  # noqa: S102  it is our own README
+    assert capsys.readouterr().out.startswith("MeanEstimate(mean=4")
+    with open_ledger() as ledger:
+        assert ledger.balance("clinic-visits").spent == names["mean"].charge(Currency.ZCDP)
