@@ -21,6 +21,16 @@ from tests.postgres import postgres_for_prefect, postgres_server  # noqa: F401  
 settings.register_profile("dpflow", deadline=None, derandomize=True)
 settings.load_profile("dpflow")
 
+
+def pytest_configure() -> None:
+    """Spare every HTTP client, of the tests and of all programs that they start, reading the certificates of all authorities.
+
+    OpenSSL takes longer for that than a server for an answer, and nobody here speaks TLS with a stranger: one authority, which has signed
+    nothing, is enough. Not where this file is only imported: a benchmark measures what users have.
+    """
+    os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
+
+
 SPEC = """\
 dataset: visits
 source: {path: visits.csv}

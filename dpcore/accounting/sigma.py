@@ -49,7 +49,9 @@ def classic_gaussian_sigma(
     """
     exact = positive(epsilon, what="epsilon", smallest=Fraction(1, 10**12))
     if exact >= 1:
-        raise UsageError("the classic Gaussian bound holds for an epsilon below 1 only; use analytic_gaussian, which holds for any")
+        raise UsageError(
+            "the classic Gaussian bound holds for an epsilon below 1 only; use analytic_gaussian, which holds for any"
+        )
     squared = positive(l2_squared, what="an L2 sensitivity", smallest=Fraction(1, 10**30), largest=1e30)
     return rounded_up(
         real.sqrt(2 * as_real(squared) * real.ln(as_real(Fraction(5, 4) / below_one(delta)))) / as_real(exact)

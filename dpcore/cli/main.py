@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from dpcore.accounting import UNIT
-from dpcore.cli import ledger, plan, registry, specs
+from dpcore.cli import audit, ledger, plan, registry, specs
 from dpcore.cli.answer import Answer, Listing
 from dpcore.cli.specs import Runner, Subparsers
 from dpcore.errors import BudgetRefused, DpflowError
@@ -105,6 +105,7 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
     plan.add_verbs(verbs, common)
     registry.add_verbs(verbs, common)
     ledger.add_verbs(verbs, common)
+    audit.add_verbs(verbs, common)
     for add_verbs in more:
         add_verbs(verbs, common)
     return parser

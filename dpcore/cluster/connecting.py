@@ -50,7 +50,9 @@ def connected(engine: EngineSpec) -> Iterator["Client"]:
 def check_installed(*packages: str) -> None:
     """Refuse an engine without the packages that it needs."""
     if any(find_spec(package) is None for package in ("dask", "distributed", *packages)):
-        raise UsageError("the spec has an `engine`, which needs Dask: run `pip install -e '.[dask]'` in the folder of dpflow, or remove it")
+        raise UsageError(
+            "the spec has an `engine`, which needs Dask: run `pip install -e '.[dask]'` in the folder of dpflow, or remove it"
+        )
 
 
 @contextmanager

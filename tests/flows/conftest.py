@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.prefect_home import copy_home, used_home
 from tests.flows.stack import stack  # noqa: F401  a fixture for all these tests
 
 # Set before any test module imports Prefect, so that no test touches or depends on what the user has.
@@ -32,10 +33,12 @@ def _clean_home() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def prefect_server() -> Iterator[str]:
+def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of the server that all these flows run on, started as the command line starts it."""
     from flows.quiet import quiet  # noqa: PLC0415
 
+    if not (HOME / "prefect.db").exists():  # as it does after a test with a temporary server in the same home
+        copy_home(used_home(tmp_path_factory), HOME)
     with quiet() as url:
         yield url
 

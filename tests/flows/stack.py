@@ -21,9 +21,11 @@ import pytest
 
 from tests.conftest import SPEC, visits
 from tests.flows.connections import recording
+from tests.flows.prefect_home import copy_home, used_home
 
 KEEPER = Path(__file__).with_name("stack_keeper.py")
 RUN_SECONDS = 120.0
+POLL_SECONDS = 0.2  # each question takes the server about a hundredth
 FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 QUICK = {
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "1",  # the tests search events, too
@@ -119,7 +121,12 @@ class Stack:
         reads = method == "GET" or path.endswith("/filter")
 
         def answered() -> httpx.Response | None:
-            with httpx.Client(base_url=f"{self.url}/", trust_env=False, timeout=20 if reads else 90) as client:
+            with httpx.Client(
+                base_url=f"{self.url}/",
+                trust_env=False,
+                verify=False,  # noqa: S501  there is no TLS: spares reading certificates for each question
+                timeout=20 if reads else 90,
+            ) as client:
                 try:
                     answer = client.request(method, path.lstrip("/"), json=body)
                 except httpx.ReadTimeout:
@@ -192,6 +199,12 @@ class Stack:
         body = {"artifacts": {"flow_run_id": {"any_": [run_id]}}}
         return {str(it["key"]): it for it in self.read("POST", "/artifacts/filter", body)}
 
+    def newest_artifact(self, key: str) -> dict[str, Any]:
+        """Return the newest artifact of a key, whichever run has written it."""
+        body = {"artifacts": {"key": {"any_": [key]}}, "sort": "CREATED_DESC", "limit": 1}
+        (newest,) = self.read("POST", "/artifacts/filter", body)
+        return dict(newest)
+
     def release(self, run_id: str) -> Path:
         """Return the folder of the release that a completed run has made."""
         found = [
@@ -211,7 +224,7 @@ def wait_for(
     while not (answer := condition()):
         if time.monotonic() > deadline:
             pytest.fail(f"waited {seconds:g} s for {what}\n{tell()}")
-        time.sleep(0.1)
+        time.sleep(POLL_SECONDS)
     return answer
 
 
@@ -221,8 +234,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def kept_stack(folder: Path, *, more: Mapping[str, str] | None = None) -> Iterator[Stack]:
-    """Yield a prepared stack that is not started yet, and stop it at the end or when this process is killed."""
+def kept_stack(folder: Path, *, more: Mapping[str, str] | None = None, home: Path | None = None) -> Iterator[Stack]:
+    """Yield a prepared stack that is not started yet, and stop it at the end or when this process is killed.
+
+    Args:
+        folder: Where it is to be.
+        more: Variables of its environment.
+        home: What its server finds in its home; without that it makes its database itself.
+    """
     lock = folder.with_name(f"{folder.name}.lock")
     made = Stack(folder, free_port(), more or {})
     with lock.open("wb") as users:
@@ -230,6 +249,8 @@ def kept_stack(folder: Path, *, more: Mapping[str, str] | None = None) -> Iterat
         keeper = _keep(made, lock)
         try:
             made.prepare()
+            if home:
+                copy_home(home, made.database.parent)
             yield made
         finally:
             users.close()
@@ -261,6 +282,7 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         opened = ExitStack()
         config.add_cleanup(opened.close)
         more = recording(place / "stack.connections")
-        config.stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more))
+        home = used_home(tmp_path_factory)
+        config.stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more, home=home))
         config.stash[_SHARED].ui()
     return config.stash[_SHARED]

@@ -18,6 +18,7 @@ from dpcore.registry import register
 from flows.temporary_server import temporary_server
 from tests.conftest import SPEC, Workspace, visits
 from tests.flows.canary_places import PLACES
+from tests.flows.prefect_home import copy_home, used_home
 from tests.postgres import PostgresServer
 
 MARKER, PLANTED, ENCODED = "Zq7_canary%", "Yq7_planted%", "Xq7_encoded%"
@@ -63,7 +64,9 @@ def flown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         Workspace(folder, folder / "spec.yaml").open_account(epsilon=100)
         register(Path("spec.yaml"))
         columns_with, files, careless = _sqlite_columns(folder / "prefect" / "prefect.db"), (), {}
-        if request.param == "postgresql":
+        if request.param == "sqlite":
+            copy_home(used_home(tmp_path_factory), folder / "prefect")
+        else:
             postgres = request.getfixturevalue("postgres_for_prefect")
             url = postgres.new_database()
             patch.setenv("PREFECT_SERVER_DATABASE_CONNECTION_URL", url.replace("postgresql:", "postgresql+asyncpg:"))

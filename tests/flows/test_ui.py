@@ -18,16 +18,28 @@ import psutil
 import pytest
 
 from flows import background
+from tests.flows.gated import VARIABLE
 from tests.flows.stack import Stack, free_port, kept_stack, wait_for
 
+ROOT = Path(__file__).parents[2]
+GATE = "gate"
+GATED = """
+import sys
+if "flows.execute" in sys.orig_argv:
+    import tests.flows.gated
+"""
 DEAD = "dpflow: dead runs are crashed"
 CRASHED = "dpflow: crashed runs go on"
 
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    for made in kept_stack(tmp_path_factory.mktemp("ui") / "own"):
-        made.register("slow", ("rounds: 4", "rounds: 400"))
+    """An installation that has made its own database, and whose runs stop at a gate unless it is open."""
+    place = tmp_path_factory.mktemp("ui")
+    (place / "sitecustomize.py").write_text(GATED, encoding="utf-8")
+    more = {"PYTHONPATH": os.pathsep.join([str(place), str(ROOT)]), VARIABLE: str(place / "own" / GATE)}
+    for made in kept_stack(place / "own", more=more):
+        (made.folder / GATE).mkdir()
         made.ui()
         yield made
 
@@ -57,17 +69,18 @@ def switch(own: Stack, name: str, *, enabled: bool) -> None:
 
 
 def in_the_middle(own: Stack) -> str:
-    """Start a run, and return its id once it has measured something."""
-    while True:
-        run_id = own.start(deployment="synthesize/slow")
-        wait_for(
-            lambda run_id=run_id: any("round 3/" in line for line in own.logs(run_id)),
-            "the third round",
-            tell=lambda run_id=run_id: own.told(run_id),
-        )
-        # On a busy machine the server may learn of the third round after the last.
-        if own.run(run_id)["state_type"] == "RUNNING":
-            return run_id
+    """Start a run, and return its id once it has measured something and stands before the gate."""
+    gate = own.folder / GATE
+    (gate / "open").unlink(missing_ok=True)
+    before = set(gate.iterdir())
+    run_id = own.start()
+    wait_for(lambda: set(gate.iterdir()) - before, "a run at the gate", tell=lambda: own.told(run_id))
+    assert own.run(run_id)["state_type"] == "RUNNING", own.told(run_id)
+    return run_id
+
+
+def open_gate(own: Stack) -> None:
+    (own.folder / GATE / "open").touch()
 
 
 def test_started_twice_it_says_where_it_runs(own: Stack) -> None:
@@ -81,14 +94,12 @@ def test_started_twice_it_says_where_it_runs(own: Stack) -> None:
 def test_a_run_that_was_interrupted_by_a_stop_goes_on_after_the_next_start(own: Stack) -> None:
     # On a busy machine the server's own rule for crashed runs may be quicker than the worker, whose words are wanted here.
     switch(own, CRASHED, enabled=False)
-    for _ in range(3):
-        run_id = in_the_middle(own)
-        assert own.stop() == "stopped\n"
-        assert processes(own) == []
-        own.ui()
-        run = own.wait(run_id, until=lambda run: run["state_type"] == "COMPLETED")
-        if run["run_count"] > 1:  # else it was finished before the stop reached it, as on a busy machine it may be
-            break
+    run_id = in_the_middle(own)
+    assert own.stop() == "stopped\n"
+    assert processes(own) == []
+    open_gate(own)
+    own.ui()
+    run = own.wait(run_id, until=lambda run: run["state_type"] == "COMPLETED")
     assert run["run_count"] == 2, own.told(run_id)
     states = {state["name"]: state["message"] for state in own.states(run_id)}
     assert states["Crashed"] == "Execution was aborted by a termination signal."
@@ -117,13 +128,14 @@ def test_a_run_whose_worker_was_killed_with_it_goes_on_and_pays_once(own: Stack)
         if process.pid != server:
             process.kill()
     own.wait(run_id, until=lambda run: run["state_name"] == "AwaitingRetry")
+    open_gate(own)
     own.ui()
     assert pids(own)[0] == server
     run = own.wait(run_id)
     assert (run["state_name"], run["run_count"]) == ("Completed", 2)
     assert own.release(run_id).is_dir()
     assert automation(own, DEAD)["trigger"]["within"] == 120
-    (account,) = json.loads(own.dpflow("ledger", "show", "slow", "--json"))["accounts"]
+    (account,) = json.loads(own.dpflow("ledger", "show", "visits", "--json"))["accounts"]
     (paid,) = [it for it in account["runs"] if it["run"] == run_id]
     assert 0 < paid["spent"] <= paid["reserved"]
     assert account["spent"] == pytest.approx(sum(it["spent"] for it in account["runs"]))
@@ -178,7 +190,7 @@ def test_a_killed_server_is_started_again_with_everything_deployed(own: Stack) -
     own.ui()
     assert pids(own)[0] != server
     assert not psutil.pid_exists(worker)
-    assert own.deployment("synthesize/slow")["name"] == "slow"
+    assert own.deployment("synthesize/visits")["name"] == "visits"
     assert online(own, pids(own)[1])
 
 

@@ -93,10 +93,11 @@ class Site:
         """Return a run once it has ended."""
 
         def ended() -> FlowRun | None:
-            found = self.read(run)
+            found = client.read_flow_run(run)
             return found if found.state and found.state.is_final() else None
 
-        return wait_for(ended, f"the run {run}", tell=lambda: f"{self.read(run)}\n{self.output()[-3000:]}")
+        with get_client(sync_client=True) as client:
+            return wait_for(ended, f"the run {run}", tell=lambda: f"{self.read(run)}\n{self.output()[-3000:]}")
 
     def read(self, run: UUID) -> FlowRun:
         """Return a run as it is."""

@@ -1,0 +1,34 @@
+"""What is audited: every mechanism of `dpcore.mechanisms`, and the step in which a run measures with them."""
+
+from collections.abc import Callable, Mapping
+
+from dpcore.auditing.case import Case
+from dpcore.auditing.cases.calibrated import calibrated
+from dpcore.auditing.cases.histograms import noisy_histogram
+from dpcore.auditing.cases.measuring import measuring
+from dpcore.auditing.cases.noise import gaussian, laplace, rounded
+from dpcore.auditing.cases.responses import randomized_response
+from dpcore.auditing.cases.selections import exponential, noisy_max
+from dpcore.auditing.cases.sparse_vectors import above_threshold, sparse_vector
+from dpcore.auditing.cases.values import bounded_mean, bounded_sum, noisy_count, noisy_value
+
+CASES: Mapping[str, Callable[[], Case]] = {
+    "discrete-laplace": laplace,
+    "discrete-gaussian": gaussian,
+    "rounded-gaussian": rounded,
+    "calibrated-gaussian": calibrated,
+    "exponential": exponential,
+    "report-noisy-max": noisy_max,
+    "above-threshold": above_threshold,
+    "sparse-vector": sparse_vector,
+    "randomized-response": randomized_response,
+    "noisy-count": noisy_count,
+    "noisy-value": noisy_value,
+    "bounded-sum": bounded_sum,
+    "bounded-mean": bounded_mean,
+    "noisy-histogram": noisy_histogram,
+    "measuring-step": measuring,
+}
+"""By name, in the order in which they are shown."""
+
+__all__ = ["CASES"]

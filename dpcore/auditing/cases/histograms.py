@@ -1,0 +1,98 @@
+"""Noisy histograms and marginals under audit: one run over canaries."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.accounting import UNIT, Currency
+from dpcore.auditing.canaries import CANARIES, Counts, OneRunCheck
+from dpcore.auditing.case import Bug, Case
+from dpcore.auditing.cases.values import PRICES
+from dpcore.auditing.checks import Draw, EventCheck, StreamCheck
+from dpcore.auditing.events import Outcomes
+from dpcore.mechanisms.noisy_histogram import NoisyHistogram
+from dpcore.privacy import Neighbours, Protection
+from dpcore.universe import Boolean, Integer, Universe
+
+EPSILON = 2
+AMOUNT = EPSILON * UNIT
+DRAWS = 20_000
+
+_ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
+_REPLACED = replace(_ROW, neighbours=Neighbours.REPLACE_ONE)
+
+
+def _histogram(universe: Universe, protection: Protection, **marginals: Any) -> NoisyHistogram:
+    return NoisyHistogram.for_amount(
+        AMOUNT, currency=Currency.PURE, universe=universe, protection=protection, **marginals
+    )
+
+
+def _one_run(setting: str, *, noise_of: int) -> OneRunCheck:
+    """Return the check of two marginals over canaries, each of which is in both, with the noise of one or of two."""
+
+    def measure(counts: Counts) -> tuple[Counts, int]:
+        universe = Universe({"cell": Integer(minimum=0, maximum=len(counts) - 1), "flag": Boolean()})
+        both = [["cell"], ["cell", "flag"]]
+        paid, drawn = _histogram(universe, _ROW, axes=both[:noise_of]), _histogram(universe, _ROW, axes=both)
+        cells = np.flatnonzero(counts)
+        table = pa.table({"cell": cells, "flag": np.ones(cells.size, dtype=np.bool_)})
+        noisy = replace(drawn, scale=paid.scale).draw(table)
+        parts = (noisy["cell",], noisy["cell", "flag"][:, 1])
+        # a count that moves from 0 to 1 tells no more by being below or above
+        return sum((np.clip(part, 0, 1) for part in parts), start=-np.ones_like(counts)), paid.charge(Currency.PURE)
+
+    return OneRunCheck(setting=setting, measure=measure)
+
+
+def _apart(drawn: NoisyHistogram, *, flag: bool) -> Draw:
+    """Return draws of a table of one row, told by whether both cells say that the flag is set."""
+    exact = drawn.read(pa.table({"flag": [flag]}))
+
+    def draw(count: int) -> Outcomes:
+        cells = np.array([drawn.answer(exact)["flag",] for _ in range(count)])
+        return ((cells[:, 1] >= 1) & (cells[:, 0] <= 0)).astype(np.int64)
+
+    return draw
+
+
+def noisy_histogram() -> Case:
+    """Return the audit of a noisy histogram."""
+    one = Universe({"flag": Boolean()})
+    replaced, added = (_histogram(one, protection) for protection in (_REPLACED, _ROW))
+
+    def event(setting: str, drawn: NoisyHistogram) -> EventCheck:
+        return EventCheck(
+            setting=setting,
+            currency=Currency.PURE,
+            charged=AMOUNT,
+            here=_apart(drawn, flag=True),
+            there=_apart(drawn, flag=False),
+            draws=DRAWS,
+        )
+
+    return Case(
+        name=NoisyHistogram.name,
+        theorem="c marginals as one vector of counts have c times the L1, and c times the squared L2, sensitivity of one.",
+        reference="Dwork, McSherry, Nissim and Smith 2006, Prop. 1; Barak et al. 2007",
+        prices=PRICES,
+        checks=(
+            _one_run(f"{CANARIES:,} canaries, two marginals", noise_of=2),
+            event("one column, its only row replaced", replaced),
+            StreamCheck(setting="one column", draw=_apart(replaced, flag=True)),
+        ),
+        bugs=(
+            Bug(
+                name="sensitivity halved",
+                how="two marginals are counted, with the noise and for the price of one",
+                check=_one_run(f"{CANARIES:,} canaries, two marginals, paid as one", noise_of=1),
+            ),
+            Bug(
+                name="neighbour flag ignored",
+                how="rows are replaced, and the noise is that for adding or removing one",
+                check=event("one column, a row replaced, paid as add-remove", added),
+            ),
+        ),
+    )

@@ -1,0 +1,44 @@
+"""Running the audit: every case by itself, in as many processes as there are processors to spare."""
+
+import multiprocessing
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+
+from dpcore.auditing.case import Audited
+from dpcore.auditing.cases import CASES
+from dpcore.errors import UsageError
+
+MOST_WORKERS = 4
+
+_LONGEST = ("exponential", "report-noisy-max", "bounded-sum", "sparse-vector")
+"""The cases that take longest: they are begun first, so that none of them is left to the end."""
+
+
+def checked_names(names: Sequence[str]) -> list[str]:
+    """Return the names of cases in their usual order, all of them if none is given, or refuse one that is not known."""
+    for name in names:
+        if name not in CASES:
+            raise UsageError(f"there is no mechanism {name} to audit; choose among {', '.join(CASES)}")
+    return [name for name in CASES if not names or name in names]
+
+
+def audit_case(name: str, effort: float) -> Audited:
+    """Audit one mechanism, in this process."""
+    return CASES[name]().run(effort=effort)
+
+
+def audit_mechanisms(names: Sequence[str], *, effort: float) -> list[Audited]:
+    """Audit some mechanisms, or all.
+
+    Each process is started anew and takes the operating system's entropy itself: none inherits any state of randomness.
+    """
+    chosen = checked_names(names)
+    workers = min(len(chosen), MOST_WORKERS, os.cpu_count() or 1)
+    if workers == 1:
+        return [audit_case(name, effort) for name in chosen]
+    order = sorted(chosen, key=lambda name: _LONGEST.index(name) if name in _LONGEST else len(_LONGEST))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=workers, mp_context=context) as pool:
+        started = {name: pool.submit(audit_case, name, effort) for name in order}
+        return [started[name].result() for name in chosen]

@@ -1,0 +1,38 @@
+"""A folder in which a Prefect server has made its database, to be copied: making one takes a server longer than all else at its start."""
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flows.temporary_server import temporary_server
+
+OF_ITS_MAKER = shutil.ignore_patterns("server.*")  # log and lock
+
+
+def used_home(factory: pytest.TempPathFactory) -> Path:
+    """Return a home that a real server has used once; the first of the test processes that asks has one make it."""
+    place = factory.getbasetemp()
+    common = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place
+    made = common / "prefect-home"
+    with (common / "prefect-home.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            _use_once(common / "prefect-home.new").rename(made)
+    return made
+
+
+def copy_home(used: Path, home: Path) -> None:
+    """Let a server find in its home what its first start would have left there."""
+    shutil.copytree(used, home, ignore=OF_ITS_MAKER, dirs_exist_ok=True)
+
+
+def _use_once(home: Path) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        for variable in [name for name in os.environ if name.startswith("PREFECT_")]:
+            patch.delenv(variable)
+        patch.setenv("PREFECT_HOME", str(home))
+        with temporary_server():
+            return home
