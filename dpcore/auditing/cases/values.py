@@ -171,7 +171,7 @@ def bounded_mean() -> Case:
     return Case(
         name=BoundedMean.name,
         theorem="A mean is made of a centred sum and a count with noise each; the dearest way of moving both at once is what they cost together.",
-        reference="Li, Lyu, Su and Yang 2016, 2.5",
+        reference="Li, Lyu, Su and Yang 2016",
         prices={currency: f"{formula}, of the sum and of the count" for currency, formula in PRICES.items()},
         checks=(
             _event("a row at the upper bound, or none", here=large(1, of=1), there=large(0, of=1), draws=MEAN_DRAWS),
