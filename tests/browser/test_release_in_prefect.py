@@ -88,8 +88,10 @@ def test_a_run_above_the_threshold_waits_until_it_is_resumed(form: Form, visitor
     expect(page.get_by_text("needs the steward's approval above epsilon 0.8").first).to_be_visible()
     visitor.shoot("run-suspended")
     page.get_by_role("button", name="Resume").click()
-    page.get_by_role("dialog").get_by_role("button", name="Submit").click()
     run_id = answer.json()["id"]
+    with page.expect_response(lambda it: it.url.endswith(f"/flow_runs/{run_id}/resume")) as resumed:
+        page.get_by_role("dialog").get_by_role("button", name="Submit").click()
+    assert resumed.value.json()["status"] == "ACCEPT", resumed.value.text()
     stack.wait(run_id, until=lambda run: run["state_type"] == "COMPLETED")
     page.reload()  # Prefect's page looks once after the answer, and no more at a run that it takes to be suspended
     expect_state(page, "Completed")

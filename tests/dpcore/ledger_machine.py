@@ -20,7 +20,13 @@ from tests.dpcore.ledger_places import AFTER, LIVES, Crash, Place
 
 
 class Afresh(HypothesisProvider):
-    """Draws every example anew; Hypothesis itself varies each of them five times, which covers less ground in more time."""
+    """Draws every example anew; Hypothesis itself varies each of them five times, which covers less ground in more time.
+
+    And it draws the same ones whatever else was imported: Hypothesis itself picks constants from all modules that are loaded.
+    """
+
+    def _maybe_draw_constant(self, *_: Any, **__: Any) -> None:
+        """Leave the constants of programs alone."""
 
 
 AVAILABLE_PROVIDERS["afresh"] = f"{__name__}.Afresh"

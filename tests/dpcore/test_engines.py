@@ -56,7 +56,7 @@ def test_without_dask_the_extra_is_named_before_anything_is_reserved(
     workspace.open_account()
     workspace.write_spec(ON_CLUSTER)
     monkeypatch.setattr(connecting, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"pip install 'dpflow\[dask\]'"):
+    with pytest.raises(UsageError, match=r"pip install -e '\.\[dask\]'` in the folder of dpflow"):
         synthesize(workspace.spec)
     with open_ledger() as ledger:
         assert ledger.runs("visits") == ()
