@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
+from inspect import signature
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -56,6 +57,7 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
     Raises:
         BudgetRefused: If the account can't pay; nothing was read.
     """
+    _require_columns(query, columns, more)
     with open_ledger() as ledger:
         payer = ledger.account(account)
         _require_agreement(payer, query.protection)
@@ -74,6 +76,18 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
         ledger.commit(operation, _stored(answer))
         ledger.settle(run, release=None, lease=lease)
     return answer
+
+
+def _require_columns(query: Query[Any], columns: tuple[Any, ...], more: dict[str, Any]) -> None:
+    """Refuse, before anything is reserved, what is no query, and columns that it does not take."""
+    if not all(hasattr(query, part) for part in ("protection", "charge", "describe", "read", "answer")):
+        raise UsageError(
+            "only a query with a protection can be asked: a NoisyCount, BoundedSum, BoundedMean or NoisyHistogram"
+        )
+    try:
+        signature(query.read).bind(*columns, **more)
+    except TypeError as problem:
+        raise UsageError(f"{problem} of this query; see the arguments of its draw") from None
 
 
 def _require_agreement(payer: Account, protection: Protection) -> None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from dpcore.errors import UsageError
+from dpcore.errors import SourceBroken, UsageError
 from dpcore.ingest.attempt import attempt
 from dpcore.ingest.bounding import smallest_draws
 from dpcore.ingest.coding import UNIT_IS_ROW, read_weights
@@ -41,16 +41,20 @@ def read_column(column: Column, *, reads: Callable[[pa.DataType], bool]) -> list
     Traceback (most recent call last):
     dpcore.errors.UsageError: a column must be one of pandas, polars, Arrow or NumPy, or a list; pick it from its table
     """
-    table = attempt(lambda: _as_table(column), otherwise=MemoryTable.damaged)
+    # how many rows there are, or what is in them, may decide whether it can be had: hence broken, not refused
+    table = attempt(lambda: _as_table(column), otherwise=MemoryTable.damaged, failure=SourceBroken)
     if table is None:
         raise UsageError("a column must be one of pandas, polars, Arrow or NumPy, or a list; pick it from its table")
     read = MemoryTable(table)
-    parts = attempt(lambda: [batch.column(0) for batch in read.batches([_NAME])], otherwise=MemoryTable.damaged)
-    if not all(reads(part.type) for part in parts):
+    if not all(reads(kind) for kind in read.column_types([_NAME])):
         raise UsageError(
             "a column's type can't hold what was declared, in any row; give the right column, or convert it"
         )
-    return parts
+
+    def parts() -> list[pa.Array]:
+        return [batch.column(0) for batch in read.batches([_NAME])]
+
+    return attempt(parts, otherwise=MemoryTable.damaged, failure=SourceBroken)
 
 
 def bounded_rows(

@@ -153,9 +153,9 @@ class ValueGrid:
         known = places >= 0
         return np.where(known, places + self.lowest, 0), known
 
-    def nearest(self, value: float) -> int:
+    def nearest(self, value: float | Fraction) -> int:
         """Return the number of steps of one number, clipped to the bounds, in exact arithmetic; NaN is the minimum."""
-        clipped = self.minimum if math.isnan(value) else max(self.minimum, min(self.maximum, value))
+        clipped = self.minimum if value != value else max(self.minimum, min(self.maximum, value))  # noqa: PLR0124  NaN, of any type
         return math.floor(Fraction(clipped) / self.step + Fraction(1, 2))
 
     def value(self, steps: int | Fraction) -> float:

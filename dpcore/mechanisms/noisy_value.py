@@ -111,9 +111,11 @@ class NoisyValue:
         """Return the price of one draw, in units."""
         return self._on_steps().charge(currency)
 
-    def draw(self, value: float) -> float:
+    def draw(self, value: float | Fraction) -> float:
         """Return a noisy answer; NaN is taken as the minimum, and what is outside the range as its nearest bound."""
-        if isinstance(value, bool) or not isinstance(value, float | int):
+        if isinstance(value, np.integer | np.floating):
+            value = value.item()
+        if isinstance(value, bool) or not isinstance(value, float | int | Fraction):
             raise UsageError("an answer must be a number; compute it from the table first")
         exact = np.array([self.grid.nearest(value)], dtype=np.int64)
         return self.grid.value(int(self._on_steps().draw(exact)[0]))

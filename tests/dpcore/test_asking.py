@@ -10,8 +10,9 @@ from dpcore import ask
 from dpcore.accounting import UNIT, Currency
 from dpcore.audit import audit
 from dpcore.errors import BudgetRefused, SourceBroken, UsageError
+from dpcore.ingest.memory_table import MemoryTable
 from dpcore.ledger import RunState, open_ledger
-from dpcore.mechanisms import BoundedMean, BoundedSum, NoisyCount, NoisyHistogram
+from dpcore.mechanisms import BoundedMean, BoundedSum, DiscreteLaplace, NoisyCount, NoisyHistogram
 from dpcore.privacy import Neighbours, Protection
 from dpcore.universe import Boolean, Integer, Universe
 from tests.conftest import visits
@@ -90,6 +91,33 @@ def test_columns_that_cannot_be_read_as_declared_cost_nothing(workspace, columns
     with pytest.raises(UsageError):
         ask("visits", count(), *columns, units=units)
     assert balance() == before
+
+
+@pytest.mark.parametrize(
+    ("columns", "more"),
+    [((), {"units": TABLE["person"]}), ((TABLE["smoker"],), {"unit": TABLE["person"]}), ((TABLE, 1, 2), {})],
+)
+def test_a_mistyped_question_holds_nothing_of_the_budget(workspace, columns, more):
+    workspace.open_account()
+    before = balance()
+    with pytest.raises(UsageError, match="see the arguments of its draw"):
+        ask("visits", count(), *columns, **more)
+    with pytest.raises(UsageError, match="only a query with a protection"):
+        ask("visits", DiscreteLaplace(scale=1.0, sensitivity=PERSON.sensitivity), TABLE["smoker"])
+    assert balance() == before
+
+
+def test_a_column_that_breaks_while_it_is_read_keeps_the_reservation(workspace, monkeypatch):
+    workspace.open_account()
+
+    def breaking(self, columns):
+        raise MemoryError
+        yield
+
+    monkeypatch.setattr(MemoryTable, "batches", breaking)
+    with pytest.raises(SourceBroken):
+        ask("visits", count(), TABLE["smoker"], units=TABLE["person"])
+    assert balance().reserved == count().charge(Currency.ZCDP)
 
 
 def test_a_failure_that_rows_may_have_decided_keeps_the_reservation(workspace, monkeypatch):

@@ -105,3 +105,10 @@ def test_ids_and_weights_are_given_exactly_when_the_protection_names_them():
         row.draw(pd.Series(pd.to_datetime(["2025-01-01"])))
     with pytest.raises(UsageError, match="a column must be"):
         row.draw(pd.DataFrame({"a": [True]}))
+
+
+def test_an_empty_column_of_an_unreadable_type_is_refused_as_a_full_one_is():
+    counting = NoisyCount.for_epsilon(1.0, delta=0, protection=ROW)
+    for rows in ([], [[1]], [[1], None]):
+        with pytest.raises(UsageError, match="type can't hold"):
+            counting.draw(pa.array(rows, pa.list_(pa.int64())))

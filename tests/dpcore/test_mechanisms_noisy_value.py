@@ -94,3 +94,10 @@ def test_a_movement_that_means_nothing_is_refused(moves_by):
 def test_what_is_no_number_by_its_type_is_refused(value):
     with pytest.raises(UsageError, match="must be a number"):
         NoisyValue.for_epsilon(1.0, delta=0, **SHARE).draw(value)
+
+
+@pytest.mark.parametrize(
+    "value", [10**309, -(10**309), math.inf, -math.inf, math.nan, Fraction(10**400), np.float32(1e30)]
+)
+def test_no_number_is_too_large_to_be_clipped(value):
+    assert isinstance(NoisyValue.for_epsilon(1.0, delta=0, **SHARE).draw(value), float)
