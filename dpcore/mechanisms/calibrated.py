@@ -20,7 +20,7 @@ def classic_gaussian(
     Guarantee:
         (epsilon, delta), for 0 < epsilon < 1 only: from there on the bound is not proved, and from some epsilon on it is
         false. At epsilon 10 and delta 1e-10 it gives less noise than is needed. `analytic_gaussian` always gives less
-        noise where both hold, by a quarter or so; this one is here because the literature quotes it.
+        noise where both hold; this one is here because the literature quotes it.
 
     Sensitivity:
         l2, of whole counts, kept as its square.
