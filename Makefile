@@ -39,11 +39,12 @@ demo: .venv/runtime data/clinic-visits.csv ## make a private synthetic release o
 test: .venv/development data/clinic-visits.csv ## run all tests
 	@TMPDIR=$${TMPDIR:-$(MEMORY)} $(BIN)/python -m pytest -q -n 3 --dist loadfile
 
-lint: .venv/development ## check style, types and layers
+lint: .venv/development ## check style, types, layers, and that noise has one source
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q tests/dpcore/test_randomness_search.py
 
 bench: .venv/development ## measure speed and accuracy (tables in ../shared/data)
 	@$(BIN)/python -m benchmarks.noise

@@ -54,6 +54,11 @@ class Protection:
             object.__setattr__(self, "neighbours", Neighbours(self.neighbours))
         except ValueError:
             raise SpecError(f"neighbours must be one of: {', '.join(Neighbours)}") from None
+        for bound in (self.rows_per_unit, self.row_weight):
+            if isinstance(bound, bool) or not isinstance(bound, int):
+                raise SpecError("how many rows a unit keeps, and how much one counts at most, are whole numbers")
+        if not isinstance(self.unit, str) or not self.unit:
+            raise SpecError("unit must name the column that tells persons apart, or be row")
         if self.rows_per_unit < 1:
             raise SpecError("max_rows_per_unit must be at least 1")
         if self.unit == "row" and self.rows_per_unit != 1:

@@ -36,7 +36,10 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 
 def _audit(arguments: argparse.Namespace) -> Answer:
     from dpcore.auditing import guarantees, run  # noqa: PLC0415  nothing else needs the planted bugs
+    from dpcore.auditing.checks import scaled  # noqa: PLC0415  likewise
 
+    scaled(1, arguments.draws)  # refused now, not in the middle
+    _check_page(arguments)
     began = time.monotonic()
     audited = run.audit_mechanisms(arguments.mechanism, effort=arguments.draws)
     seconds = round(time.monotonic() - began, 1)
@@ -61,3 +64,10 @@ def _audit(arguments: argparse.Namespace) -> Answer:
     ]
     data = guarantees.to_json(audited) | {"seconds": seconds, "faults": wrong}
     return Answer(data, "\n".join(lines), exit_code=1 if wrong else 0)
+
+
+def _check_page(arguments: argparse.Namespace) -> None:
+    """Refuse, before minutes of measuring, a page that could not be written."""
+    page = arguments.markdown
+    if page is not None and (not page.parent.is_dir() or page.is_dir()):
+        raise OutputError(f"cannot write {arguments.markdown}; name a file in a folder that is there")

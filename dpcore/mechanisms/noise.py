@@ -32,6 +32,8 @@ def checked_scale(scale: float) -> float:
 
 def checked_sensitivity(sensitivity: Sensitivity) -> Sensitivity:
     """Return a sensitivity that some movement of whole counts can have, or refuse it."""
+    if not isinstance(sensitivity, Sensitivity):
+        raise UsageError("a sensitivity is a Sensitivity, with its three norms; derive it from a Protection")
     l1, l2_squared, linf = sensitivity.l1, sensitivity.l2_squared, sensitivity.linf
     if any(isinstance(norm, bool) or not isinstance(norm, int) for norm in (l1, l2_squared, linf)):
         raise UsageError("a sensitivity is given in whole numbers, the L2 one as its square")

@@ -204,6 +204,10 @@ class NoisyHistogram:
 
 
 def _wanted(universe: Universe, *, order: int | None, axes: Iterable[Iterable[str]] | None) -> tuple[Axes, ...]:
+    if not isinstance(universe, Universe):
+        raise UsageError("say what may be in the table by a Universe, of names and attributes")
+    if axes is not None and (isinstance(axes, str) or not isinstance(axes, Iterable)):
+        raise UsageError("axes are a list of marginals, each a list of columns' names")
     columns = len(universe.names)
     if order is not None and axes is not None:
         raise UsageError("say either of how many columns all marginals are to be counted, or which; not both")

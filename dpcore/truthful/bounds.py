@@ -2,6 +2,7 @@
 
 from enum import StrEnum
 from fractions import Fraction
+from typing import NoReturn
 
 from dpcore.accounting.rounding import positive
 from dpcore.errors import UsageError
@@ -30,6 +31,10 @@ class Bound(StrEnum):
     x = 0: tanh(h / 2)."""
     ENUMERATED = "enumerated"
     """The largest gain in the game at hand, found by trying every lie against all reports of the others. Small games only."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> NoReturn:  # noqa: ARG003  Enum's own signature
+        raise UsageError(f"a bound on the gain of lies must be one of: {', '.join(cls)}")
 
 
 def gain_bound(epsilon: Fraction | float, *, bound: Bound, coalition: int) -> Exact:

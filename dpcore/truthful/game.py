@@ -87,7 +87,7 @@ class Game:
 
     def profile(self, reports: Sequence[Hashable]) -> Profile:
         """Return the place of each reported type; a wrong report is refused without saying whose or which."""
-        if len(reports) != len(self.players):
+        if not hasattr(reports, "__len__") or len(reports) != len(self.players):
             raise UsageError(f"there are {len(self.players)} players; give one report for each, in their order")
         places = {
             player: {kind: place for place, kind in enumerate(player.types)} for player in dict.fromkeys(self.players)

@@ -12,9 +12,10 @@ from scipy import special, stats
 from dpcore.accounting import UNIT, Currency, exponential_gdp, pure_gdp, spend_units
 from dpcore.accounting.rounding import float_up
 from dpcore.errors import UsageError
-from dpcore.mechanisms import entropy
+from dpcore.mechanisms import entropy, noisy_max
 from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
+from dpcore.mechanisms.thresholds import Shape
 from dpcore.privacy import Neighbours, Protection
 from tests.dpcore.mechanism_contract import MechanismContract, chi_square_p, recorded_words
 
@@ -292,3 +293,19 @@ def test_scores_that_cannot_be_selected_from_are_refused_before_any_draw(noise, 
     monkeypatch.setattr(entropy, "random_words", None)
     with pytest.raises(UsageError, match=r"scores must be|nothing to select"):
         mechanism(noise).draw(scores)
+
+
+@pytest.mark.parametrize(("sensitivity", "monotone"), [(1, True), (1, False), (3, True), (3, False)])
+def test_the_laplace_noise_that_is_drawn_is_as_wide_as_what_is_paid_for(sensitivity, monotone, monkeypatch):
+    drawn = []
+
+    def spied(count, *, shape, scale):
+        drawn.append((shape, scale))
+        return np.zeros(count, dtype=np.int64)
+
+    monkeypatch.setattr(noisy_max, "integer_noise", spied)
+    mechanism = ReportNoisyMax(epsilon=0.7, sensitivity=sensitivity, noise=MaxNoise.LAPLACE, monotone=monotone)
+    mechanism.draw(np.arange(5))
+    steps = sensitivity if monotone else 2 * sensitivity
+    assert drawn == [(Shape.LAPLACE, float_up(steps / Fraction(0.7)))]
+    assert Fraction(drawn[0][1]) >= steps / Fraction(mechanism.charge(Currency.PURE), UNIT)

@@ -13,7 +13,7 @@ import pytest
 
 from dpcore.accounting import UNIT, Currency, pure_gdp, pure_zcdp, spend_units
 from dpcore.errors import UsageError
-from dpcore.mechanisms import entropy
+from dpcore.mechanisms import entropy, sessions
 from dpcore.mechanisms.above_threshold import AboveThreshold
 from dpcore.mechanisms.sparse_vector import SparseVector
 from tests.dpcore.broken_sparse_vectors import BROKEN, PRIVATE, Exhibit, Form
@@ -323,3 +323,21 @@ def test_noise_that_cannot_be_drawn_is_refused_before_any_draw():
         sparse(10**6, epsilon=1e-9, sensitivity=1000)
     with pytest.raises(UsageError, match="allow fewer positives"):
         sparse(2**31 - 1, sensitivity=2**31 - 1)
+
+
+@pytest.mark.parametrize(("positives", "monotone"), [(1, True), (1, False), (3, False)])
+def test_the_noise_that_is_drawn_is_as_wide_as_what_is_paid_for(positives, monotone, monkeypatch):
+    """Whatever the scales are said to be, what is drawn with them re-accounts to the charge: D / s1 + c steps / s2."""
+    drawn = []
+
+    def spied(counts, *, shape, scale):
+        drawn.append(Fraction(scale))
+        return counts
+
+    monkeypatch.setattr(sessions, "with_noise", spied)
+    mechanism = SparseVector(epsilon=0.7, sensitivity=3, positives=positives, monotone=monotone)
+    mechanism.begin(0).ask(-1)
+    threshold, query = drawn
+    steps = positives if monotone else 2 * positives
+    cost = 3 / threshold + 3 * steps / query
+    assert cost * UNIT <= mechanism.charge(Currency.PURE) <= cost * UNIT * (1 + Fraction(1, 10**12)) + 1

@@ -42,6 +42,8 @@ EXEMPT = {
 """All that the private side may take from elsewhere, file by file."""
 
 DRAWING = {
+    "random",
+    "rand",
     "sample",
     "shuffle",
     "permutation",
@@ -56,8 +58,10 @@ KERNEL = ("/dev/random", "/dev/urandom", "/dev/hwrng")
 HARMLESS = {
     ("dpcore/cluster/records.py", "shuffle"),  # dask's: brings the rows of a person together
     ("dpcore/auditing/planted.py", "default_rng"),  # deliberately wrong
+    ("dpcore/auditing/planted.py", "random"),  # likewise
     ("dpcore/auditing/streams.py", "replaced"),  # so that the audit can watch, in a process that does nothing else
     ("dpcore/synthesis.py", "default_rng"),  # the public seed
+    ("dpcore/synthesis.py", "random"),  # likewise
     ("dpcore/synthesis.py", "sample"),  # our own step, which draws rows from the public model
 }
 
@@ -155,9 +159,13 @@ def detours(text: str) -> Iterator[str]:
             yield "own name"
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(KERNEL):
             yield "kernel"
+        elif isinstance(node, ast.Constant) and node.value in {"random", "numpy.random", "secrets"}:
+            yield "named"
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
             name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
-            if name in {"__import__", "import_module"} or (name == "getattr" and "random" in ast.dump(node)):
+            if name in {"__import__", "import_module", "exec", "eval"} or (
+                name == "getattr" and "random" in ast.dump(node)
+            ):
                 yield "import"
 
 
@@ -178,6 +186,11 @@ def test_the_private_side_draws_by_no_detour() -> None:
         ("__import__('rand' + 'om')", "import"),
         ("importlib.import_module(name)", "import"),
         ("getattr(np, 'random').normal()", "import"),
+        ("r = numpy\nr.random.normal()", "random"),
+        ("mpmath.rand()", "rand"),
+        ("vars(np)['random']", "named"),
+        ("sys.modules['numpy.random']", "named"),
+        ("exec(text)", "import"),
         ("entropy.random_words = stream", "replaced"),
         ("from dpcore.mechanisms.entropy import random_words", "own name"),
     ],
