@@ -5,7 +5,7 @@ budget is never larger than it.
 """
 
 from dpcore.accounting.amounts import UNIT, Currency, cap_units, spend_units
-from dpcore.accounting.budgets import amount_of_group, budget_of, epsilon_of, mu_of
+from dpcore.accounting.budgets import amount_of_group, budget_of, cap_epsilon, epsilon_of, mu_of
 from dpcore.accounting.composition import advanced_composition, basic_composition
 from dpcore.accounting.conversions import epsilon_to_zcdp, zcdp_to_delta, zcdp_to_epsilon
 from dpcore.accounting.coverings import pair_gdp, pair_zcdp
@@ -13,7 +13,7 @@ from dpcore.accounting.divergences import Pair
 from dpcore.accounting.filters import PrivacyFilter
 from dpcore.accounting.gaussian import epsilon_to_gdp, gdp_to_delta, gdp_to_epsilon, gdp_to_pure
 from dpcore.accounting.groups import group_approximate, group_gdp, group_pure, group_zcdp
-from dpcore.accounting.history import Comparison, Finding, Theorem, compare_theorems
+from dpcore.accounting.history import Comparison, Finding, compare_theorems
 from dpcore.accounting.loss_sources import (
     approximate_losses,
     discrete_gaussian_losses,
@@ -37,6 +37,7 @@ from dpcore.accounting.prices import (
 )
 from dpcore.accounting.sigma import analytic_gaussian_sigma, classic_gaussian_sigma, discrete_gaussian_delta
 from dpcore.accounting.steps import Step
+from dpcore.accounting.theorems import Theorem
 
 __all__ = [
     "UNIT",
@@ -54,6 +55,7 @@ __all__ = [
     "approximate_losses",
     "basic_composition",
     "budget_of",
+    "cap_epsilon",
     "cap_units",
     "classic_gaussian_sigma",
     "compare_theorems",

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import NoReturn
 
 from dpcore.accounting.rounding import positive
+from dpcore.errors import UsageError
 
 UNIT = 10**12
 """How many units make one epsilon, one rho or one mu^2."""
@@ -60,3 +61,12 @@ def cap_units(amount: Fraction | float) -> int:
     dpcore.errors.UsageError: a budget must be at least 1e-12
     """
     return math.floor(positive(amount, what="a budget", smallest=Fraction(1, UNIT), largest=LARGEST) * UNIT)
+
+
+def checked_units(units: int, *, what: str) -> int:
+    """Return a whole number of units within what an amount can be, or refuse it."""
+    if isinstance(units, bool) or not isinstance(units, int):
+        raise UsageError(f"{what} must be a whole number of units; make it with spend_units or cap_units")
+    if not 1 <= units <= LARGEST * UNIT:
+        raise UsageError(f"{what} must be from 1 to {LARGEST * UNIT:,} units")
+    return units

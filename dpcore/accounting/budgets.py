@@ -6,7 +6,7 @@ from dpcore.accounting.amounts import UNIT, Currency, cap_units
 from dpcore.accounting.conversions import epsilon_to_zcdp, zcdp_to_epsilon
 from dpcore.accounting.gaussian import epsilon_to_gdp, gdp_to_epsilon
 from dpcore.accounting.groups import checked_size
-from dpcore.accounting.rounding import as_real, real, rounded_up
+from dpcore.accounting.rounding import as_real, float_up, real, rounded_up
 from dpcore.errors import UsageError
 
 
@@ -34,7 +34,7 @@ def budget_of(epsilon: float, *, delta: float, currency: Currency | None = None)
     return currency, cap_units(amount_of(epsilon, delta=delta))
 
 
-def epsilon_of(units: int, *, currency: Currency, delta: float) -> float:
+def epsilon_of(units: int, *, currency: Currency, delta: Fraction | float) -> float:
     """Return the epsilon that an amount of a currency stands for at `delta`; nothing spent is epsilon 0."""
     if units <= 0:
         return 0.0
@@ -42,6 +42,17 @@ def epsilon_of(units: int, *, currency: Currency, delta: float) -> float:
         return units / UNIT
     to_epsilon = gdp_to_epsilon if Currency(currency) is Currency.GDP else zcdp_to_epsilon
     return to_epsilon(Fraction(units, UNIT), delta=delta)
+
+
+def cap_epsilon(units: int, *, currency: Currency, delta: Fraction | float) -> float:
+    """Return the epsilon that a cap promises at `delta`, rounded up in every currency; a pure one promises it at any delta.
+
+    >>> Fraction(cap_epsilon(UNIT // 3, currency=Currency.PURE, delta=0)) >= Fraction(UNIT // 3, UNIT)
+    True
+    """
+    if Currency(currency) is Currency.PURE:
+        return float_up(Fraction(units, UNIT))
+    return epsilon_of(units, currency=currency, delta=delta)
 
 
 def mu_of(units: int) -> float:

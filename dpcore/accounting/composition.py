@@ -5,16 +5,19 @@ basic composition holds for prices that are chosen on the way too, as long as th
 advance (Rogers, Roth, Ullman and Vadhan 2016); advanced composition needs every price, and their number, fixed in advance.
 """
 
+import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import TypeAlias
 
 from dpcore.accounting.rounding import as_real, below_one, float_up, positive, real, rounded_up
 from dpcore.errors import UsageError
 
-Parts: TypeAlias = Iterable[tuple[Fraction | float, Fraction | float]]
-"""Prices as pairs (epsilon, delta); a delta may be 0."""
+_Pair: TypeAlias = tuple[Fraction | float, Fraction | float]
+
+Parts: TypeAlias = Iterable[_Pair] | Mapping[_Pair, int]
+"""Prices as pairs (epsilon, delta), of which a delta may be 0; or how many mechanisms there are of each price."""
 
 
 def basic_composition(parts: Parts) -> tuple[Fraction, Fraction]:
@@ -30,9 +33,9 @@ def basic_composition(parts: Parts) -> tuple[Fraction, Fraction]:
     (Fraction(3, 4), Fraction(1, 1000000))
     """
     epsilon, delta = Fraction(0), Fraction(0)
-    for part_epsilon, part_delta in parts:
-        epsilon += positive(part_epsilon, what="epsilon")
-        delta += checked_delta(part_delta)
+    for (part_epsilon, part_delta), count in counted_prices(parts).items():
+        epsilon += count * part_epsilon
+        delta += count * part_delta
     return epsilon, delta
 
 
@@ -54,11 +57,11 @@ def advanced_composition(parts: Parts, *, slack: Fraction | float) -> tuple[floa
     >>> epsilon, delta = advanced_composition([(0.1, 0)] * 100, slack=1e-6)
     >>> 6.3082309505134 < epsilon < 6.3082309505135, delta
     (True, 1e-06)
+    >>> advanced_composition({(0.1, 0): 100}, slack=1e-6)[0] == epsilon
+    True
     """
     spare = below_one(slack)
-    counted = Counter(
-        (positive(epsilon, what="epsilon", largest=1e6), checked_delta(delta)) for epsilon, delta in parts
-    )
+    counted = counted_prices(parts, largest=1e6)
     if not counted:
         raise UsageError("there is nothing to compose; name at least one price")
     squares, drift, total = Fraction(0), real.mpf(0), spare
@@ -68,6 +71,17 @@ def advanced_composition(parts: Parts, *, slack: Fraction | float) -> tuple[floa
         total += count * delta
     spread = real.sqrt(-2 * real.ln(as_real(spare)) * as_real(squares))
     return rounded_up(spread + drift), min(float_up(total), 1.0)
+
+
+def counted_prices(parts: Parts, *, largest: float = math.inf) -> Counter[tuple[Fraction, Fraction]]:
+    """Return how many mechanisms there are of each price, or refuse a price that means nothing."""
+    given = parts.items() if isinstance(parts, Mapping) else ((part, 1) for part in parts)
+    counted: Counter[tuple[Fraction, Fraction]] = Counter()
+    for (epsilon, delta), count in given:
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise UsageError("how many mechanisms there are of a price must be a whole number of at least 1")
+        counted[positive(epsilon, what="epsilon", largest=largest), checked_delta(delta)] += count
+    return counted
 
 
 def checked_delta(delta: Fraction | float) -> Fraction:

@@ -11,18 +11,21 @@ The promise is about the cap, not about the sum so far, which is itself an answe
 either of two filters would is covered by no theorem, and loses more than either promises.
 """
 
-from dataclasses import dataclass, field
+import os
 from fractions import Fraction
 from threading import Lock
+from typing import NoReturn, SupportsIndex
 
-from dpcore.accounting.amounts import LARGEST, UNIT, Currency
-from dpcore.accounting.budgets import epsilon_of
+from dpcore.accounting.amounts import Currency, checked_units
+from dpcore.accounting.budgets import cap_epsilon
 from dpcore.errors import BudgetRefused, UsageError
 
 
-@dataclass(kw_only=True)
 class PrivacyFilter:
     """A cap in units of one currency, and what was spent of it. For money that must outlive the program, there is the ledger.
+
+    A copy would let the same cap be spent twice. So a filter cannot be copied, pickled or used in a forked process, and its cap and
+    currency stay what they were.
 
     >>> spending = PrivacyFilter(cap=1000, currency=Currency.ZCDP)
     >>> spending.spend(900)
@@ -34,15 +37,27 @@ class PrivacyFilter:
     0
     """
 
-    cap: int
-    currency: Currency
-    _spent: int = field(default=0, init=False)
-    _lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
+    __slots__ = ("__weakref__", "_cap", "_currency", "_lock", "_owner", "_spent")
 
-    def __post_init__(self) -> None:
-        """Refuse a cap that is no amount."""
-        self.cap = _units(self.cap, what="a cap")
-        self.currency = Currency(self.currency)
+    def __init__(self, *, cap: int, currency: Currency) -> None:
+        self._cap = checked_units(cap, what="a cap")
+        self._currency = Currency(currency)
+        self._spent = 0
+        self._lock = Lock()
+        self._owner = os.getpid()
+
+    def __repr__(self) -> str:
+        return f"PrivacyFilter(cap={self._cap}, currency={self._currency.value}, spent={self._spent})"
+
+    @property
+    def cap(self) -> int:
+        """Units that can be let through in all."""
+        return self._cap
+
+    @property
+    def currency(self) -> Currency:
+        """What the units are of."""
+        return self._currency
 
     @property
     def spent(self) -> int:
@@ -52,29 +67,37 @@ class PrivacyFilter:
     @property
     def remaining(self) -> int:
         """Units that can still be let through."""
-        return self.cap - self._spent
+        return self._cap - self._spent
 
     def spend(self, charge: int) -> None:
         """Take a charge, in units, before the mechanism draws; or refuse it, and leave everything as it was."""
-        units = _units(charge, what="a charge")
+        units = checked_units(charge, what="a charge")
+        if os.getpid() != self._owner:  # before waiting for a lock that no thread of a forked process will release
+            raise UsageError("this filter began in another process; spend there, or keep the cap in a ledger")
         with self._lock:
-            left = self.cap - self._spent
+            left = self._cap - self._spent
             if units > left:
                 message = f"this charge of {units:,} units is {units - left:,} more than the {left:,} that are left; ask for less"
                 raise BudgetRefused(message, requested=units, remaining=left)
             self._spent += units
 
     def epsilon(self, *, delta: Fraction | float) -> float:
-        """Return the epsilon at `delta` that the whole cap promises, whatever was chosen on the way."""
-        if (self.currency is Currency.PURE) != (delta == 0):
-            needed = "0" if self.currency is Currency.PURE else "above 0"
-            raise UsageError(f"a filter in {self.currency} promises an epsilon at a delta {needed}; ask for that")
-        return epsilon_of(self.cap, currency=self.currency, delta=float(delta))
+        """Return the epsilon at `delta` that the whole cap promises, whatever was chosen on the way, rounded up."""
+        if (self._currency is Currency.PURE) != (delta == 0):
+            needed = "0" if self._currency is Currency.PURE else "above 0"
+            raise UsageError(f"a filter in {self._currency} promises an epsilon at a delta {needed}; ask for that")
+        return cap_epsilon(self._cap, currency=self._currency, delta=delta)
 
+    def __reduce__(self) -> NoReturn:
+        self._refuse("copied or pickled")
 
-def _units(units: int, *, what: str) -> int:
-    if isinstance(units, bool) or not isinstance(units, int):
-        raise UsageError(f"{what} must be a whole number of units; make it with spend_units or cap_units")
-    if not 1 <= units <= LARGEST * UNIT:
-        raise UsageError(f"{what} must be from 1 to {LARGEST * UNIT:,} units")
-    return units
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> NoReturn:
+        self._refuse("copied or pickled")
+
+    def __replace__(self, **changes: object) -> NoReturn:
+        self._refuse("replaced")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise TypeError(
+            f"a filter cannot be {what}: its cap may be spent once; share this one, or keep the cap in a ledger"
+        )

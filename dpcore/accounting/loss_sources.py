@@ -28,8 +28,8 @@ The cells are at most a fiftieth of a standard deviation wide. The remainder, w^
 then below 1e-14 of a cell's mass even 11.5 deviations out: far less than what `losses.split` adds.
 """
 
-_SMALLEST, _LARGEST = Fraction(1, 10**12), 1e3
-"""The epsilons of a distribution: above, nobody is protected; below, nothing is lost."""
+_SMALLEST, _LARGEST = Fraction(1e-12), 1e3
+"""The epsilons of a distribution: above, nobody is protected; below, nothing is lost. The float 1e-12 is a little below 10^-12."""
 
 _WIDEST = 1e5
 """The largest discrete sigma, or shift, whose answers are listed one by one."""

@@ -47,7 +47,7 @@ def classic_gaussian_sigma(
     Reference:
         Dwork and Roth 2014, Thm. A.1.
     """
-    exact = positive(epsilon, what="epsilon", smallest=Fraction(1, 10**12))
+    exact = positive(epsilon, what="epsilon", smallest=Fraction(1e-12))
     if exact >= 1:
         raise UsageError(
             "the classic Gaussian bound holds for an epsilon below 1 only; use analytic_gaussian, which holds for any"

@@ -1,4 +1,7 @@
-"""`dpflow ledger theorems`: what an account's operations amount to under each theorem, and which of them holds for a ledger."""
+"""`dpflow ledger theorems`: what an account's operations amount to under each theorem so far, and what its cap promises.
+
+Of the sums so far only that of pure epsilons holds for a ledger, whose prices are chosen on the way; see `accounting.history`.
+"""
 
 import argparse
 import json
@@ -25,7 +28,7 @@ from dpcore.ledger.verification.bodies import read_body
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, from_description
 from dpcore.wording import at_most, up
 
-ABOUT = "what everything that was started amounts to under each theorem, and the smallest epsilon that is valid"
+ABOUT = "what everything that was started amounts to under each theorem, what the cap promises, and the smallest that is valid"
 _WIDEST = 1e5
 
 
@@ -51,10 +54,13 @@ def theorems(arguments: argparse.Namespace) -> Answer:
         counted = _operations(ledger, account)
     delta = account.delta if arguments.delta is None else arguments.delta
     if not counted:
-        return Answer({**_terms(account, delta), "operations": 0, "theorems": []}, "no operation was started yet")
+        return Answer(
+            {**_terms(account, delta), "operations": 0, "theorems": [], "promised": None, "smallest": None},
+            "no operation was started yet",
+        )
     steps = [_step(mechanism, count) for mechanism, count in counted.items()]
     # Runs spend shares of what earlier answers have left, so the parameters of a ledger's operations are chosen on the way.
-    found = compare_theorems(steps, delta=delta, adaptive=True, cap_in=account.currency)
+    found = compare_theorems(steps, delta=delta, adaptive=True, cap=(account.currency, account.cap))
     return Answer(_data(account, found, delta, counted.total()), _text(account, found, delta, counted.total()))
 
 
@@ -100,40 +106,69 @@ def _terms(account: Account, delta: float) -> dict[str, Any]:
     return {
         "account": account.name,
         "currency": account.currency.value,
-        "promised_epsilon": account.epsilon,
+        "cap": account.cap,
+        "declared": {"epsilon": account.epsilon, "delta": account.delta},
         "delta": delta,
     }
 
 
 def _data(account: Account, found: Comparison, delta: float, operations: int) -> dict[str, Any]:
-    smallest = found.smallest
+    smallest, promised = found.smallest, found.promised
     return {
         **_terms(account, delta),
         "operations": operations,
         "theorems": [
             {
                 "theorem": finding.theorem.value,
-                "epsilon": finding.epsilon,
-                "valid": finding.valid,
+                "so_far": finding.epsilon,
+                "so_far_valid": finding.valid,
                 "because": finding.because,
             }
             for finding in found.findings
         ],
-        "smallest": None if smallest is None else smallest.theorem.value,
+        "promised": None if promised is None else _told(promised),
+        "smallest": None if smallest is None else _told(smallest),
+    }
+
+
+def _told(finding: Finding) -> dict[str, Any]:
+    return {
+        "theorem": finding.theorem.value,
+        "epsilon": finding.epsilon,
+        "valid": finding.valid,
+        "because": finding.because,
     }
 
 
 def _text(account: Account, found: Comparison, delta: float, operations: int) -> str:
-    rows = [("theorem", "epsilon", "", "")] + [_row(finding, found.smallest) for finding in found.findings]
-    at = f"epsilon {at_most(account.epsilon)} at delta {account.delta:g}"
-    notes = [f"the promise is about the cap, which was fixed in advance in {account.currency.symbol}: {at}"]
-    if found.smallest is None:
-        notes.append("no theorem is valid for these operations at this delta; name a larger --delta")
+    rows = [("theorem", "so far", "promised", "", "")] + [_row(finding, found.promised) for finding in found.findings]
+    notes = [
+        "so far: what the operations come to as epsilon",
+        f"promised: what the whole cap in {account.currency.symbol} comes to, whatever is chosen on the way",
+        _valid(found, delta),
+    ]
     head = f"{operations:,} operations of {account.name}, at delta {delta:g}"
-    return "\n".join([head, "", table(rows, right={"epsilon"}), "", *notes])
+    return "\n".join([head, "", table(rows, right={"so far", "promised"}), "", *notes])
 
 
-def _row(finding: Finding, smallest: Finding | None) -> tuple[str, ...]:
-    epsilon = "-" if finding.epsilon is None else up(finding.epsilon)
-    standing = "smallest" if finding == smallest else "valid" if finding.valid else "not valid"
-    return finding.theorem.value, epsilon, "does not apply" if finding.epsilon is None else standing, finding.because
+def _row(finding: Finding, promised: Finding | None) -> tuple[str, ...]:
+    of_cap = promised.epsilon if promised is not None and promised.theorem is finding.theorem else None
+    if of_cap is not None:
+        standing = "both are valid" if finding.valid else "promised is valid"
+    else:
+        standing = "does not apply" if finding.epsilon is None else "so far is valid" if finding.valid else "not valid"
+    return finding.theorem.value, _column(finding.epsilon), _column(of_cap), standing, finding.because
+
+
+def _column(epsilon: float | None) -> str:
+    return "-" if epsilon is None else up(epsilon)
+
+
+def _valid(found: Comparison, delta: float) -> str:
+    smallest = found.smallest
+    if smallest is None or smallest.epsilon is None:
+        why = "" if found.promised is None else f": {found.promised.because}"
+        return f"nothing is valid for these operations at this delta{why}"
+    whose = "promised" if smallest == found.promised else "so far"
+    told = f"epsilon {at_most(smallest.epsilon)} at delta {delta:g}"
+    return f"the smallest that is valid: {told}, {whose}, by {smallest.theorem.value}"

@@ -42,6 +42,15 @@ def test_many_small_prices_are_cheaper_than_their_sum_and_few_large_ones_dearer(
     assert advanced_composition([(1.0, 0)] * 5, slack=1e-6)[0] > basic_composition([(1.0, 0)] * 5)[0]
 
 
+def test_prices_may_be_counted_instead_of_listed():
+    listed = [(0.1, 0)] * 3 + [(0.2, 1e-9)]
+    assert basic_composition({(0.1, 0): 3, (0.2, 1e-9): 1}) == basic_composition(listed)
+    assert advanced_composition({(0.1, 0): 3, (0.2, 1e-9): 1}, slack=1e-6) == advanced_composition(listed, slack=1e-6)
+    assert advanced_composition({(0.1, 0): 4, (0.2, 1e-9): 1}, slack=1e-6) != advanced_composition(listed, slack=1e-6)
+    with pytest.raises(UsageError, match="how many"):
+        advanced_composition({(0.1, 0): 0}, slack=1e-6)
+
+
 def test_without_the_second_term_the_bound_would_be_broken():
     """The control: sqrt(2k ln(1/d')) epsilon alone is below what is truly lost, so that its delta is exceeded."""
     epsilon, count, slack = 2.0, 60, 0.5

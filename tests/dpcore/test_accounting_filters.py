@@ -1,7 +1,12 @@
 """Filters keep their cap whatever is chosen on the way, and two of them at once keep nothing."""
 
+import copy
 import math
+import os
+import pickle
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 from hypothesis import given
@@ -71,6 +76,48 @@ def test_its_promise_is_that_of_its_whole_cap():
     assert PrivacyFilter(cap=UNIT, currency=Currency.PURE).epsilon(delta=0) == 1.0
     with pytest.raises(UsageError, match="at a delta 0"):
         PrivacyFilter(cap=UNIT, currency=Currency.PURE).epsilon(delta=1e-6)
+
+
+@given(st.integers(1, 10**18))
+def test_a_pure_promise_is_rounded_up(cap):
+    assert Fraction(PrivacyFilter(cap=cap, currency=Currency.PURE).epsilon(delta=0)) >= Fraction(cap, UNIT)
+
+
+def test_a_promise_rounded_to_the_nearest_float_would_be_too_small():
+    """The control: there are caps whose nearest float is below them."""
+    assert any(Fraction(cap / UNIT) < Fraction(cap, UNIT) for cap in range(1, 20))
+
+
+@pytest.mark.parametrize(
+    "twice", [copy.copy, copy.deepcopy, pickle.dumps, replace, lambda spending: spending.__replace__(cap=2)]
+)
+def test_a_filter_cannot_be_had_twice(twice):
+    spending = PrivacyFilter(cap=1000, currency=Currency.PURE)
+    with pytest.raises(TypeError, match=r"its cap may be spent once|dataclass instances"):
+        twice(spending)
+    with pytest.raises(TypeError, match="its cap may be spent once"):
+        copy.copy(spending)
+    spending.spend(1000)
+    assert spending.remaining == 0
+
+
+@pytest.mark.parametrize(("name", "value"), [("cap", 10**6), ("currency", Currency.ZCDP), ("spent", 0), ("more", 1)])
+def test_nothing_of_a_filter_can_be_set(name, value):
+    spending = PrivacyFilter(cap=1000, currency=Currency.PURE)
+    spending.spend(1)
+    with pytest.raises(AttributeError):
+        setattr(spending, name, value)
+    assert repr(spending) == "PrivacyFilter(cap=1000, currency=pure, spent=1)"
+
+
+def test_a_forked_process_cannot_spend_the_cap_again(monkeypatch):
+    spending = PrivacyFilter(cap=1000, currency=Currency.PURE)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(os, "getpid", lambda: -1)
+        with pytest.raises(UsageError, match="another process"):
+            spending.spend(1)
+    spending.spend(1)  # the control: here it can
+    assert spending.spent == 1
 
 
 def test_to_let_a_charge_pass_if_either_of_two_filters_does_breaks_the_promise_of_both():

@@ -3,11 +3,13 @@
 import math
 from fractions import Fraction
 
+import numpy as np
 import opendp.prelude as dp
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as theirs
 
 from dpcore.accounting import (
+    UNIT,
     Comparison,
     Currency,
     Finding,
@@ -17,6 +19,7 @@ from dpcore.accounting import (
     basic_composition,
     compare_theorems,
     discrete_gaussian_losses,
+    epsilon_of,
     gdp_to_epsilon,
     laplace_losses,
     optimal_composition,
@@ -63,19 +66,113 @@ def test_gaussian_steps_are_told_exactly_by_gdp_and_numerically_from_above():
     assert found[Theorem.BASIC] >= found[Theorem.OPTIMAL] > found[Theorem.ZCDP]
 
 
-@pytest.mark.parametrize(("adaptive", "cap_in"), [(True, Currency.PURE), (True, Currency.ZCDP), (True, Currency.GDP)])
-def test_of_an_adaptive_history_only_the_filter_with_the_cap_is_valid(adaptive, cap_in):
-    found = compare_theorems(PURE, delta=1e-6, adaptive=adaptive, cap_in=cap_in)
-    assert {finding.theorem.filter_in for finding in found.findings if finding.valid} == {cap_in}
-    assert found.smallest.theorem.filter_in is cap_in
-    others = [finding for finding in found.findings if not finding.valid]
+@pytest.mark.parametrize("currency", [Currency.ZCDP, Currency.GDP])
+def test_of_an_adaptive_history_the_cap_is_promised_and_no_sum_so_far_is(currency):
+    found = compare_theorems(PURE, delta=1e-6, adaptive=True, cap=(currency, 5 * UNIT))
+    assert not any(finding.valid for finding in found.findings)
+    assert found.smallest == found.promised
+    assert found.promised.theorem.filter_in is currency
+    assert found.promised.epsilon == epsilon_of(5 * UNIT, currency=currency, delta=1e-6)
+    so_far = by_theorem(found)[found.promised.theorem]
+    assert so_far.because == "so far; no theorem promises it where prices are chosen on the way"
+    assert so_far.epsilon < found.promised.epsilon / 2  # tempting, and not to be had
+    others = [finding for finding in found.findings if finding != so_far]
     assert all("fixed in advance" in finding.because for finding in others)
-    assert min(finding.epsilon for finding in others) < found.smallest.epsilon  # tempting, and not to be had
+
+
+def test_of_an_adaptive_history_of_pure_steps_the_sum_so_far_is_valid_too_and_smaller_than_the_cap():
+    found = compare_theorems(PURE, delta=1e-6, adaptive=True, cap=(Currency.PURE, 6 * UNIT))
+    assert [finding.theorem for finding in found.findings if finding.valid] == [Theorem.BASIC]
+    assert found.smallest == by_theorem(found)[Theorem.BASIC]
+    assert found.smallest.epsilon == pytest.approx(5.5)
+    assert (found.promised.epsilon, found.promised.valid) == (6.0, True)
+    assert min(finding.epsilon for finding in found.findings) < found.smallest.epsilon  # by theorems that do not hold
+
+
+@pytest.mark.parametrize("step", [Step(rho=0.1), Step(mu_squared=0.1), Step(epsilon=0.1, delta=1e-8)], ids=str)
+def test_under_a_pure_cap_nothing_is_valid_if_a_step_is_not_pure(step):
+    found = compare_theorems([*PURE, step], delta=1e-6, adaptive=True, cap=(Currency.PURE, 100 * UNIT))
+    assert found.smallest is None
+    basic = by_theorem(found)[Theorem.BASIC]
+    assert basic.epsilon > 5.5
+    assert "no pure epsilon" in basic.because
+    assert "a pure epsilon follows" in found.promised.because
+
+
+def test_a_cap_that_the_steps_exceed_promises_nothing():
+    steps = [Step(rho=Fraction(1, 10), count=10)]
+    kept = compare_theorems(steps, delta=1e-6, adaptive=True, cap=(Currency.ZCDP, UNIT))
+    assert kept.smallest == kept.promised
+    broken = compare_theorems(steps, delta=1e-6, adaptive=True, cap=(Currency.ZCDP, UNIT - 1))
+    assert broken.smallest is None
+    assert "not kept" in broken.promised.because
+    assert compare_theorems(steps, delta=0, adaptive=True, cap=(Currency.ZCDP, UNIT)).smallest is None
+
+
+def delta_of_stopping(epsilons: list[float], rhos: list[float]) -> float:
+    """The delta that is needed if an analyst sees a Gaussian loss grow and stops where the epsilon told there is exceeded most."""
+    rises, weights = np.polynomial.hermite_e.hermegauss(61)
+    places = np.linspace(-9, 9, 1801)
+
+    def gain(epsilon: float, rho: float) -> np.ndarray:
+        return -np.expm1(np.minimum(epsilon - (rho + math.sqrt(2 * rho) * places), 0))
+
+    value = gain(epsilons[-1], rhos[-1])
+    for epsilon, rho, later in zip(epsilons[-2::-1], rhos[-2::-1], rhos[:0:-1], strict=True):
+        kept, new = math.sqrt(rho / later), math.sqrt(1 - rho / later)
+        going_on = sum(
+            weight * np.interp(kept * places + new * rise, places, value)
+            for rise, weight in zip(rises, weights / weights.sum(), strict=True)
+        )
+        value = np.maximum(gain(epsilon, rho), going_on)
+    density = np.exp(-(places**2) / 2)
+    return float((value * density).sum() / density.sum())
+
+
+def test_who_stops_when_it_pays_stays_within_the_cap_and_not_within_the_sum_so_far():
+    """The control is the sum so far: told as a promise, it would be broken more than tenfold."""
+    delta, rhos = 1e-6, [float(rho) for rho in np.geomspace(3e-12, 1, 40)]
+    so_far, promised = [], []
+    for rho in rhos:
+        step = Step(mu_squared=2 * rho)
+        found = compare_theorems([step], delta=delta, adaptive=True, cap=(Currency.GDP, 2 * UNIT))
+        so_far.append(by_theorem(found)[Theorem.GDP].epsilon)
+        promised.append(found.smallest.epsilon)
+    assert delta_of_stopping(promised, rhos) <= 1.01 * delta
+    assert delta_of_stopping(so_far, rhos) > 10 * delta
+
+
+def test_a_million_equal_steps_are_counted_and_not_listed():
+    million = epsilons([Step(epsilon=1e-5, delta=0, count=10**6)])
+    assert million[Theorem.OPTIMAL] == optimal_composition(1e-5, delta=0, count=10**6, total_delta=1e-6)
+    assert million[Theorem.OPTIMAL] <= million[Theorem.NUMERIC] <= 1.001 * million[Theorem.OPTIMAL]
+    assert million[Theorem.NUMERIC] < million[Theorem.ZCDP] < million[Theorem.ADVANCED] < million[Theorem.BASIC]
+    beyond_any_list = epsilons([Step(epsilon=1e-9, delta=0, count=10**12), Step(epsilon=0.1, delta=0)])
+    assert 0 < beyond_any_list[Theorem.OPTIMAL] < beyond_any_list[Theorem.ADVANCED]
+
+
+def test_equal_prices_of_several_steps_are_counted_together():
+    apart = epsilons([Step(epsilon=0.1, delta=0, count=4), Step(epsilon=0.1, delta=0, count=6)])
+    together = epsilons([Step(epsilon=0.1, delta=0, count=10)])
+    assert apart.pop(Theorem.NUMERIC) == pytest.approx(together.pop(Theorem.NUMERIC), rel=1e-4)  # on another grid
+    assert apart == together
+    fewer = epsilons([Step(epsilon=0.1, delta=0, count=6)])
+    assert all(fewer[theorem] < 0.9 * apart[theorem] for theorem in apart)  # the control: neither overwrites the other
+
+
+@pytest.mark.parametrize("step", [Step(epsilon=1e-12, delta=0, count=2), Step(rho=1e-25, count=2)], ids=str)
+def test_the_smallest_prices_of_mechanisms_are_told_by_every_theorem_that_knows_them(step):
+    found = by_theorem(compare_theorems([step], delta=0.5, adaptive=False))
+    assert found[Theorem.OPTIMAL].epsilon == 0.0
+    if step.epsilon:
+        assert found[Theorem.NUMERIC].epsilon == 0.0
+        less = by_theorem(compare_theorems([Step(epsilon=9e-13, delta=0)], delta=0.5, adaptive=False))
+        assert "at least 1e-12" in less[Theorem.OPTIMAL].because
 
 
 def test_an_adaptive_history_without_a_cap_has_no_valid_theorem():
     found = compare_theorems(PURE, delta=1e-6, adaptive=True)
-    assert found.smallest is None
+    assert (found.smallest, found.promised) == (None, None)
     assert not any(finding.valid for finding in found.findings)
 
 
@@ -181,6 +278,8 @@ def test_questions_that_mean_nothing_are_refused():
         lambda: compare_theorems(PURE, delta=1, adaptive=False),
         lambda: compare_theorems(PURE, delta=-1e-6, adaptive=False),
         lambda: compare_theorems(PURE, delta=1e-6, adaptive="no"),
+        lambda: compare_theorems(PURE, delta=1e-6, adaptive=True, cap=(Currency.ZCDP, 0)),
+        lambda: compare_theorems(PURE, delta=1e-6, adaptive=True, cap=(Currency.ZCDP, 1.0)),
     ):
         with pytest.raises(UsageError):
             call()

@@ -24,6 +24,7 @@ from dpcore.accounting import (
     optimal_composition_delta,
     pair_losses,
 )
+from dpcore.accounting import losses as grids
 from dpcore.accounting.losses import POINTS
 from dpcore.errors import UsageError
 
@@ -206,3 +207,12 @@ def test_arguments_that_mean_nothing_are_refused(bad):
 def test_nothing_to_compose_is_refused():
     with pytest.raises(UsageError, match="nothing to compose"):
         compose_losses([])
+
+
+def test_what_is_cut_off_above_counts_as_lost(monkeypatch):
+    """The control forgets the mass that it drops above, and is below the exact profile by a factor of thousands."""
+    exact = optimal_composition_delta(0.1, delta=0, count=2000, total_epsilon=60)
+    assert approximate_losses(0.1, delta=0).times(2000).delta(epsilon=60) >= exact > 0
+    cut = grids._cut
+    monkeypatch.setattr(grids, "_cut", lambda whole: replace(cut(whole), infinite=whole.infinite))
+    assert approximate_losses(0.1, delta=0).times(2000).delta(epsilon=60) < exact / 1000

@@ -9,7 +9,15 @@ from dp_accounting.pld import common, privacy_loss_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.accounting import Pair, mixed_composition, optimal_composition, optimal_composition_delta
+from dpcore.accounting import (
+    Pair,
+    approximate_losses,
+    mixed_composition,
+    optimal,
+    optimal_composition,
+    optimal_composition_delta,
+)
+from dpcore.accounting.rounding import as_real
 from dpcore.errors import UsageError
 
 HALF = Fraction(1, 2)
@@ -60,6 +68,40 @@ def test_its_epsilon_is_enough_and_nothing_smaller_is(epsilon, count, delta, tot
         assert less > total
 
 
+@pytest.mark.parametrize(("epsilon", "count"), [(1e-3, 5000), (0.05, 3000), (0.3, 2000)])
+@pytest.mark.parametrize("total", [1e-60, 1e-12, 1e-3])
+def test_a_sum_that_begins_late_leaves_out_nothing_that_matters(epsilon, count, total, monkeypatch):
+    """The control begins it after answers that matter, and promises too little."""
+    assert optimal._first(Fraction(epsilon), count) > 0
+    least = optimal_composition(epsilon, delta=0, count=count, total_delta=total)
+    kept = optimal_composition_delta(epsilon, delta=0, count=count, total_epsilon=least)
+    assert total * (1 - 1e-9) < kept <= total * (1 + 1e-12)
+    monkeypatch.setattr(optimal, "_UNLIKELY", 5.0)
+    less = optimal_composition(epsilon, delta=0, count=count, total_delta=total)
+    assert optimal_composition_delta(epsilon, delta=0, count=count, total_epsilon=less) > total * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("lost", [1e-100, 1e-118, 1e-125, 1e-200, 1e-300, 0.3])
+@pytest.mark.parametrize("count", [1, 7, 64])
+def test_a_delta_however_small_is_not_told_too_small(lost, count):
+    """The control is the plain difference from 1 at 400 bits, which is 0 for a delta below 2^-400."""
+    exact, each = 1 - (1 - Fraction(lost)) ** count, Fraction(1, 10)
+    ours = optimal_composition_delta(each, delta=lost, count=count, total_epsilon=count * each)
+    assert exact <= Fraction(ours) <= exact * (1 + Fraction(1, 10**12)) + Fraction(1, 10**320)
+    assert (1 - (1 - as_real(lost)) ** count == 0) == (lost < 1e-121)
+
+
+def test_the_float_1e_12_is_an_epsilon_and_less_is_not():
+    assert optimal_composition(1e-12, delta=0, count=2, total_delta=1e-14) > 0
+    assert approximate_losses(1e-12, delta=0).delta(epsilon=0) > 0
+    for refused in (
+        lambda e: optimal_composition(e, delta=0, count=2, total_delta=1e-14),
+        lambda e: approximate_losses(e, delta=0),
+    ):
+        with pytest.raises(UsageError, match="at least 1e-12"):
+            refused(9.9e-13)
+
+
 def test_one_mechanism_keeps_its_own_promise_and_no_better():
     assert optimal_composition(0.5, delta=1e-6, count=1, total_delta=1e-6) == pytest.approx(0.5, rel=1e-15)
     assert optimal_composition(0.5, delta=0, count=1, total_delta=0.9) == 0.0
@@ -76,6 +118,19 @@ def test_equal_prices_in_a_list_are_composed_exactly():
     assert mixed_composition([(0.1, 0)] * 10, total_delta=1e-6) == optimal_composition(
         0.1, delta=0, count=10, total_delta=1e-6
     )
+
+
+def test_prices_may_be_counted_instead_of_listed():
+    listed = [(0.1, 0)] * 3 + [(0.2, 1e-9)] * 4
+    assert mixed_composition({(0.1, 0): 3, (0.2, 1e-9): 4}, total_delta=1e-6) == mixed_composition(
+        listed, total_delta=1e-6
+    )
+    assert mixed_composition({(0.1, 0): 3, (0.2, 1e-9): 5}, total_delta=1e-6) > mixed_composition(
+        listed, total_delta=1e-6
+    )
+    for bad in (0, -1, 1.0, True):
+        with pytest.raises(UsageError, match="how many"):
+            mixed_composition({(0.1, 0): bad}, total_delta=1e-6)
 
 
 @pytest.mark.parametrize("total", [Fraction(1, 20), Fraction(1, 1000)])

@@ -63,18 +63,20 @@ def by_theorem(answer: Answer) -> dict[str, dict[str, Any]]:
 CLINIC = """\
 12 operations of clinic, at delta 1e-09
 
-theorem   epsilon
-basic      2.1590  not valid       it is a filter, but no cap in epsilon was fixed in advance
-advanced   4.7065  not valid       it needs prices and their number fixed in advance
-optimal    2.1590  not valid       it needs prices and their number fixed in advance
-zcdp       0.7558  smallest        it is a filter in the currency of the cap: prices may be chosen on the way
-gdp             -  does not apply  a step has no price from which a mu squared follows
-numeric    0.7753  not valid       it needs prices and their number fixed in advance
+theorem   so far  promised
+basic     2.1590         -  not valid          it is a filter, but no cap in epsilon was fixed in advance
+advanced  4.7065         -  not valid          it needs prices and their number fixed in advance
+optimal   2.1590         -  not valid          it needs prices and their number fixed in advance
+zcdp      0.7558   10.0000  promised is valid  so far; no theorem promises it where prices are chosen on the way
+gdp            -         -  does not apply     a step has no price from which a mu squared follows
+numeric   0.7753         -  not valid          it needs prices and their number fixed in advance
 
-the promise is about the cap, which was fixed in advance in rho: epsilon 10 at delta 1e-09"""
+so far: what the operations come to as epsilon
+promised: what the whole cap in rho comes to, whatever is chosen on the way
+the smallest that is valid: epsilon 10 at delta 1e-09, promised, by zcdp"""
 
 
-def test_in_a_zcdp_account_the_sum_of_rhos_is_valid_and_no_theorem_with_fixed_prices_is() -> None:
+def test_in_a_zcdp_account_the_cap_is_valid_and_neither_its_sum_so_far_nor_any_other_is() -> None:
     noise = [DiscreteGaussian(sigma=40.0, sensitivity=TWO)] * 10
     choice = [ExponentialMechanism(epsilon=0.1, sensitivity=1, flavour=Flavour.GUMBEL)] * 2
     with made_at_noon() as ledger:
@@ -84,10 +86,14 @@ def test_in_a_zcdp_account_the_sum_of_rhos_is_valid_and_no_theorem_with_fixed_pr
     answer = told("clinic")
     found = by_theorem(answer)
     assert answer.data["operations"] == 12
-    assert answer.data["smallest"] == "zcdp"
-    assert [name for name, finding in found.items() if finding["valid"]] == ["zcdp"]
-    assert found["zcdp"]["epsilon"] == epsilon_of(spent, currency=Currency.ZCDP, delta=1e-9)
-    assert found["numeric"]["epsilon"] is not None
+    assert not any(finding["so_far_valid"] for finding in found.values())
+    assert found["zcdp"]["so_far"] == epsilon_of(spent, currency=Currency.ZCDP, delta=1e-9)
+    assert found["numeric"]["so_far"] is not None
+    promised = answer.data["promised"]
+    assert answer.data["smallest"] == promised
+    assert (promised["theorem"], promised["valid"]) == ("zcdp", True)
+    assert promised["epsilon"] == epsilon_of(answer.data["cap"], currency=Currency.ZCDP, delta=1e-9)
+    assert found["zcdp"]["so_far"] < promised["epsilon"] <= answer.data["declared"]["epsilon"] == 10.0
     assert answer.text == CLINIC
     assert max(map(len, answer.text.splitlines())) <= 120
 
@@ -98,15 +104,19 @@ def test_a_pure_account_is_told_at_delta_0_and_at_any_that_is_named() -> None:
         measured(ledger, "births", [DiscreteLaplace(scale=10.0, sensitivity=ONE)] * 40, commit=False)
     answer = told("births")
     found = by_theorem(answer)
-    assert (answer.data["smallest"], answer.data["delta"]) == ("basic", 0.0)
-    assert found["basic"]["epsilon"] == pytest.approx(4.0)
-    assert found["optimal"]["epsilon"] is None
+    assert (answer.data["smallest"]["theorem"], answer.data["delta"]) == ("basic", 0.0)
+    assert answer.data["smallest"]["epsilon"] == found["basic"]["so_far"] == pytest.approx(4.0)
+    assert (answer.data["promised"]["epsilon"], answer.data["promised"]["valid"]) == (10.0, True)
+    assert [name for name, finding in found.items() if finding["so_far_valid"]] == ["basic"]
+    assert found["optimal"]["so_far"] is None
     assert "does not apply" in answer.text
+    assert "both are valid" in answer.text
+    assert answer.text.endswith("the smallest that is valid: epsilon 4 at delta 0, so far, by basic")
     at_a_delta = by_theorem(told("births", "--delta", "1e-6"))
     best = optimal_composition(0.1, delta=0, count=40, total_delta=1e-6)
-    assert at_a_delta["optimal"]["epsilon"] == pytest.approx(best, rel=1e-9)
-    assert not at_a_delta["optimal"]["valid"]
-    assert told("births", "--delta", "1e-6").data["smallest"] == "basic"
+    assert at_a_delta["optimal"]["so_far"] == pytest.approx(best, rel=1e-9)
+    assert not at_a_delta["optimal"]["so_far_valid"]
+    assert told("births", "--delta", "1e-6").data["smallest"]["theorem"] == "basic"
 
 
 def test_counts_that_move_by_one_each_are_cheaper_than_one_that_moves_by_all() -> None:
@@ -117,20 +127,25 @@ def test_counts_that_move_by_one_each_are_cheaper_than_one_that_moves_by_all() -
             measured(ledger, name, [DiscreteLaplace(scale=20.0, sensitivity=sensitivity)] * 20)
     for name in ("spread", "heaped"):
         found[name] = by_theorem(told(name, "--delta", "1e-6"))
-    assert found["spread"]["basic"]["epsilon"] == found["heaped"]["basic"]["epsilon"]
-    assert found["spread"]["numeric"]["epsilon"] < 0.9 * found["heaped"]["numeric"]["epsilon"]
+    assert found["spread"]["basic"]["so_far"] == found["heaped"]["basic"]["so_far"]
+    assert found["spread"]["numeric"]["so_far"] < 0.9 * found["heaped"]["numeric"]["so_far"]
 
 
-def test_a_gdp_account_is_told_by_its_sum_of_squares() -> None:
+def test_a_gdp_account_is_told_by_its_cap_and_its_sum_of_squares_so_far() -> None:
     with made_at_noon() as ledger:
         opened(ledger, "visits", epsilon=10.0, delta=1e-6, currency=Currency.GDP)
         measured(ledger, "visits", [RoundedGaussian(sigma=20.0, sensitivity=MANY)] * 5)
         spent = ledger.run("run-visits").spent
     answer = told("visits")
     found = by_theorem(answer)
-    assert answer.data["smallest"] == "gdp"
-    assert found["gdp"]["epsilon"] == epsilon_of(spent, currency=Currency.GDP, delta=1e-6)
-    assert found["numeric"]["epsilon"] == pytest.approx(found["gdp"]["epsilon"], rel=1e-3)
+    assert answer.data["smallest"] == answer.data["promised"]
+    assert answer.data["promised"]["epsilon"] == epsilon_of(answer.data["cap"], currency=Currency.GDP, delta=1e-6)
+    assert found["gdp"]["so_far"] == epsilon_of(spent, currency=Currency.GDP, delta=1e-6)
+    assert not found["gdp"]["so_far_valid"]
+    assert found["numeric"]["so_far"] == pytest.approx(found["gdp"]["so_far"], rel=1e-3)
+    nothing = told("visits", "--delta", "0")
+    assert nothing.data["smallest"] is None
+    assert nothing.text.endswith("at this delta: a cap in mu^2 promises an epsilon at a delta above 0 only")
 
 
 def test_one_that_has_no_operation_has_spent_nothing() -> None:
@@ -138,7 +153,7 @@ def test_one_that_has_no_operation_has_spent_nothing() -> None:
         opened(ledger, "empty")
     answer = told("empty")
     assert answer.text == "no operation was started yet"
-    assert (answer.data["operations"], answer.data["theorems"]) == (0, [])
+    assert (answer.data["operations"], answer.data["theorems"], answer.data["smallest"]) == (0, [], None)
 
 
 def test_an_account_by_blocks_an_unknown_one_and_a_bad_delta_are_refused() -> None:
