@@ -9,11 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.accounting import Currency
+from dpcore.asking import ask
 from dpcore.auditing.events import Outcomes
 from dpcore.curator import Curator
 from dpcore.histogram import Histogram
 from dpcore.mechanisms import DiscreteLaplace, Mechanism, entropy
 from dpcore.mechanisms.descriptions import Description
+from dpcore.mechanisms.exact import Exact
+from dpcore.privacy import Protection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +88,19 @@ class FloatLaplace:
         return draw
 
 
+def twofold_zero(scale: float) -> Callable[[int], Outcomes]:
+    """Return draws of a geometric number with a sign, where a zero with a minus is not drawn again."""
+
+    def draw(count: int) -> Outcomes:
+        words = entropy.random_words(2 * count)
+        uniform = ((words[:count] >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+        size = np.floor(-scale * np.log(uniform)).astype(np.int64)
+        signed: Outcomes = np.where(words[count:] >> np.uint64(63), size, -size)
+        return signed
+
+    return draw
+
+
 @dataclass(frozen=True, kw_only=True)
 class HalfNoise:
     """Laplace noise of half the scale that its price and its description say."""
@@ -130,3 +146,43 @@ class LateCurator(Curator):
     def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
         output = draw(self._received[0]) if self._received else b""
         return super()._charge_then(step, mechanism, lambda _: output)
+
+
+def answered_free(account: str, query: Any, *columns: Any) -> Any:  # noqa: ARG001  nobody pays
+    """Answer a query without a charge."""
+    return query.draw(*columns)
+
+
+def drawn_while_reading(account: str, query: Any, *columns: Any) -> Any:
+    """Ask a query that has drawn its noise before it is paid for."""
+    return ask(account, EarlyQuery(query), *columns)
+
+
+@dataclass(frozen=True)
+class EarlyQuery:
+    """A query that adds its noise as it reads the table."""
+
+    stated: Any
+
+    @property
+    def protection(self) -> Protection:
+        """Whom it protects."""
+        stated: Protection = self.stated.protection
+        return stated
+
+    def charge(self, currency: Currency) -> int:
+        """Return the stated price."""
+        return int(self.stated.charge(currency))
+
+    def describe(self) -> Description:
+        """Return the stated parameters."""
+        stated: Description = self.stated.describe()
+        return stated
+
+    def read(self, *columns: Any, **more: Any) -> Exact:
+        """Return an answer that has its noise already."""
+        return Exact(self.stated.draw(*columns, **more))
+
+    def answer(self, exact: Exact) -> Any:
+        """Return what was drawn."""
+        return exact.for_noise()

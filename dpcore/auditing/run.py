@@ -11,7 +11,7 @@ from dpcore.errors import UsageError
 
 MOST_WORKERS = 4
 
-_LONGEST = ("exponential", "report-noisy-max", "bounded-sum", "sparse-vector")
+_LONGEST = ("exponential", "sparse-vector", "bounded-mean", "report-noisy-max", "above-threshold")
 """The cases that take longest: they are begun first, so that none of them is left to the end."""
 
 

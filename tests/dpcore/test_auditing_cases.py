@@ -53,7 +53,11 @@ def test_the_bugs_that_must_be_caught_are_planted() -> None:
     assert planted_bugs >= {
         "scale x1.03",
         "sensitivity halved",
+        "price halved",
+        "L2 not stacked",
+        "zero drawn twice",
         "missing charge",
+        "charge after the draw",
         "epsilon^2/8 for permute-and-flip",
         "float noise",
         "numpy randomness",

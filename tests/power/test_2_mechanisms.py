@@ -22,6 +22,7 @@ LESS = {
     ("rounded-gaussian", Currency.ZCDP),
     ("discrete-gaussian", Currency.ZCDP),
     ("calibrated-gaussian", Currency.PURE),
+    ("noisy-histogram", Currency.ZCDP),
 }
 """Where one event can't show half of the charge, or the classic bound is not tight."""
 

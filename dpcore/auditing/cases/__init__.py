@@ -1,16 +1,19 @@
-"""What is audited: every mechanism of `dpcore.mechanisms`, and the step in which a run measures with them."""
+"""What is audited: every mechanism of `dpcore.mechanisms`, and the steps in which a run, or a question, draws with them."""
 
 from collections.abc import Callable, Mapping
 
 from dpcore.auditing.case import Case
+from dpcore.auditing.cases.asking import asking
 from dpcore.auditing.cases.calibrated import calibrated
 from dpcore.auditing.cases.histograms import noisy_histogram
+from dpcore.auditing.cases.maxima import noisy_max
+from dpcore.auditing.cases.means import bounded_mean
 from dpcore.auditing.cases.measuring import measuring
 from dpcore.auditing.cases.noise import gaussian, laplace, rounded
 from dpcore.auditing.cases.responses import randomized_response
-from dpcore.auditing.cases.selections import exponential, noisy_max
+from dpcore.auditing.cases.selections import exponential
 from dpcore.auditing.cases.sparse_vectors import above_threshold, sparse_vector
-from dpcore.auditing.cases.values import bounded_mean, bounded_sum, noisy_count, noisy_value
+from dpcore.auditing.cases.values import bounded_sum, noisy_count, noisy_value
 
 CASES: Mapping[str, Callable[[], Case]] = {
     "discrete-laplace": laplace,
@@ -28,6 +31,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "bounded-mean": bounded_mean,
     "noisy-histogram": noisy_histogram,
     "measuring-step": measuring,
+    "asking-step": asking,
 }
 """By name, in the order in which they are shown."""
 

@@ -1,4 +1,4 @@
-"""Noisy histograms and marginals under audit: one run over canaries."""
+"""Noisy histograms and marginals under audit: one run over canaries, and events of one row."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,8 @@ import pyarrow as pa
 from dpcore.accounting import UNIT, Currency
 from dpcore.auditing.canaries import CANARIES, Counts, OneRunCheck
 from dpcore.auditing.case import Bug, Case
-from dpcore.auditing.cases.values import PRICES
+from dpcore.auditing.cases.outputs import once
+from dpcore.auditing.cases.values import PRICES, price_halved
 from dpcore.auditing.checks import Draw, EventCheck, StreamCheck
 from dpcore.auditing.events import Outcomes
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
@@ -18,16 +19,16 @@ from dpcore.universe import Boolean, Integer, Universe
 
 EPSILON = 2
 AMOUNT = EPSILON * UNIT
-DRAWS = 20_000
+DRAWS = 10_000
 
 _ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
 _REPLACED = replace(_ROW, neighbours=Neighbours.REPLACE_ONE)
 
 
-def _histogram(universe: Universe, protection: Protection, **marginals: Any) -> NoisyHistogram:
-    return NoisyHistogram.for_amount(
-        AMOUNT, currency=Currency.PURE, universe=universe, protection=protection, **marginals
-    )
+def _histogram(
+    universe: Universe, protection: Protection, *, currency: Currency = Currency.PURE, **marginals: Any
+) -> NoisyHistogram:
+    return NoisyHistogram.for_amount(AMOUNT, currency=currency, universe=universe, protection=protection, **marginals)
 
 
 def _one_run(setting: str, *, noise_of: int) -> OneRunCheck:
@@ -58,6 +59,36 @@ def _apart(drawn: NoisyHistogram, *, flag: bool) -> Draw:
     return draw
 
 
+def _stacked(setting: str, *, noise_of: int) -> EventCheck:
+    """Return the check, in rho, of marginals that one row is in all of, with the noise of all or of some."""
+    universe = Universe({"flag": Boolean(), "other": Boolean()})
+    axes = [["flag"], ["other"], ["flag", "other"], []]
+    paid, drawn = (
+        _histogram(universe, _ROW, currency=Currency.ZCDP, axes=axes[:count]) for count in (noise_of, len(axes))
+    )
+    drawn = replace(drawn, scale=paid.scale)
+
+    def summed(rows: int) -> Draw:
+        """Return the sum of the cells that a row is in, which tells best whether it is there."""
+        exact = drawn.read(pa.table({name: pa.array([True] * rows, type=pa.bool_()) for name in universe.names}))
+
+        def draw(count: int) -> Outcomes:
+            answers = (drawn.answer(exact) for _ in range(count))
+            sums = (sum(int(cells[(1,) * cells.ndim]) for cells in answer.values()) for answer in answers)
+            return np.fromiter(sums, dtype=np.int64, count=count)
+
+        return draw
+
+    return EventCheck(
+        setting=setting,
+        currency=Currency.ZCDP,
+        charged=min(paid.charge(Currency.ZCDP), AMOUNT),
+        here=summed(1),
+        there=summed(0),
+        draws=DRAWS,
+    )
+
+
 def noisy_histogram() -> Case:
     """Return the audit of a noisy histogram."""
     one = Universe({"flag": Boolean()})
@@ -67,12 +98,13 @@ def noisy_histogram() -> Case:
         return EventCheck(
             setting=setting,
             currency=Currency.PURE,
-            charged=AMOUNT,
-            here=_apart(drawn, flag=True),
-            there=_apart(drawn, flag=False),
+            charged=min(drawn.charge(Currency.PURE), AMOUNT),
+            here=once(_apart(drawn, flag=True)),
+            there=once(_apart(drawn, flag=False)),
             draws=DRAWS,
         )
 
+    sound = event("one column, its only row replaced", replaced)
     return Case(
         name=NoisyHistogram.name,
         theorem="c marginals as one vector of counts have c times the L1, and c times the squared L2, sensitivity of one.",
@@ -80,7 +112,8 @@ def noisy_histogram() -> Case:
         prices=PRICES,
         checks=(
             _one_run(f"{CANARIES:,} canaries, two marginals", noise_of=2),
-            event("one column, its only row replaced", replaced),
+            sound,
+            _stacked("four marginals, a row or none", noise_of=4),
             StreamCheck(setting="one column", draw=_apart(replaced, flag=True)),
         ),
         bugs=(
@@ -94,5 +127,11 @@ def noisy_histogram() -> Case:
                 how="rows are replaced, and the noise is that for adding or removing one",
                 check=event("one column, a row replaced, paid as add-remove", added),
             ),
+            Bug(
+                name="L2 not stacked",
+                how="four marginals are counted, and their L2 is taken for that of one",
+                check=_stacked("four marginals, paid as one", noise_of=1),
+            ),
+            price_halved(sound),
         ),
     )

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,19 +13,30 @@ from dpcore.accounting import Currency
 from dpcore.auditing import planted
 from dpcore.auditing.case import Bug, Case
 from dpcore.auditing.cases.outputs import Noise, noisy
-from dpcore.auditing.checks import DistributionCheck, EventCheck, StreamCheck
-from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from dpcore.auditing.checks import Check, DistributionCheck, Draw, EventCheck, StreamCheck
+from dpcore.auditing.events import Outcomes
+from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian, wide
 from dpcore.privacy import Neighbours, Protection
-
-ADDED = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE).sensitivity
-REPLACED = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.REPLACE_ONE).sensitivity
 
 DRAWS = 400_000
 DISTRIBUTION_DRAWS = 1_000_000
 SCALES = (2.0, 40.0)
+WIDE_SCALES = (2.5, 300.0)
+"""Of the sampler of noise that is too wide for one table, called by itself: one digit, whose sign shows, and two."""
+
+_PARTS = 10
+"""Intervals to a scale, where outcomes are too many to be told one by one."""
+
 WIDER = 1.03
 
 Weights = npt.NDArray[np.float64]
+
+
+class Sampler(Protocol):
+    """Whatever draws noise of a scale."""
+
+    def __call__(self, count: int, *, scale: float) -> Outcomes:
+        """Return so many draws."""
 
 
 def laplace_weights(k: npt.NDArray[np.int64], scale: float) -> Weights:
@@ -84,7 +96,40 @@ class Family:
             probabilities=self.weights(outcomes, scale),
         )
 
-    def case(self, *, theorem: str, reference: str, prices: Mapping[Currency, str], more: tuple[Bug, ...]) -> Case:
+    def wide(self, setting: str, scale: float, *, draw: Draw) -> DistributionCheck:
+        """Return the check of the distribution of wide noise, in intervals."""
+        width = max(1, round(scale / _PARTS))
+        reach = (round(20 * scale) // width + 1) * width
+        noise = np.arange(-reach, reach + width)
+        return DistributionCheck(
+            setting=setting,
+            draw=lambda count: draw(count) // width,
+            draws=DISTRIBUTION_DRAWS,
+            outcomes=np.arange(-reach // width, reach // width + 1),
+            probabilities=self.weights(noise, scale).reshape(-1, width).sum(axis=1),
+        )
+
+    def wide_checks(self, sampler: Sampler, *, beyond: float) -> tuple[Check, ...]:
+        """Return the checks of a wide sampler by itself, and of the mechanism at a scale that is beyond its table."""
+        mechanism = self.at(beyond)
+        return (
+            *(
+                self.wide(f"wide sampler, {self.width} {scale:g}", scale, draw=partial(sampler, scale=scale))
+                for scale in WIDE_SCALES
+            ),
+            self.wide(f"noise of {self.width} {beyond:g}", beyond, draw=noisy(mechanism, [0])),
+            StreamCheck(setting=f"noise of {self.width} {beyond:g}", draw=noisy(mechanism, [0])),
+        )
+
+    def case(
+        self,
+        *,
+        theorem: str,
+        reference: str,
+        prices: Mapping[Currency, str],
+        more: tuple[Bug, ...],
+        wide: tuple[Check, ...] = (),
+    ) -> Case:
         """Return what every kind of integer noise is held against, and some bugs more."""
         one, two = self.at(1.0), self.at(2.0, neighbours=Neighbours.REPLACE_ONE)
         last = self.currencies[0]
@@ -101,6 +146,7 @@ class Family:
                 self.event("a row replaced: 1 0 or 0 1", two, paid=two, currency=last, here=[1, 0], there=[0, 1]),
                 *(self.distribution(scale, drawn_at=scale) for scale in SCALES),
                 StreamCheck(setting="noise on 100 counts", draw=noisy(one, [0])),
+                *wide,
             ),
             bugs=(
                 Bug(
@@ -162,7 +208,13 @@ def laplace() -> Case:
                     draws=20_000,
                 ),
             ),
+            Bug(
+                name="zero drawn twice",
+                how="a zero with a minus is kept by the wide sampler, which makes zeros twice as likely",
+                check=LAPLACE.wide("wide sampler, scale 2.5", 2.5, draw=planted.twofold_zero(2.5)),
+            ),
         ),
+        wide=LAPLACE.wide_checks(wide.laplace, beyond=1e4),
     )
 
 
@@ -183,6 +235,7 @@ def gaussian() -> Case:
                 ),
             ),
         ),
+        wide=GAUSSIAN.wide_checks(wide.gaussian, beyond=1e5),
     )
 
 

@@ -19,6 +19,7 @@ ANSWERS = 4
 EPSILON = 1.0
 
 _ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.REPLACE_ONE)
+_PERSON = Protection(unit="person", rows_per_unit=2, neighbours=Neighbours.REPLACE_ONE)
 
 
 def _event(setting: str, drawn: RandomizedResponse, *, charged: int, currency: Currency, rows: int = 1) -> EventCheck:
@@ -57,6 +58,7 @@ def randomized_response() -> Case:
     """Return the audit of randomized response, with coins and with several answers."""
     coins = RandomizedResponse.coins(protection=_ROW)
     several = RandomizedResponse(epsilon=EPSILON, answers=ANSWERS, protection=_ROW)
+    persons = RandomizedResponse(epsilon=EPSILON, answers=ANSWERS, protection=_PERSON)
     pure = _event("four answers", several, charged=several.charge(Currency.PURE), currency=Currency.PURE)
     return Case(
         name=RandomizedResponse.name,
@@ -73,6 +75,13 @@ def randomized_response() -> Case:
             *(
                 replace(pure, currency=currency, charged=several.charge(currency))
                 for currency in (Currency.ZCDP, Currency.GDP)
+            ),
+            _event(
+                "two answers of a person",
+                persons,
+                charged=persons.charge(Currency.PURE),
+                currency=Currency.PURE,
+                rows=2,
             ),
             _distribution("two fair coins", coins, drawn=coins),
             _distribution("four answers", several, drawn=several),

@@ -1,4 +1,4 @@
-"""Selections under audit: the exponential mechanism in both flavours, and report noisy max with its three noises."""
+"""Selections under audit, and the exponential mechanism in both flavours."""
 
 from dataclasses import replace
 
@@ -12,13 +12,15 @@ from dpcore.auditing.cases.outputs import Selecting, once, selected
 from dpcore.auditing.checks import DistributionCheck, EventCheck, StreamCheck
 from dpcore.auditing.events import Outcomes
 from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
-from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
 
 EPSILON = 2.0
-DRAWS = 40_000
-FEWER_DRAWS = 20_000
-MORE_DRAWS = 50_000
-DISTRIBUTION_DRAWS = 100_000
+FAR = 3
+"""A sensitivity that is not 1: scores that move so far must get so much more noise."""
+
+DRAWS = 24_000
+FEWER_DRAWS = 16_000
+MORE_DRAWS = 40_000
+DISTRIBUTION_DRAWS = 60_000
 WIDER = 1.03
 
 _BACK = 10
@@ -57,7 +59,7 @@ def distances(mechanism: Selecting, count: int) -> Outcomes:
     return -scores[selected(mechanism, scores.tolist())(count)]
 
 
-def _event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
+def behind_event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
     setting: str,
     drawn: Selecting,
     *,
@@ -69,6 +71,20 @@ def _event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
 ) -> EventCheck:
     """Return the check of selections where a candidate is behind all others by one of two gaps."""
     here, there = ([0, *[gap] * others] for gap in gaps)
+    return between(setting, drawn, charged=charged, currency=currency, tables=(here, there), draws=draws)
+
+
+def between(  # noqa: PLR0913  likewise
+    setting: str,
+    drawn: Selecting,
+    *,
+    charged: int,
+    currency: Currency,
+    tables: tuple[list[int], list[int]],
+    draws: int = DRAWS,
+) -> EventCheck:
+    """Return the check of selections among the scores of two tables."""
+    here, there = tables
     return EventCheck(
         setting=setting,
         currency=currency,
@@ -79,8 +95,8 @@ def _event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
     )
 
 
-def _exponential(flavour: Flavour, epsilon: float = EPSILON) -> ExponentialMechanism:
-    return ExponentialMechanism(epsilon=epsilon, sensitivity=1, flavour=flavour)
+def _exponential(flavour: Flavour, epsilon: float = EPSILON, *, sensitivity: int = 1) -> ExponentialMechanism:
+    return ExponentialMechanism(epsilon=epsilon, sensitivity=sensitivity, flavour=flavour)
 
 
 def _spread(flavour: Flavour) -> tuple[DistributionCheck, Bug]:
@@ -105,20 +121,23 @@ def _spread(flavour: Flavour) -> tuple[DistributionCheck, Bug]:
 def exponential() -> Case:
     """Return the audit of the exponential mechanism."""
     gumbel, flip = _exponential(Flavour.GUMBEL), _exponential(Flavour.PERMUTE_AND_FLIP)
-    flipped = _event(
-        "permute-and-flip, behind by 0 or 2",
-        flip,
-        charged=flip.charge(Currency.PURE),
+    far_gumbel, far_flip = (
+        _exponential(flavour, sensitivity=FAR) for flavour in (Flavour.GUMBEL, Flavour.PERMUTE_AND_FLIP)
+    )
+    flipped = behind_event(
+        "permute-and-flip, D = 3, behind by 0 or 6",
+        far_flip,
+        charged=far_flip.charge(Currency.PURE),
         currency=Currency.PURE,
-        gaps=(0, 2),
+        gaps=(0, 2 * FAR),
     )
     spreads = [_spread(flavour) for flavour in Flavour]
-    balanced = _event(
-        "Gumbel, ahead or behind by 1",
-        gumbel,
-        charged=gumbel.charge(Currency.ZCDP),
+    balanced = behind_event(
+        "Gumbel, D = 3, ahead or behind by 3",
+        far_gumbel,
+        charged=far_gumbel.charge(Currency.ZCDP),
         currency=Currency.ZCDP,
-        gaps=(-1, 1),
+        gaps=(-FAR, FAR),
     )
     return Case(
         name=ExponentialMechanism.name,
@@ -131,8 +150,8 @@ def exponential() -> Case:
         },
         checks=(
             flipped,
-            replace(flipped, currency=Currency.ZCDP, charged=flip.charge(Currency.ZCDP)),
-            _event(
+            replace(flipped, currency=Currency.ZCDP, charged=far_flip.charge(Currency.ZCDP)),
+            behind_event(
                 "Gumbel, behind 4 by 0 or 2",
                 gumbel,
                 charged=gumbel.charge(Currency.PURE),
@@ -142,7 +161,7 @@ def exponential() -> Case:
                 draws=MORE_DRAWS,
             ),
             balanced,
-            replace(balanced, currency=Currency.GDP, charged=gumbel.charge(Currency.GDP)),
+            replace(balanced, currency=Currency.GDP, charged=far_gumbel.charge(Currency.GDP)),
             *(sound for sound, _ in spreads),
             StreamCheck(setting="Gumbel", draw=selected(gumbel, [0, 0, 1])),
             StreamCheck(setting="permute-and-flip", draw=selected(flip, [0, 0, 1])),
@@ -151,7 +170,7 @@ def exponential() -> Case:
             Bug(
                 name="epsilon^2/8 for permute-and-flip",
                 how="permute-and-flip is charged the rho of the exponential mechanism proper",
-                check=_event(
+                check=behind_event(
                     "permute-and-flip, behind by 0 or 2, epsilon 1",
                     _exponential(Flavour.PERMUTE_AND_FLIP, 1.0),
                     charged=_exponential(Flavour.GUMBEL, 1.0).charge(Currency.ZCDP),
@@ -162,7 +181,7 @@ def exponential() -> Case:
             Bug(
                 name="sensitivity halved",
                 how="scores move by 2 where the sensitivity says 1",
-                check=_event(
+                check=behind_event(
                     "permute-and-flip, behind by 0 or 4, paid as 2",
                     flip,
                     charged=flip.charge(Currency.PURE),
@@ -176,70 +195,6 @@ def exponential() -> Case:
                 name="numpy randomness",
                 how="the noise comes from NumPy's generator, not from the operating system's entropy",
                 check=StreamCheck(setting="Gumbel", draw=selected(planted.NumpyMax(scale=1.0), [0, 0, 1])),
-            ),
-        ),
-    )
-
-
-def _maximum(noise: MaxNoise, *, monotone: bool = False) -> ReportNoisyMax:
-    return ReportNoisyMax(epsilon=EPSILON, sensitivity=1, noise=noise, monotone=monotone)
-
-
-def noisy_max() -> Case:
-    """Return the audit of report noisy max."""
-    laplace, exponential_noise, gumbel = (_maximum(noise) for noise in MaxNoise)
-    monotone = _maximum(MaxNoise.EXPONENTIAL, monotone=True)
-    pure = laplace.charge(Currency.PURE)
-    return Case(
-        name=ReportNoisyMax.name,
-        theorem="The place of the largest score with Laplace, exponential or Gumbel noise of scale 2 D / epsilon, or D / epsilon if scores are monotone, is epsilon-DP.",
-        reference="Dwork and Roth 2014, Claim 3.9; Ding et al. 2021; Durfee and Rogers 2019",
-        prices={
-            Currency.PURE: "epsilon",
-            Currency.ZCDP: "epsilon tanh(epsilon / 2); Gumbel epsilon^2 / 8",
-            Currency.GDP: "4 Phi^-1(e^x / (1 + e^x))^2 with x = epsilon; Gumbel with x = epsilon / 2",
-        },
-        checks=(
-            _event("Laplace, behind 4 by 0 or 2", laplace, charged=pure, currency=Currency.PURE, gaps=(0, 2), others=4),
-            _event(
-                "exponential, behind by 0 or 2", exponential_noise, charged=pure, currency=Currency.PURE, gaps=(0, 2)
-            ),
-            _event(
-                "exponential, monotone, behind by 0 or 1", monotone, charged=pure, currency=Currency.PURE, gaps=(0, 1)
-            ),
-            _event(
-                "Gumbel, ahead or behind by 1",
-                gumbel,
-                charged=gumbel.charge(Currency.ZCDP),
-                currency=Currency.ZCDP,
-                gaps=(-1, 1),
-            ),
-            *(StreamCheck(setting=noise.value, draw=selected(_maximum(noise), [0, 0, 1])) for noise in MaxNoise),
-        ),
-        bugs=(
-            Bug(
-                name="neighbour flag ignored",
-                how="rows are replaced, so that counts move both ways, and the noise is that of monotone scores",
-                check=_event(
-                    "exponential, behind by 0 or 2, paid as monotone",
-                    monotone,
-                    charged=pure,
-                    currency=Currency.PURE,
-                    gaps=(0, 2),
-                    draws=FEWER_DRAWS,
-                ),
-            ),
-            Bug(
-                name="sensitivity halved",
-                how="scores move by 2 where the sensitivity says 1",
-                check=_event(
-                    "Laplace, behind by 0 or 4, paid as 2",
-                    laplace,
-                    charged=pure,
-                    currency=Currency.PURE,
-                    gaps=(0, 4),
-                    draws=FEWER_DRAWS,
-                ),
             ),
         ),
     )

@@ -21,12 +21,17 @@ EPSILON = 4.0
 LESS = 2.0
 """An epsilon at which even a rare answer is seen often enough to show that values moved too far."""
 
-DRAWS = 40_000
-FEWER_DRAWS = 20_000
+FAR = 3
+"""A sensitivity that is not 1: values that move so far must get so much more noise."""
+
+DRAWS = 30_000
+MORE_DRAWS = 60_000
 BROKEN_DRAWS = 400_000
 
 HERE, THERE = [-1, -1, -1, -1, 0], [0, 0, 0, 0, -1]
 """Values that move as far as they may, the first four up and the last down: it is likelier to be the first positive here."""
+
+FAR_HERE, FAR_THERE = ([FAR * value for value in values] for values in (HERE, THERE))
 
 _PRICES = {
     Currency.PURE: "epsilon",
@@ -37,10 +42,6 @@ _PRICES = {
 
 class Interactive(Protocol):
     """Whatever begins sessions."""
-
-    @property
-    def scales(self) -> tuple[float, float]:
-        """The scale of the threshold's noise, and that of each value's."""
 
     def begin(self, threshold: int, /) -> Session:
         """Return a session."""
@@ -100,8 +101,10 @@ def _event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
     )
 
 
-def _distribution(event: EventCheck, drawn: Interactive, *, values: list[int], positives: int) -> DistributionCheck:
-    exact = sorted(probabilities(drawn.scales, values, positives=positives).items())
+def _distribution(
+    event: EventCheck, scales: tuple[float, float], *, values: list[int], positives: int
+) -> DistributionCheck:
+    exact = sorted(probabilities(scales, values, positives=positives).items())
     return DistributionCheck(
         setting=event.setting,
         draw=event.here,
@@ -111,12 +114,17 @@ def _distribution(event: EventCheck, drawn: Interactive, *, values: list[int], p
     )
 
 
-def _above(epsilon: float, *, monotone: bool = False) -> AboveThreshold:
-    return AboveThreshold(epsilon=epsilon, sensitivity=1, monotone=monotone)
+def _theorem_scales(epsilon: float, *, sensitivity: int, steps: int, ratio: float) -> tuple[float, float]:
+    """Return the scales that a theorem asks for: D / e1 and steps D / e2, where e1 : e2 = 1 : ratio and e1 + e2 = epsilon."""
+    return sensitivity * (1 + ratio) / epsilon, steps * sensitivity * (1 + 1 / ratio) / epsilon
 
 
-def _sparse(epsilon: float, *, monotone: bool = False, positives: int = 1) -> SparseVector:
-    return SparseVector(epsilon=epsilon, sensitivity=1, positives=positives, monotone=monotone)
+def _above(epsilon: float, *, sensitivity: int = 1, monotone: bool = False) -> AboveThreshold:
+    return AboveThreshold(epsilon=epsilon, sensitivity=sensitivity, monotone=monotone)
+
+
+def _sparse(epsilon: float, *, sensitivity: int = 1, monotone: bool = False, positives: int = 1) -> SparseVector:
+    return SparseVector(epsilon=epsilon, sensitivity=sensitivity, positives=positives, monotone=monotone)
 
 
 def _common_bugs(kind: Callable[..., AboveThreshold | SparseVector]) -> tuple[Bug, ...]:
@@ -131,7 +139,6 @@ def _common_bugs(kind: Callable[..., AboveThreshold | SparseVector]) -> tuple[Bu
                 charged=less.charge(Currency.PURE),
                 here=HERE,
                 there=[1, 1, 1, 1, -2],
-                draws=FEWER_DRAWS,
             ),
         ),
         Bug(
@@ -143,7 +150,6 @@ def _common_bugs(kind: Callable[..., AboveThreshold | SparseVector]) -> tuple[Bu
                 charged=monotone.charge(Currency.PURE),
                 here=HERE,
                 there=THERE,
-                draws=FEWER_DRAWS,
             ),
         ),
         Bug(
@@ -156,9 +162,12 @@ def _common_bugs(kind: Callable[..., AboveThreshold | SparseVector]) -> tuple[Bu
 
 def above_threshold() -> Case:
     """Return the audit of AboveThreshold."""
-    sound = _above(EPSILON)
+    sound = _above(EPSILON, sensitivity=FAR)
     charged = sound.charge(Currency.PURE)
-    event = _event("four just below, then one", sound, charged=charged, here=HERE, there=THERE)
+    event = _event(
+        "D = 3, four below, then one", sound, charged=charged, here=FAR_HERE, there=FAR_THERE, draws=MORE_DRAWS
+    )
+    scales = _theorem_scales(EPSILON, sensitivity=FAR, steps=2, ratio=1.0)
     return Case(
         name=AboveThreshold.name,
         theorem="The first of any number of values to reach a threshold, with noise of 2 D / epsilon on it and 4 D / epsilon on them, is epsilon-DP.",
@@ -166,7 +175,7 @@ def above_threshold() -> Case:
         prices=_PRICES,
         checks=(
             event,
-            _distribution(event, sound, values=HERE, positives=1),
+            _distribution(event, scales, values=FAR_HERE, positives=1),
             StreamCheck(setting="sessions", draw=answered(sound, [0, 0, 0])),
         ),
         bugs=(*_common_bugs(_above),),
@@ -175,10 +184,15 @@ def above_threshold() -> Case:
 
 def sparse_vector() -> Case:
     """Return the audit of the sparse vector technique."""
-    one, two = (_sparse(EPSILON, positives=positives) for positives in (1, 2))
-    charged = one.charge(Currency.PURE)
-    first = _event("four just below, then one", one, charged=charged, here=HERE, there=THERE)
-    second = _event("two positives", two, charged=charged, here=[*HERE, 0], there=[*THERE, -1])
+    one, two = _sparse(EPSILON, sensitivity=FAR), _sparse(EPSILON, positives=2)
+    first = _event(
+        "D = 3, four below, then one", one, charged=one.charge(Currency.PURE), here=FAR_HERE, there=FAR_THERE
+    )
+    second = _event(
+        "two positives", two, charged=two.charge(Currency.PURE), here=[*HERE, 0], there=[*THERE, -1], draws=MORE_DRAWS
+    )
+    first_scales = _theorem_scales(EPSILON, sensitivity=FAR, steps=2, ratio=2 ** (2 / 3))
+    second_scales = _theorem_scales(EPSILON, sensitivity=1, steps=4, ratio=4 ** (2 / 3))
     return Case(
         name=SparseVector.name,
         theorem="Which of any number of values reach a threshold, up to c of them, is epsilon-DP with noise D / e1 on it and 2 c D / e2 on them, e1 + e2 = epsilon.",
@@ -187,8 +201,8 @@ def sparse_vector() -> Case:
         checks=(
             first,
             second,
-            _distribution(first, one, values=HERE, positives=1),
-            _distribution(second, two, values=[*HERE, 0], positives=2),
+            _distribution(first, first_scales, values=FAR_HERE, positives=1),
+            _distribution(second, second_scales, values=[*HERE, 0], positives=2),
             StreamCheck(setting="sessions", draw=answered(two, [0, 0, 0])),
         ),
         bugs=(
