@@ -69,7 +69,10 @@ def test_every_charge_prices_what_was_drawn(workspace: Workspace, strategy: str,
     currency = Currency.ZCDP if delta else Currency.PURE
     with open_ledger() as ledger:
         transcript = ledger.transcript(outcome.run)
-    assert len(transcript) > 3
+    # A pmw run may find its first query well answered, and end there: then it has bought the total, a selection and a count.
+    assert len(transcript) > (2 if "pmw" in strategy else 3)
+    assert {"exponential", "discrete-laplace"} & {operation.mechanism["name"] for operation in transcript}
+    assert any("select" in operation.step for operation in transcript)
     for operation in transcript:
         assert from_description(operation.mechanism).charge(currency) <= operation.amount
     check_the_books(outcome.run, crashes=0)
