@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from importlib.metadata import version
 from typing import Any
 
 from dpcore.accounting import UNIT
@@ -98,6 +99,7 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
         description="A private table in, a synthetic Parquet dataset out, on one budget ledger.",
         epilog=EPILOG,
     )
+    parser.add_argument("--version", action="version", version=f"dpflow {version('dpflow')}")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="print one JSON object")
     verbs = parser.add_subparsers(required=True, metavar="VERB")

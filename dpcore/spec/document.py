@@ -16,6 +16,8 @@ from dpcore.errors import SpecError
 Place = tuple[str | int, ...]
 
 MOST_PARTS = 200_000
+LARGEST_BYTES = 1 << 20
+"""The largest spec that is parsed: the parser takes seconds for a megabyte, and long lists have files of their own."""
 
 _RESOLVERS = (
     ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", "~nN\0"),
@@ -76,13 +78,20 @@ def read_document(path: Path) -> Document:
     """Parse a YAML file. What is not YAML at all is reported at once, since nothing else can be checked then."""
     document = Document(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(LARGEST_BYTES + 1)
+        text = content.decode("utf-8") if len(content) <= LARGEST_BYTES else None
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file; name a release spec, or write one with `dpflow init DATASET`") from None
     except IsADirectoryError:
         raise SpecError(f"{path}: is a folder; name the release spec in it") from None
     except (OSError, UnicodeDecodeError):
         raise SpecError(f"{path}: cannot be read as UTF-8 text; check the file and its permissions") from None
+    if text is None:
+        raise SpecError(
+            f"{path}: is larger than {LARGEST_BYTES >> 20} MiB, which no spec is; name the release spec, not the table, "
+            "and put long lists of values into a file for `values_from`"
+        )
     loader = None
     try:
         loader = _CoreLoader(text)

@@ -34,6 +34,14 @@ def no_service_has_a_privilege(document: Document) -> Iterator[str]:
         yield from (f"{name} has {key}" for key in more & service.keys())
 
 
+def every_service_has_limits_and_does_not_swap(document: Document) -> Iterator[str]:
+    for name, service in document["services"].items():
+        if not service.get("cpus") or not service.get("mem_limit") or not service.get("pids_limit"):
+            yield f"{name} may take all of the machine"
+        if service.get("memswap_limit") != service.get("mem_limit"):
+            yield f"{name} may be swapped out to disk"
+
+
 def images_are_pinned(document: Document) -> Iterator[str]:
     for name, service in document["services"].items():
         if not re.fullmatch(r"[a-z]+:\d+\.\d+(\.\d+)?(-[a-z]+)?", service.get("image", "")):
@@ -180,6 +188,7 @@ RULES: tuple[Rule, ...] = (
     nobody_is_root,
     nothing_is_writable_but_tmp_and_volumes,
     no_service_has_a_privilege,
+    every_service_has_limits_and_does_not_swap,
     images_are_pinned,
     no_secret_is_in_the_environment,
     secrets_are_files_that_git_ignores,

@@ -14,6 +14,7 @@ BROKEN: dict[str, tuple[str, dict[str, Any]]] = {
     "nobody_is_root": ("worker", {"user": "0:0"}),
     "nothing_is_writable_but_tmp_and_volumes": ("server", {"read_only": False}),
     "no_service_has_a_privilege": ("ledger-db", {"privileged": True}),
+    "every_service_has_limits_and_does_not_swap": ("worker", {"mem_limit": None, "memswap_limit": None}),
     "images_are_pinned": ("prefect-db", {"image": "postgres:latest"}),
     "no_secret_is_in_the_environment": (
         "steward",
@@ -62,7 +63,12 @@ def test_a_broken_compose_file_is_noticed_by(rule: Rule, compose: Document) -> N
 def test_all_that_is_promised_is_about_every_service(compose: Document) -> None:
     assert set(compose["services"]) == {"prefect-db", "ledger-db", "server", "worker", "steward", "auditor"}
     for name in compose["services"]:
-        for rule, change in {"nobody_is_root": {"user": "root"}, "images_are_pinned": {"image": "dpflow"}}.items():
+        changes: dict[str, dict[str, Any]] = {
+            "nobody_is_root": {"user": "root"},
+            "images_are_pinned": {"image": "dpflow"},
+            "every_service_has_limits_and_does_not_swap": {"memswap_limit": -1},
+        }
+        for rule, change in changes.items():
             broken = deepcopy(compose)
             broken["services"][name].update(change)
             (found,) = next(it for it in RULES if it.__name__ == rule)(broken)

@@ -13,8 +13,10 @@ from tests.deployments.facts import DEPLOYMENTS, TEMPLATE, image_environment, kn
 
 Pod = dict[str, Any]
 
-# A work pool of this type is served by prefect-kubernetes, which asks for these values in every job.
+# A work pool of this type is served by prefect-kubernetes. Its worker (0.8.0, `_get_base_job_manifest`) rejects a job whose *pod* lacks
+# these, though the first two belong to the job: Kubernetes drops them there, and reads them where the job has them.
 ASKED_FOR = {"parallelism": 1, "completions": 1, "restartPolicy": "Never"}
+OF_THE_JOB = {"parallelism": 1, "completions": 1, "backoffLimit": 0}
 OF_ITS_WORKER = re.compile(r"PREFECT_INTEGRATIONS_KUBERNETES_(WORKER|OBSERVER)_[A-Z_]+")
 
 
@@ -65,9 +67,8 @@ def test_the_job_is_one_that_prefects_worker_accepts(run_pod: Pod, template: dic
     assert run_pod.items() >= ASKED_FOR.items()
     job = template["job_configuration"]["job_manifest"]
     assert (job["apiVersion"], job["kind"], job["metadata"]["namespace"]) == ("batch/v1", "Job", "dpflow")
-    assert (
-        job["spec"]["backoffLimit"] == 0
-    )  # a crashed run is started again by Prefect, which counts, and not by Kubernetes
+    # A crashed run is restarted by Prefect, which counts the restarts, and not by Kubernetes.
+    assert job["spec"].items() >= OF_THE_JOB.items()
     assert [container["name"] for container in run_pod["containers"]] == ["prefect-job"]
 
 
@@ -169,3 +170,40 @@ def test_every_pod_is_under_a_network_policy_that_lets_nobody_in(
     assert "ingress" not in closed
     labels = manifests["Namespace", "dpflow"]["metadata"]["labels"]
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def open_ways(policy: dict[str, Any]) -> list[str]:
+    """Return the ways out of a pod that lead to more than one address, or to every port of one."""
+    found = []
+    for rule in policy["spec"]["egress"]:
+        if not rule.get("to") or not rule.get("ports"):
+            found.append("anywhere")
+        for peer in rule.get("to", ()):
+            if "ipBlock" in peer:
+                single = re.fullmatch(r"[\d.]+/32|[0-9a-f:]+/128", peer["ipBlock"]["cidr"])
+                found += [] if single else [peer["ipBlock"]["cidr"]]
+            elif not peer.get("namespaceSelector") or not peer.get("podSelector"):
+                found.append("every pod")
+    return found
+
+
+@pytest.mark.parametrize("name", ["closed", "run", "worker"])
+def test_a_pod_calls_single_addresses_only(name: str, manifests: dict[tuple[str, str], dict[str, Any]]) -> None:
+    assert open_ways(manifests["NetworkPolicy", name]) == []
+
+
+@pytest.mark.parametrize(
+    ("way", "rule"),
+    [
+        ("anywhere", {"ports": [{"port": 443}]}),
+        ("anywhere", {"to": [{"ipBlock": {"cidr": "192.0.2.10/32"}}]}),
+        ("0.0.0.0/0", {"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}], "ports": [{"port": 443}]}),
+        ("every pod", {"to": [{"podSelector": {}}], "ports": [{"port": 443}]}),
+    ],
+)
+def test_an_open_way_out_is_noticed(
+    way: str, rule: dict[str, Any], manifests: dict[tuple[str, str], dict[str, Any]]
+) -> None:
+    worse = deepcopy(manifests["NetworkPolicy", "run"])
+    worse["spec"]["egress"].append(rule)
+    assert open_ways(worse) == [way]

@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Callable
 from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
@@ -327,3 +328,10 @@ def test_an_unforeseen_error_is_one_line_without_its_text(
     log = workspace.folder / ".dpflow" / "private" / "failures.log"
     assert "Jane Doe" in log.read_text(encoding="utf-8")
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        dpflow("--version")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"dpflow {version('dpflow')}\n"

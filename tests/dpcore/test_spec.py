@@ -9,6 +9,7 @@ import pytest
 from dpcore.errors import SpecError
 from dpcore.queries import Workload
 from dpcore.spec import Declaration, json_schema, load_spec
+from dpcore.spec.document import LARGEST_BYTES
 
 GOOD = """\
 dataset: visits
@@ -285,3 +286,19 @@ def test_more_marginals_than_can_be_listed_are_refused_at_once(tmp_path: Path) -
     assert "200 columns have 1,313,400 such marginals" in mistakes(tmp_path, head + many)[0]
     targeted = load_spec(write(tmp_path, head + many + "workload: {marginals: 3, target: c0}\n"))
     assert len(targeted.workload.marginals) == 19_701
+
+
+def test_a_file_that_is_too_large_for_a_spec_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    with path.open("wb") as file:
+        file.write(b"a: [")
+        file.truncate(60_000_000)  # the parser would refuse the zero bytes in words of its own
+    with pytest.raises(SpecError, match=r"spec\.yaml: is larger than 1 MiB.*`values_from`"):
+        load_spec(path)
+
+
+def test_a_spec_just_below_the_limit_is_read(tmp_path: Path) -> None:
+    comment = "#" * (LARGEST_BYTES - len(GOOD))
+    assert load_spec(write(tmp_path, GOOD + comment)).spec.dataset == "visits"
+    with pytest.raises(SpecError, match="larger"):
+        load_spec(write(tmp_path, GOOD + comment + "#"))
