@@ -24,7 +24,7 @@ from dpcore.discovery import Discovery
 from dpcore.engines import Engine, engine_for
 from dpcore.errors import SourceBroken, SourceError, UsageError
 from dpcore.histogram import Histogram
-from dpcore.ingest import Coding, Draws, Source, fingerprint_key
+from dpcore.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
 from dpcore.ingest.source import check_columns, check_types
 from dpcore.ingest.window import Window
 from dpcore.ledger import Account, Balance, Lease, Ledger, Run, open_ledger
@@ -88,7 +88,8 @@ class Synthesis:
         self._rows = 0
         self._begun = 0.0
         self._before: Balance | None = None
-        self._versioned = False
+        self._declared: Declaration | None = None
+        self._version: str | None = None
         self._findings: tuple[Finding, ...] = ()
         self.rounds: list[Round] = []
 
@@ -121,6 +122,7 @@ class Synthesis:
         if self.blocks is not None:
             self.declaration = self.declaration.covering(self.blocks)
             self.strategy = strategy_for(self.declaration)
+        self._declared = self.declaration
         if not self.settled:
             self._lease = self.ledger.lease(self.run_id)
         self._before = without(run, self._balance(), weight=self.account.weight)
@@ -166,38 +168,68 @@ class Synthesis:
         return self._engine.count(self._read(universe, lease=lease), universe)
 
     def ingest(self) -> Private | None:
-        """Read and encode the table. If it can't be read at all, and no value can have decided that, the reservation is given back."""
+        """Read and encode the table. If its header is refused, the reservation is given back; from the first row on, a failure keeps it."""
         return None if self._lease is None else self._read(self.declaration.universe, lease=self._lease)
 
     def _read(self, universe: Universe, *, lease: Lease) -> Private:
         coding = Coding(universe=universe, protection=self.declaration.protection, window=self.window)
         try:
-            if not self._versioned:
-                whole = replace(coding, universe=self.declaration.universe)
-                check_columns(
-                    self.source, columns=whole.columns
-                )  # what can't be read is refused before anything is bought
-                check_types(self.source, reads=whole.reads)
-                key = fingerprint_key(private_folder())
-                version = self._engine.version(self.source, columns=whole.columns, key=key)
-                self.ledger.record_data_version(lease, version)
-                self._versioned = True
-            return self._engine.read(self.source, coding=coding, draws=Draws.fresh())
+            self._check_headers(coding)
         except SourceError as error:
-            if self.ledger.run(self.run_id).spent:
-                raise
-            if not self._rows_may_decide(error, lease=lease):
+            if self._may_refund(error, lease=lease):
                 self.ledger.release_run(self.run_id, lease=lease)
                 raise
-            kept = SourceBroken(
-                f"{error}; the reservation is kept, since values may have decided this: with the spec as it is, mend the source or the disk and "
-                f"use --resume {self.run_id}, or let the steward give it back with `dpflow ledger release {self.run_id}`"
-            )
-        raise kept  # where no error is being dealt with, which it would carry along
+            failure = error
+        else:
+            try:
+                return self._read_rows(coding, lease=lease)
+            except SourceError as error:
+                failure = error
+        if self.ledger.run(self.run_id).spent:
+            raise failure
+        raise SourceBroken(
+            f"{failure}; the reservation is kept, since values may have decided this: with the spec as it is, mend the source or the disk and "
+            f"use --resume {self.run_id}, or let the steward give it back with `dpflow ledger release {self.run_id}`"
+        )
 
-    def _rows_may_decide(self, error: SourceError, *, lease: Lease) -> bool:
-        """Say whether a failure may tell something of the rows; of what an earlier worker on the run has met, nothing is known."""
-        return isinstance(error, SourceBroken) or lease.fence > 1 or (self._versioned and self.source.is_query)
+    def _check_headers(self, coding: Coding) -> None:
+        """Refuse, before a row is read or anything is bought, what no row can decide: names and types of the declared columns."""
+        whole = replace(coding, universe=self._whole.universe)
+        check_columns(self.source, columns=whole.columns)
+        check_types(self.source, reads=whole.reads)
+
+    def _read_rows(self, coding: Coding, *, lease: Lease) -> Versioned:
+        """Read the rows, and bind the run to their version before anything is measured of them."""
+        fingerprint = Fingerprint.of_run(self.run_id, key=fingerprint_key(private_folder()))
+        draws = Draws.fresh(unit_key=fingerprint.unit_key())
+        undecided = self._whole.descents()
+        if undecided and self._version is None:
+            # each reading codes other cells, so that none of them has the version of what all of them may read
+            whole = replace(coding, universe=self._whole.universe)
+            self._bind(
+                self._engine.version(self.source, coding=whole, undecided=undecided, fingerprint=fingerprint),
+                lease=lease,
+            )
+        records = self._engine.read(self.source, coding=coding, draws=draws, fingerprint=fingerprint)
+        if not undecided:
+            self._bind(records.version, lease=lease)
+        return records
+
+    def _bind(self, version: str | None, *, lease: Lease) -> None:
+        if version is None:
+            raise UsageError("the table was read without a version; read it with a fingerprint")
+        self.ledger.record_data_version(lease, version)
+        self._version = version
+
+    @property
+    def _whole(self) -> Declaration:
+        """The declaration as it was when the run reserved, before anything was found."""
+        return self._declared or self.declaration
+
+    def _may_refund(self, error: SourceError, *, lease: Lease) -> bool:
+        """Tell whether no row can have decided a failure, and nothing was spent; what an earlier worker on the run has met, nobody knows."""
+        no_rows = not isinstance(error, SourceBroken) and lease.fence == 1 and self._version is None
+        return no_rows and not self.ledger.run(self.run_id).spent
 
     def histogram(self, records: Private | None) -> None:
         """Count the records over the universe and hand the counts to the curator; nobody else gets them."""
