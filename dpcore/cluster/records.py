@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dpcore.cluster.frames import UNIT, Layout
+from dpcore.cluster.frames import UNIT, Layout, sums_frame, sums_of
 from dpcore.cluster.public import publicly
 from dpcore.cluster.work import BoundUnits, CodePiece, Piece, SumPiece, TakeOne, Task
 from dpcore.ingest.coding import Coding
@@ -14,6 +14,7 @@ from dpcore.ingest.records import Versioned
 from dpcore.ingest.source import Part, Source, check_columns, check_types
 
 if TYPE_CHECKING:
+    import pandas as pd
     from dask.dataframe import DataFrame
     from distributed import Client
 
@@ -48,7 +49,7 @@ def ingest_on(
     check_types(source, reads=coding.reads)
     word, layout, parts = secrets.token_hex(8), Layout.of(coding), source.pieces()
 
-    def kept() -> tuple["DataFrame", list[Sums]]:
+    def kept() -> tuple["DataFrame", Sums]:
         from dask import dataframe, delayed  # noqa: PLC0415  an extra
         from distributed import futures_of, wait  # noqa: PLC0415
 
@@ -59,27 +60,27 @@ def ingest_on(
                 for argument, key in zip(arguments, keys, strict=True)
             ]
 
+        def joined(place: int, meta: "pd.DataFrame", *, what: str) -> "DataFrame":
+            taken = each(TakeOne(word, place=place), coded, what=what)
+            return dataframe.from_delayed(taken, meta=meta, verify_meta=False)
+
         code = CodePiece(word, coding=coding, draws=draws, fingerprint=fingerprint)
         coded = each(code, _numbered(word, parts), what="coded")
-        frames, sums = (
-            each(TakeOne(word, place=place), coded, what=what) for place, what in enumerate(("frame", "sums"))
-        )
-        frame = dataframe.from_delayed(frames, meta=layout.empty(), verify_meta=False)
+        frame, sums = joined(0, layout.empty(), what="frame"), joined(1, sums_frame(Fingerprint.nothing()), what="sums")
         if coding.by_unit:
             bound = BoundUnits(word, layout=layout, rows_per_unit=coding.protection.rows_per_unit)
             shuffled = frame.shuffle(on=UNIT, npartitions=len(parts), shuffle_method="p2p")
             frame = shuffled.map_partitions(bound, meta=layout.bounded.empty(), enforce_metadata=False)
-        # both at once, so that each piece is read once for both
-        frame, *sums = client.persist([frame, *sums])
-        futures = futures_of([frame, *sums])
+        frame, sums = client.persist([frame, sums])  # at once, so that each piece is read once for both
+        futures = futures_of([frame, sums])
         wait(futures)
         for future in futures:
             if future.status != "finished":
                 future.result()  # raises; of those that are finished it would fetch the rows
-        return frame, client.gather([future for one in sums for future in futures_of(one)])
+        return frame, sums_of(client.gather(futures_of(sums)))
 
     frame, sums = asked(client, kept, doing="reading the table")
-    version = None if fingerprint is None else fingerprint.version(sum(sums, start=Fingerprint.nothing()))
+    version = None if fingerprint is None else fingerprint.version(sums)
     return ClusterRecords(client=client, frame=frame, layout=layout.bounded, version=version)
 
 

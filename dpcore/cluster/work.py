@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from dpcore.cluster.frames import Layout
+from dpcore.cluster.frames import Layout, sums_frame
 from dpcore.cluster.public import publicly
 from dpcore.counting import Coarse, Counts, count_sets
 from dpcore.errors import UsageError
@@ -82,15 +82,15 @@ class CodePiece(Task):
         self.fingerprint = fingerprint
         self.version = version("dpflow")
 
-    def __call__(self, piece: Piece) -> tuple[pd.DataFrame, Sums]:
+    def __call__(self, piece: Piece) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the piece's rows as codes, in a dataframe, and what they add to the data's version."""
         return _on_worker(lambda: self._summed(piece), doing="coding the table")
 
-    def _summed(self, piece: Piece) -> tuple[pd.DataFrame, Sums]:
+    def _summed(self, piece: Piece) -> tuple[pd.DataFrame, pd.DataFrame]:
         parts, sums = list(self._coded(piece)), Fingerprint.nothing()
         for part in parts if self.fingerprint is not None else ():
             sums += self.fingerprint.of(part, shape=self.coding.universe.shape)
-        return self._framed(parts), sums
+        return self._framed(parts), sums_frame(sums)
 
     def _framed(self, parts: list[Coded]) -> pd.DataFrame:
         if self.coding.by_unit and parts:

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,10 @@ import pytest
 from dpcore.blocks import Calendar
 from dpcore.cluster import connected
 from dpcore.cluster.histogram import ClusterHistogram
-from dpcore.cluster.records import ingest_on, versions_on
+from dpcore.cluster.records import ingest_on, readable_version_on
 from dpcore.errors import SourceError, StepFailed
 from dpcore.histogram import Histogram, LocalHistogram
-from dpcore.ingest import Coding, Draws, Source, data_version, ingest
-from dpcore.ingest.fingerprint import joined_version
+from dpcore.ingest import Coding, Draws, Fingerprint, Source, ingest, readable_version
 from dpcore.ingest.window import Window
 from dpcore.privacy import Neighbours, Protection
 from dpcore.spec.engine import EngineSpec
@@ -124,9 +124,19 @@ def test_axes_that_are_taken_together_count_the_same(client: "Client", folder: P
 
 
 def test_the_version_of_the_data_is_that_of_one_machine(client: "Client", folder: Path) -> None:
-    source, key = Source.locate(SourceSpec(path="csv"), base=folder), bytes(32)
-    there = joined_version(versions_on(client, source.parts, columns=UNIVERSE.names, key=key), key=key)
-    assert there == data_version(source, columns=UNIVERSE.names, key=key)
+    source, fingerprint = Source.locate(SourceSpec(path="csv"), base=folder), Fingerprint(bytes(32))
+    coding = Coding(universe=UNIVERSE, protection=WEIGHTED, window=None)
+    draws = Draws.fresh(unit_key=fingerprint.unit_key())
+    here, there = (
+        read(source, coding=coding, draws=draws, fingerprint=fingerprint).version
+        for read in (ingest, partial(ingest_on, client))
+    )
+    assert here == there
+    here, there = (
+        read(source, coding=coding, undecided={"age"}, fingerprint=fingerprint)
+        for read in (readable_version, partial(readable_version_on, client))
+    )
+    assert here == there
 
 
 def test_a_worker_that_is_killed_while_it_reads_changes_no_count(

@@ -232,7 +232,7 @@ def test_whatever_breaks_once_rows_are_read_keeps_the_reservation(
     if kind == "csv":
         content += b'"'
     else:
-        for byte in range(len(content) // 3, len(content) // 3 + 400):
+        for byte in range(len(content) * 4 // 5, len(content) * 4 // 5 + 400):
             content[byte] ^= 0xFF
     place.write_bytes(content)
     with pytest.raises(SourceBroken, match="the reservation is kept"):
