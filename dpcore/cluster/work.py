@@ -88,8 +88,9 @@ class CodePiece(Task):
 
     def _summed(self, piece: Piece) -> tuple[pd.DataFrame, pd.DataFrame]:
         parts, sums = list(self._coded(piece)), Fingerprint.nothing()
-        for part in parts if self.fingerprint is not None else ():
-            sums += self.fingerprint.of(part, shape=self.coding.universe.shape)
+        if self.fingerprint is not None:
+            for part in parts:
+                sums += self.fingerprint.of(part, shape=self.coding.universe.shape)
         return self._framed(parts), sums_frame(sums)
 
     def _framed(self, parts: list[Coded]) -> pd.DataFrame:

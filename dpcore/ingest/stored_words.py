@@ -1,6 +1,7 @@
 """Values of any type as words: equal values alike, and different ones different, but for a chance of 2^-64 where they are hashed."""
 
 import hashlib
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +34,7 @@ def stored_words(values: pa.Array, *, key: bytes) -> list[npt.NDArray[np.uint64]
 
 def _numbers(stored: pa.Array) -> npt.NDArray[np.uint64]:
     """Return the bits of numbers of at most eight bytes."""
-    numbers = stored.fill_null(pa.scalar(0, stored.type)).to_numpy(zero_copy_only=False)
+    numbers: npt.NDArray[Any] = stored.fill_null(pa.scalar(0, stored.type)).to_numpy(zero_copy_only=False)
     return numbers.view(f"u{numbers.dtype.itemsize}").astype(np.uint64)
 
 
@@ -42,7 +43,8 @@ def _hashes(stored: pa.Array, *, key: bytes) -> npt.NDArray[np.uint64]:
     distinct = stored.cast(pa.large_binary()).dictionary_encode()
     digests = b"".join(_digest(value, key=key) for value in distinct.dictionary.to_pylist())
     words = np.frombuffer(digests + bytes(8), dtype="<u8").astype(np.uint64, copy=False)
-    return words[distinct.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)]
+    rows: npt.NDArray[np.intp] = distinct.indices.fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
+    return words[rows]
 
 
 def _digest(value: bytes, *, key: bytes) -> bytes:

@@ -4,8 +4,11 @@ A kind of source writes a table of records, whose values are bytes, in its own f
 removed or replaced. The counts of both are compared over the whole universe; what moves further than one record may move them is a
 violation, and so is a refusal, unless the kind says that one constant sentence may refuse a case.
 
+More is asked than the bound alone: a record that comes takes nothing away, and one that goes brings nothing. Else a record that makes the next
+one vanish, and does not count itself, would pass.
+
 Many cases share a table, each in a world of its own, which a declared column names. A record that is read as it should moves the counts of its
-own world alone, by no more than its bound. One that changes how others are read moves some world's counts further.
+own world alone. One that changes how others are read moves some world's counts further.
 """
 
 import datetime as dt
@@ -241,19 +244,20 @@ def counted(source: Source, *, protection: Protection, draws: Draws) -> Counts:
     return counts
 
 
-def distance(one: Counts, other: Counts, world: int) -> int:
-    """Return the distance of a world's counts in L1."""
+def moved(one: Counts, other: Counts, world: int) -> tuple[int, int]:
+    """Return how many rows a world has more, and how many less, cell by cell."""
     before, after = (counts.get(world, Counter()) for counts in (one, other))
-    return (before - after).total() + (after - before).total()
+    return (after - before).total(), (before - after).total()
 
 
 @dataclass(frozen=True)
 class Case:
-    """The records of one world before and after a change, and how far their counts may be apart."""
+    """The records of one world before and after a change, and how many rows may be more and less after it."""
 
     before: list[Record]
     after: list[Record]
-    most: int
+    more: int
+    less: int
 
 
 def case(kind: Kind, chance: random.Random, world: str, *, by_person: bool) -> Case:
@@ -265,15 +269,20 @@ def case(kind: Kind, chance: random.Random, world: str, *, by_person: bool) -> C
         for _ in range(ROWS_OF_PERSON - 1):
             again = {**odd, "code": chance.choice(GOOD["code"])}
             inserted.insert(chance.randrange(len(inserted) + 1), again)
-        return Case(base, inserted, BY_PERSON.rows_per_unit)
+        return Case(base, inserted, BY_PERSON.rows_per_unit, 0)
     match chance.randrange(3):
         case 0:
-            return Case(base, inserted, 1)
+            return Case(base, inserted, 1, 0)
         case 1:
-            return Case(base, [*base[:place], odd, *base[place + 1 :]], 2)
+            return Case(base, [*base[:place], odd, *base[place + 1 :]], 1, 1)
         case _:  # another record goes, and this one stays
             gone = chance.randrange(len(inserted))
-            return Case(inserted, [*inserted[:gone], *inserted[gone + 1 :]], 1)
+            return Case(inserted, [*inserted[:gone], *inserted[gone + 1 :]], 0, 1)
+
+
+def tables(made: Sequence[Case]) -> tuple[list[Record], list[Record]]:
+    """Return the tables that cases share, before and after."""
+    return [record for one in made for record in one.before], [record for one in made for record in one.after]
 
 
 def check(kind: Kind, folder: Path, *, count: int, seed: int = 1) -> Tally:
@@ -285,12 +294,8 @@ def check(kind: Kind, folder: Path, *, count: int, seed: int = 1) -> Tally:
         tally.cases += len(made)
         try:
             before, after = (
-                counted(
-                    kind.write(folder, [record for each in some for record in each]),
-                    protection=BY_PERSON if by_person else BY_ROW,
-                    draws=draws,
-                )
-                for some in ([one.before for one in made], [one.after for one in made])
+                counted(kind.write(folder, table), protection=BY_PERSON if by_person else BY_ROW, draws=draws)
+                for table in tables(made)
             )
         except DpflowError as error:
             if kind.refusal and isinstance(error, SourceBroken) and str(error).startswith(kind.refusal):
@@ -299,11 +304,11 @@ def check(kind: Kind, folder: Path, *, count: int, seed: int = 1) -> Tally:
                 tally.violations.append(f"{kind.name} is refused: {error}")
             continue
         for world, one in enumerate(made):
-            moved = distance(before, after, world)
-            tally.moved += moved > 0
-            if moved > one.most:
-                tally.violations.append(f"{kind.name}: a record moves {moved} of {one.most}, {one}")
-        beyond = distance(before, after, MOST_WORLDS)
-        if beyond > sum(one.most for one in made):
-            tally.violations.append(f"{kind.name}: {beyond} records leave their worlds")
+            more, less = moved(before, after, world)
+            tally.moved += more + less > 0
+            if more > one.more or less > one.less:
+                tally.violations.append(f"{kind.name}: {more} rows more and {less} less by {one}")
+        more, less = moved(before, after, MOST_WORLDS)  # of records that name no world
+        if more > sum(one.more for one in made) or less > sum(one.less for one in made):
+            tally.violations.append(f"{kind.name}: {more} rows more and {less} less without a world")
     return tally

@@ -15,12 +15,13 @@ from urllib.parse import quote as percent_encoded
 
 import pandas as pd
 import polars as pl
+import psycopg
 import pyarrow as pa
 
 from dpcore.ingest import Source
 from dpcore.ingest.text import text_of
 from dpcore.spec.source import SourceSpec
-from tests.dpcore.one_record import COLUMNS, Kind, Record, odd_record, value
+from tests.dpcore.one_record import COLUMNS, GOOD, Kind, Record, odd_record, value
 from tests.dpcore.sources import arrow_bytes, gzipped, located, parquet_bytes, write, zstd
 
 RAW = "raw"  # a record of this one value is written as it stands
@@ -82,9 +83,9 @@ ENCODINGS = (
     "cp437",
     "mac_roman",
     "ascii",
-    "euc_jp",
-    "euc_kr",
     "gb2312",
+    "tis_620",
+    "iso8859_15",
 )
 DIALECTS = ((",", '"'), (";", "'"), ("\t", "none"), ("|", '"'), ("\1", '"'), (",", "none"), (" ", "'"))
 LINE_ENDS = (b"\n", b"\r\n", b"\r")
@@ -209,24 +210,19 @@ def arrow_kinds() -> list[Kind]:
 
 def _python_value(raw: bytes) -> Any:
     """Make a Python value of some bytes: of another type for every other value."""
-    text = text_of(raw)
-    match len(raw) % 8 if raw not in GOOD_BYTES else 0:
-        case 0:
-            return text or None
-        case 1:
-            return raw
-        case 2:
-            return int.from_bytes(raw, "little") - (1 << 63)
-        case 3:
-            return struct.unpack("<d", (raw + bytes(8))[:8])[0]
-        case 4:
-            return Decimal((0, tuple(raw[:9]) and tuple(byte % 10 for byte in raw[:9]), raw[-1] if raw else 0))
-        case 5:
-            return raw.decode("utf-8", "surrogateescape")
-        case 6:
-            return Decimal("sNaN")
-        case _:
-            return _Hostile()
+    if raw in GOOD_BYTES:
+        return text_of(raw) or None
+    makers: tuple[Callable[[bytes], Any], ...] = (
+        text_of,
+        bytes,
+        lambda raw: int.from_bytes(raw, "little") - (1 << 63),
+        lambda raw: struct.unpack("<d", (raw + bytes(8))[:8])[0],
+        lambda raw: Decimal((0, tuple(byte % 10 for byte in raw[:9]), raw[-1])),
+        lambda raw: raw.decode("utf-8", "surrogateescape"),
+        lambda _: Decimal("sNaN"),
+        lambda _: _Hostile(),
+    )
+    return makers[len(raw) % len(makers)](raw)
 
 
 class _Hostile:
@@ -345,3 +341,33 @@ def _value(raw: bytes) -> object:
 def sqlite_kinds() -> list[Kind]:
     """Return tables of SQLite with and without types, with values of any type in either; CLINIC_DB has to name t.sqlite."""
     return [Kind(f"SQLite{', typed' if typed else ''}", partial(_sqlite, typed=typed)) for typed in (False, True)]
+
+
+def postgres_kind(url: str) -> Kind:
+    """Return a table of PostgreSQL of several types, which holds what such columns can hold."""
+    types = dict.fromkeys(COLUMNS, "text") | {"age": "numeric", "day": "timestamp", "note": "bytea"}
+
+    def written(folder: Path, records: Sequence[Record]) -> Source:
+        with psycopg.connect(url) as connection:
+            connection.execute("drop table if exists visits")
+            connection.execute(f"create table visits ({', '.join(f'{name} {kind}' for name, kind in types.items())})")
+            marks = ", ".join(f"%s::{types[name]}" for name in COLUMNS)
+            with connection.cursor() as cursor:
+                cursor.executemany(
+                    f"insert into visits values ({marks})",  # noqa: S608  of ours
+                    [[_for_postgres(record[name], types[name]) for name in COLUMNS] for record in records],
+                )
+        return Source.locate(SourceSpec(sql="select * from visits", url_env="CLINIC_DB"), base=folder)
+
+    return Kind("PostgreSQL", written)
+
+
+def _for_postgres(raw: bytes, kind: str) -> str | bytes | None:
+    if kind == "bytea":
+        return raw
+    text = text_of(raw).replace("\0", "")
+    if kind == "text" or raw in {b"", *GOOD["age" if kind == "numeric" else "day"]}:
+        return text or None
+    if kind == "numeric":
+        return ("NaN", "Infinity", "-Infinity", "9" * 3000, f"-{len(raw)}e900", f"{len(raw)}.000001")[len(raw) % 6]
+    return ("infinity", "-infinity", "4713-01-01 BC", "294276-12-31 23:59:59", "2025-01-31 24:00:00")[len(raw) % 5]

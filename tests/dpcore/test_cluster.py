@@ -1,6 +1,7 @@
 """A table on a Dask cluster of two processes: the same counts, whoever is killed, and not a word about the rows."""
 
 import os
+import random
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,6 +29,10 @@ from dpcore.spec.source import SourceSpec
 from dpcore.universe import Boolean, Categorical, Every, Integer, Universe
 from tests.conftest import visits
 from tests.dpcore.cluster_parts import Careless, Killing
+from tests.dpcore.one_record import UNIVERSE as ANYTHING
+from tests.dpcore.one_record import WORLDS, Kind, case, tables
+from tests.dpcore.one_record import counted as counted_here
+from tests.dpcore.one_record_kinds import csv_kinds, parquet_kinds, partition_kinds
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -121,6 +126,20 @@ def test_axes_that_are_taken_together_count_the_same(client: "Client", folder: P
         histogram.coarsen(1, np.array([0, 0, 1, 1]))
         histogram.coarsen(3, np.array([0, 1, 1]))
     assert_equal(here, there, [(4,), (5, 4), (0, 4), (2, 5, 0), (1, 3)])
+
+
+@pytest.mark.parametrize("kind", [csv_kinds()[0], parquet_kinds()[3], *partition_kinds()], ids=lambda kind: kind.name)
+def test_records_of_any_bytes_count_as_on_one_machine(client: "Client", tmp_path: Path, kind: Kind) -> None:
+    chance, draws = random.Random(kind.name), Draws.fresh()  # noqa: S311  not for secrets
+    made = [case(kind, chance, world, by_person=False) for world in WORLDS]
+    coding = Coding(universe=ANYTHING, protection=BY_ROW, window=None)
+    for table in tables(made):
+        source = kind.write(tmp_path, table)
+        there = ClusterHistogram(ingest_on(client, source, coding=coding, draws=draws), ANYTHING)
+        found = there.marginal(tuple(range(len(ANYTHING.names))))
+        here = counted_here(source, protection=BY_ROW, draws=draws)
+        assert sum(counts.total() for counts in here.values()) == found.sum()
+        assert all(found[world, *cell] == n for world, counts in here.items() for cell, n in counts.items())
 
 
 def test_the_version_of_the_data_is_that_of_one_machine(client: "Client", folder: Path) -> None:

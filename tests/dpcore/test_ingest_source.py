@@ -67,9 +67,9 @@ def test_delimiter_quote_and_encoding_may_be_declared(tmp_path: Path, content: b
     assert rows(tmp_path, "t.csv", "a", "b", **options) == [("1", "2,0")]
 
 
-@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-8", "euc_jp", "gb2312", "koi8-r"])
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-8", "gb2312", "koi8-r"])
 def test_a_declared_encoding_reads_every_byte_and_no_row_has_a_say_in_another(tmp_path: Path, encoding: str) -> None:
-    text = {"euc_jp": "東京", "gb2312": "北京", "koi8-r": "Москва"}.get(encoding, "Zürich")
+    text = {"gb2312": "北京", "koi8-r": "Москва"}.get(encoding, "Zürich")
     good = f"{text},1\n".encode(encoding)
     bad = [bytes([first, second]) for first in (0x81, 0xE0, 0xFE, 0xFF) for second in (0x2C, 0x40, 0x81, 0xFF)]
     write(tmp_path, "t.csv", b"a,b\n" + b"".join(good + value + b",2\n" for value in bad) + good)
