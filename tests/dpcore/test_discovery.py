@@ -20,7 +20,7 @@ from dpcore import Outcome, Synthesis, cli, load_spec, synthesize
 from dpcore.accounting import Currency
 from dpcore.errors import SourceError, UsageError
 from dpcore.histogram import LocalHistogram
-from dpcore.ingest import Coding, Draws, Source, ingest
+from dpcore.ingest import Coding, Draws, Fingerprint, Source, ingest
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.mechanisms import from_description
 from dpcore.planning.plan import plan_run
@@ -200,9 +200,9 @@ def test_levels_that_are_in_the_transcript_are_not_read_again(
     spec = codes(currency=Currency.ZCDP)
     read: list[tuple[str, ...]] = []
 
-    def watched(source: Source, *, coding: Coding, draws: Draws) -> object:
+    def watched(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint) -> object:
         read.append(coding.universe.names)
-        return ingest(source, coding=coding, draws=draws)
+        return ingest(source, coding=coding, draws=draws, fingerprint=fingerprint)
 
     monkeypatch.setattr("dpcore.engines.ingest", watched)
     with monkeypatch.context() as patch:
