@@ -1,17 +1,19 @@
 """The whole ledger held against itself, against the prices of its mechanisms, and against the releases that name it."""
 
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dpcore.accounting import UNIT, Currency, mu_of
+from dpcore.accounting import UNIT, Currency
 from dpcore.errors import LedgerDamaged, UsageError
-from dpcore.ledger import Ledger, RunState, open_ledger
+from dpcore.ledger import Account, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
+from dpcore.promises import release_promise
 
 MANIFEST = "manifest.json"
 
@@ -118,15 +120,30 @@ def _require_agreement(ledger: Ledger, manifest: _Manifest) -> None:
     except UsageError:
         problem = "is of a run that the ledger does not know"
     else:
-        currency = ledger.account(run.account).currency
-        key = {Currency.PURE: "epsilon", Currency.ZCDP: "rho", Currency.GDP: "mu"}[currency]
-        spent = mu_of(run.spent) if currency is Currency.GDP else run.spent / UNIT
-        stated = manifest.privacy.get(key)
-        # What a run has spent never falls; until it is settled it may still rise after its release was published.
-        fits = stated == spent or (run.state is RunState.OPEN and isinstance(stated, float) and 0 < stated < spent)
         if manifest.account != run.account:
             problem = "names another account than its run"
-        elif not fits:
-            problem = f"states another {key} than its run has spent"
+        else:
+            problem = _misstated(manifest.privacy, account=ledger.account(run.account), run=run)
     if problem:
         raise LedgerDamaged(f"the manifest {manifest.path} {problem}; restore the release, or check DPFLOW_LEDGER_URL")
+
+
+def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run) -> str | None:
+    """Say what a manifest states about its run otherwise than the ledger does, if anything."""
+    booked = privacy.get("bookkeeping")
+    spent = booked.get("spent") if isinstance(booked, dict) else None
+    reserved = booked.get("reserved") if isinstance(booked, dict) else None
+    if reserved != run.reserved / UNIT:
+        return "states another reservation than its run has"
+    # What a run has spent never falls; until it is settled it may still rise after its release was published.
+    rising = run.state is RunState.OPEN and isinstance(spent, float) and 0 < spent < run.spent / UNIT
+    if spent != run.spent / UNIT and not rising:
+        return "states another amount than its run has spent"
+    epsilon, delta = privacy.get("epsilon"), privacy.get("delta")
+    pure = account.currency is Currency.PURE
+    if not (isinstance(epsilon, float) and isinstance(delta, float) and 0 <= delta < 1 and (delta == 0) == pure):
+        return "states no epsilon and delta that a run of its account can have"
+    # Another machine's exponential function may lead to another last digit.
+    if not math.isclose(epsilon, release_promise(account, run, delta=delta).epsilon, rel_tol=1e-9):
+        return "states another epsilon than its run's reservation promises"
+    return None

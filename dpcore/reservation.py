@@ -50,7 +50,7 @@ def _refuse_other_blocks(account: Account, calendar: Calendar | None) -> None:
         kept = "without blocks" if account.blocks_by is None else f"by {account.blocks_by}"
         raise UsageError(
             f"the spec divides the table by {calendar.words}, account {account.name} is kept {kept}; make them agree, or open an account "
-            f"with: dpflow ledger open NAME --epsilon EPSILON --delta {account.delta:g} --unit {shlex.quote(account.unit)} "
+            f"with: dpflow ledger open NAME --epsilon EPSILON --delta {account.delta!r} --unit {shlex.quote(account.unit)} "
             f"--neighbours {account.neighbours} --blocks {shlex.quote(calendar.words)}"
         )
 
@@ -63,7 +63,7 @@ def units_to_reserve(
     Whoever asks for many amounts can hand in the `smallest_share`, which is the same for all.
     """
     privacy = declaration.spec.privacy
-    epsilon = f"epsilon {privacy.epsilon:g}"
+    epsilon = f"epsilon {wording.at_most(privacy.epsilon)}"
     answers = strategy.answers + sum(descent.levels for descent in declaration.descents().values())
     shared = LEAST_UNITS * answers
     to_share = wording.at_most(epsilon_of(shared, currency=currency, delta=privacy.delta))
@@ -127,5 +127,5 @@ def in_epsilon(refused: BudgetRefused, declaration: Declaration, *, currency: Cu
     if currency is Currency.PURE and not double:
         return refused
     most = epsilon_of(refused.remaining // times, currency=currency, delta=privacy.delta)
-    asked = f"epsilon {privacy.epsilon:g} was asked for, at most {most:.4g} remains at delta {privacy.delta:g}{double}"
+    asked = f"epsilon {wording.at_most(privacy.epsilon)} was asked for, at most {wording.down(most)} remains at delta {wording.at_most(privacy.delta)}{double}"
     return BudgetRefused(f"{refused} ({asked})", requested=refused.requested, remaining=refused.remaining)

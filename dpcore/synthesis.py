@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.accounting import UNIT
+from dpcore.accounting import UNIT, sampler_delta
 from dpcore.block_reservation import blocks_to_read, check_payable, reserve_run
 from dpcore.blocks import checked_day
 from dpcore.cluster import Connect, connected
@@ -30,17 +30,19 @@ from dpcore.ingest.window import Window
 from dpcore.ledger import Account, Balance, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.private import Private
-from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state, state_blocks
+from dpcore.promises import release_promise
+from dpcore.release import Codes, Draft, check_writable, publish, release_id, state, state_blocks
 from dpcore.report import Outcome, Report, Round, distance, noise_floor, without
 from dpcore.reservation import paying_account, units_to_reserve
 from dpcore.spec import Declaration, load_spec
 from dpcore.stewardlog import private_folder
 from dpcore.strategies import Strategy, step_name, strategy_for
 from dpcore.universe import Universe
+from dpcore.wording import askable, at_most
 
 progress = logging.getLogger("dpcore.progress")
 
-PLAN_VERSION = 4  # part of every claim: a run is never resumed under rules other than those it was reserved for
+PLAN_VERSION = 5  # part of every claim: a run is never resumed under rules other than those it was reserved for
 
 
 class Synthesis:
@@ -124,7 +126,8 @@ class Synthesis:
         if not self.settled:
             self._lease = self.ledger.lease(self.run_id)
         self._before = without(run, self._balance(), weight=self.account.weight)
-        progress.info("run %s: reserved epsilon %g of account %s", self.run_id, spec.privacy.epsilon, self.account.name)
+        epsilon = at_most(spec.privacy.epsilon)
+        progress.info("run %s: reserved epsilon %s of account %s", self.run_id, epsilon, self.account.name)
         return run
 
     @property
@@ -284,6 +287,7 @@ class Synthesis:
                 run=run,
                 ledger=self.ledger.identity(),
                 head=self.ledger.head(),
+                draws=self.curator.draws,
                 blocks=state_blocks(self.ledger, self.declaration, run=run),
             ),
             name=release_id(self.run_id, opened_at=run.opened_at),
@@ -305,17 +309,20 @@ class Synthesis:
     def _outcome(self, release: Path) -> Outcome:
         account, run = self.account, self.ledger.run(self.run_id)
         balance, delta = self._balance(), self.declaration.spec.privacy.delta
+        promise = release_promise(account, run, delta=delta)
         return Outcome(
             run=self.run_id,
             release=_shown(release),
             rows=self._rows,
             account=account.name,
             currency=account.currency.value,
-            delta=delta,
+            epsilon=promise.epsilon,
+            delta=promise.delta,
+            sampler_delta=sampler_delta(self.curator.draws, epsilon=promise.epsilon),
+            reserved=run.reserved / UNIT,
             spent=run.spent / UNIT,
-            spent_epsilon=epsilon_of(run.spent, currency=account.currency, delta=delta),
             remaining=balance.remaining / UNIT,
-            remaining_epsilon=epsilon_of(balance.remaining, currency=account.currency, delta=account.delta),
+            remaining_epsilon=askable(account, balance.remaining // account.weight),
             blocks=self.blocks,
         )
 

@@ -11,6 +11,7 @@ from prefect.runtime import flow_run
 
 from dpcore import Changes, Declaration, Outcome, Synthesis, changed, declared, step_name
 from dpcore.registry import SPEC_SUFFIXES
+from dpcore.wording import at_most
 from flows.approval import await_approval
 from flows.artifacts import Watch, publish_report
 from flows.cluster import prefect_cluster
@@ -53,7 +54,7 @@ def _run_name() -> str:
     """Name a run after its release; of a spec that was named by its path, after the file."""
     release, epsilon = Path(flow_run.parameters["release"]), flow_run.parameters.get("epsilon")
     name = release.stem if release.suffix in SPEC_SUFFIXES else release.name
-    return f"{name} at epsilon {epsilon:g}" if epsilon else name
+    return f"{name} at epsilon {at_most(epsilon)}" if epsilon else name
 
 
 @private_flow(name="synthesize", flow_run_name=_run_name)

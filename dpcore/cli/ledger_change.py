@@ -13,7 +13,7 @@ from dpcore.ledger.checks import checked_text
 from dpcore.overview import overview
 from dpcore.privacy import Neighbours
 from dpcore.spec.release import NAME
-from dpcore.wording import at_most, down, epsilon_in, price
+from dpcore.wording import askable, at_most, down, price, stated
 
 
 def open_account(arguments: argparse.Namespace) -> Answer:
@@ -56,7 +56,7 @@ def open_account(arguments: argparse.Namespace) -> Answer:
         else ""
     )
     text = f"opened account {account.name}\n\n{account_text(opened, most=None)}{hint}"
-    return Answer(account_data(account, opened.most_used[1]), text)
+    return Answer(account_data(opened), text)
 
 
 def raise_cap(arguments: argparse.Namespace) -> Answer:
@@ -66,9 +66,17 @@ def raise_cap(arguments: argparse.Namespace) -> Answer:
         account = ledger.raise_cap(
             before.name, cap=_cap(before, arguments), epsilon=arguments.epsilon, reason=arguments.reason
         )
-        balance = ledger.balance(account.name)
-    text = f"raised account {account.name} from epsilon {before.epsilon:g} to {account.epsilon:g}; {_left(account, balance)}"
-    return Answer(account_data(account, balance), text)
+        (raised,) = overview(ledger, account.name).accounts
+    promise = raised.promise()
+    what, how = (
+        stated(promise.one.epsilon, promise.one.delta),
+        ", because something was charged before" if promise.raised else "",
+    )
+    text = (
+        f"raised account {account.name} from epsilon {at_most(before.epsilon)} to {at_most(account.epsilon)}; "
+        f"{_left(account, raised.most_used[1])}\nit promises {what} from now on{how}"
+    )
+    return Answer(account_data(raised), text)
 
 
 def close(arguments: argparse.Namespace) -> Answer:
@@ -76,14 +84,14 @@ def close(arguments: argparse.Namespace) -> Answer:
     with open_ledger() as ledger:
         before = ledger.account(arguments.account)
         account = ledger.close_account(before.name, reason=arguments.reason)
-        balance = ledger.balance(account.name)
+        (closed,) = overview(ledger, account.name).accounts
         unsettled = sum(run.state is RunState.OPEN for run in ledger.runs(account.name))
     if before.state is AccountState.CLOSED:
         text = f"account {account.name} was closed already"
     else:
         rest = f"; {unsettled} open runs may still finish" if unsettled else ""
         text = f"closed account {account.name}{rest}"
-    return Answer(account_data(account, balance) | {"open_runs": unsettled}, text)
+    return Answer(account_data(closed) | {"open_runs": unsettled}, text)
 
 
 def allow(arguments: argparse.Namespace) -> Answer:
@@ -98,7 +106,7 @@ def allow(arguments: argparse.Namespace) -> Answer:
         allowance = ledger.allow(
             account.name, kind=kind, name=name, cap=cap, epsilon=arguments.epsilon, reason=arguments.reason
         )
-    used, remaining = epsilon_in(account, allowance.used), epsilon_in(account, allowance.remaining)
+    remaining = askable(account, allowance.remaining)
     data = {
         "account": account.name,
         "kind": kind.value,
@@ -110,8 +118,8 @@ def allow(arguments: argparse.Namespace) -> Answer:
         "remaining_epsilon": remaining,
     }
     text = (
-        f"{kind} {name} may use epsilon {allowance.epsilon:g} of account {account.name}: {at_most(used)} is used, "
-        f"{down(remaining)} is left; every run of the account names its {kind} from now on"
+        f"{kind} {name} may use epsilon {at_most(allowance.epsilon)} of account {account.name}: "
+        f"{price(allowance.used, account.currency)} is used, the next run can ask for epsilon {down(remaining)}; every run of the account names its {kind} from now on"
     )
     return Answer(data, text)
 
@@ -161,8 +169,8 @@ def _cap(account: Account, arguments: argparse.Namespace) -> int:
 
 
 def _left(account: Account, balance: Balance) -> str:
-    at = f" at delta {account.delta:g}" if account.delta else ""
-    return f"epsilon {down(epsilon_in(account, balance.remaining))}{at} is left"
+    at = f" at delta {at_most(account.delta)}" if account.delta else ""
+    return f"the next run can ask for epsilon {down(askable(account, balance.remaining // account.weight))}{at}"
 
 
 def _blocks(account: str, names: Sequence[str], *, state: str, text: str) -> Answer:
@@ -182,11 +190,11 @@ def _ended(ledger: Ledger, before: Run, after: Run) -> Answer:
         "spent": after.spent / UNIT,
         "returned": returned / UNIT,
         "remaining": balance.remaining / UNIT,
-        "remaining_epsilon": epsilon_in(account, balance.remaining),
+        "remaining_epsilon": askable(account, balance.remaining // account.weight),
     }
     already = "" if before.state is RunState.OPEN else " already"
     text = (
         f"run {after.id} is {after.state}{already}: {price(after.spent, account.currency)} stays spent, "
-        f"{price(returned, account.currency)} went back\n{_left(account, balance)} in account {account.name}"
+        f"{price(returned, account.currency)} went back\n{_left(account, balance)} from account {account.name}"
     )
     return Answer(data, text)

@@ -10,7 +10,7 @@ from dpcore.cli.answer import Listing
 from dpcore.ledger import Event, EventKind, open_ledger
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.ledger.verification.findings import at_event
-from dpcore.wording import price
+from dpcore.wording import at_most, price
 
 Body = Mapping[str, Any]
 
@@ -62,9 +62,9 @@ def _row(event: Event, currencies: Mapping[str, Currency], *, whose: bool) -> tu
 
 
 def _opened(body: Body, currency: Currency) -> str:
-    at = f" at delta {body['delta']:g}" if body["delta"] else ""
+    at = f" at delta {at_most(body['delta'])}" if body["delta"] else ""
     by = f", by {body['blocks_by']}" if body["blocks_by"] else ""
-    return f"epsilon {body['epsilon']:g}{at} in {currency}, {body['unit']}, {body['neighbours']}{by}"
+    return f"epsilon {at_most(body['epsilon'])}{at} in {currency}, {body['unit']}, {body['neighbours']}{by}"
 
 
 def _blocks(body: Body, _currency: Currency) -> str:
@@ -99,9 +99,11 @@ def _settled(body: Body, currency: Currency) -> str:
 
 _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
     EventKind.ACCOUNT_OPENED: _opened,
-    EventKind.CAP_RAISED: lambda body, _: f"to epsilon {body['epsilon']:g}: {body['reason']}",
+    EventKind.CAP_RAISED: lambda body, _: f"to epsilon {at_most(body['epsilon'])}: {body['reason']}",
     EventKind.ACCOUNT_CLOSED: lambda body, _: str(body["reason"]),
-    EventKind.ALLOWED: lambda body, _: f"{body['kind']} {body['name']}, epsilon {body['epsilon']:g}: {body['reason']}",
+    EventKind.ALLOWED: lambda body, _: (
+        f"{body['kind']} {body['name']}, epsilon {at_most(body['epsilon'])}: {body['reason']}"
+    ),
     EventKind.BLOCKS_OPENED: _blocks,
     EventKind.BLOCKS_SEALED: _blocks,
     EventKind.RESERVED: _reserved,

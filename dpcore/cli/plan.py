@@ -93,9 +93,9 @@ def _text(plan: Plan) -> str:
 
 def _money(plan: Plan) -> list[str]:
     account, currency = plan.account, Currency(plan.account.currency)
-    amount = "" if currency is Currency.PURE else f": {currency.symbol} {plan.amount:.6g}"
+    amount = "" if currency is Currency.PURE else f": {currency.symbol} {at_most(plan.amount)}"
     lines = [
-        f"spends     epsilon {plan.epsilon:g}, delta {plan.delta:g}{amount}, from account {account.name}",
+        f"spends     epsilon {at_most(plan.epsilon)}, delta {at_most(plan.delta)}{amount}, from account {account.name}",
         _amounts(plan),
     ]
     if plan.unspent > WORTH_SAYING:
@@ -104,8 +104,8 @@ def _money(plan: Plan) -> list[str]:
         )
     if account.remaining is None or account.remaining_epsilon is None:
         return [*lines, f"account    none yet, so {currency} is assumed: {account.missing}"]
-    left = "" if currency is Currency.PURE else f" ({currency.symbol} {account.remaining:.6g})"
-    return [*lines, f"leaves     epsilon {down(account.remaining_epsilon)}{left}, counted in {currency}"]
+    left = f"{currency.symbol} {down(account.remaining, places=6)}"
+    return [*lines, f"leaves     {left}: a run after it can ask for epsilon {down(account.remaining_epsilon)}"]
 
 
 def _amounts(plan: Plan) -> str:
@@ -113,7 +113,7 @@ def _amounts(plan: Plan) -> str:
     pure, rho, mu = plan.amounts.epsilon, plan.amounts.rho, plan.amounts.mu
     amounts = ((Currency.PURE, "epsilon", pure), (Currency.ZCDP, "rho", rho), (Currency.GDP, "mu", mu))
     said = [
-        f"{name} {amount:.6g} in {kind}{' (as counted here)' if kind == plan.account.currency else ''}"
+        f"{name} {at_most(amount)} in {kind}{' (as counted here)' if kind == plan.account.currency else ''}"
         for kind, name, amount in amounts
         if amount is not None
     ]
@@ -231,11 +231,11 @@ def _columns(declaration: Declaration, named: list[str]) -> list[str]:
 
 def _target_text(target: Target, *, found: bool) -> str:
     currency = Currency(target.currency)
-    amount = "" if currency is Currency.PURE else f" ({currency.symbol} {target.amount:.6g})"
+    amount = "" if currency is Currency.PURE else f" ({currency.symbol} {at_most(target.amount)})"
     how = "as every single column is" if target.rounds is None else f"if one of the {target.rounds} rounds measures it"
     now = "too little for any run" if target.spec_error is None else f"an error of {_percent(target.spec_error)}"
     lines = [
-        f"epsilon    {target.epsilon:g} at delta {target.delta:g}{amount}; the spec has {target.spec_epsilon:g}: {now}",
+        f"epsilon    {at_most(target.epsilon)} at delta {at_most(target.delta)}{amount}; the spec has {at_most(target.spec_epsilon)}: {now}",
         f"marginal   {' x '.join(target.columns)}: {'at most ' if found else ''}{cells(target.cells)} cells, measured with noise {target.noise:,.1f}, {how}",
         f"rows       about {target.rows:,}: {_ROWS_FROM[target.rows_from]}",
         f"error      {_percent(target.error)} of the rows, where at most {at_most(100 * target.wanted)} % is wanted",

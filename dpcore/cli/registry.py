@@ -14,6 +14,7 @@ from dpcore.registry import Registered, declared, register, registered, register
 from dpcore.schedule import EXAMPLE
 from dpcore.spec import load_spec
 from dpcore.strategies import strategy_for
+from dpcore.wording import at_most
 
 DEFAULT_WITHIN = "24h"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -110,7 +111,7 @@ def _registered(_arguments: argparse.Namespace) -> Answer:
     for item in items:
         when = f"{item['cron']} ({item['timezone']})" if item.get("cron") else "-"
         above = item["approval_above"]
-        asked = "-" if above is None else f"above {above:g}"
+        asked = "-" if above is None else f"above {at_most(above)}"
         state = "refused" if item["problem"] else "ready"
         rows.append((item["name"], item.get("account", "?"), when, asked, state, item.get("spec", "?")))
     problems = "".join(f"\n\n{item['name']}: {item['problem']}" for item in items if item["problem"])
@@ -143,7 +144,7 @@ def _approval(arguments: argparse.Namespace) -> Answer:
     with open_ledger() as ledger:
         delta = ledger.account(account).delta  # an approval for a name that nobody has would guard nothing
     wanted = require_approval(account, above=arguments.above, delta=delta, within_seconds=seconds)
-    which = f"above epsilon {wanted.above:g}" if wanted.above else "of any epsilon"
+    which = f"above epsilon {at_most(wanted.above)}" if wanted.above else "of any epsilon"
     text = (
         f"runs of account {account} {which} wait for approval from now on; "
         f"without it they are refused after {_duration(seconds)}, and nothing is spent meanwhile\n"

@@ -17,7 +17,7 @@ from dpcore.report import Outcome
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.release import NAME
 from dpcore.strategies import strategy_for
-from dpcore.wording import cells
+from dpcore.wording import at_most, cells, down, stated
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
@@ -123,7 +123,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
         f"{_found(declaration)}"
         f"workload   {_asked(declaration)}\n"
         f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_why(declaration)}\n"
-        f"spends     epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, from account {declaration.spec.dataset}{_kept_by(declaration)}"
+        f"spends     epsilon {at_most(privacy.epsilon)}, delta {at_most(privacy.delta)}, from account {declaration.spec.dataset}{_kept_by(declaration)}"
     )
     return Answer(data, text)
 
@@ -169,10 +169,7 @@ def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
     if arguments.resume == "":
         raise UsageError("--resume needs the id of a run; `dpflow ledger show` lists them")
     outcome = runner(arguments.spec, arguments.resume, approved=arguments.approve, as_of=_day(arguments))
-    at = f" at delta {outcome.delta:g}" if outcome.delta else ""
-    pure, symbol = outcome.currency == Currency.PURE, Currency(outcome.currency).symbol
-    spent = "" if pure else f" ({symbol} {outcome.spent:.6g})"
-    left = "" if pure else f" ({symbol} {outcome.remaining:.6g})"
+    symbol = Currency(outcome.currency).symbol
     blocks = "" if not outcome.blocks else f"blocks     {_span(outcome.blocks)}\n"
     where = f"account {outcome.account}" + (", in the most used of these blocks" if outcome.blocks else "")
     text = (
@@ -180,8 +177,10 @@ def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
         f"rows       {outcome.rows:,}\n"
         f"{blocks}"
         f"run        {outcome.run}\n"
-        f"spent      epsilon {outcome.spent_epsilon:.6g}{at}{spent}\n"
-        f"remaining  epsilon {outcome.remaining_epsilon:.6g}{left} in {where}"
+        f"promise    {stated(outcome.epsilon, outcome.delta)}; the samplers add at most {at_most(outcome.sampler_delta)} to delta\n"
+        f"spent      {symbol} {at_most(outcome.spent)} of {at_most(outcome.reserved)} reserved (bookkeeping)\n"
+        f"remaining  {symbol} {down(outcome.remaining, places=6)} in {where}: the next run can ask for epsilon "
+        f"{down(outcome.remaining_epsilon)}"
     )
     return Answer(outcome.to_json(), text)
 

@@ -85,7 +85,7 @@ class Stewardship(LedgerReader):
             checks.checked_budget(currency=account.currency, cap=cap, epsilon=epsilon, delta=account.delta)
             if cap <= account.cap or epsilon < account.epsilon:
                 raise UsageError(
-                    f"the cap of account '{name}' can only be raised, and is epsilon {account.epsilon:g} now"
+                    f"the cap of account '{name}' can only be raised, and is epsilon {account.epsilon!r} now"
                 )
             account = replace(account, cap=cap, epsilon=float(epsilon))
             rows.replace_account(account)

@@ -162,6 +162,24 @@ class LedgerTransaction:
         """Return the event of this number, if there is one."""
         return _first(_event, self._execute(f"{_EVENT} WHERE seq = :seq", {"seq": seq}))
 
+    def first_cap(self, account: str) -> int | None:
+        """Return the cap that the account had when its first operation was charged; None: no operation was charged yet."""
+        charged = (
+            "SELECT operation.started FROM operation JOIN run ON run.id = operation.run WHERE run.account = :account"
+            " ORDER BY operation.started LIMIT 1"
+        )
+        query = (
+            f"{_EVENT} WHERE account = :account AND kind IN ('{EventKind.ACCOUNT_OPENED}', '{EventKind.CAP_RAISED}')"
+            f" AND seq < ({charged}) ORDER BY seq DESC LIMIT 1"
+        )
+        found = _first(_event, self._execute(query, {"account": account}))
+        try:
+            return None if found is None else int(json.loads(found.body)["cap"])
+        except (ValueError, KeyError, TypeError):
+            raise LedgerDamaged(
+                f"an event of account '{account}' tells no cap; run dpflow ledger verify, and restore the ledger"
+            ) from None
+
     def events(self, *, after: int, until: int) -> tuple[Event, ...]:
         """Return the next page of events between two numbers, oldest first."""
         between = {"after": after, "until": until}

@@ -17,7 +17,7 @@ from dpcore.planning.scope import PlannedAmounts, PlannedCandidates, PlannedUniv
 from dpcore.reservation import check_remaining, paying_account
 from dpcore.spec import Declaration
 from dpcore.strategies import has_levels, strategy_for
-from dpcore.wording import epsilon_in
+from dpcore.wording import askable
 
 USUAL_ROWS = 100_000
 FINEST_THAT_FITS = 2  # adaptive's ladders go in steps: it measures so many times fewer cells than would be worth it
@@ -177,7 +177,7 @@ def _payer(
     account, block, balance = found
     check_remaining(account, declaration, units=units, remaining=balance.remaining, block=block)
     left = balance.remaining - account.weight * units
-    epsilon = epsilon_in(account, left)
+    epsilon = askable(account, left // account.weight)
     return Payer(account.name, currency.value, remaining=left / UNIT, remaining_epsilon=epsilon, missing=None)
 
 
