@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
 
 from dpcore.accounting import UNIT, Cap, Currency, promise_of
+from dpcore.accounting.rounding import float_down
 from dpcore.ledger import Account
 from dpcore.privacy import Neighbours
 from dpcore.promises import AccountPromise
@@ -55,7 +57,9 @@ def _column(number: Decimal, *, places: int, rounding: str) -> str:
 
 def askable(account: Account, units: int) -> float:
     """Return the largest epsilon, at the account's delta, that a run can ask for which may reserve so many units."""
-    return promise_of(Cap(account.currency, units), delta=account.delta).epsilon if units > 0 else 0.0
+    if account.currency is Currency.PURE or units <= 0:
+        return max(float_down(Fraction(units, UNIT)), 0.0)
+    return promise_of(Cap(account.currency, units), delta=account.delta).epsilon
 
 
 def booked(account: Account, units: int, *, written: Callable[..., str]) -> str:
@@ -104,7 +108,7 @@ def several_blocks(unit: str, promise: AccountPromise) -> str:
     if not promise.in_several:
         return ""
     if promise.across is None:
-        return f"One {unit} with rows in several blocks loses what these blocks lose together, and no cap limits that."
+        return f"One {unit} with rows in several blocks loses what these lose together; no cap limits that."
     what = pair(promise.across.epsilon, promise.across.delta)
     return f"For one {unit} with rows in any number of blocks it is {what}-differentially private."
 

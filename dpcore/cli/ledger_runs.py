@@ -12,7 +12,7 @@ from dpcore.ledger import Account, RunState
 from dpcore.ledger.holder import surely_gone
 from dpcore.overview import AccountOverview, RunOverview
 from dpcore.promises import release_promise
-from dpcore.wording import at_most, booked, up
+from dpcore.wording import at_most
 
 
 def runs_text(each: AccountOverview, *, most: int | None) -> str:
@@ -22,20 +22,18 @@ def runs_text(each: AccountOverview, *, most: int | None) -> str:
     earliest = len(each.runs) - (most or len(each.runs))
     shown = [run for number, run in enumerate(each.runs) if number >= earliest or run.touched]
     account = each.account
-    spent = f"{account.currency.symbol} spent"
-    rows = [("run", "opened (UTC)", "state", "promise", spent, "of reserved", "release")] + [
+    rows = [("run", "opened (UTC)", "state", "promise", "spent of it", "release")] + [
         (
             item.run.id,
             item.run.opened_at[:16].replace("T", " "),
             item.run.state.value,
             at_most(release_promise(account, item.run).epsilon),
-            booked(account, item.run.spent, written=up),
             bar(spent=item.run.spent, reserved=item.run.remaining, whole=item.run.reserved, width=11),
             item.run.release or "-",
         )
         for item in shown
     ]
-    heading, *lines = table(rows, right={"promise", spent}).splitlines()
+    heading, *lines = table(rows, right={"promise"}).splitlines()
     written = [heading]
     for line, item in zip(lines, shown, strict=True):
         written += [line, *(f"    {more}" for more in _more(each.account, item))]

@@ -6,6 +6,7 @@ Of the sums so far only that of pure epsilons holds for a ledger, whose prices a
 import argparse
 import json
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from fractions import Fraction
@@ -30,7 +31,7 @@ from dpcore.ledger import Account, EventKind, Ledger, open_ledger
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, from_description
 from dpcore.overview import AccountOverview, overview
-from dpcore.wording import at_most, several_blocks, stated, step_of
+from dpcore.wording import at_most, several_blocks, stated, step_of, up
 
 ABOUT = "what everything that was started amounts to under each theorem, what the cap promises, and the smallest that is valid"
 _WIDEST = 1e5
@@ -65,10 +66,11 @@ def theorems(arguments: argparse.Namespace) -> Answer:
 def _promise_alone(each: AccountOverview, delta: float) -> Answer:
     """Tell what the cap promises where there is no history to compare: nothing was charged, or each block has a history of its own."""
     account = each.account
-    if (delta == 0) != (account.currency is Currency.PURE):
-        needed = "0" if account.currency is Currency.PURE else "above 0"
+    pure = account.currency is Currency.PURE
+    if not (0 <= delta < 1) or (delta == 0 and not pure):
+        needed = "from 0" if pure else "above 0"
         raise UsageError(
-            f"account '{account.name}' promises an epsilon at a delta {needed}; leave --delta out, or name one"
+            f"for account '{account.name}' delta must be {needed} and below 1; name one, or leave --delta out"
         )
     promise = each.promise(delta=delta)
     if account.blocks_by is None:
@@ -201,11 +203,17 @@ def _row(finding: Finding, promised: Finding | None) -> tuple[str, ...]:
         standing = "both are valid" if finding.valid else "promised is valid"
     else:
         standing = "does not apply" if finding.epsilon is None else "so far is valid" if finding.valid else "not valid"
-    return finding.theorem.value, _column(finding.epsilon), _column(of_cap), standing, finding.because
+    return (
+        finding.theorem.value,
+        _column(finding.epsilon, written=up),
+        _column(of_cap, written=at_most),
+        standing,
+        finding.because,
+    )
 
 
-def _column(epsilon: float | None) -> str:
-    return "-" if epsilon is None else at_most(epsilon)
+def _column(epsilon: float | None, *, written: Callable[[float], str]) -> str:
+    return "-" if epsilon is None else written(epsilon)
 
 
 def _valid(found: Comparison) -> str:

@@ -1,6 +1,5 @@
 """What leaves: Parquet, measurements, manifest, card and the statement of what was promised."""
 
-from dpcore.accounting import epsilon_of
 from dpcore.release.covered import BlocksStatement, state_blocks
 from dpcore.release.draft import Codes, Draft
 from dpcore.release.publishing import check_writable, publish, release_id
@@ -12,7 +11,6 @@ __all__ = [
     "Draft",
     "Statement",
     "check_writable",
-    "epsilon_of",
     "publish",
     "release_id",
     "state",

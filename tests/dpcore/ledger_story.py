@@ -1,6 +1,7 @@
 """A ledger with a bit of everything in it, for whoever checks a ledger as a whole."""
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from dpcore.ledger import AllowanceKind, Lease, Ledger, Run, open_ledger
 from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, RoundedGaussian
 from dpcore.privacy import Neighbours, Sensitivity
+from dpcore.promises import release_promise
 
 ONE = Sensitivity(l1=1, l2_squared=1, linf=1)
 NOISE: dict[Currency, Mechanism] = {
@@ -53,7 +55,10 @@ def reserve(ledger: Ledger, run_id: str, account: str, *, steps: int, **request:
 def write_manifest(ledger: Ledger, run_id: str, path: Path) -> None:
     """Write what a release says of its run, and of the ledger at this moment."""
     run = ledger.run(run_id)
-    privacy = {"account": run.account, "run": run_id, "ledger_head": ledger.head(), "epsilon": run.spent / UNIT}
+    account = ledger.account(run.account)
+    books = {"counts": account.currency.symbol, "reserved": run.reserved / UNIT, "spent": run.spent / UNIT}
+    promise = asdict(release_promise(account, run))
+    privacy = {"account": run.account, "run": run_id, "ledger_head": ledger.head(), **promise, "bookkeeping": books}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"format": 1, "privacy": privacy}), encoding="utf-8")
 

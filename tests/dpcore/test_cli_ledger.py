@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import Currency, budget_of
+from dpcore.accounting import Currency, budget_of, epsilon_of
 from dpcore.ledger import EventKind, open_ledger
 from tests.dpcore.cli_ledgers import NOON, dpflow, made_at_noon, opened, spent
 
@@ -100,7 +100,10 @@ def test_an_account_is_opened_in_the_currency_asked_for(
     assert (account["about"], account["blocks_by"]) == ("visits", "month of visit_date")
     _, cap = budget_of(2.0, delta=float(delta), currency=Currency(counted_in))
     assert account["cap"] == account["remaining"] == cap / 10**12
-    assert account["remaining_epsilon"] == pytest.approx(2.0)
+    assert account["promise"] == {"epsilon": pytest.approx(2.0), "delta": float(delta)}
+    # Each block pays double, so that a run can ask for what half of the cap promises.
+    half = epsilon_of(cap // 2, currency=Currency(counted_in), delta=float(delta))
+    assert account["remaining_epsilon"] == pytest.approx(half)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +167,10 @@ def test_what_cannot_be_done_is_one_line_and_changes_nothing(
 def test_a_budget_is_raised_for_a_reason_that_stays(said: Callable[..., str], read: Read) -> None:
     read("ledger", "open", "clinic", "--epsilon", 1, "--delta", "1e-9", *TERMS[4:], "--currency", "gdp")
     text = said("ledger", "raise", "clinic", "--epsilon", 2, "--reason", "approved by the board")
-    assert text == "raised account clinic from epsilon 1 to 2; epsilon 2.0000 at delta 1e-09 is left\n"
+    assert (
+        text
+        == "raised account clinic from epsilon 1 to 2; the next run can ask for epsilon 2.0000 at delta 1e-09\nit promises epsilon 2 at delta 1e-09 from now on\n"
+    )
     assert read("ledger", "raise", "clinic", "--epsilon", 3, "--reason", "again")["epsilon"] == 3.0
     assert "to epsilon 2: approved by the board" in said("ledger", "history")
 
@@ -183,7 +189,10 @@ def test_a_closed_account_takes_no_runs_but_lets_open_ones_finish(said: Callable
 def test_an_analyst_and_a_purpose_are_allowed_a_part(said: Callable[..., str], read: Read) -> None:
     read("ledger", "open", "clinic", *TERMS)
     text = said("ledger", "allow", "clinic", "--analyst", "ann", "--epsilon", 0.5, "--reason", "thesis")
-    assert "analyst ann may use epsilon 0.5 of account clinic: 0 is used, 0.5000 is left" in text
+    assert (
+        "analyst ann may use epsilon 0.5 of account clinic: epsilon 0 is used, the next run can ask for epsilon 0.5000;"
+        in text
+    )
     with made_at_noon() as ledger:
         spent(ledger, "run-1", account="clinic", amount=10**11, analyst="ann", purpose="billing")
     allowance = read("ledger", "allow", "clinic", "--purpose", "billing", "--epsilon", 1, "--reason", "invoices")
@@ -234,7 +243,9 @@ def test_a_run_that_never_started_gives_everything_back(said: Callable[..., str]
 @pytest.mark.usefixtures("two_accounts")
 def test_a_run_that_will_not_go_on_is_settled(said: Callable[..., str], read: Read) -> None:
     text = said("ledger", "settle", "run-2")
-    assert text.startswith("run run-2 is settled: rho 0.002 stays spent, rho 0.008 went back\nepsilon ")
+    assert text.startswith(
+        "run run-2 is settled: rho 0.002 stays spent, rho 0.008 went back\nthe next run can ask for epsilon "
+    )
     assert "is settled already: rho 0.002 stays spent, rho 0 went back" in said("ledger", "settle", "run-2")
     assert read("ledger", "settle", "run-3")["returned"] == 0.001
 

@@ -107,7 +107,8 @@ def test_the_heavy_values_are_found_and_each_level_is_charged_its_part(
         assert from_description(done[step].mechanism).sensitivity == Sensitivity(l1=2, l2_squared=4, linf=2)  # type: ignore[union-attr]
     assert dx["spent"] == pytest.approx(0.1, rel=1e-3)
     assert {level["step"] for level in (*dx["levels"], *cost["levels"])} == set(LEVELS)
-    assert 0.99 * 20 < outcome.spent_epsilon <= 20
+    assert 0.99 * 20 < outcome.epsilon <= 20
+    assert 0.98 < outcome.spent / outcome.reserved <= 1.0
     released = pq.read_table(Path(outcome.release) / "data").to_pandas()
     assert set(released.dx.unique()) <= {*CODES, *false, "other"}
     assert released.sex.isna().mean() == pytest.approx(1 / 3, abs=0.1)

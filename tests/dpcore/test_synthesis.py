@@ -56,7 +56,8 @@ def check_the_books(run_id: str, *, crashes: int) -> None:
 def test_a_run_spends_nearly_all_it_asked_for_and_never_more(workspace: Workspace) -> None:
     workspace.open_account()
     outcome = synthesize(workspace.spec)
-    assert 0.999 < outcome.spent_epsilon <= 1.0
+    assert 0.999 < outcome.epsilon <= 1.0
+    assert 0.998 < outcome.spent / outcome.reserved <= 1.0
     check_the_books(outcome.run, crashes=0)
 
 

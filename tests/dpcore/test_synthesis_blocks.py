@@ -421,14 +421,14 @@ def test_a_release_says_what_it_covers_and_what_that_costs_a_person(site: Site) 
         "last": "2024-03",
         "names": MONTHS[:3],
     }
-    one = epsilon_of(round(first.spent * UNIT), currency=Currency.PURE, delta=0)
-    assert blocks["epsilon_in_one_block"] == blocks["epsilon_in_all_blocks"] == one
-    later = privacy_of(second)["blocks"]
-    assert later["epsilon_in_one_block"] == pytest.approx(one, abs=1)
-    assert later["epsilon_in_all_blocks"] == pytest.approx(first.spent + second.spent)
+    with open_ledger() as ledger:
+        cap = epsilon_of(ledger.account("visits").cap, currency=Currency.PURE, delta=0)
+    promise = {"one": {"epsilon": cap, "delta": 0.0}, "across": None, "in_several": True, "raised": False}
+    assert blocks["account"] == privacy_of(second)["blocks"]["account"] == promise
     card = (Path(second.release) / "card.html").read_text(encoding="utf-8")
     assert "block 2024-04, by month of day; window: new" in card
     assert "costs that person its epsilon once" in card
+    assert "One person with rows in several blocks loses what these lose together; no cap limits that." in card
     footer = json.loads(pq.read_schema(Path(second.release) / "data" / "part-00000.parquet").metadata[b"dpflow"])
     assert footer["blocks"]["names"] == ["2024-04"]
 
@@ -436,7 +436,7 @@ def test_a_release_says_what_it_covers_and_what_that_costs_a_person(site: Site) 
 def test_a_row_is_in_one_block_and_the_release_says_so(site: Site) -> None:
     site.open_account()
     outcome = site.run("2024-03-01")
-    assert privacy_of(outcome)["blocks"]["epsilon_in_all_blocks"] is None
+    assert privacy_of(outcome)["blocks"]["account"]["in_several"] is False
     assert "Each row is in one block." in (Path(outcome.release) / "card.html").read_text(encoding="utf-8")
 
 
