@@ -275,7 +275,7 @@ def test_replace_one_pays_double_in_each_block(site: Site) -> None:
         balance = ledger.balance("visits")
     assert outcome.remaining == balance.remaining / UNIT
     with pytest.raises(
-        BudgetRefused, match=r"block '2024-01' .* at most 100 remains .* each block pays double"
+        BudgetRefused, match=r"block '2024-01' .* at most 100.0000 remains .* each block pays double"
     ) as refused:
         site.run("2024-03-01")
     assert str(refused.value).count("was asked for") == 1
