@@ -55,7 +55,7 @@ def sound_page(verified: Any, *, unread: Sequence[str]) -> str:
         ["runs", f"{verified.runs:,}", "each sum follows from the events"],
         ["operations", f"{verified.operations:,}", "each price follows from its mechanism"],
         ["outputs", f"{verified.outputs:,}", "each is what was committed"],
-        ["manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run has spent"],
+        ["manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run promises"],
     ]
     if verified.others:
         rows.append(["manifests of another ledger", f"{verified.others:,}", "were not looked at"])
