@@ -68,9 +68,9 @@ def _heading(each: AccountOverview) -> str:
         growing = sum(block.state is BlockState.OPEN for block, _ in each.blocks)
         lines.append(f"blocks      {account.blocks_by}: {len(each.blocks):,}, of which {growing:,} may still grow")
     promise = each.promise()
-    how = "and its raises, " if promise.raised else ""
+    how = ", its raises included" if promise.raised else ""
     lines.append(
-        f"promise     {stated(promise.one.epsilon, promise.one.delta)}, {how}whatever runs choose within the budget"
+        f"promise     {stated(promise.one.epsilon, promise.one.delta)}, whatever runs choose within the budget{how}"
     )
     if several := several_blocks(account.unit, promise):
         lines.append(f"{' ' * 12}{several[0].lower()}{several[1:].removesuffix('.')}")
