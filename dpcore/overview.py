@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dpcore.ledger import WHOLE, Account, Allowance, Balance, Block, Ledger, Run, RunState, open_ledger
-from dpcore.ledger.reader import balances, blocks_of
+from dpcore.ledger.reader import across_balance, balances, blocks_of
 from dpcore.ledger.refusals import known_account, known_event
 from dpcore.ledger.transaction import LedgerTransaction
 
@@ -41,6 +41,11 @@ class AccountOverview:
     def spent_by_all_runs(self) -> int:
         """What all runs have spent together: the most that it was for a unit with rows in every block."""
         return sum(item.run.spent for item in self.runs)
+
+    @property
+    def across(self) -> Balance | None:
+        """The balance of the cap across blocks; None if the account has none."""
+        return across_balance(self.account, (item.run for item in self.runs))
 
     def _extreme(self, what: str) -> tuple[str | None, Balance]:
         named: list[tuple[str | None, Balance]] = [(block.name, balance) for block, balance in self.blocks]

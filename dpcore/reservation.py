@@ -10,6 +10,7 @@ from dpcore.blocks import Calendar
 from dpcore.curator import LEAST_UNITS
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Account, Ledger, budget_refused
+from dpcore.ledger.refusals import across_refused
 from dpcore.pricing import least_units
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, strategy_for
@@ -112,12 +113,16 @@ def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
 def check_remaining(
     account: Account, declaration: Declaration, *, units: int, remaining: int, block: str | None = None
 ) -> None:
-    """Refuse a run that would reserve more than what remains of its account, or of a block of it."""
+    """Refuse a run that would reserve more than what remains of its account, of a block of it, or across its blocks."""
     if account.weight * units > remaining:
         payer, currency = f"account '{account.name}'", account.currency
         payer = payer if block is None else f"block '{block}' of {payer}"
         refused = budget_refused(payer, currency=currency, requested=account.weight * units, remaining=remaining)
         raise in_epsilon(refused, declaration, currency=currency, units=units)
+    across = account.across_remaining
+    if across is not None and units > across:
+        refused = across_refused(account, requested=units, remaining=across)
+        raise in_epsilon(refused, declaration, currency=account.currency, units=units)
 
 
 def in_epsilon(refused: BudgetRefused, declaration: Declaration, *, currency: Currency, units: int) -> BudgetRefused:

@@ -49,6 +49,11 @@ def _terms(found: AccountOverview) -> str:
         if account.unit != "row":
             spent = up(epsilon_in(account, found.spent_by_all_runs))
             rows.append([f"spent, for one {plain(account.unit)} with rows in all blocks", f"epsilon {spent} at worst"])
+    if account.across_epsilon is not None and account.across_remaining is not None:
+        left = down(epsilon_in(account, account.across_remaining))
+        rows.append(
+            ["cap across blocks", f"epsilon {up(account.across_epsilon)} for all runs together; {left} is left"]
+        )
     return table(["term", "as declared"], rows)
 
 

@@ -60,6 +60,12 @@ def _add_open(steward: Subparsers, common: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="keep a budget per block of the data, and say what the blocks are, such as 'month of visit_date'",
     )
+    verb.add_argument(
+        "--across-blocks",
+        metavar="E",
+        type=float,
+        help="with --blocks and persons: the epsilon of all runs together, for a person with rows in many blocks",
+    )
     verb.set_defaults(verb=ledger_change.open_account)
 
 
@@ -115,7 +121,11 @@ def _add_changes(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     about = "raise an account's budget"
     verb = steward.add_parser("raise", parents=[common], help=about, description=about)
     verb.add_argument("account", metavar="ACCOUNT")
-    verb.add_argument("--epsilon", type=float, required=True, help="the whole budget from now on, at the same delta")
+    which = verb.add_mutually_exclusive_group(required=True)
+    which.add_argument("--epsilon", type=float, help="the whole budget from now on, at the same delta")
+    which.add_argument(
+        "--across-blocks", metavar="E", type=float, help="the cap across blocks from now on, at the same delta"
+    )
     verb.add_argument("--reason", required=True, metavar="TEXT", help="stays on record")
     verb.set_defaults(verb=ledger_change.raise_cap)
 

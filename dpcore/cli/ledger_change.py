@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from dpcore.accounting import UNIT, Currency, budget_of
 from dpcore.cli.answer import Answer
-from dpcore.cli.ledger_show import account_data, account_text
+from dpcore.cli.ledger_show import account_data, account_text, across_data
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, AccountState, AllowanceKind, Balance, Ledger, Run, RunState, open_ledger
-from dpcore.ledger.checks import checked_text
+from dpcore.ledger.checks import checked_text, require_across_applies
 from dpcore.overview import overview
 from dpcore.privacy import Neighbours
 from dpcore.spec.release import NAME
@@ -18,7 +18,7 @@ from dpcore.wording import at_most, down, epsilon_in, price
 
 def open_account(arguments: argparse.Namespace) -> Answer:
     """Open an account, and a ledger first if there is none."""
-    epsilon, delta = _epsilon(arguments), arguments.delta
+    epsilon, delta, across_epsilon = _epsilon(arguments), arguments.delta, arguments.across_blocks
     if not 0 <= delta < 1:
         raise UsageError(
             "--delta must be at least 0 and below 1; a good choice is far below one over the number of people"
@@ -37,6 +37,10 @@ def open_account(arguments: argparse.Namespace) -> Answer:
     ):
         if text is not None:
             checked_text(text, what=option)
+    across = None
+    if across_epsilon is not None:
+        require_across_applies(unit=arguments.unit, blocks_by=arguments.blocks)
+        across = _across_cap(across_epsilon, delta=delta, currency=currency)
     with open_ledger(create=True) as ledger:
         account = ledger.open_account(
             arguments.account,
@@ -48,6 +52,8 @@ def open_account(arguments: argparse.Namespace) -> Answer:
             neighbours=Neighbours(arguments.neighbours),
             description=arguments.about,
             blocks_by=arguments.blocks,
+            across=across,
+            across_epsilon=across_epsilon,
         )
         (opened,) = overview(ledger, account.name).accounts
     hint = (
@@ -56,11 +62,13 @@ def open_account(arguments: argparse.Namespace) -> Answer:
         else ""
     )
     text = f"opened account {account.name}\n\n{account_text(opened, most=None)}{hint}"
-    return Answer(account_data(account, opened.most_used[1]), text)
+    return Answer(account_data(account, opened.most_used[1]) | {"across_blocks": across_data(opened)}, text)
 
 
 def raise_cap(arguments: argparse.Namespace) -> Answer:
-    """Raise an account's budget to a larger epsilon at the same delta."""
+    """Raise an account's budget, or its cap across blocks, to a larger epsilon at the same delta."""
+    if arguments.across_blocks is not None:
+        return _raise_across(arguments)
     with open_ledger() as ledger:
         before = ledger.account(arguments.account)
         account = ledger.raise_cap(
@@ -69,6 +77,21 @@ def raise_cap(arguments: argparse.Namespace) -> Answer:
         balance = ledger.balance(account.name)
     text = f"raised account {account.name} from epsilon {before.epsilon:g} to {account.epsilon:g}; {_left(account, balance)}"
     return Answer(account_data(account, balance), text)
+
+
+def _raise_across(arguments: argparse.Namespace) -> Answer:
+    epsilon: float = arguments.across_blocks
+    with open_ledger() as ledger:
+        before = ledger.account(arguments.account)
+        cap = _across_cap(epsilon, delta=before.delta, currency=before.currency)
+        account = ledger.raise_across(before.name, cap=cap, epsilon=epsilon, reason=arguments.reason)
+        (raised,) = overview(ledger, account.name).accounts
+    left = down(epsilon_in(account, account.across_remaining or 0))
+    text = (
+        f"raised the cap across blocks of account {account.name} from epsilon {before.across_epsilon:g} to "
+        f"{account.across_epsilon:g}; epsilon {left} is left"
+    )
+    return Answer(account_data(account, raised.most_used[1]) | {"across_blocks": across_data(raised)}, text)
 
 
 def close(arguments: argparse.Namespace) -> Answer:
@@ -153,6 +176,12 @@ def _epsilon(arguments: argparse.Namespace) -> float:
     if not 0 < epsilon < float("inf"):
         raise UsageError("--epsilon must be a number above 0, such as 10")
     return epsilon
+
+
+def _across_cap(epsilon: float, *, delta: float, currency: Currency) -> int:
+    if not 0 < epsilon < float("inf"):
+        raise UsageError("--across-blocks must be a number above 0, such as 20")
+    return budget_of(epsilon, delta=delta, currency=currency)[1]
 
 
 def _cap(account: Account, arguments: argparse.Namespace) -> int:

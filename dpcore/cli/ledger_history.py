@@ -64,7 +64,8 @@ def _row(event: Event, currencies: Mapping[str, Currency], *, whose: bool) -> tu
 def _opened(body: Body, currency: Currency) -> str:
     at = f" at delta {body['delta']:g}" if body["delta"] else ""
     by = f", by {body['blocks_by']}" if body["blocks_by"] else ""
-    return f"epsilon {body['epsilon']:g}{at} in {currency}, {body['unit']}, {body['neighbours']}{by}"
+    across = f", epsilon {body['across_epsilon']:g} across blocks" if body["across_epsilon"] else ""
+    return f"epsilon {body['epsilon']:g}{at} in {currency}, {body['unit']}, {body['neighbours']}{by}{across}"
 
 
 def _blocks(body: Body, _currency: Currency) -> str:
@@ -100,6 +101,7 @@ def _settled(body: Body, currency: Currency) -> str:
 _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
     EventKind.ACCOUNT_OPENED: _opened,
     EventKind.CAP_RAISED: lambda body, _: f"to epsilon {body['epsilon']:g}: {body['reason']}",
+    EventKind.ACROSS_RAISED: lambda body, _: f"to epsilon {body['across_epsilon']:g} across blocks: {body['reason']}",
     EventKind.ACCOUNT_CLOSED: lambda body, _: str(body["reason"]),
     EventKind.ALLOWED: lambda body, _: f"{body['kind']} {body['name']}, epsilon {body['epsilon']:g}: {body['reason']}",
     EventKind.BLOCKS_OPENED: _blocks,

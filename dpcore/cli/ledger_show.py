@@ -46,7 +46,7 @@ def account_data(account: Account, balance: Balance) -> dict[str, Any]:
 
 def account_text(each: AccountOverview, *, most: int | None) -> str:
     """Write all about an account, with at most so many of its blocks and runs."""
-    parts = [_heading(each), _budget(each), _blocks(each, most=most), _allowances(each)]
+    parts = [_heading(each), _budget(each), _blocks(each, most=most), _across(each), _allowances(each)]
     return "\n\n".join(part for part in [*parts, runs_text(each, most=most)] if part)
 
 
@@ -113,6 +113,30 @@ def _blocks(each: AccountOverview, *, most: int | None) -> str:
     return table(rows, right={"spent", "reserved", "remaining"}) + more + double + several
 
 
+def across_data(each: AccountOverview) -> dict[str, Any] | None:
+    """Return the cap across blocks and its balance for programs; None if the account has none."""
+    balance = each.across
+    if balance is None:
+        return None
+    return {"epsilon": each.account.across_epsilon, **_balance_data(each.account, balance)}
+
+
+def _across(each: AccountOverview) -> str:
+    account, balance = each.account, each.across
+    if balance is None:
+        return ""
+    row = (
+        up(account.across_epsilon or 0.0),
+        up(epsilon_in(account, balance.spent)),
+        up(epsilon_in(account, balance.reserved)),
+        down(epsilon_in(account, balance.remaining)),
+        bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=30),
+    )
+    heading = ("across blocks", "epsilon", "spent", "reserved", "remaining", f"for one {account.unit} in many blocks")
+    rows = [heading, ("all runs", *row)]
+    return table(rows, right={"epsilon", "spent", "reserved", "remaining"})
+
+
 def _allowances(each: AccountOverview) -> str:
     if not each.allowances:
         return ""
@@ -138,6 +162,7 @@ def _data(each: AccountOverview) -> dict[str, Any]:
         "most_used_block": block,
         "spent_by_all_runs": each.spent_by_all_runs / UNIT,
         "spent_by_all_runs_epsilon": epsilon_in(account, each.spent_by_all_runs),
+        "across_blocks": across_data(each),
         "blocks": [
             {"block": block.name, "state": block.state.value, **_balance_data(account, balance)}
             for block, balance in each.blocks

@@ -48,10 +48,15 @@ def _section(statement: AccountStatement, sizes: Sequence[int]) -> str:
 def _totals(statement: AccountStatement) -> list[list[str]]:
     spent_in = f", in block {_plain(statement.spent_in)}" if statement.spent_in else ""
     at_most_in = f", in block {_plain(statement.at_most_in)}" if statement.at_most_in else ""
+    across = []
+    if statement.across is not None:
+        whose = f"ever, for a {_plain(statement.unit)} with rows in several blocks, unless that cap is raised"
+        across = [[whose, *_epsilons(statement.across)]]
     return [
         [f"spent so far{spent_in}", *_epsilons(statement.spent)],
         [f"at most, if open runs spend all they reserved{at_most_in}", *_epsilons(statement.at_most)],
         ["ever, unless the budget is raised", *_epsilons(statement.declared)],
+        *across,
     ]
 
 

@@ -66,7 +66,8 @@ class ReleaseStatement:
 class AccountStatement:
     """All that holds for one account. `spent` is over the block that has spent most, `at_most` over the most used one.
 
-    `spent_by_all_runs` is the worst case for a unit with rows in every block, which has met all runs.
+    `spent_by_all_runs` is the worst case for a unit with rows in every block, which has met all runs. `across` is the cap that
+    bounds it, if the account was opened with one; `across_epsilon` is what was declared for it.
     """
 
     account: str
@@ -86,6 +87,8 @@ class AccountStatement:
     declared: Spend
     declared_epsilon: float
     spent_by_all_runs: Spend
+    across: Spend | None
+    across_epsilon: float | None
     blocks: tuple[BlockStatement, ...]
     releases: tuple[ReleaseStatement, ...]
 
@@ -134,6 +137,8 @@ def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
         declared=_spend(account, account.cap, sizes),
         declared_epsilon=account.epsilon,
         spent_by_all_runs=_spend(account, each.spent_by_all_runs, sizes),
+        across=None if account.across is None else _spend(account, account.across, sizes),
+        across_epsilon=account.across_epsilon,
         blocks=tuple(
             BlockStatement(
                 block.name,

@@ -97,6 +97,23 @@ def checked_kind(kind: object) -> AllowanceKind:
         raise UsageError(f"an allowance is for one of: {', '.join(AllowanceKind)}") from error
 
 
+def require_across_applies(*, unit: str, blocks_by: str | None) -> None:
+    """Refuse a cap across blocks where it would bound nothing: without blocks, or where the unit lies in one of them."""
+    if blocks_by is None:
+        raise UsageError(
+            "a cap across blocks needs blocks; say what they are with --blocks, or leave --across-blocks out"
+        )
+    if unit == "row":
+        raise UsageError("a row lies in one block, whose cap bounds it already; leave --across-blocks out")
+
+
+def checked_across(cap: object, *, epsilon: float | None, currency: Currency, delta: float) -> int:
+    """Return a cap across blocks, or refuse one that its declared epsilon cannot stand for."""
+    if epsilon is None:
+        raise UsageError("a cap across blocks is declared with its epsilon; give both, or neither")
+    return checked_budget(currency=currency, cap=cap, epsilon=epsilon, delta=delta)
+
+
 def checked_budget(*, currency: Currency, cap: object, epsilon: float, delta: float) -> int:
     """Return the cap, or refuse a declared total that it cannot stand for."""
     units = checked_amount(cap, what="an account's cap")

@@ -17,6 +17,7 @@ from dpcore.ledger.chain import canonical
 from dpcore.ledger.holder import this_worker
 from dpcore.ledger.reader import blocks_of
 from dpcore.ledger.refusals import (
+    across_refused,
     budget_refused,
     known_account,
     known_blocks,
@@ -83,7 +84,8 @@ class Ledger(Stewardship):
 
         Raises:
             BlocksCovered: If a block is not new to the series.
-            BudgetRefused: If what remains of the account, one of the blocks or an allowance does not suffice.
+            BudgetRefused: If what remains of the account, one of the blocks, the cap across blocks or an allowance does not
+                suffice.
             UsageError: If the account or a block is unknown or not ready, or the id stands for something else.
         """
         checks.checked_text(run_id, what="a run's id")
@@ -105,9 +107,12 @@ class Ledger(Stewardship):
             if new_to is not None:
                 refuse_if_covered(rows, account, series=new_to, names=names or ())
             charged = _take(rows, payer, amount=amount, names=names)
+            _require_across(payer, amount=amount)
             allowances = _allowances(rows, payer, amount=amount, analyst=analyst, purpose=purpose)
             event = rows.record(EventKind.RESERVED, account=account, run=run_id, body=request)
             rows.use(account, charged, units=payer.weight * amount)
+            if payer.across is not None:
+                rows.use_across(account, units=amount)
             for allowance in allowances:
                 rows.use_allowance(allowance, units=amount)
             run = Run(
@@ -279,6 +284,13 @@ def _take(rows: WritingTransaction, payer: Account, *, amount: int, names: tuple
     return tuple(block.name for block in blocks)
 
 
+def _require_across(payer: Account, *, amount: int) -> None:
+    """Refuse a run that exceeds the cap across blocks. Its amount counts once: it keeps a person's rows over all blocks together."""
+    remaining = payer.across_remaining
+    if remaining is not None and amount > remaining:
+        raise across_refused(payer, requested=amount, remaining=remaining)
+
+
 def _allowances(
     rows: WritingTransaction, payer: Account, *, amount: int, analyst: str | None, purpose: str | None
 ) -> list[Allowance]:
@@ -301,9 +313,11 @@ def _allowances(
 
 
 def _give_back(rows: WritingTransaction, run: Run) -> None:
-    """Return what the run never started to its blocks and to the allowances that it used."""
+    """Return what the run never started to its blocks, to the cap across them and to the allowances that it used."""
     account = known_account(rows, run.account)
     rows.use(run.account, blocks_of(rows, run), units=-account.weight * run.remaining)
+    if account.across is not None:
+        rows.use_across(run.account, units=-run.remaining)
     used = {(AllowanceKind.ANALYST, run.analyst), (AllowanceKind.PURPOSE, run.purpose)}
     for allowance in rows.allowances(run.account):
         if (allowance.kind, allowance.name) in used:

@@ -1,7 +1,7 @@
 """The reading side of a ledger: what anyone who may open it can look up."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from types import TracebackType
@@ -76,6 +76,12 @@ class LedgerReader:
         """Return an account's blocks in the order of their names, each with its balance."""
         with self.reading() as rows:
             return balances(rows, known_account(rows, account))
+
+    def across(self, account: str) -> Balance | None:
+        """Return the balance of an account's cap across blocks, or None if it has none."""
+        with self.reading() as rows:
+            terms = known_account(rows, account)
+            return across_balance(terms, rows.open_runs(account))
 
     def allowances(self, account: str) -> tuple[Allowance, ...]:
         """Return what analysts and purposes may use of an account."""
@@ -158,6 +164,14 @@ def blocks_of(rows: LedgerTransaction, run: Run) -> tuple[str, ...]:
     """Return the names of the blocks that a run was granted, which its reservation tells."""
     named: Sequence[str] | None = known_event(rows, run.first).details.get("blocks")
     return (WHOLE,) if named is None else tuple(named)
+
+
+def across_balance(account: Account, runs: Iterable[Run]) -> Balance | None:
+    """Return the balance of an account's cap across blocks, given its runs: those that are open hold a part of what is used."""
+    if account.across is None:
+        return None
+    held = sum(run.remaining for run in runs)
+    return Balance(account.across, spent=account.across_used - held, reserved=held)
 
 
 def balances(rows: LedgerTransaction, account: Account) -> tuple[tuple[Block, Balance], ...]:

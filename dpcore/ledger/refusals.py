@@ -146,6 +146,12 @@ def budget_refused(payer: str, *, currency: Currency, requested: int, remaining:
     )
 
 
+def across_refused(account: Account, *, requested: int, remaining: int) -> BudgetRefused:
+    """Return the refusal of a run that the cap across blocks cannot pay."""
+    payer = f"the cap across blocks of account '{account.name}'"
+    return budget_refused(payer, currency=account.currency, requested=requested, remaining=remaining)
+
+
 def undamaged(operation: Operation) -> Operation:
     """Return a committed operation whose output is what was stored, or say that it is not."""
     if operation.output is None or sha256(operation.output).hexdigest() != operation.sha256:

@@ -50,10 +50,14 @@ class Stewardship(LedgerReader):
         neighbours: Neighbours,
         description: str = "",
         blocks_by: str | None = None,
+        across: int | None = None,
+        across_epsilon: float | None = None,
     ) -> Account:
-        """Open an account; of what is declared here only the cap, with its epsilon, can ever be raised.
+        """Open an account; of what is declared here only the caps, with their epsilons, can ever be raised.
 
         Without `blocks_by` the whole table is one block, sealed from the start: it pays for whatever is read of it.
+        `across` caps the amounts of all runs together, which bounds the loss of a person with rows in many blocks. It is
+        what `across_epsilon` amounts to at the account's delta.
         """
         currency = checks.checked_currency(currency)
         terms = {
@@ -65,7 +69,12 @@ class Stewardship(LedgerReader):
             "neighbours": checks.checked_neighbours(neighbours),
             "description": description and checks.checked_text(description, what="a description"),
             "blocks_by": blocks_by if blocks_by is None else checks.checked_text(blocks_by, what="what blocks go by"),
+            "across": across,
+            "across_epsilon": None if across_epsilon is None else float(across_epsilon),
         }
+        if across is not None or across_epsilon is not None:
+            checks.require_across_applies(unit=unit, blocks_by=blocks_by)
+            checks.checked_across(across, epsilon=across_epsilon, currency=currency, delta=delta)
         checks.checked_text(name, what="an account's name")
         with self._writing() as rows:
             if rows.account(name) is not None:
@@ -91,6 +100,25 @@ class Stewardship(LedgerReader):
             rows.replace_account(account)
             body = {"cap": cap, "epsilon": account.epsilon, "reason": reason}
             rows.record(EventKind.CAP_RAISED, account=name, run=None, body=body)
+        return account
+
+    def raise_across(self, name: str, *, cap: int, epsilon: float, reason: str) -> Account:
+        """Raise an account's cap across blocks, for a reason that stays on record."""
+        checks.checked_text(reason, what="a reason")
+        with self._writing() as rows:
+            account = known_open_account(rows, name)
+            if account.across is None or account.across_epsilon is None:
+                raise UsageError(f"account '{name}' was opened without a cap across blocks; open another one with it")
+            checks.checked_across(cap, epsilon=epsilon, currency=account.currency, delta=account.delta)
+            if cap <= account.across or epsilon < account.across_epsilon:
+                raise UsageError(
+                    f"the cap across blocks of account '{name}' can only be raised, and is epsilon "
+                    f"{account.across_epsilon:g} now"
+                )
+            account = replace(account, across=cap, across_epsilon=float(epsilon))
+            rows.replace_account(account)
+            body = {"across": cap, "across_epsilon": account.across_epsilon, "reason": reason}
+            rows.record(EventKind.ACROSS_RAISED, account=name, run=None, body=body)
         return account
 
     def close_account(self, name: str, *, reason: str) -> Account:

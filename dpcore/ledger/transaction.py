@@ -31,7 +31,10 @@ Row = TypeVar("Row")
 PAGE = 1_000
 """Events that are read at a time."""
 
-_ACCOUNT = "SELECT name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, opened_at FROM account"
+_ACCOUNT = (
+    "SELECT name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, opened_at,"
+    " across, across_epsilon, across_used FROM account"
+)
 _BLOCK = "SELECT account, name, state, cap, used FROM block"
 _ALLOWANCE = "SELECT account, kind, name, cap, epsilon, used FROM allowance"
 _RUN_COLUMNS = (
@@ -172,15 +175,17 @@ class LedgerTransaction:
         """Insert an account."""
         self._execute(
             "INSERT INTO account (name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state,"
-            " opened_at) VALUES (:name, :currency, :cap, :epsilon, :delta, :unit, :neighbours, :description,"
-            " :blocks_by, :state, :opened_at)",
+            " opened_at, across, across_epsilon, across_used) VALUES (:name, :currency, :cap, :epsilon, :delta, :unit,"
+            " :neighbours, :description, :blocks_by, :state, :opened_at, :across, :across_epsilon, :across_used)",
             vars(account),
         )
 
     def replace_account(self, account: Account) -> None:
-        """Write the account's cap and epsilon, with the caps of its blocks, and its state; its other terms never change."""
+        """Write the account's caps and epsilons, with the caps of its blocks, and its state; its other terms never change."""
         self._execute(
-            "UPDATE account SET cap = :cap, epsilon = :epsilon, state = :state WHERE name = :name", vars(account)
+            "UPDATE account SET cap = :cap, epsilon = :epsilon, across = :across, across_epsilon = :across_epsilon,"
+            " state = :state WHERE name = :name",
+            vars(account),
         )
         self._execute("UPDATE block SET cap = :cap WHERE account = :name AND cap <> :cap", vars(account))
 
@@ -203,6 +208,13 @@ class LedgerTransaction:
         self._execute(
             f"UPDATE block SET used = used + :units WHERE account = :account AND {self._store.is_named}",
             {"account": account, "names": self._store.names(names), "units": units},
+        )
+
+    def use_across(self, account: str, *, units: int) -> None:
+        """Add to what is used of the cap across blocks; the store itself refuses to leave 0 <= used <= cap."""
+        self._execute(
+            "UPDATE account SET across_used = across_used + :units WHERE name = :name",
+            {"name": account, "units": units},
         )
 
     def put_allowance(self, allowance: Allowance) -> None:
@@ -258,9 +270,9 @@ class LedgerTransaction:
 
 
 def _account(*row: Any) -> Account:
-    name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, opened_at = row
+    name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, *rest = row
     terms = (unit, Neighbours(neighbours), description, blocks_by)
-    return Account(name, Currency(currency), cap, epsilon, delta, *terms, AccountState(state), opened_at)
+    return Account(name, Currency(currency), cap, epsilon, delta, *terms, AccountState(state), *rest)
 
 
 def _block(*row: Any) -> Block:

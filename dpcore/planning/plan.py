@@ -177,6 +177,8 @@ def _payer(
     account, block, balance = found
     check_remaining(account, declaration, units=units, remaining=balance.remaining, block=block)
     left = balance.remaining - account.weight * units
+    if account.across_remaining is not None:
+        left = min(left, account.across_remaining - units)
     epsilon = epsilon_in(account, left)
     return Payer(account.name, currency.value, remaining=left / UNIT, remaining_epsilon=epsilon, missing=None)
 

@@ -67,7 +67,9 @@ def _open_accounts(ledger: Ledger) -> None:
     ledger.open_account("clinic", **zcdp, neighbours=Neighbours.REPLACE_ONE)
     gdp = {"currency": Currency.GDP, "delta": 1e-6, **common}
     ledger.open_account("visits", **gdp, neighbours=Neighbours.ADD_REMOVE, blocks_by="month of visit_date")
-    ledger.open_account("wards", **pure, neighbours=Neighbours.REPLACE_ONE, blocks_by="ward")
+    across = {"across": UNIT // 4, "across_epsilon": 20.0}
+    ledger.open_account("wards", **pure, **across, neighbours=Neighbours.REPLACE_ONE, blocks_by="ward")
+    ledger.raise_across("wards", cap=UNIT, epsilon=25.0, reason="more wards")
 
 
 def _release_births(ledger: Ledger, manifest: Path) -> None:

@@ -70,8 +70,8 @@ def test_one_that_is_still_being_written_is_left_alone(books: Path) -> None:
         ({"account": "clinic"}, "names another account than its run"),
         ({"epsilon": 0.05}, "states another epsilon than its run has spent"),
         ({"epsilon": None}, "states another epsilon than its run has spent"),
-        ({"ledger_head": "ab" * 32}, r"abababababababab\.\.\., is not in this chain of 54 events"),
-        ({"ledger_head": GENESIS}, r"0000000000000000\.\.\., is not in this chain of 54 events"),
+        ({"ledger_head": "ab" * 32}, r"abababababababab\.\.\., is not in this chain of 55 events"),
+        ({"ledger_head": GENESIS}, r"0000000000000000\.\.\., is not in this chain of 55 events"),
         ({"ledger_head": "ab"}, "does not read"),
         ({"ledger_head": None}, "does not read"),
         ({"run": ["births-1"]}, "does not read"),
@@ -125,11 +125,11 @@ def test_an_older_backup_is_found_through_a_release_that_it_does_not_know(books:
     assert audit(expected_head=head).manifests == 2
     shutil.copyfile(backup, path)
     for told in ({}, {"releases": [books.parents[1]]}, {"expected_head": head}):
-        with pytest.raises(LedgerDamaged, match="not in this chain of 54 events: events were dropped since"):
+        with pytest.raises(LedgerDamaged, match="not in this chain of 55 events: events were dropped since"):
             audit(**told)
     later.unlink()
     assert audit().manifests == 1  # nothing in the file itself tells of what came after
-    with pytest.raises(LedgerDamaged, match="not in this chain of 54 events: events were dropped since"):
+    with pytest.raises(LedgerDamaged, match="not in this chain of 55 events: events were dropped since"):
         audit(expected_head=head)
 
 

@@ -32,6 +32,10 @@ ENOUGH = 3
 OUTCOMES = {
     "open_account": {"opened", "the name is taken", "more than epsilon"},
     "raise_cap": {"raised", "not more than before", "more than epsilon", "the account is closed", "no such account"},
+    "raise_across": {
+        *("raised", "not more than before", "no cap across blocks", "more than epsilon"),
+        *("the account is closed", "no such account"),
+    },
     "close_account": {"closed", "again", "no such account"},
     "allow": {
         *("allowed", "changed", "less than was used", "more than epsilon"),
@@ -47,7 +51,7 @@ OUTCOMES = {
     },
     "reserve": {
         *("granted", "again", "anew", "the id stands for something else", "the account is closed", "no such account"),
-        *("the budget", "the allowance of the analyst", "the allowance of the purpose"),
+        *("the budget", "the cap across blocks", "the allowance of the analyst", "the allowance of the purpose"),
         *("no allowance for this analyst", "no analyst is named"),
         *("no allowance for this purpose", "no purpose is named"),
         *("not kept by block", "blocks are not named", "no block is named", "no such block", "the block may grow"),
@@ -102,6 +106,9 @@ class Bug:
 SCARCEST = "min(blocks, key=lambda block: block.cap - block.used)"
 ONLY_THE_FIRST = "operation.amount if operation.attempt == 1 else 0"
 ONE_BY_ONE = "self.execute(statement, parameters); self.execute('COMMIT'); self.execute(self.begin_writing)"
+TWICE = "rows.use_across(account, units=payer.weight * amount)"
+EACH = "rows.use_across(account, units=len(charged) * amount)"
+RESERVED = "units=-run.reserved)\n    used"
 BUGS = [
     Bug("a run that has started is refunded", Ledger, "release_run", "if run.spent:", "if False:"),
     Bug("a worker that was replaced commits", Ledger, "commit", "operation.fence)", "rows.run(operation.run).fence)"),
@@ -109,6 +116,11 @@ BUGS = [
     Bug("allowances get nothing back", ledger, "_give_back", "units=-run.remaining", "units=0"),
     Bug("blocks get too much back", ledger, "_give_back", "weight * run.remaining", "weight * run.reserved"),
     Bug("a block pays once instead of twice", Ledger, "reserve", "units=payer.weight * amount", "units=amount"),
+    Bug("the cap across blocks is not looked at", ledger, "_require_across", "amount > remaining", "False"),
+    Bug("the weight counts across blocks too", Ledger, "reserve", "rows.use_across(account, units=amount)", TWICE),
+    Bug("each block counts across blocks", Ledger, "reserve", "rows.use_across(account, units=amount)", EACH),
+    Bug("across blocks nothing goes back", ledger, "_give_back", "rows.use_across(", "(lambda *_, units: None)("),
+    Bug("across blocks too much goes back", ledger, "_give_back", "units=-run.remaining)\n    used", RESERVED),
     Bug("a run is taken from a living worker", Ledger, "lease", "if holder != run.holder:", "if False:"),
     Bug(
         "a lapsed lease holds an instant longer",

@@ -27,9 +27,17 @@ OPENED: Told = (
         "neighbours": "replace-one",
         "description": "",
         "blocks_by": None,
+        "across": None,
+        "across_epsilon": None,
     },
 )
 BY_MONTH: Told = ("account-opened", None, OPENED[2] | {"blocks_by": "month"})
+ACROSS: Told = (
+    "account-opened",
+    None,
+    BY_MONTH[2] | {"unit": "person", "across": 60, "across_epsilon": 0.6},
+)
+RAISED: Told = ("across-raised", None, {"across": 61, "across_epsilon": 0.7, "reason": "more"})
 MONTHS: Told = ("blocks-opened", None, {"blocks": ["feb", "jan"]})
 SEALED: Told = ("blocks-sealed", None, {"blocks": ["jan"]})
 CLOSED: Told = ("account-closed", None, {"reason": "over"})
@@ -45,6 +53,7 @@ STARTED: Told = (
 COMMITTED: Told = ("committed", "run", {"step": "one", "attempt": 1, "sha256": "ab" * 32, "size": 3})
 SETTLED: Told = ("settled", "run", {"spent": 40, "returned": 20, "release": "release", "manifest": None})
 RELEASED: Told = ("released", "run", {"returned": 60})
+RELEASED_50: Told = ("released", "run", {"returned": 50})
 ALLOWED: Told = ("allowed", None, {"kind": "analyst", "name": "ada", "cap": 70, "epsilon": 0.5, "reason": "course"})
 
 
@@ -95,10 +104,34 @@ def test_each_block_of_a_replaced_unit_pays_double() -> None:
     ]
 
 
+def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
+    both = says(SEALED, blocks=["feb", "jan"])
+    reserved = says(RESERVED, amount=50, blocks=["feb", "jan"])
+    for more, used in (
+        ((), 50),
+        ((RAISED,), 50),
+        ((RELEASED_50,), 0),
+        ((LEASED, STARTED, says(SETTLED, returned=10)), 40),
+    ):
+        assert follow(ACROSS, MONTHS, both, reserved, *more).accounts["clinic"].across_used == used
+
+
 @pytest.mark.parametrize(
     ("told", "problem"),
     [
         ((OPENED, OPENED), "opens it again"),
+        ((says(ACROSS, across=None),), "declares a cap across blocks that its epsilon"),
+        ((says(ACROSS, across_epsilon=None),), "declares a cap across blocks that its epsilon"),
+        ((says(ACROSS, across=UNIT),), "declares a cap across blocks that its epsilon"),
+        ((says(ACROSS, blocks_by=None),), "declares a cap across blocks that its epsilon"),
+        ((says(ACROSS, unit="row"),), "declares a cap across blocks that its epsilon"),
+        ((says(ACROSS, across=True),), "whose across makes no sense"),
+        ((ACROSS, says(RAISED, across=60)), "does not raise the cap across blocks"),
+        ((ACROSS, says(RAISED, across=UNIT)), "declares a cap across blocks that its epsilon"),
+        ((ACROSS, CLOSED, RAISED), "account that is closed"),
+        ((BY_MONTH, RAISED), "does not raise the cap across blocks"),
+        ((says(ACROSS, neighbours="add-remove"), MONTHS, SEALED, says(RESERVED, amount=61, blocks=["jan"])), "takes more than the cap across blocks has"),
+        ((ACROSS, MONTHS, says(SEALED, blocks=["feb", "jan"]), says(RESERVED, amount=50, blocks=["jan"]), says(RESERVED, run="b", amount=11, blocks=["feb"])), "takes more than the cap across blocks has"),
         ((RESERVED,), "account that is not open"),
         ((says(OPENED, run="run"),), "names a run that it is not about"),
         ((OPENED, says(RESERVED, run=None)), "or lacks one"),

@@ -66,7 +66,7 @@ def prepared(server: PostgresServer, as_role: AsRole) -> str:
 
 def fill(ledger: Ledger) -> None:
     opened(ledger)
-    opened_by_month(ledger, "2026-01", "2026-02")
+    opened_by_month(ledger, "2026-01", "2026-02", unit="person", across=2_000, across_epsilon=2.0)
     ledger.allow("visits", kind=AllowanceKind.ANALYST, name="ana", cap=500, epsilon=1.0, reason="r")
     ledger.reserve("open", account="clinic", amount=100, claim="c")
     lease = ledger.lease("open")
@@ -116,6 +116,7 @@ def whole_run(ledger: Ledger) -> None:
     ledger.settle("new", release="release", lease=lease, manifest="manifest.json")
     assert [balance.used for _, balance in ledger.blocks("visits")] == [40, 0, 40]
     assert ledger.allowances("visits")[0].used == 40
+    assert ledger.account("visits").across_used == 40
 
 
 STEWARDSHIP: dict[str, Callable[[Ledger], object]] = {
@@ -127,6 +128,7 @@ STEWARDSHIP: dict[str, Callable[[Ledger], object]] = {
     "change an allowance": lambda ledger: ledger.allow(
         "visits", kind=AllowanceKind.ANALYST, name="ana", cap=9, epsilon=1.0, reason="r"
     ),
+    "raise a cap across blocks": lambda ledger: ledger.raise_across("visits", cap=9_000, epsilon=9.0, reason="r"),
     "close an account": lambda ledger: ledger.close_account("clinic", reason="r"),
 }
 RUNNING: dict[str, Callable[[Ledger], object]] = {
@@ -245,6 +247,8 @@ FORBIDDEN = (
     "UPDATE dpflow.account SET state = 'closed'",
     "UPDATE dpflow.account SET unit = 'row', neighbours = 'add-remove'",
     "INSERT INTO dpflow.account VALUES ('mine', 'pure', 9, 1, 0, 'row', 'add-remove', '', NULL, 'open', '')",
+    "UPDATE dpflow.account SET across = across + 1 WHERE name = 'visits'",
+    "UPDATE dpflow.account SET across_moved = 0",
     "UPDATE dpflow.block SET cap = cap + 1",
     "UPDATE dpflow.block SET moved = 0",
     "UPDATE dpflow.block SET name = 'b' WHERE name = '2026-01'",
@@ -284,6 +288,7 @@ READERS = (
     "LOCK TABLE dpflow.writer IN ROW EXCLUSIVE MODE",
     "SELECT seq FROM dpflow.event FOR KEY SHARE",
     "UPDATE dpflow.block SET used = used",
+    "UPDATE dpflow.account SET across_used = across_used",
     "UPDATE dpflow.allowance SET used = used",
     "UPDATE dpflow.run SET spent = spent",
     "UPDATE dpflow.operation SET output = output",
@@ -312,7 +317,7 @@ def test_nothing_is_wrong_with_them_but_who_sends_them(prepared: str, statement:
         connection.rollback()
 
 
-@pytest.mark.parametrize("kind", ["account-opened", "cap-raised", "account-closed", "allowed"])
+@pytest.mark.parametrize("kind", ["account-opened", "cap-raised", "across-raised", "account-closed", "allowed"])
 def test_a_runner_does_not_record_what_is_the_stewards(prepared: str, kind: str, as_role: AsRole) -> None:
     forged = (
         "INSERT INTO dpflow.event SELECT seq + 1, '', %s, 'clinic', NULL, '{}', hash, hash "

@@ -28,6 +28,14 @@ def _amount(value: Any) -> bool:
     return type(value) is int and 0 < value <= LARGEST
 
 
+def _amount_or_none(value: Any) -> bool:
+    return value is None or _amount(value)
+
+
+def _number_or_none(value: Any) -> bool:
+    return value is None or _number(value)
+
+
 def _count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= LARGEST
 
@@ -67,7 +75,10 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
         "neighbours": _one_of(Neighbours),
         "description": lambda value: isinstance(value, str),
         "blocks_by": _text_or_none,
+        "across": _amount_or_none,
+        "across_epsilon": _number_or_none,
     },
+    EventKind.ACROSS_RAISED: {"across": _amount, "across_epsilon": _number, "reason": _text},
     EventKind.CAP_RAISED: {"cap": _amount, "epsilon": _number, "reason": _text},
     EventKind.ACCOUNT_CLOSED: {"reason": _text},
     EventKind.ALLOWED: {
@@ -101,7 +112,7 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
 }
 
 _UNKNOWN_TO_VERSION_1: Mapping[str, Mapping[str, object]] = {
-    EventKind.ACCOUNT_OPENED: {"description": "", "blocks_by": None},
+    EventKind.ACCOUNT_OPENED: {"description": "", "blocks_by": None, "across": None, "across_epsilon": None},
     EventKind.RESERVED: {"blocks": None, "analyst": None, "purpose": None},
     EventKind.STARTED: {"fence": 0},
     EventKind.SETTLED: {"manifest": None},

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 from dpcore.accounting import Currency
 from dpcore.errors import UsageError
-from dpcore.ledger.checks import checked_budget
+from dpcore.ledger.checks import checked_across, checked_budget, require_across_applies
 from dpcore.ledger.rows import (
     WHOLE,
     Account,
@@ -88,6 +88,7 @@ class Replay:
         named = {"currency": Currency(details["currency"]), "neighbours": Neighbours(details["neighbours"])}
         account = Account(name=event.account, **{**details, **named}, state=AccountState.OPEN, opened_at=event.at)
         _require_budget(event, account)
+        _require_across(event, account)
         self.accounts[event.account] = account
         if account.blocks_by is None:
             self._used[event.account, WHOLE] = 0
@@ -97,6 +98,14 @@ class Replay:
         raised = replace(account, cap=details["cap"], epsilon=details["epsilon"])
         require(event, raised.cap > account.cap, "does not raise the cap")
         _require_budget(event, raised)
+        self.accounts[event.account] = raised
+
+    def _raise_across(self, event: Event, details: Details) -> None:
+        account = self._open(event)
+        raised = replace(account, across=details["across"], across_epsilon=details["across_epsilon"])
+        higher = account.across is not None and details["across"] > account.across
+        require(event, higher, "does not raise the cap across blocks")
+        _require_across(event, raised)
         self.accounts[event.account] = raised
 
     def _close_account(self, event: Event, _: Details) -> None:
@@ -155,8 +164,12 @@ class Replay:
             self._use(event, run, amount=-details["returned"])
 
     def _use(self, event: Event, run: ReplayedRun, *, amount: int) -> None:
-        """Add to what is used of the run's blocks and in its names, within what each of them has."""
+        """Add to what is used of the run's blocks, across them and in its names, within what each of them has."""
         account = self.accounts[event.account]
+        if account.across is not None:
+            across_used = account.across_used + amount
+            require(event, across_used <= account.across, "takes more than the cap across blocks has left")
+            self.accounts[event.account] = replace(account, across_used=across_used)
         for name in run.blocks:
             used = self._used[event.account, name] + account.weight * amount
             require(event, used <= account.cap, "takes more than one of its blocks has left")
@@ -176,11 +189,23 @@ class Replay:
     _BY_STEWARD: ClassVar[Mapping[str, Callable[["Replay", Event, Details], None]]] = {
         EventKind.ACCOUNT_OPENED: _open_account,
         EventKind.CAP_RAISED: _raise_cap,
+        EventKind.ACROSS_RAISED: _raise_across,
         EventKind.ACCOUNT_CLOSED: _close_account,
         EventKind.ALLOWED: _allow,
         EventKind.BLOCKS_OPENED: _open_blocks,
         EventKind.BLOCKS_SEALED: _seal_blocks,
     }
+
+
+def _require_across(event: Event, account: Account) -> None:
+    """Refuse a cap across blocks that does not stand for its declared epsilon, or that bounds nothing."""
+    if account.across is None and account.across_epsilon is None:
+        return
+    try:
+        require_across_applies(unit=account.unit, blocks_by=account.blocks_by)
+        checked_across(account.across, epsilon=account.across_epsilon, currency=account.currency, delta=account.delta)
+    except UsageError:
+        raise at_event(event, "declares a cap across blocks that its epsilon and delta do not stand for") from None
 
 
 def _require_budget(event: Event, account: Account) -> None:
