@@ -30,7 +30,7 @@ from dpcore.ingest.window import Window
 from dpcore.ledger import Account, Balance, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.private import Private
-from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state, state_blocks
+from dpcore.release import MANIFEST, Codes, Draft, check_writable, epsilon_of, publish, release_id, state, state_blocks
 from dpcore.report import Outcome, Report, Round, distance, noise_floor, without
 from dpcore.reservation import paying_account, units_to_reserve
 from dpcore.spec import Declaration, load_spec
@@ -298,8 +298,14 @@ class Synthesis:
         release = self._release
         if release is None:
             raise UsageError("nothing was published yet; publish before settling")
-        manifest = str(release.resolve() / "manifest.json")
-        self.ledger.settle(self.run_id, release=release.name, lease=self._lease, manifest=manifest)
+        manifest = release.resolve() / MANIFEST
+        self.ledger.settle(
+            self.run_id,
+            release=release.name,
+            lease=self._lease,
+            manifest=str(manifest),
+            manifest_sha256=hashlib.sha256(manifest.read_bytes()).hexdigest(),
+        )
         return self._outcome(release)
 
     def _outcome(self, release: Path) -> Outcome:

@@ -81,7 +81,7 @@ def _add_reading(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     verb.add_argument("account", metavar="ACCOUNT", nargs="?", help="one account; default: all")
     verb.set_defaults(verb=history)
 
-    about = "check the whole ledger: every hash, price and sum, every stored output, and the releases' manifests"
+    about = "check the whole ledger: every hash, price and sum, every stored output, and every file of every release"
     verb = steward.add_parser(
         "verify", parents=[common], help="check every hash, price, sum and output", description=about
     )
@@ -90,7 +90,7 @@ def _add_reading(steward: Subparsers, common: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         type=Path,
         action="append",
-        help="a folder with releases, to check their manifests too (may be given more than once); default: ./releases",
+        help="a folder with releases, all of which must still be there (may be given more than once); ./releases is always checked",
     )
     verb.add_argument(
         "--head", metavar="HASH", help="a head that was noted earlier: the ledger must still hold that history"

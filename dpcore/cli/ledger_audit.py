@@ -39,7 +39,7 @@ def verify(arguments: argparse.Namespace) -> Answer:
     """Check everything that the ledger holds against everything else, and the releases' manifests against the ledger."""
     here = Path("releases")
     default = [here] if here.is_dir() else []
-    verified = audit(releases=[*default, *(arguments.releases or [])], expected_head=arguments.head)
+    verified = audit(releases=default, complete=arguments.releases or [], expected_head=arguments.head)
     rows = [
         ("events", f"{verified.events:,}", "each hash follows from the one before"),
         ("runs", f"{verified.runs:,}", "each sum follows from the events"),
@@ -47,6 +47,11 @@ def verify(arguments: argparse.Namespace) -> Answer:
         ("outputs", f"{verified.outputs:,}", "each is what was committed"),
         ("manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run has spent"),
     ]
+    rows.append(
+        ("files", f"{verified.files:,}", "each file of these releases is what was published, and there is no other")
+    )
+    if verified.absent:
+        rows.append(("", f"{verified.absent:,}", "releases were not found here; name where they are with --releases"))
     if verified.others:
         rows.append(("", f"{verified.others:,}", "manifests more are of another ledger, and were not looked at"))
     lines = "\n".join(f"{name:<10}  {count:>9}   {claim}" for name, count, claim in rows)

@@ -1,6 +1,7 @@
 """What a ledger accepts: every argument is checked before anything is locked or written."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
@@ -71,6 +72,14 @@ def checked_output(output: object) -> bytes:
     if not isinstance(output, bytes):
         raise UsageError("an operation's output is stored as bytes; serialise it first")
     return output
+
+
+def require_manifest_hash(manifest: str | None, digest: object) -> None:
+    """Refuse a manifest without its hash, a hash without a manifest, and what is no SHA-256."""
+    if (manifest is None) != (digest is None):
+        raise UsageError("a manifest is recorded with its SHA-256; give both, or neither")
+    if digest is not None and not (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)):
+        raise UsageError("a manifest's SHA-256 is 64 hexadecimal digits in lower case")
 
 
 def checked_currency(currency: object) -> Currency:

@@ -225,7 +225,15 @@ class Ledger(Stewardship):
             rows.commit_operation(newest, output=in_row, sha256=digest, event=event)
         return replace(newest, state=OperationState.COMMITTED, sha256=digest, output=output)
 
-    def settle(self, run_id: str, *, release: str | None, lease: Lease | None, manifest: str | None = None) -> Run:
+    def settle(
+        self,
+        run_id: str,
+        *,
+        release: str | None,
+        lease: Lease | None,
+        manifest: str | None = None,
+        manifest_sha256: str | None = None,
+    ) -> Run:
         """End a run: what it never started goes back to the account, what it started stays spent.
 
         Settling again changes nothing, and is refused only if it names another release.
@@ -235,17 +243,20 @@ class Ledger(Stewardship):
             release: The release it led to, if it did.
             lease: The worker's own; a steward who ends a run that lies idle has none.
             manifest: Where the release's manifest was written, so that `verify` finds it.
+            manifest_sha256: The SHA-256 of the manifest as it was published, so that `verify` knows it.
         """
         if release is not None:
             checks.checked_text(release, what="a release's name")
         if manifest is not None:
             checks.checked_text(manifest, what="a manifest's path", longest=4096)
+        checks.require_manifest_hash(manifest, manifest_sha256)
         with self._writing() as rows:
             run = known_run(rows, run_id)
             if run.state is RunState.SETTLED and release in {None, run.release}:
                 return run
             run = _own_or_idle(rows, run, lease)
             body = {"spent": run.spent, "returned": run.remaining, "release": release, "manifest": manifest}
+            body["manifest_sha256"] = manifest_sha256
             settled = _changed(rows, replace(run, state=RunState.SETTLED, release=release), EventKind.SETTLED, body)
             _give_back(rows, run)
         return settled

@@ -3,10 +3,12 @@
 from dpcore.accounting import epsilon_of
 from dpcore.release.covered import BlocksStatement, state_blocks
 from dpcore.release.draft import Codes, Draft
+from dpcore.release.integrity import MANIFEST
 from dpcore.release.publishing import check_writable, publish, release_id
 from dpcore.release.statement import Statement, state
 
 __all__ = [
+    "MANIFEST",
     "BlocksStatement",
     "Codes",
     "Draft",

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from dpcore.errors import OutputError
 from dpcore.release.card import card
 from dpcore.release.draft import Draft
+from dpcore.release.integrity import MANIFEST
 from dpcore.release.measured import measurement_schema, measurement_tables
 
 ROWS_PER_GROUP = 1 << 18
@@ -100,7 +101,7 @@ def _write(partial: Path, draft: Draft) -> None:
         "rounds": [asdict(each) for each in draft.rounds],
         "files": files,
     }
-    _write_text(partial / "manifest.json", json.dumps(manifest, indent=2) + "\n")
+    _write_text(partial / MANIFEST, json.dumps(manifest, indent=2) + "\n")
     for part in (partial / "data", partial):
         _sync(part)
 

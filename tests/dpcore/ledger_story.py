@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,11 @@ def write_manifest(ledger: Ledger, run_id: str, path: Path) -> None:
     path.write_text(json.dumps({"format": 1, "privacy": privacy}), encoding="utf-8")
 
 
+def recorded(manifest: Path) -> dict[str, str]:
+    """What a run records of the manifest of its release."""
+    return {"manifest": str(manifest), "manifest_sha256": sha256(manifest.read_bytes()).hexdigest()}
+
+
 def _open_accounts(ledger: Ledger) -> None:
     common = {"unit": "person", "cap": UNIT // 2, "epsilon": 10.0}
     pure = {"currency": Currency.PURE, "delta": 0.0, **common}
@@ -83,7 +89,7 @@ def _release_births(ledger: Ledger, manifest: Path) -> None:
     second = ledger.lease("births-1", holder="far-away 4711 99", seconds=60)
     measure(ledger, second, "round-2", output=b"two")
     write_manifest(ledger, "births-1", manifest)
-    ledger.settle("births-1", release="births-2026", lease=second, manifest=str(manifest))
+    ledger.settle("births-1", release="births-2026", lease=second, **recorded(manifest))
 
 
 def _begin_again(ledger: Ledger) -> None:

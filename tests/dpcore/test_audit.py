@@ -15,7 +15,7 @@ from dpcore.ledger import GENESIS, open_ledger
 from dpcore.synthesis import synthesize
 from tests.conftest import Workspace
 from tests.dpcore.ledger_fixtures import opened
-from tests.dpcore.ledger_story import measure, price, reserve, tell, write_manifest
+from tests.dpcore.ledger_story import measure, price, recorded, reserve, tell, write_manifest
 
 
 @pytest.fixture
@@ -52,8 +52,11 @@ def test_a_recorded_manifest_is_looked_at_without_being_named(books: Path) -> No
 
 def test_a_manifest_that_is_elsewhere_now_is_looked_at_when_it_is_named(books: Path, tmp_path: Path) -> None:
     shutil.move(books.parent, tmp_path / "elsewhere")
-    assert audit().manifests == 0
-    assert audit(releases=[tmp_path / "elsewhere"]).manifests == 1
+    assert (audit().manifests, audit().absent) == (0, 1)
+    with pytest.raises(LedgerDamaged, match=r"births-2026 of run 'births-1' is missing; restore it"):
+        audit(complete=[books.parents[1]])
+    found = audit(complete=[tmp_path / "elsewhere"])
+    assert (found.manifests, found.absent) == (1, 0)
 
 
 def test_one_that_is_still_being_written_is_left_alone(books: Path) -> None:
@@ -120,7 +123,7 @@ def test_an_older_backup_is_found_through_a_release_that_it_does_not_know(books:
         lease = ledger.lease("births-2", holder="day-shift")
         measure(ledger, lease, "round-2", output=b"more")
         write_manifest(ledger, "births-2", later)
-        ledger.settle("births-2", release="births-2027", lease=lease, manifest=str(later))
+        ledger.settle("births-2", release="births-2027", lease=lease, **recorded(later))
         head = ledger.head()
     assert audit(expected_head=head).manifests == 2
     shutil.copyfile(backup, path)
@@ -173,7 +176,7 @@ def test_a_run_that_is_not_settled_may_have_spent_more_since_but_not_less(
                 audit(releases=[manifest])
     edit(manifest, **{key: amount(price(currency))})
     with open_ledger() as ledger:
-        ledger.settle("run", release="release", lease=lease, manifest=str(manifest))
+        ledger.settle("run", release="release", lease=lease, **recorded(manifest))
     with pytest.raises(LedgerDamaged, match=f"states another {key}"):
         audit()
 

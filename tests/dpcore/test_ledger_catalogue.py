@@ -24,10 +24,14 @@ AGAIN = "DROP TRIGGER event_kept ON event; CREATE TRIGGER event_kept BEFORE UPDA
 WEAKENED = {
     "constraint block.block_within_cap is changed": [
         "ALTER TABLE block DROP CONSTRAINT block_within_cap, ADD CONSTRAINT block_within_cap CHECK (used >= 0)",
-        "ALTER TABLE block DROP CONSTRAINT block_within_cap, "
-        "ADD CONSTRAINT block_within_cap CHECK (used >= 0 AND used <= cap) NOT VALID",
-        "ALTER TABLE block DROP CONSTRAINT block_within_cap, "
-        "ADD CONSTRAINT block_within_cap CHECK (used >= 0 AND used <= cap OR cap > 5)",
+        (
+            "ALTER TABLE block DROP CONSTRAINT block_within_cap, "
+            "ADD CONSTRAINT block_within_cap CHECK (used >= 0 AND used <= cap) NOT VALID"
+        ),
+        (
+            "ALTER TABLE block DROP CONSTRAINT block_within_cap, "
+            "ADD CONSTRAINT block_within_cap CHECK (used >= 0 AND used <= cap OR cap > 5)"
+        ),
     ],
     "constraint block.block_within_cap is missing": ["ALTER TABLE block DROP CONSTRAINT block_within_cap"],
     "constraint account.account_within_across is changed": [
@@ -35,12 +39,16 @@ WEAKENED = {
     ],
     "constraint block.block_account_fkey is changed": [
         "ALTER TABLE block ALTER CONSTRAINT block_account_fkey DEFERRABLE INITIALLY DEFERRED",
-        "ALTER TABLE block DROP CONSTRAINT block_account_fkey, "
-        "ADD CONSTRAINT block_account_fkey FOREIGN KEY (account) REFERENCES account (name) ON DELETE CASCADE",
+        (
+            "ALTER TABLE block DROP CONSTRAINT block_account_fkey, "
+            "ADD CONSTRAINT block_account_fkey FOREIGN KEY (account) REFERENCES account (name) ON DELETE CASCADE"
+        ),
     ],
     "constraint operation.operation_run_step_attempt_key is changed": [
-        "ALTER TABLE operation DROP CONSTRAINT operation_run_step_attempt_key, "
-        "ADD CONSTRAINT operation_run_step_attempt_key UNIQUE (run, step, attempt, started)"
+        (
+            "ALTER TABLE operation DROP CONSTRAINT operation_run_step_attempt_key, "
+            "ADD CONSTRAINT operation_run_step_attempt_key UNIQUE (run, step, attempt, started)"
+        )
     ],
     "trigger event.event_kept is changed": [
         "ALTER TABLE event DISABLE TRIGGER event_kept",
@@ -48,12 +56,16 @@ WEAKENED = {
         f"{AGAIN} WHEN (FALSE) EXECUTE FUNCTION refuse('events are never changed or deleted')",
         f"{AGAIN.replace('UPDATE OR DELETE OR ', '')} EXECUTE FUNCTION refuse('events are never changed or deleted')",
         f"{AGAIN} EXECUTE FUNCTION refuse('no')",
-        f"CREATE FUNCTION public.refuse() {BODY}; {AGAIN} "
-        "EXECUTE FUNCTION public.refuse('events are never changed or deleted')",
+        (
+            f"CREATE FUNCTION public.refuse() {BODY}; {AGAIN} "
+            "EXECUTE FUNCTION public.refuse('events are never changed or deleted')"
+        ),
     ],
     "trigger event.event_has_effect is changed": [
-        "DROP TRIGGER event_has_effect ON event; CREATE CONSTRAINT TRIGGER event_has_effect AFTER INSERT ON event "
-        "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.kind = 'none') EXECUTE FUNCTION have_effect()"
+        (
+            "DROP TRIGGER event_has_effect ON event; CREATE CONSTRAINT TRIGGER event_has_effect AFTER INSERT ON event "
+            "DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.kind = 'none') EXECUTE FUNCTION have_effect()"
+        )
     ],
     "trigger run.run_account_fkey RI_FKey_check_ins is changed": ["ALTER TABLE run DISABLE TRIGGER ALL"],
     "trigger block.refund was added": [
@@ -62,8 +74,10 @@ WEAKENED = {
     "index operation_once is changed": [
         "DROP INDEX operation_once; CREATE INDEX operation_once ON operation (run, step) WHERE state = 'committed'",
         "DROP INDEX operation_once; CREATE UNIQUE INDEX operation_once ON operation (run, step) WHERE state = 'none'",
-        "DROP INDEX operation_once; CREATE UNIQUE INDEX operation_once ON operation (run, step, started) "
-        "WHERE state = 'committed'",
+        (
+            "DROP INDEX operation_once; CREATE UNIQUE INDEX operation_once ON operation (run, step, started) "
+            "WHERE state = 'committed'"
+        ),
         "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'operation_once'::regclass",
     ],
     "index more was added": ["CREATE INDEX more ON event (at)"],

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from dpcore.errors import LedgerDamaged
 from dpcore.ledger import Ledger, ledger, refusals
 from dpcore.ledger.store import Store
 from dpcore.ledger.transaction import LedgerTransaction
@@ -113,7 +114,7 @@ BUGS = [
     Bug("a run that has started is refunded", Ledger, "release_run", "if run.spent:", "if False:"),
     Bug("a worker that was replaced commits", Ledger, "commit", "operation.fence)", "rows.run(operation.run).fence)"),
     Bug("only the first block is looked at", ledger, "_take", SCARCEST, "blocks[0]"),
-    Bug("allowances get nothing back", ledger, "_give_back", "units=-run.remaining", "units=0"),
+    Bug("allowances get nothing back", ledger, "_give_back", "allowance, units=-run.remaining", "allowance, units=0"),
     Bug("blocks get too much back", ledger, "_give_back", "weight * run.remaining", "weight * run.reserved"),
     Bug("a block pays once instead of twice", Ledger, "reserve", "units=payer.weight * amount", "units=amount"),
     Bug("the cap across blocks is not looked at", ledger, "_require_across", "amount > remaining", "False"),
@@ -193,5 +194,5 @@ def test_a_planted_bug_is_found(sqlite_place: Place, monkeypatch: pytest.MonkeyP
     for owner in (bug.owner, ledger, refusals):
         if bug.name in vars(owner):
             monkeypatch.setattr(owner, bug.name, planted)
-    with pytest.raises(AssertionError):
+    with pytest.raises((AssertionError, LedgerDamaged)):  # the model disagrees, or already the rules of the tables
         agree(sqlite_place, examples=300, phases=(Phase.generate,))

@@ -92,7 +92,7 @@ class Forger:
                 " opened_at, fence, lease_seconds) VALUES (%s, %s, %s, %s, %s, %s, %s, 0, 'open', 'c', '', 0, 0)", *row)  # fmt: skip
 
     def end(self, run: str, kind: str, *, account: str = "clinic", **body: object) -> None:
-        seq = self.tell(kind, run, account=account, release=None, manifest=None, **body)
+        seq = self.tell(kind, run, account=account, release=None, manifest=None, manifest_sha256=None, **body)
         self.do("UPDATE dpflow.run SET state = %s, last = %s WHERE id = %s", kind, seq, run)
 
 

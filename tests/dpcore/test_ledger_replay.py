@@ -51,7 +51,11 @@ STARTED: Told = (
     {"step": "one", "attempt": 1, "amount": 40, "mechanism": {"name": "noise"}, "fence": 1},
 )
 COMMITTED: Told = ("committed", "run", {"step": "one", "attempt": 1, "sha256": "ab" * 32, "size": 3})
-SETTLED: Told = ("settled", "run", {"spent": 40, "returned": 20, "release": "release", "manifest": None})
+SETTLED: Told = (
+    "settled",
+    "run",
+    {"spent": 40, "returned": 20, "release": "release", "manifest": None, "manifest_sha256": None},
+)
 RELEASED: Told = ("released", "run", {"returned": 60})
 RELEASED_50: Told = ("released", "run", {"returned": 50})
 ALLOWED: Told = ("allowed", None, {"kind": "analyst", "name": "ada", "cap": 70, "epsilon": 0.5, "reason": "course"})
@@ -185,6 +189,9 @@ def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
         ((OPENED, RESERVED, LEASED, STARTED, says(COMMITTED, sha256="../" * 21 + "x")), "whose sha256 makes no sense"),
         ((OPENED, RESERVED, LEASED, STARTED, says(SETTLED, spent=39)), "does not say what its run has spent"),
         ((OPENED, RESERVED, LEASED, STARTED, says(SETTLED, returned=21)), "does not return what was never started"),
+        ((OPENED, RESERVED, LEASED, STARTED, says(SETTLED, manifest="m")), "names a manifest without its hash"),
+        ((OPENED, RESERVED, LEASED, STARTED, says(SETTLED, manifest_sha256="ab" * 32)), "a hash without its manifest"),
+        ((OPENED, RESERVED, LEASED, STARTED, says(SETTLED, manifest="m", manifest_sha256="AB")), "whose manifest_sha256 makes"),
         ((OPENED, RESERVED, LEASED, STARTED, SETTLED, SETTLED), "changes a run that has ended"),
         ((OPENED, RESERVED, LEASED, STARTED, SETTLED, COMMITTED), "changes a run that has ended"),
         ((OPENED, RESERVED, LEASED, STARTED, SETTLED, says(LEASED, fence=2)), "changes a run that has ended"),

@@ -113,7 +113,7 @@ def whole_run(ledger: Ledger) -> None:
     ledger.start(lease, step="s", amount=20, mechanism=MECHANISM)
     lease = ledger.lease("new")
     ledger.commit(ledger.start(lease, step="s", amount=20, mechanism=MECHANISM), b"1")
-    ledger.settle("new", release="release", lease=lease, manifest="manifest.json")
+    ledger.settle("new", release="release", lease=lease, manifest="manifest.json", manifest_sha256="0" * 64)
     assert [balance.used for _, balance in ledger.blocks("visits")] == [40, 0, 40]
     assert ledger.allowances("visits")[0].used == 40
     assert ledger.account("visits").across_used == 40

@@ -60,6 +60,10 @@ def _sha256(value: Any) -> bool:
     return isinstance(value, str) and len(value) == 64 and _HEXADECIMAL.issuperset(value)
 
 
+def _sha256_or_none(value: Any) -> bool:
+    return value is None or _sha256(value)
+
+
 def _one_of(kinds: type[Currency] | type[Neighbours] | type[AllowanceKind]) -> _Check:
     known = frozenset(map(str, kinds))
     return lambda value: isinstance(value, str) and value in known
@@ -107,7 +111,13 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
         "fence": _count,
     },
     EventKind.COMMITTED: {"step": _text, "attempt": _amount, "sha256": _sha256, "size": _count},
-    EventKind.SETTLED: {"spent": _count, "returned": _count, "release": _text_or_none, "manifest": _text_or_none},
+    EventKind.SETTLED: {
+        "spent": _count,
+        "returned": _count,
+        "release": _text_or_none,
+        "manifest": _text_or_none,
+        "manifest_sha256": _sha256_or_none,
+    },
     EventKind.RELEASED: {"returned": _amount},
 }
 
@@ -115,7 +125,7 @@ _UNKNOWN_TO_VERSION_1: Mapping[str, Mapping[str, object]] = {
     EventKind.ACCOUNT_OPENED: {"description": "", "blocks_by": None, "across": None, "across_epsilon": None},
     EventKind.RESERVED: {"blocks": None, "analyst": None, "purpose": None},
     EventKind.STARTED: {"fence": 0},
-    EventKind.SETTLED: {"manifest": None},
+    EventKind.SETTLED: {"manifest": None, "manifest_sha256": None},
 }
 """What its events did not say, and what was the case instead."""
 

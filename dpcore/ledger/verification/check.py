@@ -41,6 +41,10 @@ class Verified:
     head: str
     others: int = 0
     """Manifests that were found and are of another ledger."""
+    files: int = 0
+    """Files of releases, manifests among them, that are what was published."""
+    absent: int = 0
+    """Releases on record that do not lie where they were published, nor where else was looked."""
 
 
 def verify(
