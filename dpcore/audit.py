@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,10 +90,12 @@ def _recorded(ledger: Ledger) -> Iterator[_Recorded]:
     Whatever does not read here is left for the check of the chain to find.
     """
     with ledger.scanning() as scan:
-        for event in scan.settlements():
+        for event in scan.publications():
             try:
                 body = json.loads(event.body)
-                yield _Recorded(str(event.run), _placed(Path(body["manifest"])), str(body["manifest_sha256"]))
+                yield _Recorded(
+                    str(event.run or body["run"]), _placed(Path(body["manifest"])), str(body["manifest_sha256"])
+                )
             except (KeyError, TypeError, ValueError, OSError, RecursionError):
                 continue
 
@@ -146,11 +149,13 @@ def _require_published(manifests: Sequence[_Manifest], recorded: Iterable[_Recor
 
     A run that published and was not settled has recorded no hash yet: then only the files are compared, with their manifest.
     """
-    published, files = {each.run: each.sha256 for each in recorded}, 0
+    files, published = 0, defaultdict[str, set[str]](set)
+    for each in recorded:
+        published[each.run].add(each.sha256)
     for manifest in manifests:
         release = manifest.path.parent
         problem = None
-        if published.get(manifest.run, manifest.sha256) != manifest.sha256:
+        if manifest.sha256 not in published.get(manifest.run, {manifest.sha256}):
             problem = f"{MANIFEST} is not what run '{manifest.run}' published"
         if problem := problem or damage(release, manifest.content):
             raise LedgerDamaged(f"the release {release} was changed: {problem}; restore the release from a backup")
@@ -160,7 +165,7 @@ def _require_published(manifests: Sequence[_Manifest], recorded: Iterable[_Recor
 
 def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: Sequence[Path]) -> int:
     """Count the releases that were found nowhere; refuse one that has lost its manifest, or that has to be there."""
-    absent = [each for each in recorded if each.run not in runs]
+    absent = list({each.run: each for each in recorded if each.run not in runs}.values())  # where it was made last
     whole = [place.resolve() for place in complete]
     for each in absent:
         release = each.path.parent

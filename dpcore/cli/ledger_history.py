@@ -112,6 +112,7 @@ _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
     EventKind.STARTED: _started,
     EventKind.COMMITTED: lambda body, _: f"{body['step']}, {body['size']:,} bytes, {body['sha256'][:16]}",
     EventKind.SETTLED: _settled,
+    EventKind.REPUBLISHED: lambda body, _: f"release {body['release']} of run {body['run']} was made again",
     EventKind.RELEASED: lambda body, currency: f"{price(body['returned'], currency)} back",
 }
 """What is worth a person's while of each kind of event."""

@@ -236,7 +236,8 @@ class Ledger(Stewardship):
     ) -> Run:
         """End a run: what it never started goes back to the account, what it started stays spent.
 
-        Settling again changes nothing, and is refused only if it names another release.
+        Settling again changes no amount, and is refused only if it names another release. If the release was made again
+        meanwhile from the run's transcript, the hash of its new manifest is recorded.
 
         Args:
             run_id: The run.
@@ -253,6 +254,8 @@ class Ledger(Stewardship):
         with self._writing() as rows:
             run = known_run(rows, run_id)
             if run.state is RunState.SETTLED and release in {None, run.release}:
+                if manifest_sha256 not in {None, known_event(rows, run.last).details.get("manifest_sha256")}:
+                    _republish(rows, run, manifest=manifest, manifest_sha256=manifest_sha256)
                 return run
             run = _own_or_idle(rows, run, lease)
             body = {"spent": run.spent, "returned": run.remaining, "release": release, "manifest": manifest}
@@ -333,6 +336,13 @@ def _give_back(rows: WritingTransaction, run: Run) -> None:
     for allowance in rows.allowances(run.account):
         if (allowance.kind, allowance.name) in used:
             rows.use_allowance(allowance, units=-run.remaining)
+
+
+def _republish(rows: WritingTransaction, run: Run, **told: str | None) -> None:
+    """Record the manifest of a release that was made again, once."""
+    body = {"run": run.id, "release": run.release, **told}
+    if not rows.is_recorded(EventKind.REPUBLISHED, body=canonical(body)):
+        rows.record(EventKind.REPUBLISHED, account=run.account, run=None, body=body)
 
 
 def _own_or_idle(rows: WritingTransaction, run: Run, lease: Lease | None) -> Run:

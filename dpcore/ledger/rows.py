@@ -86,6 +86,7 @@ class EventKind(StrEnum):
     COMMITTED = "committed"
     SETTLED = "settled"
     RELEASED = "released"
+    REPUBLISHED = "republished"
 
 
 @dataclass(frozen=True)

@@ -165,6 +165,12 @@ class LedgerTransaction:
         """Return the event of this number, if there is one."""
         return _first(_event, self._execute(f"{_EVENT} WHERE seq = :seq", {"seq": seq}))
 
+    def is_recorded(self, kind: EventKind, *, body: str) -> bool:
+        """Say whether an event of this kind says just this; it looks through the whole chain."""
+        query = "SELECT count(*) FROM event WHERE kind = :kind AND body = :body"
+        ((number,),) = self._execute(query, {"kind": kind, "body": body})
+        return bool(number)
+
     def events(self, *, after: int, until: int) -> tuple[Event, ...]:
         """Return the next page of events between two numbers, oldest first."""
         between = {"after": after, "until": until}

@@ -31,7 +31,7 @@ class LedgerAcrossBlocks(LedgerStoreTests):
     def test_all_runs_together_stay_within_the_cap_across_blocks(self, ledger: Ledger, url: str) -> None:
         account = capped(ledger)
         assert (account.across, account.across_epsilon, account.across_used) == (1_500, 1.5, 0)
-        assert list(ledger.history("visits"))[0].details["across"] == 1_500
+        assert next(iter(ledger.history("visits"))).details["across"] == 1_500
         reserve(ledger, "one", 900, JANUARY)
         reserve(ledger, "two", 500, FEBRUARY)
         with self.refused(url, BudgetRefused, "the cap across blocks of account 'visits' cannot pay") as told:

@@ -372,3 +372,16 @@ class LedgerRuns(LedgerStoreTests):
         with pytest.raises(LedgerError, match="closed"):
             ledger.head()
         ledger.close()
+
+    def test_a_release_that_was_made_again_is_recorded_once(self, ledger: Ledger, url: str) -> None:
+        ledger.reserve("run", account="clinic", amount=300, claim="claim")
+        run = ledger.settle("run", release="release-1", lease=None, **RELEASED)
+        anew = RELEASED | {"manifest_sha256": "cd" * 32}
+        assert ledger.settle("run", release="release-1", lease=None, **anew) == run
+        event = list(ledger.history("clinic"))[-1]
+        assert (event.kind, event.run) == ("republished", None)
+        assert event.details == {"run": "run", "release": "release-1", **anew}
+        for told in (RELEASED, anew, {}):
+            with self.unchanged(url):
+                assert ledger.settle("run", release="release-1", lease=None, **told) == run
+        assert_sound(ledger)

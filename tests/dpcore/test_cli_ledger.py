@@ -17,6 +17,7 @@ from tests.dpcore.cli_ledgers import NOON, dpflow, made_at_noon, opened, spent
 Read = Callable[..., dict[str, Any]]
 
 TERMS = ("--epsilon", "2", "--delta", "0", "--unit", "row", "--neighbours", "add-remove")
+PERSONS = ("--epsilon", "2", "--delta", "0", "--unit", "person", "--neighbours", "add-remove")
 ELSEWHERE = "elsewhere 4120 99"
 
 
@@ -256,11 +257,14 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         lease = ledger.lease("run-3", holder=ELSEWHERE)
         ledger.record_data_version(lease, "0123456789abcdef0123456789abcdef")
         opened(ledger, "stays", epsilon=1, delta=1e-6, currency=Currency.GDP)
+        ledger.settle("run-1", release="release-of-run-1", lease=None, manifest="m", manifest_sha256="ab" * 32)
         ledger.reserve("run-4", account="sales", amount=10**9, claim="test", blocks=["month-01", "month-02"])
     read("ledger", "release", "run-4")
     read("ledger", "allow", "sales", "--analyst", "ann", "--epsilon", 1, "--reason", "thesis")
     read("ledger", "raise", "sales", "--epsilon", 3, "--reason", "more")
     read("ledger", "close", "sales", "--reason", "over")
+    read("ledger", "open", "trips", *PERSONS, "--blocks", "month", "--across-blocks", 5)
+    read("ledger", "raise", "trips", "--across-blocks", 6, "--reason", "more")
     text = said("ledger", "history")
     lines = [line.split(None, 6) for line in text.splitlines()]
     told = {(kind, what) for _, _, _, kind, _, _, what in lines[1:]}
@@ -278,8 +282,11 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         ("started", "round-002/measure, rho 0.001, discrete-laplace"),
         ("settled", "rho 0.002 spent, rho 0.008 back, release release-of-run-1"),
         ("released", "epsilon 0.001 back"),
+        ("republished", "release release-of-run-1 of run run-1 was made again"),
         ("allowed", "analyst ann, epsilon 1: thesis"),
+        ("account-opened", "epsilon 2 in pure, person, add-remove, by month, epsilon 5 across blocks"),
         ("cap-raised", "to epsilon 3: more"),
+        ("across-raised", "to epsilon 6 across blocks: more"),
         ("account-closed", "over"),
     } <= told
     assert any(kind == "committed" and what.startswith("round-001/measure, 5 bytes, ") for kind, what in told)
@@ -329,6 +336,8 @@ def test_verify_says_what_it_found_whole(said: Callable[..., str], read: Read) -
         "manifests": 0,
         "head": head(),
         "others": 0,
+        "files": 0,
+        "absent": 0,
     }
     text = said("ledger", "verify", "--head", head())
     assert text.startswith("the ledger is sound\n")
@@ -340,3 +349,55 @@ def test_a_ledger_that_is_not_there_is_not_made(said: Callable[..., str], folder
     for arguments in (("show",), ("history",), ("verify",), ("export", "--to", "out"), ("settle", "run-1")):
         assert "dpflow ledger open" in said("ledger", *arguments, code=2)
     assert not list(folder.iterdir())
+
+
+def test_a_cap_across_blocks_is_opened_shown_raised_and_exported(
+    said: Callable[..., str], read: Read, folder: Path
+) -> None:
+    told = said("ledger", "open", "visits", *PERSONS, "--blocks", "month of day", "--across-blocks", "5")
+    assert "across blocks" in told
+    with open_ledger() as ledger:
+        ledger.open_blocks("visits", ["2026-01", "2026-02"])
+        ledger.seal_blocks("visits", ["2026-01", "2026-02"])
+        ledger.reserve("one", account="visits", amount=10**12, claim="c", blocks=["2026-01", "2026-02"])
+    (account,) = read("ledger", "show", "visits")["accounts"]
+    assert (
+        account["across_blocks"] | {"cap": 5, "reserved": 1, "remaining": 4, "epsilon": 5} == account["across_blocks"]
+    )
+    assert "for one person in many blocks" in said("ledger", "show", "visits")
+    assert "epsilon 5 across blocks" in said("ledger", "history")
+    raised = read("ledger", "raise", "visits", "--across-blocks", "6", "--reason", "a second year")
+    assert (raised["across_blocks"]["epsilon"], raised["across_blocks"]["remaining"]) == (6, 5)
+    assert "to epsilon 6 across blocks: a second year" in said("ledger", "history")
+    text = said("ledger", "raise", "visits", "--across-blocks", "7", "--reason", "more")
+    assert text == "raised the cap across blocks of account visits from epsilon 6 to 7; epsilon 6.0000 is left\n"
+    read("ledger", "export", "--to", folder / "out")
+    (stated,) = json.loads((folder / "out" / "statement.json").read_text(encoding="utf-8"))["accounts"]
+    assert (stated["across_epsilon"], stated["across"]["amount"]) == (7, 7)
+    page = (folder / "out" / "statement.md").read_text(encoding="utf-8")
+    assert "ever, for a person with rows in several blocks, unless that cap is raised" in page
+    said("ledger", "verify")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("open", "visits", *PERSONS, "--across-blocks", "5"), "needs blocks; say what they are with --blocks"),
+        (("open", "visits", *TERMS, "--blocks", "month", "--across-blocks", "5"), "a row lies in one block"),
+        (("open", "visits", *PERSONS, "--blocks", "month", "--across-blocks", "0"), "--across-blocks must be a number"),
+        (
+            ("open", "visits", *PERSONS, "--blocks", "month", "--across-blocks", "nan"),
+            "--across-blocks must be a number",
+        ),
+        (("raise", "sales", "--across-blocks", "5", "--reason", "r"), "was opened without a cap across blocks"),
+    ],
+    ids=str,
+)
+def test_a_cap_across_blocks_that_cannot_be_is_refused(
+    said: Callable[..., str], arguments: tuple[str, ...], problem: str
+) -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "sales", months=1, unit="person")
+    before = head()
+    assert problem in said("ledger", *arguments, code=2)
+    assert head() == before

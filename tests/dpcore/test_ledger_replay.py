@@ -58,6 +58,11 @@ SETTLED: Told = (
 )
 RELEASED: Told = ("released", "run", {"returned": 60})
 RELEASED_50: Told = ("released", "run", {"returned": 50})
+REPUBLISHED: Told = (
+    "republished",
+    None,
+    {"run": "run", "release": "release", "manifest": "m", "manifest_sha256": "ab" * 32},
+)
 ALLOWED: Told = ("allowed", None, {"kind": "analyst", "name": "ada", "cap": 70, "epsilon": 0.5, "reason": "course"})
 
 
@@ -87,6 +92,7 @@ def follow(*told: Told) -> Replay:
     ("told", "used"),
     [
         ((OPENED, RESERVED, LEASED, VERSION, STARTED, COMMITTED, SETTLED), 40),
+        ((OPENED, RESERVED, LEASED, STARTED, SETTLED, REPUBLISHED, CLOSED, REPUBLISHED), 40),
         ((OPENED, RESERVED, LEASED, STARTED), 60),
         ((OPENED, RESERVED, LEASED, RELEASED, RESERVED, says(LEASED, fence=2), says(STARTED, fence=2)), 60),
         ((OPENED, RESERVED, LEASED, CLOSED, STARTED, SETTLED), 40),
@@ -177,6 +183,7 @@ def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
         ((OPENED, says(RESERVED, analyst="ada"), says(ALLOWED, cap=59)), "allows less than was used"),
         ((OPENED, says(ALLOWED, name="bob")), "tells of an allowance that has no row"),
         ((OPENED, says(ALLOWED, kind="friend")), "whose kind makes no sense"),
+        ((OPENED, says(REPUBLISHED, manifest_sha256=None)), "whose manifest_sha256 makes no sense"),
         ((OPENED, LEASED), "is of a run that is not reserved"),
         ((OPENED, RESERVED, says(LEASED, fence=2)), "does not count the leases"),
         ((OPENED, RESERVED, LEASED, LEASED), "does not count the leases"),

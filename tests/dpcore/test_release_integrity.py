@@ -183,6 +183,23 @@ def test_a_release_whose_run_was_not_settled_is_compared_with_its_own_manifest(w
         assert ledger.run("run").state == "open"
 
 
+def test_a_release_that_was_made_again_is_on_record(workspace: Workspace) -> None:
+    workspace.open_account()
+    release = Path(synthesize(workspace.spec, run_id="run").release)
+    before = (release / "manifest.json").read_bytes()
+    shutil.rmtree(release)
+    assert audit().absent == 1
+    for _ in range(2):  # the second finds what the first has made
+        assert Path(synthesize(workspace.spec, run_id="run", resume=True).release) == release
+        assert (release / "manifest.json").read_bytes() != before  # it names another head
+        assert (audit().manifests, audit().absent) == (1, 0)
+    with open_ledger() as ledger:
+        *_, settled, republished = ledger.history("visits")
+        assert (settled.kind, republished.kind) == ("settled", "republished")
+    (release / "manifest.json").write_bytes(before)
+    assert "measurements.parquet" in found(release.resolve()) or "part-00000" in found(release.resolve())
+
+
 def test_sizes_alone_would_not_do(release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = release / "card.html"
     path.write_bytes(path.read_bytes()[::-1])

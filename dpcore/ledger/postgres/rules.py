@@ -56,7 +56,7 @@ CREATE TRIGGER block_has_the_cap BEFORE INSERT OR UPDATE OF cap ON block FOR EAC
 -- What is the steward's to change is the steward's to tell: accounts, caps and allowances.
 CREATE FUNCTION extend_chain() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 BEGIN
-    IF NEW.run IS NULL AND NEW.kind NOT IN ('blocks-opened', 'blocks-sealed')
+    IF NEW.run IS NULL AND NEW.kind NOT IN ('blocks-opened', 'blocks-sealed', 'republished')
         AND NOT has_table_privilege('dpflow.account', 'INSERT') THEN
         RAISE insufficient_privilege USING MESSAGE = 'the ledger: this event is for a steward to record';
     END IF;

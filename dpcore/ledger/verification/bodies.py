@@ -119,6 +119,7 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
         "manifest_sha256": _sha256_or_none,
     },
     EventKind.RELEASED: {"returned": _amount},
+    EventKind.REPUBLISHED: {"run": _text, "release": _text, "manifest": _text, "manifest_sha256": _sha256},
 }
 
 _UNKNOWN_TO_VERSION_1: Mapping[str, Mapping[str, object]] = {

@@ -51,8 +51,8 @@ class Replay:
 
     def follow(self, event: Event, details: Details) -> None:
         """Make the change that an event tells of, or refuse it."""
-        steward = self._BY_STEWARD.get(event.kind)
-        require(event, (event.run is None) == (steward is not None), "names a run that it is not about, or lacks one")
+        change = self._OF_NO_RUN.get(event.kind)
+        require(event, (event.run is None) == (change is not None), "names a run that it is not about, or lacks one")
         require(event, bool(event.account) and event.run != "", "names nobody")
         known = event.account in self.accounts
         require(
@@ -60,8 +60,8 @@ class Replay:
             known != (event.kind == EventKind.ACCOUNT_OPENED),
             "is of an account that is not open, or opens it again",
         )
-        if steward is not None:
-            steward(self, event, details)
+        if change is not None:
+            change(self, event, details)
         elif event.kind == EventKind.RESERVED:
             self._reserve(event, details)
         else:
@@ -134,6 +134,9 @@ class Replay:
             require(event, (event.account, name) in self._growing, "seals a block that is not open")
             self._growing.remove((event.account, name))
 
+    def _republish(self, event: Event, details: Details) -> None:
+        """Change nothing: which runs have ended and led to that release may be too many to remember."""
+
     def _reserve(self, event: Event, details: Details) -> None:
         by_block = self._open(event).blocks_by is not None
         require(
@@ -186,7 +189,7 @@ class Replay:
         require(event, account.state is AccountState.OPEN, "is of an account that is closed")
         return account
 
-    _BY_STEWARD: ClassVar[Mapping[str, Callable[["Replay", Event, Details], None]]] = {
+    _OF_NO_RUN: ClassVar[Mapping[str, Callable[["Replay", Event, Details], None]]] = {
         EventKind.ACCOUNT_OPENED: _open_account,
         EventKind.CAP_RAISED: _raise_cap,
         EventKind.ACROSS_RAISED: _raise_across,
@@ -194,6 +197,7 @@ class Replay:
         EventKind.ALLOWED: _allow,
         EventKind.BLOCKS_OPENED: _open_blocks,
         EventKind.BLOCKS_SEALED: _seal_blocks,
+        EventKind.REPUBLISHED: _republish,
     }
 
 
