@@ -75,7 +75,6 @@ def _open_accounts(ledger: Ledger) -> None:
     ledger.open_account("visits", **gdp, neighbours=Neighbours.ADD_REMOVE, blocks_by="month of visit_date")
     across = {"across": UNIT // 4, "across_epsilon": 20.0}
     ledger.open_account("wards", **pure, **across, neighbours=Neighbours.REPLACE_ONE, blocks_by="ward")
-    ledger.raise_across("wards", cap=UNIT, epsilon=25.0, reason="more wards")
 
 
 def _release_births(ledger: Ledger, manifest: Path) -> None:
@@ -136,6 +135,7 @@ def _measure_months(ledger: Ledger) -> None:
     measure(ledger, ledger.lease("wards-1", holder="night-shift"), "round-1", output=b"four")
     ledger.settle("wards-1", release=None, lease=Lease("wards-1", 1))
     reserve(ledger, "wards-2", "wards", steps=1, blocks=["east", "west"])
+    ledger.raise_across("wards", cap=UNIT, epsilon=25.0, reason="more wards")
 
 
 def _close(ledger: Ledger) -> None:
