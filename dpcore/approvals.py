@@ -8,7 +8,7 @@ from pydantic import ConfigDict
 
 from dpcore.entries import Entries, checked_name
 from dpcore.errors import UsageError
-from dpcore.registry import registry_folder
+from dpcore.places import registry_folder
 from dpcore.spec import Declaration
 
 LONGEST_SECONDS = 366 * 86400

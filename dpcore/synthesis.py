@@ -22,19 +22,31 @@ from dpcore.curator import Curator
 from dpcore.descent import Finding
 from dpcore.discovery import Discovery
 from dpcore.engines import Engine, engine_for
-from dpcore.errors import SourceBroken, SourceError, UsageError
+from dpcore.errors import DpflowError, SourceBroken, SourceError, UsageError
 from dpcore.histogram import Histogram
 from dpcore.ingest import Coding, Draws, Source, fingerprint_key
 from dpcore.ingest.source import check_columns, check_types
 from dpcore.ingest.window import Window
 from dpcore.ledger import Account, Balance, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
+from dpcore.places import places_of_spec, using
 from dpcore.private import Private
-from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state, state_blocks
+from dpcore.release import (
+    Codes,
+    Draft,
+    adopt_folder,
+    check_owner,
+    check_writable,
+    claim_folder,
+    epsilon_of,
+    publish,
+    release_id,
+    state,
+    state_blocks,
+)
 from dpcore.report import Outcome, Report, Round, distance, noise_floor, without
 from dpcore.reservation import paying_account, units_to_reserve
 from dpcore.spec import Declaration, load_spec
-from dpcore.stewardlog import private_folder
 from dpcore.strategies import Strategy, step_name, strategy_for
 from dpcore.universe import Universe
 
@@ -68,8 +80,11 @@ class Synthesis:
         )
         self._engine: Engine = engine_for(declaration.spec.engine, source=self.source, connect=connect)
         check_writable(self.declaration.output_folder)
+        self._places = places_of_spec(declaration.path)
         with ExitStack() as opened:
-            self.ledger: Ledger = opened.enter_context(open_ledger())
+            self.ledger: Ledger = opened.enter_context(open_ledger(places=self._places))
+            self.ledger.require_current()
+            check_owner(self.ledger, self.declaration.output_folder)
             self.account: Account = paying_account(self.ledger, self.declaration)
             if resume and run_id not in {run.id for run in self.ledger.runs(self.account.name)}:
                 raise UsageError(
@@ -123,9 +138,22 @@ class Synthesis:
             self.strategy = strategy_for(self.declaration)
         if not self.settled:
             self._lease = self.ledger.lease(self.run_id)
+            self._claim_output(self._lease)
         self._before = without(run, self._balance(), weight=self.account.weight)
-        progress.info("run %s: reserved epsilon %g of account %s", self.run_id, spec.privacy.epsilon, self.account.name)
+        progress.info(
+            "run %s: reserved epsilon %g of account %s in ledger %s…",
+            *(self.run_id, spec.privacy.epsilon, self.account.name, self.ledger.identity()[:16]),
+        )
         return run
+
+    def _claim_output(self, lease: Lease) -> None:
+        """Write down that this ledger owns the output folder; if another was quicker, the reservation is given back."""
+        try:
+            claim_folder(self.ledger, self.declaration.output_folder)
+        except DpflowError:
+            if not self.ledger.run(self.run_id).spent:
+                self.ledger.release_run(self.run_id, lease=lease)
+            raise
 
     @property
     def blocks(self) -> tuple[str, ...] | None:
@@ -178,7 +206,7 @@ class Synthesis:
                     self.source, columns=whole.columns
                 )  # what can't be read is refused before anything is bought
                 check_types(self.source, reads=whole.reads)
-                key = fingerprint_key(private_folder())
+                key = fingerprint_key(self._places.private)
                 version = self._engine.version(self.source, columns=whole.columns, key=key)
                 self.ledger.record_data_version(lease, version)
                 self._versioned = True
@@ -270,6 +298,7 @@ class Synthesis:
 
     def publish(self, codes: Codes) -> Path:
         """Write the release, and let it appear at once; a worker that has lost its run publishes nothing."""
+        self.ledger.confirm()
         run = self.ledger.run(self.run_id) if self._lease is None else self.ledger.leased(self._lease)
         self._rows = len(codes[0])
         draft = Draft(
@@ -290,7 +319,9 @@ class Synthesis:
             seed=self._seed("values"),
             findings=self._findings,
         )
-        self._release = publish(draft)
+        if self._lease is not None:  # a run that is only replayed changes nothing
+            claim_folder(self.ledger, self.declaration.output_folder)
+        self._release = publish(draft, confirm=self.ledger.confirm)
         return self._release
 
     def settle(self) -> Outcome:
@@ -360,7 +391,12 @@ def synthesize(
         table: The raw table, of pandas, polars or Arrow, in place of the spec's `source`, which may then be left out.
     """
     declaration = load_spec(spec, with_table=table is not None)
-    run = Synthesis(declaration, run_id=run_id or str(uuid.uuid4()), resume=resume, as_of=as_of, table=table)
+    with using(places_of_spec(declaration.path)):
+        run = Synthesis(declaration, run_id=run_id or str(uuid.uuid4()), resume=resume, as_of=as_of, table=table)
+        return _all_steps(run)
+
+
+def _all_steps(run: Synthesis) -> Outcome:
     try:
         run.reserve()
         if run.discovers:
@@ -390,6 +426,16 @@ def check_run(declaration: Declaration, *, resume: str | None, as_of: date | Non
             check_payable(run.ledger, declaration, account=run.account, units=units, names=names)
     finally:
         run.close()
+
+
+def adopt_output(declaration: Declaration, *, reason: str) -> bool:
+    """Let the ledger of a spec take over an output folder that belongs to another one, on record; return whether it was needed.
+
+    Only the steward may do so.
+    """
+    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+        paying_account(ledger, declaration)
+        return adopt_folder(ledger, declaration.output_folder, reason=reason)
 
 
 def _shown(path: Path) -> str:

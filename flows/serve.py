@@ -19,7 +19,7 @@ from uuid import UUID
 
 from dpcore.cli.answer import Answer
 from dpcore.errors import DpflowError, UsageError
-from dpcore.places import absolute_places
+from dpcore.places import current_places
 from flows.connection import configured_url, homes, no_proxy, read_settings, server_answers, shown
 from flows.running import running_url
 from flows.settings import HEARTBEAT_SECONDS, SAFE
@@ -79,7 +79,7 @@ def worker_environment() -> dict[str, str]:
         # A deployment's command names no folder; where it is followed, it is to find the interpreter that runs the worker.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         **SAFE,
-        **absolute_places(),
+        **current_places().environment(),
     }
 
 
@@ -89,6 +89,7 @@ def worker_name(pid: int) -> str:
 
 
 def _serve(arguments: argparse.Namespace) -> Answer:
+    progress.info("ledger %s", current_places().ledger_shown)
     os.environ.update(worker_environment())
     url = _connect(wait=arguments.wait)
     with _server_errors(url):

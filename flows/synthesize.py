@@ -10,6 +10,7 @@ from typing import Any
 from prefect.runtime import flow_run
 
 from dpcore import Changes, Declaration, Outcome, Synthesis, changed, declared, step_name
+from dpcore.places import places_of_spec, using
 from dpcore.registry import SPEC_SUFFIXES
 from flows.approval import await_approval
 from flows.artifacts import Watch, publish_report
@@ -79,6 +80,12 @@ def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form
     """
     changes = Changes(epsilon=epsilon, delta=delta, rows=rows, workload=workload, strategy=strategy)
     declaration = changed(declared(release, registered_only=served()), changes)
+    with using(places_of_spec(declaration.path)):
+        return _approved(declaration, note=note)
+
+
+def _approved(declaration: Declaration, *, note: str) -> dict[str, Any]:
+    """Make the release once the steward has approved it, where that is needed."""
     await_approval(declaration)
     resumed = _resumed.get()
     run_id = resumed or str(flow_run.id)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpcore.errors import DpflowError
+from dpcore.places import current_places
 
 START_SECONDS = 180
 STOP_SECONDS = 15
@@ -46,7 +47,7 @@ class TemporaryServer:
 def temporary_server() -> Iterator[TemporaryServer]:
     """Start a server in a process of its own, wait until it answers, and stop it at the end.
 
-    Its history is kept in `$PREFECT_HOME`, or in `.dpflow/prefect` of the working folder, where `prefect server start` can
+    Its history is kept in `$PREFECT_HOME`, or in `prefect` of the `.dpflow` folder that is used, where `prefect server start` can
     show it later; if nothing can be written there, in a folder that is deleted at the end.
     """
     home, deleted = _home()
@@ -81,7 +82,7 @@ def _child(home: Path) -> subprocess.Popen[bytes]:
 
 def own_home() -> Path:
     """Return the folder that dpflow gives Prefect: not `~/.prefect`, which need not be writable, nor be of this Prefect version."""
-    return Path(".dpflow", "prefect").absolute()
+    return current_places().folder / "prefect"
 
 
 def server_home() -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 
 from dpcore.cli.answer import Answer
 from dpcore.errors import DpflowError, OutputError, UsageError
+from dpcore.places import current_places
 from dpcore.registry import all_registered
 from flows import background
 from flows.connection import homes, no_proxy, server_answers
@@ -211,6 +212,13 @@ def _alone() -> Iterator[None]:
 
 
 def _answer(now: Running, state: str, hint: str = "") -> Answer:
-    data: dict[str, Any] = {"page": now.page, "api": now.url, "state": state, "logs": str(ui_folder())}
-    text = f"Prefect UI  {now.page}  {state}\nlogs        {os.path.relpath(ui_folder())}\nend it      dpflow ui --stop"
+    ledger = current_places().ledger_shown
+    data: dict[str, Any] = {
+        "page": now.page,
+        "api": now.url,
+        "state": state,
+        "logs": str(ui_folder()),
+        "ledger": ledger,
+    }
+    text = f"Prefect UI  {now.page}  {state}\nlogs        {os.path.relpath(ui_folder())}\nledger      {ledger}\nend it      dpflow ui --stop"
     return Answer(data, f"{text}\n{hint}" if hint else text)

@@ -13,7 +13,7 @@ from dpcore.privacy import Neighbours
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
-WHERE = "DPFLOW_LEDGER_URL names the ledger: sqlite:///PATH or postgresql://USER@HOST/DATABASE; default: .dpflow/ledger.sqlite"
+WHERE = "DPFLOW_LEDGER_URL names the ledger: sqlite:///PATH or postgresql://USER@HOST/DATABASE; default: .dpflow/ledger.sqlite of the nearest folder upwards that has one"
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
@@ -124,6 +124,11 @@ def _add_changes(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     verb.add_argument("account", metavar="ACCOUNT")
     verb.add_argument("--reason", required=True, metavar="TEXT", help="stays on record")
     verb.set_defaults(verb=ledger_change.close)
+
+    about = "go on with an older copy of the ledger, after later events of it were lost"
+    verb = steward.add_parser("accept-restoration", parents=[common], help=about, description=about)
+    verb.add_argument("--reason", required=True, metavar="TEXT", help="stays on record")
+    verb.set_defaults(verb=ledger_change.accept_restoration)
 
     about = "say how much one analyst, or one purpose, may use of an account"
     more = f"{about}; from the first such allowance on, every run has to name one of its kind"

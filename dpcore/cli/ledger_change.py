@@ -86,6 +86,19 @@ def close(arguments: argparse.Namespace) -> Answer:
     return Answer(account_data(account, balance) | {"open_runs": unsettled}, text)
 
 
+def accept_restoration(arguments: argparse.Namespace) -> Answer:
+    """Go on with an older copy of the ledger."""
+    with open_ledger() as ledger:
+        lost, head = ledger.accept_restoration(reason=arguments.reason)
+    data = {"lost": {"seq": lost.seq, "hash": lost.hash, "seen_at": lost.at}, "events": head.seq, "head": head.hash}
+    text = (
+        f"the ledger goes on from event {head.seq:,}; event {lost.seq:,}, seen on {lost.at[:19]}, and what else was lost is "
+        "on record in every account\nwhat the lost events have spent is not counted any more: lower the next runs' epsilon "
+        "by what you know of it"
+    )
+    return Answer(data, text)
+
+
 def allow(arguments: argparse.Namespace) -> Answer:
     """Bound what one analyst, or one purpose, may use of an account."""
     kind = AllowanceKind.PURPOSE if arguments.analyst is None else AllowanceKind.ANALYST

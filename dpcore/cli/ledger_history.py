@@ -97,6 +97,10 @@ def _settled(body: Body, currency: Currency) -> str:
     return f"{price(body['spent'], currency)} spent, {price(body['returned'], currency)} back, {release}"
 
 
+def _short(digest: str | None) -> str:
+    return "an owner that does not read" if digest is None else f"{digest[:12]}..."
+
+
 _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
     EventKind.ACCOUNT_OPENED: _opened,
     EventKind.CAP_RAISED: lambda body, _: f"to epsilon {body['epsilon']:g}: {body['reason']}",
@@ -104,6 +108,8 @@ _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
     EventKind.ALLOWED: lambda body, _: f"{body['kind']} {body['name']}, epsilon {body['epsilon']:g}: {body['reason']}",
     EventKind.BLOCKS_OPENED: _blocks,
     EventKind.BLOCKS_SEALED: _blocks,
+    EventKind.ADOPTED: lambda body, _: f"{body['folder']}, from {_short(body['owner'])}: {body['reason']}",
+    EventKind.RESTORED: lambda body, _: f"without event {body['seq']:,} ({_short(body['hash'])}): {body['reason']}",
     EventKind.RESERVED: _reserved,
     EventKind.LEASED: _leased,
     EventKind.DATA_VERSION: lambda body, _: f"{body['version'][:16]}",

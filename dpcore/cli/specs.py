@@ -13,10 +13,13 @@ from dpcore.accounting import Currency
 from dpcore.cli.answer import Answer, table
 from dpcore.cli.starter import STARTER
 from dpcore.errors import OutputError, UsageError
+from dpcore.places import places_of_spec
+from dpcore.registry import declared
 from dpcore.report import Outcome
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.release import NAME
 from dpcore.strategies import strategy_for
+from dpcore.synthesis import adopt_output
 from dpcore.wording import cells
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
@@ -57,6 +60,11 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner
         help="say yes, as the steward, to more epsilon than the account lets anybody spend unasked",
     )
     run.add_argument(
+        "--adopt",
+        metavar="REASON",
+        help="as the steward: take over an output folder that belongs to another ledger; the reason stays on record",
+    )
+    run.add_argument(
         "--resume",
         metavar="RUN",
         help="go on with a run that was interrupted; nothing that was measured is paid or drawn again",
@@ -89,6 +97,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
     declaration = load_spec(arguments.spec)
     strategy = strategy_for(declaration)
     universe, privacy, discovers = declaration.universe, declaration.spec.privacy, declaration.descents()
+    where = places_of_spec(declaration.path).ledger_shown
     columns = [("column", "kind", "cells", "nulls", "outside")] + [
         (
             name,
@@ -116,6 +125,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
         "delta": privacy.delta,
         "blocks_by": declaration.calendar and declaration.calendar.words,
         "spec_sha256": declaration.digest,
+        "ledger": {"url": where},
     }
     text = (
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
@@ -123,7 +133,8 @@ def _check(arguments: argparse.Namespace) -> Answer:
         f"{_found(declaration)}"
         f"workload   {_asked(declaration)}\n"
         f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_why(declaration)}\n"
-        f"spends     epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, from account {declaration.spec.dataset}{_kept_by(declaration)}"
+        f"spends     epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, from account {declaration.spec.dataset}{_kept_by(declaration)}\n"
+        f"ledger     {where}"
     )
     return Answer(data, text)
 
@@ -168,6 +179,8 @@ def _schema(_arguments: argparse.Namespace) -> Answer:
 def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
     if arguments.resume == "":
         raise UsageError("--resume needs the id of a run; `dpflow ledger show` lists them")
+    if arguments.adopt is not None:
+        adopt_output(declared(str(arguments.spec), registered_only=False), reason=arguments.adopt)
     outcome = runner(arguments.spec, arguments.resume, approved=arguments.approve, as_of=_day(arguments))
     at = f" at delta {outcome.delta:g}" if outcome.delta else ""
     pure, symbol = outcome.currency == Currency.PURE, Currency(outcome.currency).symbol

@@ -129,6 +129,7 @@ class Ledger(Stewardship):
                 last=event.seq,
             )
             (rows.replace_run if earlier else rows.add_run)(run)
+        self._remember()
         return run
 
     def lease(self, run_id: str, *, holder: str | None = None, seconds: int = LEASE_SECONDS) -> Lease:
@@ -243,6 +244,7 @@ class Ledger(Stewardship):
             body = {"spent": run.spent, "returned": run.remaining, "release": release, "manifest": manifest}
             settled = _changed(rows, replace(run, state=RunState.SETTLED, release=release), EventKind.SETTLED, body)
             _give_back(rows, run)
+        self._remember()
         return settled
 
     def release_run(self, run_id: str, *, lease: Lease | None) -> Run:

@@ -32,7 +32,7 @@ def known_account(rows: LedgerTransaction, name: str) -> Account:
     if account is None:
         names = ", ".join(known.name for known in rows.accounts())
         known = f"known accounts: {names}" if names else "no account is open yet; open one with: dpflow ledger open"
-        raise UsageError(f"there is no account '{name}'; {known}")
+        raise UsageError(f"there is no account '{name}'; {known}; the ledger is {rows.place}")
     return account
 
 

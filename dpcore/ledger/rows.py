@@ -78,6 +78,8 @@ class EventKind(StrEnum):
     ALLOWED = "allowed"
     BLOCKS_OPENED = "blocks-opened"
     BLOCKS_SEALED = "blocks-sealed"
+    ADOPTED = "adopted"
+    RESTORED = "restored"
     RESERVED = "reserved"
     LEASED = "leased"
     DATA_VERSION = "data-version"

@@ -92,11 +92,21 @@ class LedgerTransaction:
         self._store = store
         self._execute = store.execute
 
+    @property
+    def place(self) -> str:
+        """Where the ledger is."""
+        return self._store.place
+
     def head(self) -> Head:
         """Return the chain's last link, and the time by the database's clock, if machines share it."""
         return _first(
             Head, self._execute(f"SELECT seq, hash, {self._store.clock} FROM event ORDER BY seq DESC LIMIT 1")
         ) or Head(0, GENESIS, None)
+
+    def hash_of(self, seq: int) -> str | None:
+        """Return the hash of the event of this number, if there is one."""
+        found = self._execute("SELECT hash FROM event WHERE seq = :seq", {"seq": seq})
+        return str(found[0][0]) if found else None
 
     def account(self, name: str) -> Account | None:
         """Return the account's terms, if there is one."""
@@ -167,6 +177,10 @@ class LedgerTransaction:
         between = {"after": after, "until": until}
         query = f"{_EVENT} WHERE seq > :after AND seq <= :until ORDER BY seq LIMIT {PAGE}"
         return _all(_event, self._execute(query, between))
+
+    def events_of_kind(self, kind: EventKind) -> tuple[Event, ...]:
+        """Return all events of a rare kind, oldest first; looks at every event."""
+        return _all(_event, self._execute(f"{_EVENT} WHERE kind = :kind ORDER BY seq", {"kind": kind}))
 
     def add_account(self, account: Account) -> None:
         """Insert an account."""

@@ -10,6 +10,7 @@ from dpcore.blocks import checked_day
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance, open_ledger
 from dpcore.ledger.refusals import refuse_if_closed
+from dpcore.places import places_of_spec
 from dpcore.planning.costs import Costs, costs_of
 from dpcore.planning.discovery import PlannedDiscovery, planned_discovery
 from dpcore.planning.noise import Terms, terms_of
@@ -155,7 +156,7 @@ def grounds_of(declaration: Declaration, *, rows: int | None) -> Grounds:
 def _account(declaration: Declaration) -> tuple[Account, str | None, Balance] | str:
     """Return the account as it is now, with the scarcest block of the run, or why there is none; one that does not suit the spec refuses."""
     try:
-        ledger = open_ledger()
+        ledger = open_ledger(places=places_of_spec(declaration.path))
     except UsageError as error:
         return str(error)
     with ledger:

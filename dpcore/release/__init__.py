@@ -3,6 +3,7 @@
 from dpcore.accounting import epsilon_of
 from dpcore.release.covered import BlocksStatement, state_blocks
 from dpcore.release.draft import Codes, Draft
+from dpcore.release.ownership import adopt_folder, check_owner, claim_folder
 from dpcore.release.publishing import check_writable, publish, release_id
 from dpcore.release.statement import Statement, state
 
@@ -11,7 +12,10 @@ __all__ = [
     "Codes",
     "Draft",
     "Statement",
+    "adopt_folder",
+    "check_owner",
     "check_writable",
+    "claim_folder",
     "epsilon_of",
     "publish",
     "release_id",

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -53,8 +53,13 @@ def check_writable(folder: Path) -> None:
         raise OutputError(f"the disk of the output folder {folder} is full; free some space and run again")
 
 
-def publish(draft: Draft) -> Path:
-    """Write rows, measurements, card and manifest, and let the release appear at once. An existing release of the run is left alone."""
+def publish(draft: Draft, *, confirm: Callable[[], None]) -> Path:
+    """Write rows, measurements, card and manifest, and let the release appear at once. An existing release of the run is left alone.
+
+    Args:
+        draft: What to write.
+        confirm: Called when everything is written, before it appears; raises an error if it must not.
+    """
     folder, name = draft.declaration.output_folder, draft.name
     final = folder / name
     with _output_errors(folder, draft.statement.run):
@@ -63,6 +68,7 @@ def publish(draft: Draft) -> Path:
             partial = folder / f".partial-{name}-{secrets.token_hex(4)}"
             try:
                 _write(partial, draft)
+                confirm()
                 _rename(partial, final)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.custody import LedgerKeeping, SpecKeeping, ledger_keeping, spec_keepings
 from dpcore.errors import UsageError
-from dpcore.registry import registry_folder
-from dpcore.stewardlog import private_folder
+from dpcore.places import private_folder, registry_folder
 from flows.connection import environment, homes, no_warnings
 from flows.doctor.server import Server, ask
 from flows.running import running_url

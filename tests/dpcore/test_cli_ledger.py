@@ -12,7 +12,8 @@ import pytest
 
 from dpcore.accounting import Currency, budget_of
 from dpcore.ledger import EventKind, open_ledger
-from tests.dpcore.cli_ledgers import NOON, dpflow, made_at_noon, opened, spent
+from dpcore.ledger.heads import SeenHead
+from tests.dpcore.cli_ledgers import NOON, dpflow, made_at_noon, opened, spent, without_ledger
 
 Read = Callable[..., dict[str, Any]]
 
@@ -35,6 +36,8 @@ def read(capsys: pytest.CaptureFixture[str]) -> Read:
         capsys.readouterr()
         assert dpflow(*arguments, "--json") == code
         data: dict[str, Any] = json.loads(capsys.readouterr().out)
+        if code == 0:
+            assert data.pop("ledger").keys() == {"url", "id", "hides", "warning"}
         return data
 
     return reading
@@ -49,7 +52,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         assert dpflow(*arguments) == code
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
-        return captured.out + captured.err
+        return (without_ledger(captured.out) if code == 0 else captured.out) + captured.err
 
     return saying
 
@@ -260,6 +263,10 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
     read("ledger", "release", "run-4")
     read("ledger", "allow", "sales", "--analyst", "ann", "--epsilon", 1, "--reason", "thesis")
     read("ledger", "raise", "sales", "--epsilon", 3, "--reason", "more")
+    with made_at_noon() as ledger:
+        ledger.adopt("sales", folder="/releases/sales", owner="5" * 64, reason="moved")
+        ledger._lost = SeenHead(ledger=ledger.identity(), seq=99, hash="7" * 64, at="2026-07-01T13:00:00", place="")
+        ledger.accept_restoration(reason="lost disk")
     read("ledger", "close", "sales", "--reason", "over")
     text = said("ledger", "history")
     lines = [line.split(None, 6) for line in text.splitlines()]
@@ -281,6 +288,8 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         ("allowed", "analyst ann, epsilon 1: thesis"),
         ("cap-raised", "to epsilon 3: more"),
         ("account-closed", "over"),
+        ("adopted", "/releases/sales, from 555555555555...: moved"),
+        ("restored", "without event 99 (777777777777...): lost disk"),
     } <= told
     assert any(kind == "committed" and what.startswith("round-001/measure, 5 bytes, ") for kind, what in told)
     assert {kind for kind, _ in told} == set(EventKind)

@@ -11,7 +11,7 @@ from dpcore.accounting import Currency
 from dpcore.ledger import AllowanceKind, open_ledger
 from dpcore.ledger.holder import this_worker
 from dpcore.privacy import Neighbours
-from tests.dpcore.cli_ledgers import dpflow, made_at_noon, opened, spent
+from tests.dpcore.cli_ledgers import dpflow, made_at_noon, opened, spent, without_ledger
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     capsys.readouterr()
     assert dpflow("ledger", "show", *arguments) == 0
-    return capsys.readouterr().out
+    text = capsys.readouterr().out
+    return text if "--json" in arguments else without_ledger(text)
 
 
 CLINIC = """\

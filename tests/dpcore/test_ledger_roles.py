@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from dpcore.errors import LedgerDamaged, LedgerError, UsageError
 from dpcore.ledger import AllowanceKind, Ledger, open_ledger
+from dpcore.ledger.heads import SeenHead
 from dpcore.ledger.verification import Verified, verify
 from tests.dpcore.ledger_fixtures import MECHANISM, opened, opened_by_month
 from tests.postgres import PostgresServer, postgres_folder
@@ -55,12 +56,14 @@ def as_role(server: PostgresServer) -> AsRole:
 
 
 @pytest.fixture(scope="module")
-def prepared(server: PostgresServer, as_role: AsRole) -> str:
+def prepared(server: PostgresServer, as_role: AsRole, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a ledger that a steward has made after the script, with runs in all states."""
     url = server.new_database()
     run_script(server, url)
-    with open_ledger(as_role(url, "maria"), create=True) as ledger:
-        fill(ledger)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPFLOW_PRIVATE", str(tmp_path_factory.mktemp("private")))
+        with open_ledger(as_role(url, "maria"), create=True) as ledger:
+            fill(ledger)
     return url
 
 
@@ -118,6 +121,11 @@ def whole_run(ledger: Ledger) -> None:
     assert ledger.allowances("visits")[0].used == 40
 
 
+def accept_loss(ledger: Ledger) -> None:
+    ledger._lost = SeenHead(ledger=ledger.identity(), seq=999, hash="9" * 64, at="2026-01-01T00:00:00", place="")
+    ledger.accept_restoration(reason="r")
+
+
 STEWARDSHIP: dict[str, Callable[[Ledger], object]] = {
     "open an account": lambda ledger: opened(ledger, "births"),
     "raise a cap": lambda ledger: ledger.raise_cap("clinic", cap=2_000, epsilon=2.0, reason="r"),
@@ -127,6 +135,8 @@ STEWARDSHIP: dict[str, Callable[[Ledger], object]] = {
     "change an allowance": lambda ledger: ledger.allow(
         "visits", kind=AllowanceKind.ANALYST, name="ana", cap=9, epsilon=1.0, reason="r"
     ),
+    "adopt": lambda ledger: ledger.adopt("clinic", folder="/releases/clinic", owner=None, reason="r"),
+    "accept a loss": accept_loss,
     "close an account": lambda ledger: ledger.close_account("clinic", reason="r"),
 }
 RUNNING: dict[str, Callable[[Ledger], object]] = {

@@ -134,12 +134,14 @@ class PostgresStore(Store):
     def _begin(self, statement: str) -> None:
         """Begin; if the connection broke while it was idle, which costs nothing yet, begin on a new one."""
         used = self._open is not None
+        self.rewritten = not used
         try:
             self.execute(statement)
         except psycopg.OperationalError:
             if not (used and self._driver.closed):
                 raise
             self._drop()
+            self.rewritten = True
             self.execute(statement)
 
     def _roll_back(self) -> None:

@@ -23,7 +23,7 @@ def create_file(path: Path) -> None:
     if path.with_name(f"{path.name}-wal").exists() and not path.exists():
         raise LedgerDamaged(f"the ledger at {path} is gone, but its journal is still there; restore it from a backup")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    opened, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    opened, name = tempfile.mkstemp(dir=path.parent, prefix=maker_prefix(path))
     os.close(opened)
     new = Path(name)
     try:
@@ -37,7 +37,12 @@ def create_file(path: Path) -> None:
             return
         sync_folder(path.parent)
     finally:
-        new.unlink()
+        new.unlink(missing_ok=True)  # whoever opened the ledger meanwhile may have removed it
+
+
+def maker_prefix(path: Path) -> str:
+    """Return how the names begin under which a new ledger is made."""
+    return f".{path.name}-"
 
 
 def bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:

@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from dpcore.errors import LedgerError, UsageError
 from dpcore.ledger.sqlite.errors import translated
-from dpcore.ledger.sqlite.file import bring_up_to_date, create_file, rules_changed
+from dpcore.ledger.sqlite.file import bring_up_to_date, create_file, maker_prefix, rules_changed
+from dpcore.ledger.sqlite.identity import LedgerFiles, remove_maker_names
 from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW, OutputFolder
 from dpcore.ledger.store import PATIENCE_SECONDS, Store
 
@@ -32,6 +33,7 @@ class SqliteStore(Store):
     account and charging it.
     """
 
+    is_file = True
     begin_reading = "BEGIN"
     begin_writing = "BEGIN IMMEDIATE"
     clock = "NULL"
@@ -39,7 +41,8 @@ class SqliteStore(Store):
     output_digest = "digest(output)"
 
     def __init__(self, path: Path, *, create: bool) -> None:
-        """Open the file, and make it first if `create` says so and there is none."""
+        """Open the file, and make it first if `create` says so and there is none. A link is followed once, here."""
+        path = _resolved(path)
         super().__init__(str(path))
         self._path = path
         self._outputs = OutputFolder(path)
@@ -53,7 +56,16 @@ class SqliteStore(Store):
                         "dpflow ledger open ACCOUNT --epsilon E --delta D --unit row --neighbours add-remove"
                     )
                 create_file(path)
+            remove_maker_names(path, prefix=maker_prefix(path))
+            self._files = LedgerFiles(path)
+            self._files.require_same()
             self._connection = _connect(path)
+            try:
+                self._files.pin_companions()
+                self._files.require_same()
+            except BaseException:
+                self._connection.close()
+                raise
 
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Any]:
         """Run one statement and return its rows."""
@@ -97,12 +109,37 @@ class SqliteStore(Store):
             return "its tables and its indexes contradict each other"
         return "its tables or rules are not those it was made with" if rules_changed(self._connection) else None
 
+    def require_same(self) -> None:
+        """Refuse if the file was deleted, replaced or linked since it was opened."""
+        with self._translated():
+            self._files.require_same()
+
+    def _begin(self, statement: str) -> None:
+        """Begin; pages in memory say nothing about a file that was written to, so they are read again."""
+        with self._translated():
+            self.rewritten = self._files.content_changed()
+            self.unexplained = self.rewritten and not self._files.may_be_checkpointed()
+        if self.rewritten:
+            self.execute("PRAGMA shrink_memory")
+        self.execute(statement)
+
+    def _ended(self) -> None:
+        with self._translated():
+            self._files.note_content()
+
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self._path)
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
+
+
+def _resolved(path: Path) -> Path:
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError):
+        raise UsageError(f"the ledger at {path} is a link that leads nowhere; name the file itself") from None
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -79,6 +79,8 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
     },
     EventKind.BLOCKS_OPENED: {"blocks": _names},
     EventKind.BLOCKS_SEALED: {"blocks": _names},
+    EventKind.ADOPTED: {"folder": _text, "owner": lambda value: value is None or _sha256(value), "reason": _text},
+    EventKind.RESTORED: {"seq": _amount, "hash": _sha256, "reason": _text},
     EventKind.RESERVED: {
         "amount": _amount,
         "claim": _text,

@@ -76,6 +76,18 @@ def verify(
     return Verified(events=check.seq, **counts, manifests=len(heads), head=check.head)
 
 
+def replay(scan: LedgerScan) -> None:
+    """Check everything but prices and the heads stated elsewhere, in a transaction that has begun.
+
+    Raises:
+        LedgerDamaged: At the first row that does not fit, which the message names.
+    """
+    check = _Check(scan, price=lambda _mechanism, _currency: 0)
+    for _ in check.events():
+        pass
+    check.rest()
+
+
 class _Check:
     """The events, one by one, each held against what the protocol allows and against the rows that it led to."""
 

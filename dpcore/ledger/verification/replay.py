@@ -125,6 +125,12 @@ class Replay:
             require(event, (event.account, name) in self._growing, "seals a block that is not open")
             self._growing.remove((event.account, name))
 
+    def _adopt(self, event: Event, _: Details) -> None:
+        self._open(event)
+
+    def _restore(self, event: Event, details: Details) -> None:
+        require(event, details["hash"] != event.previous, "accepts the loss of an event that is there")
+
     def _reserve(self, event: Event, details: Details) -> None:
         by_block = self._open(event).blocks_by is not None
         require(
@@ -180,6 +186,8 @@ class Replay:
         EventKind.ALLOWED: _allow,
         EventKind.BLOCKS_OPENED: _open_blocks,
         EventKind.BLOCKS_SEALED: _seal_blocks,
+        EventKind.ADOPTED: _adopt,
+        EventKind.RESTORED: _restore,
     }
 
 
