@@ -106,14 +106,6 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return space
 
 
-@pytest.fixture(autouse=True)
-def _heads_of_databases(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let what is seen of ledgers in a database be remembered in a folder of the test; beside a file there is one already."""
-    of_database = {"postgres_server", "postgres_url", "server"}.intersection(request.fixturenames)
-    if of_database and "workspace" not in request.fixturenames:
-        monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "private"))
-
-
 @contextmanager
 def small_disk(folder: Path, options: str) -> Iterator[None]:
     """Mount a disk of its own on a folder; only root may."""

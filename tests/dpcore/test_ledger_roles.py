@@ -56,14 +56,12 @@ def as_role(server: PostgresServer) -> AsRole:
 
 
 @pytest.fixture(scope="module")
-def prepared(server: PostgresServer, as_role: AsRole, tmp_path_factory: pytest.TempPathFactory) -> str:
+def prepared(server: PostgresServer, as_role: AsRole) -> str:
     """Return a ledger that a steward has made after the script, with runs in all states."""
     url = server.new_database()
     run_script(server, url)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DPFLOW_PRIVATE", str(tmp_path_factory.mktemp("private")))
-        with open_ledger(as_role(url, "maria"), create=True) as ledger:
-            fill(ledger)
+    with open_ledger(as_role(url, "maria"), create=True) as ledger:
+        fill(ledger)
     return url
 
 
