@@ -21,6 +21,7 @@ from dpcore.cli.answer import Answer
 from dpcore.errors import DpflowError, UsageError
 from dpcore.places import absolute_places
 from flows.connection import configured_url, homes, no_proxy, read_settings, server_answers, shown
+from flows.password import client_environment, password
 from flows.running import running_url
 from flows.settings import HEARTBEAT_SECONDS, SAFE
 from flows.winding_down import until_signalled
@@ -107,7 +108,7 @@ def _connect(*, wait: float) -> str:
     os.environ.update(homes())
     url = configured_url()
     if url is None and (url := running_url()):
-        os.environ.update({"PREFECT_API_URL": url} | no_proxy())
+        os.environ.update(client_environment(url, password()) | no_proxy())
         read_settings()
     if url is None:
         raise UsageError(

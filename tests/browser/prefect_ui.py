@@ -56,6 +56,12 @@ class Form:
         return answer.value
 
 
+def log_in(page: Page, address: str) -> None:
+    """Open the address that `dpflow ui` prints, and wait for the page that it leads to."""
+    page.goto(address)
+    expect(page.get_by_text("Active Work Pools")).to_be_visible()
+
+
 def open_form(page: Page, address: str, deployment: str) -> Form:
     """Go from the front page to the form of a deployment."""
     page.goto(address)

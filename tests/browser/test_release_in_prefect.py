@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 from flows.form import AS_DECLARED
 from tests.browser.accessibility import violations
 from tests.browser.chromium import Visitor, visiting
-from tests.browser.prefect_ui import FIELDS, Form, expect_state, open_form, open_run, open_tab, options, sent
+from tests.browser.prefect_ui import FIELDS, Form, expect_state, log_in, open_form, open_run, open_tab, options, sent
 from tests.flows.connections import recorded
 from tests.flows.stack import Stack
 
@@ -33,6 +33,7 @@ def form(stack: Stack, visitor: Visitor) -> Form:
     stack.register(NAME, epsilon=2)
     stack.dpflow("approval", NAME, "--above", str(THRESHOLD))
     stack.dpflow("serve", "--deploy-only")
+    log_in(visitor.page, stack.login)
     return open_form(visitor.page, stack.page, NAME)
 
 
@@ -204,6 +205,6 @@ def test_server_worker_and_runs_call_no_other_machine(run: str, stack: Stack) ->
     """What they do is recorded from within each program, from its start."""
     found = recorded(Path(stack.more["RECORD_CONNECTIONS"]))
     spoken = {it.program for it in found if it.event != "start"}
-    for program in ("prefect server start", "flows serve", "flows.execute"):
+    for program in ("flows.server_app", "flows serve", "flows.execute"):
         assert any(program in it for it in spoken), (program, spoken)
     assert [it for it in found if it.outside] == []

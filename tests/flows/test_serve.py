@@ -122,7 +122,7 @@ def test_deployed_again_nothing_is_doubled(stack: Stack) -> None:
     assert "--notify BLOCK_TYPE/BLOCK_NAME" in said
     assert there() == before
     assert [name for _, name in before[1] if not name.startswith("dpflow:")] == []
-    assert len({name for _, name in before[1]}) == len(before[1]) == 4
+    assert len({name for _, name in before[1]}) == len(before[1]) == 5
 
 
 def test_a_run_from_the_command_line_is_shown_in_the_ui_of_its_folder(stack: Stack) -> None:

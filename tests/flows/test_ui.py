@@ -28,7 +28,7 @@ import sys
 if "flows.execute" in sys.orig_argv:
     import tests.flows.gated
 """
-DEAD = "dpflow: dead runs are crashed"
+SILENT = "dpflow: silent runs are dead"
 CRASHED = "dpflow: crashed runs go on"
 
 
@@ -109,7 +109,7 @@ def test_a_run_that_was_interrupted_by_a_stop_goes_on_after_the_next_start(own: 
 
 
 def test_a_run_whose_worker_was_killed_with_it_goes_on_and_pays_once(own: Stack) -> None:
-    dead = automation(own, DEAD)
+    dead = automation(own, SILENT)
     dead["trigger"]["within"] = 10  # two minutes otherwise
     fields = (
         "name",
@@ -134,7 +134,7 @@ def test_a_run_whose_worker_was_killed_with_it_goes_on_and_pays_once(own: Stack)
     run = own.wait(run_id)
     assert (run["state_name"], run["run_count"]) == ("Completed", 2)
     assert own.release(run_id).is_dir()
-    assert automation(own, DEAD)["trigger"]["within"] == 120
+    assert automation(own, SILENT)["trigger"]["within"] == 120
     (account,) = json.loads(own.dpflow("ledger", "show", "visits", "--json"))["accounts"]
     (paid,) = [it for it in account["runs"] if it["run"] == run_id]
     assert 0 < paid["spent"] <= paid["reserved"]
