@@ -173,7 +173,6 @@ def _schedule_again(interrupted: Iterable[str]) -> None:
 def _server_errors(url: str) -> Iterator[None]:
     """Say in one line what the server refused or that it went away."""
     import httpx  # noqa: PLC0415  see the top of the file
-    from prefect.deployments.runner import DeploymentApplyError  # noqa: PLC0415
 
     failure: DpflowError | None = None
     try:
@@ -186,8 +185,6 @@ def _server_errors(url: str) -> Iterator[None]:
             )
         else:
             failure = DpflowError(f"the Prefect server at {url} refused a request ({code}); is it of the same version?")
-    except DeploymentApplyError as error:
-        failure = DpflowError(f"the Prefect server at {url} refused a deployment: {error}")
     except httpx.HTTPError as error:
         failure = DpflowError(
             f"the Prefect server at {url} failed ({type(error).__name__}); see that it runs, then try again"

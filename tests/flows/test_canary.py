@@ -75,7 +75,10 @@ def flown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         with temporary_server() as server:
             flight = subprocess.run(
                 [sys.executable, "-m", "tests.flows.canary", PLANTED, ENCODED],
-                env=os.environ | careless | client_environment(server.url, server.password) | {"PYTHONPATH": str(_root())},
+                env=os.environ
+                | careless
+                | client_environment(server.url, server.password)
+                | {"PYTHONPATH": str(_root())},
                 capture_output=True,
                 text=True,
                 check=False,

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from flows.quiet import quiet, server_answers
 from flows.password import client_environment
+from flows.quiet import quiet, server_answers
 from flows.temporary_server import own_home, temporary_server
 
 TINY = """

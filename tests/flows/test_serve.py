@@ -1,6 +1,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -94,6 +95,18 @@ def asked(stack: Stack, parameters: dict[str, Any], tag: str) -> tuple[int, list
 @pytest.mark.parametrize("parameters", REFUSED, ids=lambda value: str(value)[:30])
 def test_a_refused_value_starts_no_run(stack: Stack, parameters: dict[str, Any]) -> None:
     assert asked(stack, parameters, "refused") == (409, [])
+
+
+def test_of_thirty_submissions_at_once_none_is_turned_away(stack: Stack) -> None:
+    path = f"deployments/{stack.deployment()['id']}/create_flow_run"
+    body = {"parameters": {}, "state": FAR, "tags": ["many"]}
+    with stack.client(timeout=120) as client, ThreadPoolExecutor(30) as people:
+        proof = stack.proof(client, "POST")
+        codes = list(people.map(lambda _: client.post(path, json=body, headers=proof).status_code, range(30)))
+    runs = stack.read("POST", "/flow_runs/filter", {"flow_runs": {"tags": {"all_": ["many"]}}})
+    for run in runs:
+        stack.read("DELETE", f"/flow_runs/{run['id']}")
+    assert (codes, len(runs)) == ([201] * 30, 30)
 
 
 def test_a_value_within_the_limits_is_accepted(stack: Stack) -> None:
