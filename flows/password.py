@@ -23,7 +23,7 @@ def new_password() -> str:
 
 def make_password() -> str:
     """Return `USER:PASSWORD` for a server that `dpflow ui` starts: the one before, so that browsers stay logged in, or a new one."""
-    kept = _kept()
+    kept = kept_password()
     if kept is not None:
         return kept
     made, draft = new_password(), ui_folder() / f"{NAME}.new"
@@ -40,7 +40,7 @@ def password() -> str:
     Raises:
         UsageError: The file that holds it is gone, or other accounts may have read it.
     """
-    kept = _kept()
+    kept = kept_password()
     if kept is None:
         raise UsageError(
             f"the password of the local server, in {str(ui_folder() / NAME)!r}, can't be read or is open to other users; "
@@ -59,7 +59,8 @@ def authorization(secret: str) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(secret.encode()).decode()}"}
 
 
-def _kept() -> str | None:
+def kept_password() -> str | None:
+    """Return `USER:PASSWORD` as the folder holds it, or None if there is none that other accounts can't have read."""
     file = ui_folder() / NAME
     try:
         kept = file.read_text(encoding="ascii")

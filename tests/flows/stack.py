@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
+from flows import background
 from flows.password import authorization
 from tests.conftest import SPEC, visits
 from tests.flows.connections import recording
@@ -118,6 +119,10 @@ class Stack:
     def stop(self) -> str:
         """End everything."""
         return self.dpflow("ui", "--stop")
+
+    def command_lines(self) -> list[str]:
+        """Return what everybody on the machine sees of its programs."""
+        return [" ".join(process.cmdline()) for process in background.all_of(self.folder / ".dpflow" / "ui")]
 
     def log(self) -> str:
         """Return the last that server and worker have written."""
