@@ -1,5 +1,6 @@
 """A web page of somebody else, in the browser of a person who uses the local server, can neither do nor read anything there."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -105,53 +106,54 @@ def test_a_gate_with_a_hole_is_found(
     assert passes <= reached
 
 
-@pytest.fixture
+LATER = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2099-01-01T00:00:00Z"}}
+RUN = {"state": LATER, "tags": ["attack"]}
+RESUME_ALL = {
+    "name": "attack",
+    "trigger": {"type": "event", "posture": "Reactive", "expect": ["attack"], "threshold": 1, "within": 0},
+    "actions": [{"type": "resume-flow-run"}],
+}
+
+
 def held(stack: Stack) -> dict[str, Any]:
-    """What the server holds that a page might change."""
-    return what_is_held(stack)
-
-
-def what_is_held(stack: Stack) -> dict[str, Any]:
+    """Return what the server holds that a page might change."""
     deployment = stack.deployment()
     return {
         "runs": stack.read("POST", "/flow_runs/count", {"flow_runs": {"tags": {"all_": ["attack"]}}}),
-        "automations": sorted(it["id"] for it in stack.read("POST", "/automations/filter", {})),
+        "automations": sorted(it["name"] for it in stack.read("POST", "/automations/filter", {})),
         "deployment": {name: deployment[name] for name in ("parameters", "tags", "path", "job_variables", "updated")},
     }
 
 
-def test_the_local_server_does_and_tells_nothing_for_another_page(
-    stack: Stack, held: dict[str, Any], browser: Browser, port: int
-) -> None:
+def test_the_local_server_does_and_tells_nothing_for_another_page(stack: Stack, browser: Browser, port: int) -> None:
     """The person is logged in, in another window, and the attacker knows everything but the password."""
-    deployment = stack.deployment()["id"]
-    body = '{"state": {"type": "SCHEDULED", "state_details": {"scheduled_time": "2099-01-01T00:00:00Z"}}, "tags": ["attack"]}'
+    deployment, before = stack.deployment()["id"], held(stack)
+    attempts = {f"deployments/{deployment}/create_flow_run": RUN, "automations/": RESUME_ALL}
     for site, host in (
         (f"http://127.0.0.1:{port}/", "127.0.0.1"),
         (f"http://localhost:{port}/", "127.0.0.1"),
         (f"http://{REBOUND}:{stack.port}/rebound", REBOUND),
     ):
         api = f"{host}:{stack.port}/api"
-        told = attack(
-            browser,
-            site,
-            Target(
-                write=f"http://{api}/deployments/{deployment}/create_flow_run?NAME",
-                read=f"http://{api}/deployments/{deployment}?NAME",
-                socket=f"ws://{api}/events/out?NAME",
-                body=body,
-            ),
-        )
-        assert not any("visits" in str(text) for text in told.values()), (site, told)
-        assert told["events"] is told["socket"] is None, site
-    assert what_is_held(stack) == held
-    # Control: whoever has the password can do it, with the very same body.
+        read, socket = f"http://{api}/deployments/{deployment}?NAME", f"ws://{api}/events/out?NAME"
+        for path, body in attempts.items():
+            target = Target(f"http://{api}/{path}?NAME", read, socket, json.dumps(body))
+            told = attack(browser, site, target, login=stack.login)
+            assert not any("visits" in str(text) for text in told.values()), (site, told)
+            assert told["events"] is told["socket"] is None, site
+    assert held(stack) == before
+    # Control: whoever has the password can do both, with the very same bodies.
     with stack.client(timeout=90) as client:
-        path = f"deployments/{deployment}/create_flow_run"
-        done = client.post(path, content=body, headers=stack.proof(client, "POST"))
-    assert done.status_code == 201, done.text
-    assert what_is_held(stack)["runs"] == held["runs"] + 1
-    stack.read("DELETE", f"/flow_runs/{done.json()['id']}")
+        proof = stack.proof(client, "POST")
+        run, automation = (
+            client.post(path, content=json.dumps(body), headers=proof) for path, body in attempts.items()
+        )
+    assert (run.status_code, automation.status_code) == (201, 201), (run.text, automation.text)
+    after = held(stack)
+    stack.read("DELETE", f"/flow_runs/{run.json()['id']}")
+    stack.read("DELETE", f"/automations/{automation.json()['id']}")
+    assert after["runs"] == before["runs"] + 1
+    assert after["automations"] == sorted([*before["automations"], "attack"])
 
 
 def test_the_printed_address_logs_a_person_in_and_leaves_no_trace(stack: Stack, browser: Browser) -> None:
