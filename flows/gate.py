@@ -14,6 +14,7 @@ ASGIApp = Any
 Headers = list[tuple[bytes, bytes]]
 
 LOOPBACK = "127.0.0.1"
+HTTP_PORT = 80
 OPEN_PATH = "/open"
 """The page that takes the password out of its own address, checks it, and leaves it where Prefect's pages look for it."""
 
@@ -34,7 +35,7 @@ fetch("/api/admin/version", {headers: {Authorization: `Basic ${token}`}}).then(a
 PROTECTION: Headers = [
     (b"content-security-policy", b"frame-ancestors 'none'"),
     (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
+    (b"referrer-policy", b"same-origin"),
 ]
 
 
@@ -48,9 +49,9 @@ class Gate:
 
     def __init__(self, app: ASGIApp, *, port: int) -> None:
         self._app = app
-        self._origin = f"http://{LOOPBACK}:{port}"
-        names = (LOOPBACK, "localhost")
-        self._hosts = {f"{name}:{port}" for name in names} | (set(names) if port == 80 else set())
+        end = "" if port == HTTP_PORT else f":{port}"  # browsers leave out the usual one
+        self._origin = f"http://{LOOPBACK}{end}"
+        self._hosts = {f"{LOOPBACK}{end}", f"localhost{end}"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or one WebSocket."""

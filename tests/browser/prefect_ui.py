@@ -8,7 +8,6 @@ from typing import Any
 from playwright.sync_api import Locator, Page, Response, expect
 
 RUN_MILLISECONDS = 90_000
-BUSY, MOST_BUSY = 503, 5
 FIELDS = ("release", "epsilon", "delta", "rows", "workload", "strategy", "note")
 
 
@@ -35,16 +34,8 @@ class Form:
         return self.field(name).locator("button.p-select-button__control")
 
     def submit(self) -> Response:
-        """Press the button and return the server's answer to the request for a run.
-
-        A server on SQLite that is busy answers, now and then, that it is; a person presses the button again.
-        """
-        answer = self._press("/create_flow_run")
-        for _ in range(MOST_BUSY):
-            if answer.status != BUSY:
-                break
-            answer = self._press("/create_flow_run")
-        return answer
+        """Press the button and return the server's answer to the request for a run."""
+        return self._press("/create_flow_run")
 
     def check(self) -> Response:
         """Press the button for values of which the UI can tell by itself that they are wrong; return what it was told."""

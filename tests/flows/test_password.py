@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import httpx
@@ -6,8 +7,6 @@ import pytest
 from dpcore.errors import UsageError
 from flows import password as passwords
 from flows.running import ui_folder
-from flows.temporary_server import temporary_server
-from tests.flows.prefect_home import copy_home, used_home
 from tests.flows.stack import Stack
 
 
@@ -46,13 +45,10 @@ def test_a_damaged_one_counts_as_none(file: Path, content: bytes) -> None:
     assert passwords.kept_password() is None
 
 
-def test_the_temporary_server_of_a_run_answers_nobody_else(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copy_home(used_home(tmp_path_factory), tmp_path / "home")
-    monkeypatch.setenv("PREFECT_HOME", str(tmp_path / "home"))
-    with temporary_server() as server, httpx.Client(base_url=server.url, trust_env=False) as client:
-        ours = passwords.authorization(server.password)
+@pytest.mark.prefect
+def test_the_temporary_server_of_a_run_answers_nobody_else(prefect_server: str) -> None:
+    ours = passwords.authorization(os.environ["PREFECT_API_AUTH_STRING"])
+    with httpx.Client(base_url=prefect_server, trust_env=False, timeout=60) as client:
         assert client.post("/flow_runs/filter", json={}).status_code == 401
         assert client.post("/flow_runs/filter", json={}, headers=ours).status_code == 200
         for foreign in ({"Host": "evil.test"}, {"Origin": "http://evil.test"}, {"Sec-Fetch-Site": "same-site"}):
