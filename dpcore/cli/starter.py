@@ -27,6 +27,8 @@ universe:
   member: {type: boolean}
   cost:   {type: number, edges: [0, 100, 500, 2000, 10000]}       # or min, max and bins
   joined: {type: date, min: 2025-01-01, max: 2026-12-31, every: quarter}
+                                     # text is read as 2025-01-31; otherwise declare how it is written, such as format: "%m/%d/%Y",
+                                     # or a list of formats: without it, rows with other dates are dropped or counted as missing
   city:   {type: categorical, values: [north, south], outside: other}   # undeclared values share one cell
   # code: {type: categorical, values_from: icd9.txt, match: prefix}      # one value a line; 250.13 counts as 250
   # code: {type: categorical, discover: {most: 100, length: 6, share: 0.1}}   # or find the heavy values, for a tenth of the budget

@@ -27,7 +27,7 @@ from dpcore.universe import Attribute, Date, Datetime, Universe
 DENSE_CELLS = 1_000_000
 """Up to so many cells in the universe, a spec without a strategy gets the model that holds every cell; above, the factored one."""
 
-LATER_KEYS = ("discover", "match")
+LATER_KEYS = ("discover", "format", "match")
 """Of a column: those that older specs had no word for. All others are part of a hash even where they are left out."""
 
 

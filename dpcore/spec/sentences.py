@@ -52,6 +52,7 @@ _EXAMPLES = {
     "min": "min: 0",
     "max": "max: 99",
     "every": "every: month",
+    "format": 'format: "%m/%d/%Y"',
     "marginals": "marginals: 3",
     "columns": "columns: [age, income]",
     "target": "target: income",
