@@ -26,10 +26,11 @@ class Outcome:
     remaining: float
     remaining_epsilon: float
     blocks: Sequence[str] | None = None
+    warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as plain JSON values."""
-        return asdict(self)
+        return {**asdict(self), "warnings": list(self.warnings)}
 
 
 @dataclass(frozen=True)

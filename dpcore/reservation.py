@@ -10,7 +10,7 @@ from dpcore.blocks import Calendar
 from dpcore.curator import LEAST_UNITS
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Account, Ledger, budget_refused
-from dpcore.pricing import least_units
+from dpcore.pricing import cell_noise, least_units
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, strategy_for
 from dpcore.universe import Categorical
@@ -65,6 +65,7 @@ def units_to_reserve(
     privacy = declaration.spec.privacy
     epsilon = f"epsilon {privacy.epsilon:g}"
     answers = strategy.answers + sum(descent.levels for descent in declaration.descents().values())
+    answers += declaration.checking > 0
     shared = LEAST_UNITS * answers
     to_share = wording.at_most(epsilon_of(shared, currency=currency, delta=privacy.delta))
     try:
@@ -104,9 +105,15 @@ def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
     descents = declaration.descents()
     fewest = (declaration.discovered({name: Categorical(("any",))}) for name in descents)
     strategies = [strategy, *map(strategy_for, fewest)]
-    left = 1 - declaration.discovering
+    left = 1 - declaration.discovering - declaration.checking
     levels = (descent.share / descent.levels for descent in descents.values())
-    return min(*(left * each.smallest_share for each in strategies), *levels, Fraction(1))
+    return min(*(left * each.smallest_share for each in strategies), *levels, declaration.checking or Fraction(1))
+
+
+def total_noise(declaration: Declaration, *, currency: Currency, units: int) -> float:
+    """Return the noise of the total that is bought first, of a run that may spend so much."""
+    bought = int(units * declaration.checking)
+    return cell_noise(bought, currency=currency, protection=declaration.protection).standard_deviation
 
 
 def check_remaining(

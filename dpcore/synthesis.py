@@ -22,7 +22,8 @@ from dpcore.curator import Curator
 from dpcore.descent import Finding
 from dpcore.discovery import Discovery
 from dpcore.engines import Engine, engine_for
-from dpcore.errors import SourceBroken, SourceError, UsageError
+from dpcore.errors import RowsUnexpected, SourceBroken, SourceError, UsageError
+from dpcore.expected_rows import STEP, NoisyTotal, small_total_warning, unexpected_sentence, weak_check_warning
 from dpcore.histogram import Histogram
 from dpcore.ingest import Coding, Draws, Source, fingerprint_key
 from dpcore.ingest.source import check_columns, check_types
@@ -32,11 +33,11 @@ from dpcore.measurements import Measurement, Selection
 from dpcore.private import Private
 from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state, state_blocks
 from dpcore.report import Outcome, Report, Round, distance, noise_floor, without
-from dpcore.reservation import paying_account, units_to_reserve
+from dpcore.reservation import paying_account, total_noise, units_to_reserve
 from dpcore.spec import Declaration, load_spec
 from dpcore.stewardlog import private_folder
 from dpcore.strategies import Strategy, step_name, strategy_for
-from dpcore.universe import Universe
+from dpcore.universe import Categorical, Outside, Universe
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -90,6 +91,9 @@ class Synthesis:
         self._before: Balance | None = None
         self._versioned = False
         self._findings: tuple[Finding, ...] = ()
+        self._counted: Private | None = None
+        self._total: tuple[Measurement, ...] = ()
+        self._warnings: tuple[str, ...] = ()
         self.rounds: list[Round] = []
 
     def requested(self) -> int:
@@ -115,6 +119,8 @@ class Synthesis:
             as_of=self.as_of,
         )
         if self.settled and run.release is None:
+            if self.expects_rows and self.curator.answered(STEP):
+                self.check_rows()  # a retry of a run that was stopped says so again
             raise UsageError(
                 f"run {self.run_id} was ended before it had a release, and takes no more operations; start a new run"
             )
@@ -123,6 +129,7 @@ class Synthesis:
             self.strategy = strategy_for(self.declaration)
         if not self.settled:
             self._lease = self.ledger.lease(self.run_id)
+            self._warn_of_a_weak_check(units)
         self._before = without(run, self._balance(), weight=self.account.weight)
         progress.info("run %s: reserved epsilon %g of account %s", self.run_id, spec.privacy.epsilon, self.account.name)
         return run
@@ -148,6 +155,55 @@ class Synthesis:
         return self.ledger.run(self.run_id).state == "settled"
 
     @property
+    def expects_rows(self) -> bool:
+        """Whether the spec says how many rows should count."""
+        return self.declaration.spec.privacy.expect_rows is not None
+
+    def check_rows(self) -> None:
+        """Buy the noisy total before anything else, and end the run if it lies outside of what the spec expects.
+
+        The decision follows from the noisy total alone. Values that are yet to be found in the data count as if they were declared.
+
+        Raises:
+            RowsUnexpected: The run is settled without a release; what it did not spend is back in the account.
+        """
+        expected = self.declaration.spec.privacy.expect_rows
+        if expected is None:
+            return
+        if self._lease is not None and not self.curator.answered(STEP):
+            if self.discovers:
+                self.curator.receive(self._count(self._open_universe(), lease=self._lease), lease=self._lease)
+            else:
+                records = self.ingest()
+                self.histogram(records)
+                self._counted = records
+        measured = self.curator.measure_cell(STEP, (), None, share=self.declaration.checking)
+        total = NoisyTotal.of([measured])
+        if total.is_outside(expected):
+            self.ledger.settle(self.run_id, release=None, lease=self._lease)
+            raise RowsUnexpected(unexpected_sentence(self.declaration, total, expected=expected))
+        self._total = (measured,)
+        progress.info("the noisy total is %d rows, as expected", round(total.rows))
+
+    def _open_universe(self) -> Universe:
+        """Return the universe with a place for every value of the columns whose values are yet to be found."""
+        found_later = self.declaration.descents()
+        attributes = {
+            name: Categorical(("any",), missing=each.missing, nulls=each.nulls, outside=Outside.OTHER)
+            if name in found_later and isinstance(each, Categorical)
+            else each
+            for name, each in self.declaration.universe.attributes.items()
+        }
+        return Universe(attributes)
+
+    def _warn_of_a_weak_check(self, units: int) -> None:
+        expected = self.declaration.spec.privacy.expect_rows
+        if expected is not None:
+            noise = total_noise(self.declaration, currency=self.account.currency, units=units)
+            if warning := weak_check_warning(expected, noise=noise):
+                progress.warning("warning: %s", warning)
+
+    @property
     def discovers(self) -> bool:
         """Whether the spec leaves something to be found in the data."""
         return bool(self.declaration.descents())
@@ -167,6 +223,8 @@ class Synthesis:
 
     def ingest(self) -> Private | None:
         """Read and encode the table. If it can't be read at all, and no value can have decided that, the reservation is given back."""
+        if self._counted is not None:
+            return self._counted
         return None if self._lease is None else self._read(self.declaration.universe, lease=self._lease)
 
     def _read(self, universe: Universe, *, lease: Lease) -> Private:
@@ -201,7 +259,9 @@ class Synthesis:
 
     def histogram(self, records: Private | None) -> None:
         """Count the records over the universe and hand the counts to the curator; nobody else gets them."""
-        if records is not None and self._lease is not None:
+        if records is not None and records is self._counted:
+            self._counted = None  # checking the total has read and counted them already
+        elif records is not None and self._lease is not None:
             self.curator.receive(self._engine.count(records, self.declaration.universe), lease=self._lease)
 
     def begin(self) -> None:
@@ -272,10 +332,12 @@ class Synthesis:
         """Write the release, and let it appear at once; a worker that has lost its run publishes nothing."""
         run = self.ledger.run(self.run_id) if self._lease is None else self.ledger.leased(self._lease)
         self._rows = len(codes[0])
+        warning = small_total_warning(self.declaration, NoisyTotal.of(self.strategy.measurements))
+        self._warnings = () if warning is None else (warning,)
         draft = Draft(
             declaration=self.declaration,
             codes=codes,
-            measurements=self.strategy.measurements,
+            measurements=[*self._total, *self.strategy.measurements],
             resolutions=self.strategy.resolutions,
             rounds=self.rounds,
             statement=state(
@@ -289,6 +351,7 @@ class Synthesis:
             name=release_id(self.run_id, opened_at=run.opened_at),
             seed=self._seed("values"),
             findings=self._findings,
+            warnings=self._warnings,
         )
         self._release = publish(draft)
         return self._release
@@ -300,6 +363,8 @@ class Synthesis:
             raise UsageError("nothing was published yet; publish before settling")
         manifest = str(release.resolve() / "manifest.json")
         self.ledger.settle(self.run_id, release=release.name, lease=self._lease, manifest=manifest)
+        for warning in self._warnings:
+            progress.warning("warning: %s", warning)
         return self._outcome(release)
 
     def _outcome(self, release: Path) -> Outcome:
@@ -317,6 +382,7 @@ class Synthesis:
             remaining=balance.remaining / UNIT,
             remaining_epsilon=epsilon_of(balance.remaining, currency=account.currency, delta=account.delta),
             blocks=self.blocks,
+            warnings=self._warnings,
         )
 
     def report(self) -> Report:
@@ -363,6 +429,8 @@ def synthesize(
     run = Synthesis(declaration, run_id=run_id or str(uuid.uuid4()), resume=resume, as_of=as_of, table=table)
     try:
         run.reserve()
+        if run.expects_rows:
+            run.check_rows()
         if run.discovers:
             run.discover()
         run.histogram(run.ingest())

@@ -26,6 +26,7 @@ def release_page(report: Report, *, note: str) -> str:
     return page(
         f"# {plain(outcome.account)}: {outcome.rows:,} synthetic rows",
         f"**{plain(privacy['guarantee'])}**",
+        *(f"**Warning:** {plain(warning)}." for warning in outcome.warnings),
         f"Note: {plain(note)}" if note.strip() else "",
         "Where it is; `card.html` in it tells the same to whoever gets the release:",
         code(outcome.release),

@@ -91,6 +91,8 @@ def _release(declaration: Declaration, run_id: str, *, resume: bool, note: str) 
     run = Synthesis(declaration, run_id=run_id, resume=resume, as_of=as_of, connect=prefect_cluster)
     try:
         step("reserve", run.reserve)()
+        if run.expects_rows:
+            step("check-rows", run.check_rows)()
         if run.discovers:
             step("discover", run.discover)()
         records = step("ingest", run.ingest)()

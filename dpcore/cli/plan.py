@@ -9,7 +9,7 @@ from dpcore.cli.answer import Answer, table
 from dpcore.cli.specs import Subparsers
 from dpcore.errors import UsageError
 from dpcore.planning.discovery import PlannedDiscovery
-from dpcore.planning.plan import Plan, PlannedColumn, PlannedRounds, plan_run
+from dpcore.planning.plan import Plan, PlannedColumn, PlannedRounds, PlannedTotal, plan_run
 from dpcore.planning.target import Target, epsilon_for
 from dpcore.spec import Declaration, load_spec
 from dpcore.wording import at_most, cells, down
@@ -73,6 +73,7 @@ def _text(plan: Plan) -> str:
         f"universe   {plan.universe.columns:,} columns, {_universe_cells(plan)} cells",
         f"rows       about {plan.rows:,}: {_ROWS_FROM[plan.rows_from]}",
         *_money(plan),
+        *([] if plan.expects is None else [_expects(plan.expects)]),
         *map(_discovery, plan.discovers),
         "",
         "noise is the standard deviation of each count; error is what it makes of all cells together, as a share of the rows",
@@ -87,6 +88,7 @@ def _text(plan: Plan) -> str:
         *_error(plan),
         f"memory     about {_rounded(plan.costs.memory_mb)} MB",
         f"time       about {_duration(plan.costs.least_seconds)} to {_duration(plan.costs.most_seconds)}",
+        *(f"warning    {warning}" for warning in plan.warnings),
     ]
     return "\n".join(lines)
 
@@ -125,6 +127,13 @@ def _universe_cells(plan: Plan) -> str:
         return cells(plan.universe.cells)
     exponent = int(plan.universe.log10_cells)
     return f"{min(10 ** (plan.universe.log10_cells - exponent), 9.9):.1f}e{exponent}"
+
+
+def _expects(total: PlannedTotal) -> str:
+    return (
+        f"expects    {total.least:,} to {total.most:,} rows: the noisy total is bought first, for {_percent(total.share)} of the budget, with noise "
+        f"{total.noise:.1f}; the run stops if it is more than {math.ceil(total.margin):,} off"
+    )
 
 
 def _discovery(found: PlannedDiscovery) -> str:

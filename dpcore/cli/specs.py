@@ -182,6 +182,7 @@ def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
         f"run        {outcome.run}\n"
         f"spent      epsilon {outcome.spent_epsilon:.6g}{at}{spent}\n"
         f"remaining  epsilon {outcome.remaining_epsilon:.6g}{left} in {where}"
+        + "".join(f"\nwarning    {warning}" for warning in outcome.warnings)
     )
     return Answer(outcome.to_json(), text)
 

@@ -15,6 +15,8 @@ privacy:
   neighbours: add-remove             # or replace-one, if the number of units is public
   epsilon: 1.0                       # what this release may spend
   delta: 1.0e-9                      # well below one over the number of people; 0 for pure differential privacy
+  # expect_rows: [20000, 200000]     # how many rows should count: if the noisy total, bought first for 2 % of the budget, lies outside,
+                                     # the run stops before it spends the rest
 
 # blocks: {column: joined, every: month, window: new}   # a budget for each month, and runs that read what is new; the account then
                                      # needs: --blocks "month of joined"

@@ -42,6 +42,7 @@ def card(draft: Draft, *, files: Sequence[Mapping[str, Any]]) -> str:
             _paragraph(
                 f"{rows:,} rows, drawn from a model that was made of noisy counts. No row was taken from the real table."
             ),
+            *(_paragraph(f"Warning: {warning}.") for warning in draft.warnings),
             *([] if statement.weight is None else [_weighed(statement)]),
             *_promise(statement),
             *_columns(draft),

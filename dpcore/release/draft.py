@@ -30,3 +30,4 @@ class Draft:
     name: str
     seed: int
     findings: Sequence[Finding] = ()
+    warnings: Sequence[str] = ()

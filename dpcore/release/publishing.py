@@ -92,6 +92,7 @@ def _write(partial: Path, draft: Draft) -> None:
         "release": draft.name,
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "rows": rows,
+        "warnings": list(draft.warnings),
         "privacy": draft.statement.to_json(),
         "columns": {field.name: str(field.type) for field in universe.schema},
         "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source", "engine"}),

@@ -77,10 +77,19 @@ class Format:
         """Write a moment in this format."""
         month = _MONTHS[moment.month - 1].title()
         values = {
-            "Y": f"{moment.year:04}", "y": f"{moment.year % 100:02}", "m": f"{moment.month:02}",
-            "b": month[:3], "B": month, "d": f"{moment.day:02}", "H": f"{moment.hour:02}",
-            "I": f"{(moment.hour - 1) % 12 + 1:02}", "p": "PM" if moment.hour >= 12 else "AM",
-            "M": f"{moment.minute:02}", "S": f"{moment.second:02}", "f": "000000", "z": "+0000",
+            "Y": f"{moment.year:04}",
+            "y": f"{moment.year % 100:02}",
+            "m": f"{moment.month:02}",
+            "b": month[:3],
+            "B": month,
+            "d": f"{moment.day:02}",
+            "H": f"{moment.hour:02}",
+            "I": f"{(moment.hour - 1) % 12 + 1:02}",
+            "p": "PM" if moment.hour >= 12 else "AM",
+            "M": f"{moment.minute:02}",
+            "S": f"{moment.second:02}",
+            "f": "000000",
+            "z": "+0000",
         }
         return "".join(values[part] if kind == "directive" else part for kind, part in self.parts)
 
