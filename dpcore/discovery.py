@@ -73,6 +73,8 @@ class Discovery:
         return tuple(
             Finding(
                 column=name,
+                found=descent.number,
+                kind=descent.kind,
                 cells=descent.found().labels,
                 levels=tuple(self._levels[name]),
                 spent=curator.price(level.step for level in self._levels[name]) / reserved,

@@ -5,6 +5,7 @@ import json
 import logging
 import time
 import uuid
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date
@@ -215,7 +216,7 @@ class Synthesis:
         self.declaration = discovery.declaration()
         self.strategy = strategy_for(self.declaration)
         self._findings = discovery.findings(self.curator, reserved=self.ledger.run(self.run_id).reserved)
-        progress.info("found what is in %s", ", ".join(found.column for found in self._findings))
+        progress.info("found %s", ", ".join(finding.words for finding in self._findings))
 
     def _count(self, universe: Universe, *, lease: Lease) -> Histogram:
         """Read some columns and count them over a universe of their own."""
@@ -332,8 +333,7 @@ class Synthesis:
         """Write the release, and let it appear at once; a worker that has lost its run publishes nothing."""
         run = self.ledger.run(self.run_id) if self._lease is None else self.ledger.leased(self._lease)
         self._rows = len(codes[0])
-        warning = small_total_warning(self.declaration, NoisyTotal.of(self.strategy.measurements))
-        self._warnings = () if warning is None else (warning,)
+        self._warnings = tuple(self._warn())
         draft = Draft(
             declaration=self.declaration,
             codes=codes,
@@ -355,6 +355,17 @@ class Synthesis:
         )
         self._release = publish(draft)
         return self._release
+
+    def _warn(self) -> Iterator[str]:
+        """Yield what a reader of the release should know, from noisy values and the spec alone."""
+        if warning := small_total_warning(self.declaration, NoisyTotal.of(self.strategy.measurements)):
+            yield warning
+        for finding in self._findings:
+            if not finding.found:
+                yield (
+                    f"no value of `{finding.column}` stood out of the noise, so that all of them are `other`; give its `discover` a larger `share`, "
+                    "or list the values"
+                )
 
     def settle(self) -> Outcome:
         """Give back what was reserved and not spent, and say what the run left."""

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import re
 import shlex
 from collections.abc import Sequence
@@ -15,9 +16,12 @@ from dpcore.cli.starter import STARTER
 from dpcore.errors import OutputError, UsageError
 from dpcore.report import Outcome
 from dpcore.spec import Declaration, json_schema, load_spec
+from dpcore.spec.advice import advice
 from dpcore.spec.release import NAME
 from dpcore.strategies import strategy_for
 from dpcore.wording import cells
+
+progress = logging.getLogger("dpcore.progress")
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
@@ -116,7 +120,10 @@ def _check(arguments: argparse.Namespace) -> Answer:
         "delta": privacy.delta,
         "blocks_by": declaration.calendar and declaration.calendar.words,
         "spec_sha256": declaration.digest,
+        "warnings": list(advice(declaration)),
     }
+    for warning in advice(declaration):
+        progress.warning("warning: %s", warning)
     text = (
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
         f"universe   {cells(universe.size)} cells\n"

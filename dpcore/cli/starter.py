@@ -33,7 +33,8 @@ universe:
                                      # or a list of formats: without it, rows with other dates are dropped or counted as missing
   city:   {type: categorical, values: [north, south], outside: other}   # undeclared values share one cell
   # code: {type: categorical, values_from: icd9.txt, match: prefix}      # one value a line; 250.13 counts as 250
-  # code: {type: categorical, discover: {most: 100, length: 6, share: 0.1}}   # or find the heavy values, for a tenth of the budget
+  # code: {type: categorical, discover: {most: 100, length: 6, share: 0.1}}   # or find the heavy values, for a tenth of the budget;
+                                     # what is not found counts as other
 
 workload:
   marginals: 2                       # what matters: all 2-way marginals; or a list such as [[sex, age], [age, cost]],

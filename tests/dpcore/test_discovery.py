@@ -328,3 +328,19 @@ def test_removing_a_unit_moves_the_counts_of_a_level_by_at_most_k(
         assert one.sum() == sum(
             min(k, sum(row[0] == person for row in rows)) for person in range(5)
         )  # nobody is dropped
+
+
+def test_the_log_says_how_much_was_found_and_the_outcome_warns_where_it_was_nothing(
+    codes: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    found = codes(("epsilon: 2.0", "epsilon: 20"), currency=Currency.ZCDP)
+    with caplog.at_level("INFO", logger="dpcore.progress"):
+        dx, cost = manifest_of(synthesize(found))["discovered"]
+    assert dx["found"] == len(set(dx["cells"]) - {"other"})
+    assert f"found {dx['found']} values in dx, {cost['found']} bins in cost" in caplog.messages
+    nothing = codes(("alphabet: 0123456789.EV", "alphabet: xyz"), ("outside: other", "outside: drop"))
+    with caplog.at_level("INFO", logger="dpcore.progress"):
+        outcome = synthesize(nothing)
+    if manifest_of(outcome)["discovered"][0]["found"] == 0:  # a false find is rare, and not what is tested here
+        assert any(line.startswith("found 0 values in dx, ") for line in caplog.messages)
+        assert [warning[:40] for warning in outcome.warnings] == ["no value of `dx` stood out of the noise,"]
