@@ -32,7 +32,7 @@ from dpcore.ingest.window import Window
 from dpcore.ledger import Account, Balance, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.private import Private
-from dpcore.release import Codes, Draft, check_writable, epsilon_of, publish, release_id, state, state_blocks
+from dpcore.release import Draft, SyntheticRows, check_writable, epsilon_of, publish, release_id, state, state_blocks
 from dpcore.report import Outcome, Report, Round, distance, noise_floor, without
 from dpcore.reservation import paying_account, total_noise, units_to_reserve
 from dpcore.spec import Declaration, load_spec
@@ -321,22 +321,26 @@ class Synthesis:
         left = 0 if self.strategy.finished or not done else self.strategy.rounds - self.rounds[-1].number
         return round((time.monotonic() - self._begun) / max(done, 1) * left)
 
-    def sample(self) -> Codes:
-        """Make the final model and draw the synthetic rows from it, from a public seed: post-processing."""
+    def sample(self) -> SyntheticRows:
+        """Make the final model and say which rows are drawn from it, by a public seed: post-processing.
+
+        The rows are drawn chunk by chunk while they are written, so that memory does not depend on how many there are.
+        """
         self._engine.close()  # all that was to be measured has been
         self.strategy.conclude()
         wanted = self.declaration.spec.output.rows
-        rows = max(0, round(self.strategy.total)) if wanted == "noisy" else wanted
-        return self.strategy.model.rows(rows, rng=np.random.default_rng(self._seed("rows")))
+        count = max(0, round(self.strategy.total)) if wanted == "noisy" else wanted
+        model, seed = self.strategy.model, self._seed("rows")
+        return SyntheticRows(count, chunks=lambda: model.row_chunks(count, rng=np.random.default_rng(seed)))
 
-    def publish(self, codes: Codes) -> Path:
+    def publish(self, rows: SyntheticRows) -> Path:
         """Write the release, and let it appear at once; a worker that has lost its run publishes nothing."""
         run = self.ledger.run(self.run_id) if self._lease is None else self.ledger.leased(self._lease)
-        self._rows = len(codes[0])
+        self._rows = rows.count
         self._warnings = tuple(self._warn())
         draft = Draft(
             declaration=self.declaration,
-            codes=codes,
+            rows=rows,
             measurements=[*self._total, *self.strategy.measurements],
             resolutions=self.strategy.resolutions,
             rounds=self.rounds,

@@ -2,7 +2,7 @@
 
 from dpcore.accounting import epsilon_of
 from dpcore.release.covered import BlocksStatement, state_blocks
-from dpcore.release.draft import Codes, Draft
+from dpcore.release.draft import Codes, Draft, SyntheticRows
 from dpcore.release.publishing import check_writable, publish, release_id
 from dpcore.release.statement import Statement, state
 
@@ -11,6 +11,7 @@ __all__ = [
     "Codes",
     "Draft",
     "Statement",
+    "SyntheticRows",
     "check_writable",
     "epsilon_of",
     "publish",

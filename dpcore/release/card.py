@@ -19,7 +19,7 @@ _MOST_LABELS, _MOST_CELLS = 8, 10_000
 
 def card(draft: Draft, *, files: Sequence[Mapping[str, Any]]) -> str:
     """Write the page from the draft of a release and its other files, as the manifest lists them."""
-    dataset, statement, rows = draft.declaration.spec.dataset, draft.statement, len(draft.codes[0])
+    dataset, statement, rows = draft.declaration.spec.dataset, draft.statement, draft.rows.count
     title = f"Synthetic table {dataset}"
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     return "\n".join(

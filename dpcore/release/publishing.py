@@ -75,14 +75,10 @@ def publish(draft: Draft) -> Path:
 def _write(partial: Path, draft: Draft) -> None:
     (partial / "data").mkdir(parents=True)
     footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}
-    universe, codes = draft.declaration.universe, draft.codes
-    rng = np.random.default_rng(draft.seed)
-    rows = len(codes[0])
-    starts = range(0, max(rows, 1), ROWS_PER_GROUP)
-    chunks = (universe.decode([axis[start : start + ROWS_PER_GROUP] for axis in codes], rng) for start in starts)
+    universe = draft.declaration.universe
     measured = measurement_tables(universe, draft.measurements, draft.resolutions)
     files = [
-        _write_parquet(partial, "data/part-00000.parquet", chunks, universe.schema.with_metadata(footer)),
+        _write_parquet(partial, "data/part-00000.parquet", _decoded(draft), universe.schema.with_metadata(footer)),
         _write_parquet(partial, "measurements.parquet", measured, measurement_schema().with_metadata(footer)),
     ]
     files.append(_write_card(partial, card(draft, files=files)))
@@ -91,7 +87,7 @@ def _write(partial: Path, draft: Draft) -> None:
         "dataset": draft.declaration.spec.dataset,
         "release": draft.name,
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "rows": rows,
+        "rows": draft.rows.count,
         "warnings": list(draft.warnings),
         "privacy": draft.statement.to_json(),
         "columns": {field.name: str(field.type) for field in universe.schema},
@@ -104,6 +100,14 @@ def _write(partial: Path, draft: Draft) -> None:
     _write_text(partial / "manifest.json", json.dumps(manifest, indent=2) + "\n")
     for part in (partial / "data", partial):
         _sync(part)
+
+
+def _decoded(draft: Draft) -> Iterator[pa.Table]:
+    """Yield the rows as values, a row group at a time: memory does not depend on how many there are."""
+    universe, rng = draft.declaration.universe, np.random.default_rng(draft.seed)
+    for chunk in draft.rows.chunks():
+        for start in range(0, len(chunk[0]), ROWS_PER_GROUP):
+            yield universe.decode([axis[start : start + ROWS_PER_GROUP] for axis in chunk], rng)
 
 
 def _write_parquet(partial: Path, name: str, tables: Iterator[pa.Table], schema: pa.Schema) -> dict[str, Any]:

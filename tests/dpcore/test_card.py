@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dpcore import synthesize
-from dpcore.release import Draft
+from dpcore.release import Draft, SyntheticRows
 from dpcore.release.card import card
 from dpcore.release.card_style import STYLE
 from dpcore.release.statement import Statement
@@ -84,7 +84,7 @@ def draft(workspace: Workspace) -> Draft:
     declaration = load_spec(workspace.spec)
     return Draft(
         declaration=declaration,
-        codes=[np.zeros(1234, dtype=np.int64)] * 4,
+        rows=SyntheticRows(1234, chunks=lambda: iter([[np.zeros(1234, dtype=np.int64)] * 4])),
         measurements=[],
         resolutions=Resolutions(declaration.universe.shape),
         rounds=rounds,
