@@ -45,9 +45,9 @@ def sample_cells(probabilities: NDArray[np.float64], rows: int, *, rng: np.rando
 
 
 def sample_chunks(
-    probabilities: NDArray[np.float64], rows: int, *, rng: np.random.Generator, chunk_rows: int = CHUNK_ROWS
+    probabilities: NDArray[np.float64], rows: int, *, rng: np.random.Generator, chunk_rows: int | None = None
 ) -> Iterator[Cells]:
-    """Return the same sample chunk by chunk, each in random order and with about as many rows, at most `chunk_rows`.
+    """Return the same sample chunk by chunk, each in random order and with about as many rows, at most `chunk_rows`; CHUNK_ROWS if None.
 
     Memory is linear in the cells and in the rows of a chunk. The arguments are checked at once.
     """
@@ -58,7 +58,7 @@ def sample_chunks(
     ends = np.cumsum(probabilities)
     if not (ends.size and math.isfinite(ends[-1]) and ends[-1] > 0 and probabilities.min() >= 0):
         raise UsageError("Rows need a distribution: finite weights, none negative and at least one positive.")
-    return _chunks(ends, rows, chunks=math.ceil(rows / chunk_rows), rng=rng)
+    return _chunks(ends, rows, chunks=math.ceil(rows / (chunk_rows or CHUNK_ROWS)), rng=rng)
 
 
 def _chunks(ends: NDArray[np.float64], rows: int, *, chunks: int, rng: np.random.Generator) -> Iterator[Cells]:
