@@ -2,7 +2,7 @@
 
 Rho-zCDP implies (epsilon, delta)-DP whenever some order a > 1 satisfies
 
-    ln delta >= (a - 1) (a rho - epsilon) + (a - 1) ln(1 - 1/a) - ln a    (Canonne, Kamath and Steinke 2020, Prop. 12).
+    ln delta >= (a - 1) (a rho - epsilon) + (a - 1) ln(1 - 1/a) - ln a    (Canonne, Kamath and Steinke 2020, Prop. 12 of arXiv:2004.00010v4).
 
 Each function solves this for one of the three, at the best order. Any order gives a true statement, so the order is
 searched for in plain floats, where being a little off costs nothing but a last digit, and the statement is then
