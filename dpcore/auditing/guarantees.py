@@ -131,7 +131,7 @@ def lasting_part(text: str) -> str:
 
 
 def _case(one: Audited) -> Case:
-    return (RELEASES | CASES)[one.case]()
+    return {**RELEASES, **CASES}[one.case]()
 
 
 def _section(case: Case, one: Audited) -> list[str]:

@@ -26,7 +26,7 @@ def checked_names(names: Sequence[str]) -> list[str]:
 
 def audit_case(name: str, effort: float) -> Audited:
     """Audit one mechanism, or complete releases of one kind, in this process."""
-    return (RELEASES | CASES)[name]().run(effort=effort)
+    return {**RELEASES, **CASES}[name]().run(effort=effort)
 
 
 def audit_mechanisms(names: Sequence[str], *, effort: float) -> list[Audited]:

@@ -23,7 +23,7 @@ def by_flow(spec: Path) -> Any:
 def test_a_release_of_the_flow_shows_no_more_than_it_promises_and_not_much_less() -> None:
     finding = ReleaseCheck(of=FEW, driver=by_flow).run(effort=1.0)
     assert finding.sound
-    assert finding.measured > 0.4 * finding.charged
+    assert finding.measured > 0.25 * finding.charged
 
 
 def test_rows_that_are_not_bounded_show_in_a_release_of_the_flow() -> None:

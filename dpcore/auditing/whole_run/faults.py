@@ -17,7 +17,9 @@ from dpcore.accounting import Currency
 from dpcore.curator import Curator
 from dpcore.histogram import Histogram
 from dpcore.ingest import records
+from dpcore.ingest.bounding import bound
 from dpcore.ingest.coded import Coded
+from dpcore.ingest.source import read_piece
 from dpcore.mechanisms import DiscreteLaplace, Mechanism
 from dpcore.mechanisms.currency_noise import Noise
 from dpcore.mechanisms.descriptions import Description
@@ -50,7 +52,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 @contextmanager
 def rows_read_twice() -> Iterator[None]:
     """Read every batch of the file twice."""
-    read = records.read_piece
+    read = read_piece
 
     def twice(piece: Any, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in read(piece, columns=columns):
@@ -91,13 +93,10 @@ def _bounded_over_all(coded: Coded, *, rows_per_unit: int) -> Coded:
     return coded.take(np.sort(np.argsort(coded.draws)[: rows_per_unit * units]))
 
 
-def _bounded_by_part(bound: Callable[..., Coded]) -> Callable[..., Coded]:
-    def by_part(coded: Coded, *, rows_per_unit: int) -> Coded:
-        starts = range(0, max(coded.rows, 1), PART)
-        parts = [coded.take(np.arange(start, min(start + PART, coded.rows))) for start in starts]
-        return Coded.joined([bound(part, rows_per_unit=rows_per_unit) for part in parts])
-
-    return by_part
+def _bounded_by_part(coded: Coded, *, rows_per_unit: int) -> Coded:
+    starts = range(0, max(coded.rows, 1), PART)
+    parts = [coded.take(np.arange(start, min(start + PART, coded.rows))) for start in starts]
+    return Coded.joined([bound(part, rows_per_unit=rows_per_unit) for part in parts])
 
 
 @contextmanager
@@ -117,7 +116,7 @@ def bounded_over_all() -> Iterator[None]:
 @contextmanager
 def bounded_part_by_part() -> Iterator[None]:
     """Bound each part of the file by itself, and forget to bound them together."""
-    with _replaced(records, "bound", _bounded_by_part(records.bound)):
+    with _replaced(records, "bound", _bounded_by_part):
         yield
 
 
