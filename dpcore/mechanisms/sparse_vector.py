@@ -41,7 +41,7 @@ class SparseVector:
         The operating system's, through `entropy`. How much is drawn depends on the answers only.
 
     Reference:
-        Lyu, Su and Li 2017, Understanding the sparse vector technique for differential privacy, Alg. 7.
+        Lyu, Su and Li 2017, Understanding the sparse vector technique for differential privacy.
     """
 
     name: ClassVar[str] = "sparse-vector"
