@@ -49,7 +49,7 @@ def _run(way: str, path: str) -> Run:
 def _ours() -> Callable[[str], Counts]:
     """Return what a run does, from the source to the counts that a selection looks at; the process imports what it measures."""
     from dpcore.histogram import LocalHistogram  # noqa: PLC0415
-    from dpcore.ingest import Source, ingest  # noqa: PLC0415
+    from dpcore.ingest import Fingerprint, Source, ingest  # noqa: PLC0415
     from dpcore.ingest.coding import Coding  # noqa: PLC0415
     from dpcore.ingest.draws import Draws  # noqa: PLC0415
     from dpcore.privacy import Neighbours, Protection  # noqa: PLC0415
@@ -59,7 +59,9 @@ def _ours() -> Callable[[str], Counts]:
         source = Source.locate(SourceSpec(path=path), base=Path())
         by_row = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
         coding = Coding(universe=UNIVERSE, protection=by_row, window=None)
-        histogram = LocalHistogram.count(ingest(source, coding=coding, draws=Draws.fresh()), UNIVERSE)
+        fingerprint = Fingerprint(bytes(32))
+        records = ingest(source, coding=coding, draws=Draws.fresh(), fingerprint=fingerprint)
+        histogram = LocalHistogram.count(records, UNIVERSE)
         histogram.prepare(PAIRS)
         return [histogram.marginal(pair) for pair in PAIRS]
 

@@ -17,6 +17,7 @@ import dpcore
 from dpcore.accounting import budget_of
 from dpcore.ledger import open_ledger
 from dpcore.privacy import Neighbours
+from flows.password import authorization
 
 ROOT = Path(__file__).parents[1]
 ACCOUNT = "clinic-visits"
@@ -99,7 +100,8 @@ class Bench:
 
     def _count(self, url: str, wanted: dict[str, Any]) -> int:
         body = {"flow_runs": {"id": {"any_": [self._last]}}, "task_runs": wanted}
-        with httpx.Client(trust_env=False, timeout=30) as client:
+        secret = authorization(os.environ["PREFECT_API_AUTH_STRING"])
+        with httpx.Client(headers=secret, trust_env=False, timeout=30) as client:
             return int(client.post(f"{url}/task_runs/count", json=body).json())
 
     def _without(self, size: str) -> None:

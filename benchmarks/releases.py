@@ -56,7 +56,7 @@ def release(name: str) -> dict[str, Any]:
         "blocks": spec.get("blocks", {}).get("every"),
         "columns": rows.num_columns,
         "rows": rows.num_rows,
-        "epsilon": outcome["spent_epsilon"],
+        "epsilon": outcome["epsilon"],
         "seconds": seconds,
         "peak_memory_mb": peak,
     }

@@ -30,7 +30,7 @@ DEAD_SECONDS, LOST_SECONDS = 45, 60
 """How long a run may be silent, and how long on its way; a heartbeat comes every 30 seconds."""
 
 SHORTER = {
-    "dpflow: dead runs are crashed": DEAD_SECONDS,
+    "dpflow: silent runs are dead": DEAD_SECONDS,
     "dpflow: lost runs are scheduled again": LOST_SECONDS,
 }
 

@@ -12,7 +12,7 @@ from dpcore.registry import Registered, all_registered, declared, register, regi
 from dpcore.report import Outcome, Report
 from dpcore.spec import Changes, Declaration, changed, json_schema, load_spec
 from dpcore.strategies import step_name
-from dpcore.synthesis import Synthesis, check_run, synthesize
+from dpcore.synthesis import Synthesis, adopt_output, check_run, synthesize
 
 __all__ = [
     "Account",
@@ -25,6 +25,7 @@ __all__ = [
     "Registered",
     "Report",
     "Synthesis",
+    "adopt_output",
     "all_registered",
     "approval_for",
     "ask",

@@ -8,8 +8,9 @@ from pydantic import ConfigDict
 
 from dpcore.entries import Entries, checked_name
 from dpcore.errors import UsageError
-from dpcore.registry import registry_folder
+from dpcore.places import registry_folder
 from dpcore.spec import Declaration
+from dpcore.wording import at_most
 
 LONGEST_SECONDS = 366 * 86400
 
@@ -88,11 +89,14 @@ def request(declaration: Declaration, approval: Approval) -> str:
     """Say what is asked for, and from where on that needs approval."""
     privacy = declaration.spec.privacy
     at, asked = (
-        (f" at delta {approval.delta:g}", f"epsilon {privacy.epsilon:g} at delta {privacy.delta:g}")
+        (
+            f" at delta {at_most(approval.delta)}",
+            f"epsilon {at_most(privacy.epsilon)} at delta {at_most(privacy.delta)}",
+        )
         if privacy.delta > approval.delta
-        else ("", f"epsilon {privacy.epsilon:g}")
+        else ("", f"epsilon {at_most(privacy.epsilon)}")
     )
-    return f"account {approval.account} needs the steward's approval above epsilon {approval.above:g}{at}, and this run asks for {asked}"
+    return f"account {approval.account} needs the steward's approval above epsilon {at_most(approval.above)}{at}, and this run asks for {asked}"
 
 
 _MEND = "say again what is needed: dpflow approval {name} --none, then with --above"

@@ -50,9 +50,9 @@ def scarcest(ledger: Ledger, account: Account, *, names: Collection[str] | None)
 def check_payable(
     ledger: Ledger, declaration: Declaration, *, account: Account, units: int, names: Collection[str] | None
 ) -> None:
-    """Refuse a run that would reserve more than remains in one of the blocks that it reads. Nothing changes."""
+    """Refuse a run that would reserve more than remains in one of its blocks, or across blocks. Nothing changes."""
     block, balance = scarcest(ledger, account, names=names)
-    check_remaining(account, declaration, units=units, remaining=balance.remaining, block=block)
+    check_remaining(ledger.account(account.name), declaration, units=units, remaining=balance.remaining, block=block)
 
 
 def reserve_run(  # noqa: PLR0913  who pays, how much, for what, as of when

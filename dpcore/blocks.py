@@ -48,6 +48,7 @@ class Calendar:
         start: The day whose period is the first; rows of earlier periods are in no block.
         arrived: The column with the day on which a row came in, if there is one.
         grace_days: How many days after its end a period is closed.
+        formats: How both columns are written as text; none: as ISO 8601 writes days.
     """
 
     column: str
@@ -55,13 +56,14 @@ class Calendar:
     start: date
     arrived: str | None
     grace_days: int
+    formats: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
         """What the account has to be kept by: all that decides about the block of a row.
 
         Two specs that divide the same rows differently can't share an account, or a row would be in a block of each. Without
-        `arrived`, the days of grace decide only when a block is read.
+        `arrived`, the days of grace decide only when a block is read. Formats decide as well: 01/02/2026 may be in two months.
 
         >>> Calendar("visit", Every.MONTH, start=date(2026, 1, 1), arrived=None, grace_days=5).words
         'month of visit'
@@ -69,9 +71,13 @@ class Calendar:
         'month of visit, late by sent after 5 days'
         >>> Calendar("day, late", Every.MONTH, start=date(2026, 1, 1), arrived=None, grace_days=5).words
         'month of "day, late"'
+        >>> Calendar("visit", Every.MONTH, start=date(2026, 1, 1), arrived=None, grace_days=5, formats=("%m/%d/%Y",)).words
+        'month of visit, written "%m/%d/%Y"'
         """
         late = "" if self.arrived is None else f", late by {_quoted(self.arrived)} after {self.grace_days} days"
-        return f"{self.every} of {_quoted(self.column)}{late}"
+        formats = " or ".join(json.dumps(text, ensure_ascii=False) for text in self.formats)
+        written = f", written {formats}" if formats else ""
+        return f"{self.every} of {_quoted(self.column)}{late}{written}"
 
     @property
     def first(self) -> int:

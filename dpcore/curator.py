@@ -59,6 +59,7 @@ class Curator:
         self._currency = currency
         self._received: tuple[Histogram, Lease] | None = None
         self._paid: dict[str, int] = {}
+        self._drawn: dict[str, int] = {}
 
     def receive(self, histogram: Histogram, *, lease: Lease) -> None:
         """Take the private counts in, with the right to charge the run for looking at them."""
@@ -73,6 +74,11 @@ class Curator:
     def paid(self) -> int:
         """What the answers given so far have cost, in units: the same when a run is replayed, and without what a crash lost."""
         return sum(self._paid.values())
+
+    @property
+    def draws(self) -> int:
+        """How many draws the answers given so far were made of: one for each noisy count, and for each candidate of a selection."""
+        return sum(self._drawn.values())
 
     def answered(self, step: str) -> bool:
         """Tell whether the transcript has a step's answer, so that it needs no data."""
@@ -114,11 +120,13 @@ class Curator:
 
             def draw(histogram: Histogram) -> bytes:
                 scores = np.array([errors.sum() for errors in _weighted_errors(histogram, offered)], dtype=np.int64)
-                return Selection(axes=offered[mechanism.draw(scores)].axes).to_bytes()
+                return Selection(offered[mechanism.draw(scores)].axes, candidates=scores.size).to_bytes()
 
             return self._charge_then(step, mechanism, draw)
 
-        return Selection.from_bytes(self._stored(step) or pay_and_draw(), step=step)
+        selection = Selection.from_bytes(self._stored(step) or pay_and_draw(), step=step)
+        self._drawn[step] = selection.candidates
+        return selection
 
     def select_cell(self, step: str, expected: Expected, *, share: Fraction) -> Selection:
         """Select the one counting query, a cell of one of the marginals, that the model gets most wrong.
@@ -134,13 +142,16 @@ class Curator:
                 errors = [errors.ravel() for errors in _weighted_errors(histogram, offered)]
                 ends = np.cumsum([error.size for error in errors])
                 index = mechanism.draw(np.concatenate(errors))
+                candidates = int(ends[-1])
                 marginal = int(np.searchsorted(ends, index, side="right"))
                 cell = index - int(ends[marginal]) + errors[marginal].size
-                return Selection(axes=offered[marginal].axes, cell=cell).to_bytes()
+                return Selection(offered[marginal].axes, cell=cell, candidates=candidates).to_bytes()
 
             return self._charge_then(step, mechanism, draw)
 
-        return Selection.from_bytes(self._stored(step) or pay_and_draw(), step=step)
+        selection = Selection.from_bytes(self._stored(step) or pay_and_draw(), step=step)
+        self._drawn[step] = selection.candidates
+        return selection
 
     def measure_marginal(self, step: str, axes: Axes, *, share: Fraction) -> Measurement:
         """Measure a whole marginal, with the noise that suits the account's currency."""
@@ -167,7 +178,9 @@ class Curator:
 
             return self._charge_then(step, mechanism, draw)
 
-        return Measurement.from_bytes(self._stored(step) or pay_and_draw(), step=step)
+        measurement = Measurement.from_bytes(self._stored(step) or pay_and_draw(), step=step)
+        self._drawn[step] = measurement.values.size
+        return measurement
 
     def _selecting(self, offered: Sequence[Offer], share: Fraction, *, sensitivity: int) -> ExponentialMechanism:
         """Return the mechanism for weighted errors, of which one without its weight moves by at most `sensitivity`."""

@@ -3,7 +3,6 @@
 For whoever checks a machine. Nothing here reads a row of a table, and no password is ever part of an answer.
 """
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from dpcore.errors import DpflowError
 from dpcore.ingest.source import Source
 from dpcore.ingest.stored_file import local_path
-from dpcore.ledger import DEFAULT_URL, open_ledger
+from dpcore.ledger import open_ledger
+from dpcore.places import current_places
 from dpcore.registry import Registered, registered, registered_names
 from dpcore.spec import Declaration, load_spec
 
@@ -79,8 +79,8 @@ class SpecKeeping:
 
 
 def ledger_keeping() -> LedgerKeeping:
-    """Look at the ledger that `DPFLOW_LEDGER_URL` names, without changing anything that it records."""
-    url = os.environ.get("DPFLOW_LEDGER_URL") or DEFAULT_URL
+    """Look at the ledger that is used here, without changing anything that it records."""
+    url = current_places().ledger_url
     accounts: tuple[str, ...] = ()
     trouble = None
     try:

@@ -5,7 +5,6 @@ counted for it as for the release. Its counts are a marginal's: they cost as muc
 """
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 
 from dpcore.accounting import Currency
 from dpcore.curator import Curator
@@ -30,7 +29,7 @@ class Discovery:
         self._descents = declaration.descents()
         self._laplace = LEAST_NOISE[currency] is DiscreteLaplace
         self._levels: dict[str, list[Level]] = {name: [] for name in self._descents}
-        self._taken = Fraction(0)
+        self._taken = declaration.checking
 
     def descend(self, curator: Curator, *, count: Count | None, lease: Lease | None) -> None:
         """Go down all trees at once, a level at a time; levels that the transcript has need no data.
@@ -74,6 +73,8 @@ class Discovery:
         return tuple(
             Finding(
                 column=name,
+                found=descent.number,
+                kind=descent.kind,
                 cells=descent.found().labels,
                 levels=tuple(self._levels[name]),
                 spent=curator.price(level.step for level in self._levels[name]) / reserved,

@@ -1,15 +1,14 @@
 """Where a table is read and counted: on this machine, or on a cluster. A run asks either the same way, and gets the same counts."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any
 
 from dpcore.cluster import Connect, check_installed
 from dpcore.errors import UsageError
 from dpcore.histogram import Histogram, LocalHistogram
-from dpcore.ingest import Coding, Draws, Records, Source, data_version, ingest
+from dpcore.ingest import Coding, Draws, Fingerprint, Records, Source, Versioned, ingest, readable_version
 from dpcore.ingest.memory_table import MemoryTable
-from dpcore.private import Private
 from dpcore.spec.engine import EngineSpec
 from dpcore.universe import Universe
 
@@ -18,12 +17,12 @@ class Engine(ABC):
     """Reads a source into records, which nobody looks at, and makes a histogram of them, which the curator asks."""
 
     @abstractmethod
-    def version(self, source: Source, *, columns: Sequence[str], key: bytes) -> str:
-        """Return the data's version: the same text on every engine."""
+    def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
+        """Return the data's version where the cells of some attributes are still to be found: the same text on every engine."""
 
     @abstractmethod
-    def read(self, source: Source, *, coding: Coding, draws: Draws) -> Private:
-        """Read, code and bound the table."""
+    def read(self, source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint) -> Versioned:
+        """Read, code and bound the table; its version is the same text on every engine."""
 
     @abstractmethod
     def count(self, records: Any, universe: Universe) -> Histogram:
@@ -37,13 +36,13 @@ class Engine(ABC):
 class Here(Engine):
     """This process, in bounded memory."""
 
-    def version(self, source: Source, *, columns: Sequence[str], key: bytes) -> str:
-        """Read all parts here."""
-        return data_version(source, columns=columns, key=key)
-
-    def read(self, source: Source, *, coding: Coding, draws: Draws) -> Records:
+    def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
         """Read the table here."""
-        return ingest(source, coding=coding, draws=draws)
+        return readable_version(source, coding=coding, undecided=undecided, fingerprint=fingerprint)
+
+    def read(self, source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint) -> Records:
+        """Read the table here."""
+        return ingest(source, coding=coding, draws=draws, fingerprint=fingerprint)
 
     def count(self, records: Records, universe: Universe) -> Histogram:
         """Count what is here."""

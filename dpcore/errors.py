@@ -70,6 +70,10 @@ class SourceBroken(SourceError):  # noqa: N818  names what was found
     """Reading broke off where values, or how many rows there are, may have decided: no reservation comes back by itself."""
 
 
+class RowsUnexpected(DpflowError):  # noqa: N818  names what was found
+    """The noisy total lies outside of what the spec expects; the run is settled without a release, and only the total was paid for."""
+
+
 class OutputError(DpflowError):
     """The release cannot be written; everything measured so far is kept in the ledger."""
 

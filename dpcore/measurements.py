@@ -55,21 +55,23 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the exponential mechanism chose: a marginal, or one cell of one."""
+    """What the exponential mechanism chose, a marginal or one cell of one, and among how many candidates."""
 
     axes: Axes
     cell: int | None = None
+    candidates: int = 1
 
     def to_bytes(self) -> bytes:
         """Write the selection in the ledger's form."""
-        return json.dumps({"axes": self.axes, "cell": self.cell}, sort_keys=True).encode()
+        public = {"axes": self.axes, "cell": self.cell, "candidates": self.candidates}
+        return json.dumps(public, sort_keys=True).encode()
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, step: str) -> "Selection":
         """Read the selection back."""
         try:
             public = json.loads(stored)
-            return cls(axes=tuple(public["axes"]), cell=public["cell"])
+            return cls(axes=tuple(public["axes"]), cell=public["cell"], candidates=int(public["candidates"]))
         except (ValueError, KeyError, TypeError):
             raise LedgerDamaged(
                 f"the stored output of step {step} does not read as a selection; restore the ledger"

@@ -14,11 +14,10 @@ from pydantic import ConfigDict
 
 from dpcore.entries import Entries, checked_name
 from dpcore.errors import SpecError, UsageError
+from dpcore.places import places_of_spec, registry_folder, using
 from dpcore.schedule import checked_schedule
 from dpcore.spec import Declaration, load_spec
-from dpcore.stewardlog import stewards_place
 
-FOLDER_VARIABLE = "DPFLOW_REGISTRY"
 SPEC_SUFFIXES = (".yaml", ".yml")
 
 
@@ -65,11 +64,6 @@ class Registered:
         return dict(_entries().to_json(self))
 
 
-def registry_folder() -> Path:
-    """Return the registry: `$DPFLOW_REGISTRY`, or `registry` beside the ledger's file, or `.dpflow/registry`."""
-    return stewards_place(FOLDER_VARIABLE, "registry")
-
-
 def register(
     spec: str | Path, *, name: str | None = None, cron: str | None = None, timezone: str | None = None
 ) -> Registered:
@@ -82,6 +76,11 @@ def register(
         timezone: The time zone of `cron`, by default UTC.
     """
     path = Path(spec)
+    with using(places_of_spec(path)):
+        return _register(path, name=name, cron=cron, timezone=timezone)
+
+
+def _register(path: Path, *, name: str | None, cron: str | None, timezone: str | None) -> Registered:
     if path.is_symlink():
         raise UsageError(f"{path} is a link, which may point elsewhere tomorrow; register the file itself")
     name = path.stem if name is None else name

@@ -13,23 +13,31 @@ from dpcore.models import Model
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a finished run leaves: all public. Where the account is kept by block, what remains is that of the run's most used one."""
+    """What a finished run leaves: all public.
+
+    `epsilon` at `delta`, with `sampler_delta` on top, is what its release promises. `reserved`, `spent` and `remaining` are bookkeeping, in
+    the account's currency. `remaining_epsilon` is the most that a next run can ask for, at the account's delta. Where the account is kept
+    by block, what remains is that of the run's most used one.
+    """
 
     run: str
     release: str
     rows: int
     account: str
     currency: str
+    epsilon: float
     delta: float
+    sampler_delta: float
+    reserved: float
     spent: float
-    spent_epsilon: float
     remaining: float
     remaining_epsilon: float
     blocks: Sequence[str] | None = None
+    warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as plain JSON values."""
-        return asdict(self)
+        return {**asdict(self), "warnings": list(self.warnings)}
 
 
 @dataclass(frozen=True)

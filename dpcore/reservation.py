@@ -10,7 +10,8 @@ from dpcore.blocks import Calendar
 from dpcore.curator import LEAST_UNITS
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Account, Ledger, budget_refused
-from dpcore.pricing import least_units
+from dpcore.ledger.refusals import across_refused
+from dpcore.pricing import cell_noise, least_units
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, strategy_for
 from dpcore.universe import Categorical
@@ -50,7 +51,7 @@ def _refuse_other_blocks(account: Account, calendar: Calendar | None) -> None:
         kept = "without blocks" if account.blocks_by is None else f"by {account.blocks_by}"
         raise UsageError(
             f"the spec divides the table by {calendar.words}, account {account.name} is kept {kept}; make them agree, or open an account "
-            f"with: dpflow ledger open NAME --epsilon EPSILON --delta {account.delta:g} --unit {shlex.quote(account.unit)} "
+            f"with: dpflow ledger open NAME --epsilon EPSILON --delta {account.delta!r} --unit {shlex.quote(account.unit)} "
             f"--neighbours {account.neighbours} --blocks {shlex.quote(calendar.words)}"
         )
 
@@ -63,8 +64,9 @@ def units_to_reserve(
     Whoever asks for many amounts can hand in the `smallest_share`, which is the same for all.
     """
     privacy = declaration.spec.privacy
-    epsilon = f"epsilon {privacy.epsilon:g}"
+    epsilon = f"epsilon {wording.at_most(privacy.epsilon)}"
     answers = strategy.answers + sum(descent.levels for descent in declaration.descents().values())
+    answers += declaration.checking > 0
     shared = LEAST_UNITS * answers
     to_share = wording.at_most(epsilon_of(shared, currency=currency, delta=privacy.delta))
     try:
@@ -104,20 +106,30 @@ def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
     descents = declaration.descents()
     fewest = (declaration.discovered({name: Categorical(("any",))}) for name in descents)
     strategies = [strategy, *map(strategy_for, fewest)]
-    left = 1 - declaration.discovering
+    left = 1 - declaration.discovering - declaration.checking
     levels = (descent.share / descent.levels for descent in descents.values())
-    return min(*(left * each.smallest_share for each in strategies), *levels, Fraction(1))
+    return min(*(left * each.smallest_share for each in strategies), *levels, declaration.checking or Fraction(1))
+
+
+def total_noise(declaration: Declaration, *, currency: Currency, units: int) -> float:
+    """Return the noise of the total that is bought first, of a run that may spend so much."""
+    bought = int(units * declaration.checking)
+    return cell_noise(bought, currency=currency, protection=declaration.protection).standard_deviation
 
 
 def check_remaining(
     account: Account, declaration: Declaration, *, units: int, remaining: int, block: str | None = None
 ) -> None:
-    """Refuse a run that would reserve more than what remains of its account, or of a block of it."""
+    """Refuse a run that would reserve more than what remains of its account, of a block of it, or across its blocks."""
     if account.weight * units > remaining:
         payer, currency = f"account '{account.name}'", account.currency
         payer = payer if block is None else f"block '{block}' of {payer}"
         refused = budget_refused(payer, currency=currency, requested=account.weight * units, remaining=remaining)
         raise in_epsilon(refused, declaration, currency=currency, units=units)
+    across = account.across_remaining
+    if across is not None and units > across:
+        refused = across_refused(account, requested=units, remaining=across)
+        raise in_epsilon(refused, declaration, currency=account.currency, units=units)
 
 
 def in_epsilon(refused: BudgetRefused, declaration: Declaration, *, currency: Currency, units: int) -> BudgetRefused:
@@ -127,5 +139,5 @@ def in_epsilon(refused: BudgetRefused, declaration: Declaration, *, currency: Cu
     if currency is Currency.PURE and not double:
         return refused
     most = epsilon_of(refused.remaining // times, currency=currency, delta=privacy.delta)
-    asked = f"epsilon {privacy.epsilon:g} was asked for, at most {most:.4g} remains at delta {privacy.delta:g}{double}"
+    asked = f"epsilon {wording.at_most(privacy.epsilon)} was asked for, at most {wording.down(most)} remains at delta {wording.at_most(privacy.delta)}{double}"
     return BudgetRefused(f"{refused} ({asked})", requested=refused.requested, remaining=refused.remaining)

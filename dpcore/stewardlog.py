@@ -12,23 +12,11 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-FOLDER_VARIABLE = "DPFLOW_PRIVATE"
+from dpcore.errors import UsageError
+from dpcore.places import private_folder
+
 FILE_NAME = "failures.log"
 OUTPUT_NAME = "output.log"
-
-
-def private_folder() -> Path:
-    """Return the steward's folder: `$DPFLOW_PRIVATE`, or `private` beside the ledger's file, or `.dpflow/private`."""
-    return stewards_place(FOLDER_VARIABLE, "private")
-
-
-def stewards_place(variable: str, name: str) -> Path:
-    """Return the folder that a variable names, or else one of this name beside the ledger's file, or in `.dpflow`."""
-    chosen, ledger = os.environ.get(variable), os.environ.get("DPFLOW_LEDGER_URL", "")
-    if chosen:
-        return Path(chosen)
-    beside = Path(ledger.removeprefix("sqlite:///")).parent if ledger.startswith("sqlite:///") else Path(".dpflow")
-    return beside / name
 
 
 def record(error: BaseException, *, where: str = "dpflow") -> Path | None:
@@ -53,7 +41,7 @@ def note(text: str, *, where: str, name: str = FILE_NAME) -> Path | None:
     entry = f"=== {datetime.now(UTC).isoformat(timespec='seconds')} {where}\n{text.rstrip()}\n\n"
     try:
         return _append(entry.encode(errors="backslashreplace"), name)
-    except OSError:
+    except (OSError, UsageError):  # the second: no folder can be trusted
         return None
 
 
@@ -65,7 +53,7 @@ def output_taken() -> Iterator[None]:
     """
     try:
         log = _opened(OUTPUT_NAME)
-    except OSError:
+    except (OSError, UsageError):
         log = os.open(os.devnull, os.O_WRONLY)
     streams = (sys.stdout, sys.stderr)
     for stream in streams:

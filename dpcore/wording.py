@@ -1,20 +1,24 @@
 """Amounts and guarantees in words, rounded so that no printed figure promises more than the exact one."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from functools import lru_cache
+from fractions import Fraction
 
-from dpcore.accounting import UNIT, Currency, epsilon_of
+from dpcore.accounting import UNIT, Cap, Currency, promise_of
+from dpcore.accounting.rounding import float_down
 from dpcore.ledger import Account
 from dpcore.privacy import Neighbours
+from dpcore.promises import AccountPromise
 
 LISTED_CELLS = 10**9
 
 
 def at_most(number: float) -> str:
-    """Write a number that must not look smaller than it is, such as what was spent.
+    """Write a number that must not look smaller than it is, such as an epsilon or a delta, rounded up to 6 digits.
 
-    >>> at_most(0.99999999999), at_most(1.2345612), at_most(0.1)
-    ('1', '1.23457', '0.1')
+    >>> at_most(0.99999999999), at_most(1.2345612), at_most(0.1), at_most(1.2345601e-9)
+    ('1', '1.23457', '0.1', '1.23457e-09')
     """
     # By its shortest digits: at its exact binary value, 0.1 would be shown as 0.100001.
     return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(number))):.6g}"
@@ -30,12 +34,12 @@ def cells(number: int) -> str:
 
 
 def up(number: float, *, places: int = 4) -> str:
-    """Write a number for a column, rounded up to so many decimal places; the dust of earlier roundings does not show.
+    """Write a number for a column, rounded up to so many decimal places.
 
-    >>> up(1.23451), up(0.480000000001), up(0.00001)
-    ('1.2346', '0.4800', '0.0001')
+    >>> up(1.23451), up(0.480000000001), up(0.1), up(0.00001)
+    ('1.2346', '0.4801', '0.1000', '0.0001')
     """
-    return _column(number, places=places, rounding=ROUND_CEILING)
+    return _column(Decimal(repr(number)), places=places, rounding=ROUND_CEILING)
 
 
 def down(number: float, *, places: int = 4) -> str:
@@ -44,31 +48,32 @@ def down(number: float, *, places: int = 4) -> str:
     >>> down(0.99996), down(0.99999999999), down(0.1)
     ('0.9999', '1.0000', '0.1000')
     """
-    return _column(number, places=places, rounding=ROUND_FLOOR)
+    return _column(Decimal(repr(round(number, 9))), places=places, rounding=ROUND_FLOOR)
 
 
-def _column(number: float, *, places: int, rounding: str) -> str:
-    return f"{Decimal(repr(round(number, 9))).quantize(Decimal(1).scaleb(-places), rounding=rounding):f}"
+def _column(number: Decimal, *, places: int, rounding: str) -> str:
+    return f"{number.quantize(Decimal(1).scaleb(-places), rounding=rounding):f}"
 
 
-@lru_cache(maxsize=100_000)
-def epsilon_at(units: int, *, currency: Currency, delta: float) -> float:
-    """Return the epsilon of an amount; many runs and blocks have the same, and in some currencies it takes a while."""
-    return epsilon_of(units, currency=currency, delta=delta)
+def askable(account: Account, units: int) -> float:
+    """Return the largest epsilon, at the account's delta, that a run can ask for which may reserve so many units."""
+    if account.currency is Currency.PURE or units <= 0:
+        return max(float_down(Fraction(units, UNIT)), 0.0)
+    return promise_of(Cap(account.currency, units), delta=account.delta).epsilon
 
 
-def epsilon_in(account: Account, units: int) -> float:
-    """Return the epsilon that an amount stands for at an account's delta."""
-    return epsilon_at(units, currency=account.currency, delta=account.delta)
+def booked(account: Account, units: int, *, written: Callable[..., str]) -> str:
+    """Write an amount for a column, in what the account counts in, by `up` or `down`: bookkeeping, and no promise."""
+    return written(units / UNIT, places=4 if account.currency is Currency.PURE else 6)
 
 
 def price(units: int, currency: Currency) -> str:
-    """Write an amount that was taken, in its currency.
+    """Write an amount that was taken, in its currency, rounded up.
 
     >>> price(UNIT // 3, Currency.ZCDP)
-    'rho 0.333333'
+    'rho 0.333334'
     """
-    return f"{currency.symbol} {units / UNIT:.6g}"
+    return f"{currency.symbol} {at_most(units / UNIT)}"
 
 
 def pair(epsilon: float, delta: float) -> str:
@@ -77,7 +82,35 @@ def pair(epsilon: float, delta: float) -> str:
     >>> pair(0.5, 1e-9), pair(0.5, 0)
     ('(0.5, 1e-09)', '0.5')
     """
-    return f"({at_most(epsilon)}, {delta:g})" if delta else at_most(epsilon)
+    return f"({at_most(epsilon)}, {at_most(delta)})" if delta else at_most(epsilon)
+
+
+def stated(epsilon: float, delta: float) -> str:
+    """Write an epsilon with its delta, if there is one.
+
+    >>> stated(0.5, 1e-9), stated(0.5, 0)
+    ('epsilon 0.5 at delta 1e-09', 'epsilon 0.5')
+    """
+    return f"epsilon {at_most(epsilon)}" + (f" at delta {at_most(delta)}" if delta else "")
+
+
+def account_sentence(account: Account, promise: AccountPromise) -> str:
+    """Say what an account promises to whom."""
+    said = (
+        f"Everything that this account pays for, taken together, is {pair(promise.one.epsilon, promise.one.delta)}-differentially private "
+        f"with respect to {step_of(account)}."
+    )
+    return " ".join(filter(None, (said, several_blocks(account.unit, promise))))
+
+
+def several_blocks(unit: str, promise: AccountPromise) -> str:
+    """Say what an account by blocks promises to a unit with rows in several blocks; nothing if there is no such unit."""
+    if not promise.in_several:
+        return ""
+    if promise.across is None:
+        return f"One {unit} with rows in several blocks loses what these lose together; no cap limits that."
+    what = pair(promise.across.epsilon, promise.across.delta)
+    return f"For one {unit} with rows in any number of blocks it is {what}-differentially private."
 
 
 def step_of(account: Account) -> str:
@@ -99,6 +132,11 @@ def step_of(account: Account) -> str:
     if by_block:
         return f"adding or removing one {account.unit}, all of whose rows are in one block"
     return f"adding or removing one {account.unit} with all its rows"
+
+
+def run_step_of(account: Account) -> str:
+    """Say what one neighbour step of a single run is: a run keeps a unit's rows over all its blocks together, as if it had none."""
+    return step_of(replace(account, blocks_by=None))
 
 
 def column_type(kind: str) -> str:

@@ -6,9 +6,10 @@ from heapq import nlargest
 
 from dpcore.overview import AccountOverview, RunOverview
 from dpcore.plots import Bar, budget_plot, budget_words, percent
-from dpcore.wording import down, epsilon_in, step_of, up
+from dpcore.promises import release_promise
+from dpcore.wording import askable, at_most, booked, down, several_blocks, stated, step_of, up
 from flows.markdown import code, image, mono, page, plain, table
-from flows.pages import balances_table, currency_note
+from flows.pages import balances_table
 
 MOST_RUNS, MOST_BLOCKS = 20, 20
 
@@ -26,7 +27,6 @@ def account_page(found: AccountOverview) -> str:
         where,
         image(budget_plot(bars), budget_words(bars)),
         balances_table(account, {"": balance}),
-        currency_note(account),
         "## Terms",
         _terms(found),
         _blocks(found),
@@ -37,18 +37,24 @@ def account_page(found: AccountOverview) -> str:
 
 
 def _terms(found: AccountOverview) -> str:
-    account = found.account
+    account, promise = found.account, found.promise()
+    raised = ", as the budget was raised after the first charge" if promise.raised else ""
     rows = [
-        ["budget", f"epsilon {up(account.epsilon)} at delta {account.delta:g}, over all releases together"],
+        ["budget", f"{stated(account.epsilon, account.delta)}, over all releases together"],
+        ["promise", f"{stated(promise.one.epsilon, promise.one.delta)}{raised}"],
         ["one step of the guarantee", plain(step_of(account))],
         ["counts in", f"{account.currency.symbol} ({account.currency.value})"],
         ["opened", f"{account.opened_at[:16].replace('T', ' ')} UTC"],
     ]
     if account.blocks_by is not None:
         rows.append(["blocks", f"{plain(account.blocks_by)}: {len(found.blocks):,}"])
-        if account.unit != "row":
-            spent = up(epsilon_in(account, found.spent_by_all_runs))
-            rows.append([f"spent, for one {plain(account.unit)} with rows in all blocks", f"epsilon {spent} at worst"])
+        if several := several_blocks(account.unit, promise):
+            rows.append(["rows in several blocks", plain(several)])
+    if account.across_epsilon is not None and account.across_remaining is not None:
+        left = down(askable(account, account.across_remaining))
+        rows.append(
+            ["cap across blocks", f"epsilon {at_most(account.across_epsilon)} for all runs together; {left} is left"]
+        )
     return table(["term", "as declared"], rows)
 
 
@@ -61,15 +67,15 @@ def _blocks(found: AccountOverview) -> str:
         [
             plain(block.name),
             block.state.value,
-            up(epsilon_in(account, balance.spent)),
-            up(epsilon_in(account, balance.reserved)),
-            down(epsilon_in(account, balance.remaining)),
+            booked(found.account, balance.spent, written=up),
+            booked(found.account, balance.reserved, written=up),
+            booked(found.account, balance.remaining, written=down),
             percent(balance.used / balance.cap),
         ]
         for block, balance in found.blocks
         if block.name in chosen
     ]
-    figures = ["epsilon spent", "reserved", "left", "used"]
+    figures = [f"{account.currency.symbol} spent", "reserved", "left", "used"]
     left_out = len(found.blocks) - len(rows)
     more = f"{left_out:,} blocks that have used less are not shown here." if left_out else ""
     return page("## Blocks", table(["block", "state", *figures], rows, right=figures), more).strip()
@@ -80,13 +86,14 @@ def _allowances(found: AccountOverview) -> str:
         [
             f"{allowance.kind.value} {plain(allowance.name)}",
             up(allowance.epsilon),
-            up(epsilon_in(found.account, allowance.used)),
-            down(epsilon_in(found.account, allowance.remaining)),
+            booked(found.account, allowance.used, written=up),
+            booked(found.account, allowance.remaining, written=down),
             percent(allowance.used / allowance.cap),
         ]
         for allowance in found.allowances
     ]
-    figures = ["epsilon", "used", "left", "share used"]
+    symbol = found.account.currency.symbol
+    figures = ["epsilon", f"{symbol} used", f"{symbol} left", "share used"]
     return page("## Allowances", table(["allowed to", *figures], rows, right=figures)).strip() if rows else ""
 
 
@@ -105,9 +112,9 @@ def _open_runs(found: AccountOverview) -> str:
 def _open_run(found: AccountOverview, item: RunOverview) -> str:
     run, name = item.run, shlex.quote(item.run.id)
     ending = "settle" if run.spent else "release"
-    spent, reserved = (up(epsilon_in(found.account, units)) for units in (run.spent, run.reserved))
+    spent, reserved = (booked(found.account, units, written=up) for units in (run.spent, run.reserved))
     return page(
-        f"Run {plain(run.id)}: epsilon {spent} of {reserved} is spent.",
+        f"Run {plain(run.id)}: {found.account.currency.symbol} {spent} of {reserved} is spent.",
         code(f"dpflow run NAME --resume {name}\ndpflow ledger {ending} {name}"),
     ).strip()
 
@@ -122,15 +129,17 @@ def _runs(found: AccountOverview) -> str:
             plain(_short(item.run.id)),
             f"{item.run.opened_at[:16].replace('T', ' ')}",
             item.run.state.value,
-            up(epsilon_in(found.account, item.run.spent)),
+            at_most(release_promise(found.account, item.run).epsilon),
+            booked(found.account, item.run.spent, written=up),
             mono(item.run.release) if item.run.release else "none",
             *(plain(getattr(item.run, name) or "") for name in named),
         ]
         for item in latest
     ]
     heading = "## Runs" if len(rows) == len(found.runs) else f"## The last {len(rows)} of {len(found.runs):,} runs"
-    heads = ["run", "opened (UTC)", "state", "epsilon spent", "release", *named]
-    return page(heading, table(heads, rows, right=["epsilon spent"])).strip()
+    figures = ["epsilon promised", f"{found.account.currency.symbol} spent"]
+    heads = ["run", "opened (UTC)", "state", *figures, "release", *named]
+    return page(heading, table(heads, rows, right=figures)).strip()
 
 
 def _short(run: str) -> str:

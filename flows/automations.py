@@ -27,6 +27,9 @@ from flows.settings import HEARTBEAT_SECONDS
 SILENCE_SECONDS = 4 * HEARTBEAT_SECONDS
 """How long a run may be silent before it counts as dead."""
 
+DEAD = "Dead"
+"""The name of the state in which a silent run is for the moment between being noticed and being crashed."""
+
 CRASHED_SECONDS = 10
 """How long a run stays crashed before it goes on; Prefect allows no less."""
 
@@ -35,6 +38,9 @@ MOST_STARTS = 10
 
 LOST_SECONDS = 600
 """How long a run may be on its way from a worker to its start; a cluster may have to fetch an image first."""
+
+OURS = {"prefect.resource.id": f"prefect.tag.{TAG}", "prefect.resource.role": "tag"}
+"""What the events of our runs are related to."""
 
 HOW_TO_NOTIFY = (
     "nobody is told when an account passes 80 % of its budget; to be told, make a notification block in the Prefect UI under "
@@ -50,6 +56,7 @@ def automate(*, notify: str | None) -> bool:
     """
     with get_client(sync_client=True) as client:
         tell = _notification(client, notify) if notify else None
+        _put(client, _silent_runs())
         _put(client, _dead_runs())
         _put(client, _crashed_runs())
         _put(client, _lost_runs())
@@ -57,13 +64,18 @@ def automate(*, notify: str | None) -> bool:
     return any(isinstance(action, SendNotification) for action in told.actions)
 
 
-def _dead_runs() -> AutomationCore:
-    """A killed worker can't say that its runs are gone: their silence does, unless they have said that they ended or wait.
+def _silent_runs() -> AutomationCore:
+    """Notice the runs of a killed worker, which can't report that they are gone, by their silence.
 
-    A crash is not among what they say, since it is for the automation below: on SQLite two that note down the same event get in
-    each other's way. The run is heard of again when it goes on.
+    Events do not say for certain that a run is still running: a heartbeat may arrive after the event of its suspension. So the action is
+    to pause the run. The server allows that only for a run that is running at that moment, and refuses it for one that waits for
+    approval, was paused by a person, is scheduled or has ended.
+
+    A crash is not among what a run is expected to report. It is for the automation further below, and the run is heard of again when it
+    goes on.
     """
     said = (
+        "Running",
         "heartbeat",
         "Completed",
         "Failed",
@@ -71,20 +83,40 @@ def _dead_runs() -> AutomationCore:
         "Cancelling",
         "Cancelled",
         "Suspended",
+        "Resuming",
         "Paused",
         "AwaitingRetry",
     )
     return AutomationCore(
-        name="dpflow: dead runs are crashed",
+        name="dpflow: silent runs are dead",
         tags=[TAG],
-        description=f"A run that sends no heartbeat for {SILENCE_SECONDS} seconds has died with its worker.",
+        description=f"A running run that sends no heartbeat for {SILENCE_SECONDS} seconds has died with its worker.",
         trigger=_silence(after=("Running", "heartbeat"), expect=said, seconds=SILENCE_SECONDS),
         actions=[
             ChangeFlowRunState(
-                state=StateType.CRASHED,
+                state=StateType.PAUSED,
+                name=DEAD,
                 message=f"No heartbeat for {SILENCE_SECONDS} seconds: the worker and the run were killed or lost the server.",
             )
         ],
+    )
+
+
+def _dead_runs() -> AutomationCore:
+    """End a run that was noticed to be dead, as if its worker had reported the crash."""
+    return AutomationCore(
+        name="dpflow: dead runs are crashed",
+        tags=[TAG],
+        description="A run that died with its worker counts as crashed.",
+        trigger=EventTrigger(
+            posture=Posture.Reactive,
+            expect={f"prefect.flow-run.{DEAD}"},
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related=OURS,
+            for_each={"prefect.resource.id"},
+            threshold=1,
+        ),
+        actions=[ChangeFlowRunState(state=StateType.CRASHED, message="The run died with its worker.")],
     )
 
 
@@ -126,7 +158,7 @@ def _silence(
         after={f"prefect.flow-run.{word}" for word in after},
         expect={f"prefect.flow-run.{word}" for word in expect},
         match={"prefect.resource.id": "prefect.flow-run.*", **(match or {})},
-        match_related={"prefect.resource.id": f"prefect.tag.{TAG}", "prefect.resource.role": "tag"},
+        match_related=OURS,
         for_each={"prefect.resource.id"},
         threshold=1,
         within=timedelta(seconds=seconds),

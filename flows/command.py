@@ -7,13 +7,21 @@ from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 
-from dpcore import Outcome, check_approved, check_run, cli, declared
+from dpcore import Declaration, Outcome, check_approved, check_run, cli, declared
+from dpcore.places import places_of_spec, using
 from flows import doctor, serve, ui
 
 
 def _run(spec: Path, resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
     """Run the flow in this process, unless it would be refused anyway; Prefect takes seconds to start, so it comes last."""
     declaration = declared(str(spec), registered_only=False)
+    with using(places_of_spec(declaration.path)):
+        return _run_here(spec, declaration, resume, approved=approved, as_of=as_of)
+
+
+def _run_here(
+    spec: Path, declaration: Declaration, resume: str | None, *, approved: bool, as_of: date | None
+) -> Outcome:
     check_run(declaration, resume=resume, as_of=as_of)
     check_approved(declaration, approved=approved)
     logging.getLogger("dpcore.progress").info("starting Prefect")

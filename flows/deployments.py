@@ -15,6 +15,7 @@ from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTag
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy, DeploymentSchedule
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import ObjectNotFound
 from prefect.schedules import Cron, Schedule
 from prefect.types.entrypoint import EntrypointType
 from prefect.utilities.callables import ParameterSchema, parameter_schema
@@ -63,10 +64,10 @@ def deploy(pool: str) -> Deployed:
     wanted = {deployment.full_name: deployment for deployment in deployments(pool)}
     with get_client(sync_client=True) as client:
         found = {_full_name(client, response): response for response in _ours(client)}
-        for name, deployment in wanted.items():
+        for deployment in wanted.values():
             if deployment.work_queue_name:
                 ensure_queue(client, pool, deployment.work_queue_name)
-            _apply(client, deployment, found.get(name))
+            _apply(client, deployment)
         gone = tuple(sorted(set(found) - set(wanted)))
         for name in gone:
             client.delete_deployment(found[name].id)
@@ -154,23 +155,81 @@ def _full_name(client: SyncPrefectClient, deployment: DeploymentResponse) -> str
     return f"{client.read_flow(deployment.flow_id).name}/{deployment.name}"
 
 
-def _apply(client: SyncPrefectClient, deployment: RunnerDeployment, before: DeploymentResponse | None) -> None:
-    """Create one, or update it; what a person has paused, switched off or added as a schedule in the UI stays so."""
-    if before is not None:
-        off = {schedule.slug for schedule in before.schedules if not schedule.active}
-        ours = [
-            schedule.model_copy(update={"active": schedule.slug not in off}) for schedule in deployment.schedules or []
-        ]
-        for schedule in before.schedules:
-            if schedule.slug == SLUG and not ours:
-                client.delete_deployment_schedule(before.id, schedule.id)
-        theirs = [_again(schedule) for schedule in before.schedules if schedule.slug != SLUG]
-        deployment.schedules = [*ours, *theirs]
-        deployment.paused = before.paused
-    deployment.apply()
+def _named(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
+    """Return the deployment `flow/name`, whatever its tags are by now."""
+    try:
+        return client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        return None
 
 
-def _again(schedule: DeploymentSchedule) -> DeploymentScheduleCreate:
-    return DeploymentScheduleCreate(
-        schedule=schedule.schedule, active=schedule.active, parameters=schedule.parameters, slug=schedule.slug
-    )
+def _apply(client: SyncPrefectClient, wanted: RunnerDeployment) -> None:
+    """Create a deployment, or set every field of it; what a person has paused, switched off or added as a schedule stays so."""
+    before = _named(client, wanted.full_name)
+    if before is None:
+        own = {"flow_id": str(client.create_flow_from_name(wanted.flow_name)), "name": wanted.name}
+        schedules = [schedule.model_dump(mode="json") for schedule in wanted.schedules or []]
+        body = _fields(wanted) | own | {"schedules": schedules, "concurrency_limit": wanted.concurrency_limit}
+        client.request("POST", "/deployments/", json=body)
+        return
+    client.request("PATCH", f"/deployments/{before.id}", json=_fields(wanted) | _limit(client, wanted, before))
+    _put_schedules(client, wanted, before)
+
+
+def _fields(wanted: RunnerDeployment) -> dict[str, Any]:
+    """Return all that the server can be told of a deployment but its schedules, its limit, and whether it is paused.
+
+    Prefect's own update leaves a field out that was not chosen, so that the server keeps whatever somebody has written there.
+    """
+    return {
+        "version": wanted.version,
+        "description": wanted.description,
+        "tags": wanted.tags,
+        "parameters": wanted.parameters,
+        "parameter_openapi_schema": wanted._parameter_openapi_schema.model_dump(exclude_unset=True),  # noqa: SLF001  set above
+        "enforce_parameter_schema": True,
+        "work_pool_name": wanted.work_pool_name,
+        "work_queue_name": wanted.work_queue_name,
+        "job_variables": wanted.job_variables,
+        "concurrency_options": wanted.concurrency_options.model_dump(mode="json")
+        if wanted.concurrency_options
+        else None,
+        "entrypoint": wanted.entrypoint,
+        "path": None,
+        "pull_steps": [],
+        "storage_document_id": None,
+        "infrastructure_document_id": None,
+    }
+
+
+def _limit(client: SyncPrefectClient, wanted: RunnerDeployment, before: DeploymentResponse) -> dict[str, Any]:
+    """Return the fields with which a deployment has a limit of its own again, and put that limit right.
+
+    The server names it after the deployment. Somebody may have changed it, or have the deployment use another one.
+    """
+    name = f"deployment:{before.id}"
+    try:
+        own = client.read_global_concurrency_limit_by_name(name)
+    except ObjectNotFound:
+        return {"concurrency_limit": wanted.concurrency_limit, "global_concurrency_limit_id": None}
+    if (own.limit, own.active, own.slot_decay_per_second) != (wanted.concurrency_limit, True, 0):
+        right = {"limit": wanted.concurrency_limit, "active": True, "slot_decay_per_second": 0}
+        client.request("PATCH", f"/v2/concurrency_limits/{own.id}", json=right)
+    return {"global_concurrency_limit_id": str(own.id)}
+
+
+def _put_schedules(client: SyncPrefectClient, wanted: RunnerDeployment, before: DeploymentResponse) -> None:
+    """Make our schedules anew unless they are as they were; one that is switched off stays off, and those of others stay."""
+    off = {schedule.slug for schedule in before.schedules if not schedule.active}
+    ours = [schedule.model_copy(update={"active": schedule.slug not in off}) for schedule in wanted.schedules or []]
+    there = [schedule for schedule in before.schedules if schedule.slug == SLUG]
+    if [_told(schedule) for schedule in ours] == [_told(schedule) for schedule in there]:
+        return
+    for schedule in there:
+        client.delete_deployment_schedule(before.id, schedule.id)
+    if ours:
+        client.request("POST", f"/deployments/{before.id}/schedules", json=[it.model_dump(mode="json") for it in ours])
+
+
+def _told(schedule: DeploymentScheduleCreate | DeploymentSchedule) -> tuple[Any, ...]:
+    return schedule.schedule, schedule.active, schedule.parameters, schedule.slug

@@ -6,9 +6,9 @@ from typing import Any
 from dpcore import Account, Balance, Report
 from dpcore.accounting import UNIT
 from dpcore.plots import Bar, budget_plot, budget_words, percent, rounds_plot, rounds_words
-from dpcore.release.covered import BlocksStatement, consequences, coverage
+from dpcore.release.covered import consequences, coverage, read_blocks
 from dpcore.report import Round
-from dpcore.wording import at_most, column_type, down, epsilon_in, up
+from dpcore.wording import at_most, booked, column_type, down, stated, up
 from flows.markdown import code, image, mono, page, plain, table
 
 MOST_ROUNDS = 100
@@ -26,6 +26,7 @@ def release_page(report: Report, *, note: str) -> str:
     return page(
         f"# {plain(outcome.account)}: {outcome.rows:,} synthetic rows",
         f"**{plain(privacy['guarantee'])}**",
+        *(f"**Warning:** {plain(warning)}." for warning in outcome.warnings),
         f"Note: {plain(note)}" if note.strip() else "",
         "Where it is; `card.html` in it tells the same to whoever gets the release:",
         code(outcome.release),
@@ -71,8 +72,11 @@ def budget_page(report: Report) -> str:
         Bar("before", report.before.spent, 0, report.before.reserved, report.before.cap),
         Bar("after", report.after.spent - this_run, this_run, report.after.reserved, report.after.cap),
     ]
-    at_delta = f" at delta {outcome.delta:g}" if outcome.delta else ""
-    spent = f"This run has spent epsilon {at_most(outcome.spent_epsilon)}{at_delta}, {percent(this_run / report.after.cap)} of the budget."
+    symbol = account.currency.symbol
+    spent = (
+        f"This run promises {stated(outcome.epsilon, outcome.delta)}. It has spent {symbol} {at_most(outcome.spent)} of "
+        f"{at_most(outcome.reserved)} reserved, {percent(this_run / report.after.cap)} of the budget (bookkeeping)."
+    )
     return page(
         f"# {plain(account.name)}: the budget",
         spent,
@@ -81,45 +85,34 @@ def budget_page(report: Report) -> str:
         else "",
         image(budget_plot(bars), budget_words(bars)),
         balances_table(account, {"before": report.before, "after": report.after}),
-        currency_note(account),
     )
 
 
 def balances_table(account: Account, moments: dict[str, Balance]) -> str:
-    """Write an account's balance at some moments, in epsilon and in what the account counts in."""
+    """Write an account's balance at some moments, in what the account counts in."""
     symbol = account.currency.symbol
-    units = ["epsilon"] if symbol == "epsilon" else ["epsilon", symbol]
-    heads = [f"{unit}{' ' if when else ''}{when}" for when in moments for unit in (*units, "share")]
+    heads = [f"{unit}{' ' if when else ''}{when}" for when in moments for unit in (symbol, "share")]
     rows = []
     for name, rounded in (("spent", up), ("reserved", up), ("remaining", down)):
         cells = []
         for balance in moments.values():
             amount = getattr(balance, name)
-            figures = [rounded(epsilon_in(account, amount)), rounded(amount / UNIT, places=6)]
-            cells += [*figures[: len(units)], percent(amount / balance.cap)]
+            cells += [booked(account, amount, written=rounded), percent(amount / balance.cap)]
         rows.append(["left" if name == "remaining" else name, *cells])
-    return table(["amount", *heads], rows, right=heads)
-
-
-def currency_note(account: Account) -> str:
-    """Say why the epsilons of a table do not add up, where they do not."""
-    symbol = account.currency.symbol
-    if symbol == "epsilon":
-        return ""
-    return f"{symbol} is what adds up; each epsilon is what its {symbol} alone amounts to at delta {account.delta:g}."
+    return table(["bookkeeping", *heads], rows, right=heads)
 
 
 def _promise(privacy: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name in ("epsilon", "delta", "rho", "mu"):
+    for name in ("epsilon", "delta", "sampler_delta", "rho", "mu"):
         if privacy.get(name) is not None:
-            yield name, at_most(privacy[name])
+            yield name.replace("_", " "), at_most(privacy[name])
     for name in ("unit", "max_rows_per_unit", "neighbours", "accounting", "account", "run"):
         yield name.replace("_", " "), plain(privacy[name])
     if privacy.get("weight"):
         most = f"{privacy['max_row_weight']:,}"
         yield "weight of a row", plain(f"{privacy['weight']}, at most {most}; all counts are sums of it")
     if privacy.get("blocks"):
-        yield "covers", plain(coverage(BlocksStatement(**privacy["blocks"])))
+        yield "covers", plain(coverage(read_blocks(privacy["blocks"])))
     for name in ("ledger", "ledger_head", "spec_sha256"):
         yield name.replace("_", " "), mono(privacy[name])
 
@@ -128,8 +121,7 @@ def _several_blocks(privacy: dict[str, Any]) -> str:
     """Say what the release costs somebody who is in several of its blocks."""
     if not privacy.get("blocks"):
         return ""
-    blocks = BlocksStatement(**privacy["blocks"])
-    return plain(consequences(blocks, unit=privacy["unit"], rows=privacy["max_rows_per_unit"]))
+    return plain(consequences(read_blocks(privacy["blocks"]), unit=privacy["unit"], rows=privacy["max_rows_per_unit"]))
 
 
 def _reading(release: str) -> str:

@@ -19,6 +19,7 @@ from flows.connection import (
     server_answers,
     shown,
 )
+from flows.password import client_environment, password
 from flows.running import running_url
 from flows.settings import SAFE
 from flows.temporary_server import server_home, temporary_server
@@ -65,7 +66,7 @@ def quiet() -> Iterator[str]:
                 f"the Prefect server at {shown(url)} does not answer; start it, or {remedy} to run on a temporary one"
             )
         elif not configured:
-            stack.enter_context(_on(url, home=server_home()))
+            stack.enter_context(_on(url, secret=password(), home=server_home()))
         stack.callback(_send_what_is_left)
         with _server_errors_in_one_line(url):
             yield url
@@ -73,16 +74,16 @@ def quiet() -> Iterator[str]:
 
 @contextmanager
 def _on_temporary_server() -> Iterator[str]:
-    with temporary_server() as server, _on(server.url, home=server.home):
+    with temporary_server() as server, _on(server.url, secret=server.password, home=server.home):
         yield server.url
 
 
 @contextmanager
-def _on(url: str, *, home: Path) -> Iterator[None]:
+def _on(url: str, *, secret: str, home: Path) -> Iterator[None]:
     """Make Prefect use a server of ours on this machine."""
     with ExitStack() as stack:
         stack.callback(read_settings)
-        stack.enter_context(environment({"PREFECT_API_URL": url, "PREFECT_HOME": str(home)} | no_proxy()))
+        stack.enter_context(environment(client_environment(url, secret) | {"PREFECT_HOME": str(home)} | no_proxy()))
         read_settings()
         stack.enter_context(_no_heartbeats())
         yield

@@ -8,7 +8,7 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import Abort
 from prefect.states import Failed
 
-from dpcore.errors import BudgetRefused, DpflowError, UsageError
+from dpcore.errors import BudgetRefused, DpflowError, RowsUnexpected, UsageError
 
 NAME = "Refused"
 EXIT_CODES = {UsageError.exit_code, BudgetRefused.exit_code}
@@ -23,7 +23,8 @@ def deployed_run() -> FlowRun | None:
 
 def ends_refused(error: DpflowError) -> bool:
     """Tell whether an error is a refusal that nobody can catch, since its run was called by a worker."""
-    return error.exit_code in EXIT_CODES and deployed_run() is not None
+    refused = error.exit_code in EXIT_CODES or isinstance(error, RowsUnexpected)
+    return refused and deployed_run() is not None
 
 
 def refused_state(error: DpflowError) -> State[None]:

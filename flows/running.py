@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from dpcore.places import current_places
 from flows import background
 
 NOTE = "running.json"
@@ -42,8 +43,8 @@ class Running:
 
 
 def ui_folder() -> Path:
-    """Return where logs and notes of the background programs of the working folder are."""
-    return Path(".dpflow", "ui").absolute()
+    """Return where logs and notes of the background programs are: in the `.dpflow` folder that is used here."""
+    return current_places().folder / "ui"
 
 
 def running() -> Running | None:

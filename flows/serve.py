@@ -19,8 +19,9 @@ from uuid import UUID
 
 from dpcore.cli.answer import Answer
 from dpcore.errors import DpflowError, UsageError
-from dpcore.places import absolute_places
+from dpcore.places import current_places
 from flows.connection import configured_url, homes, no_proxy, read_settings, server_answers, shown
+from flows.password import client_environment, password
 from flows.running import running_url
 from flows.settings import HEARTBEAT_SECONDS, SAFE
 from flows.winding_down import until_signalled
@@ -79,7 +80,7 @@ def worker_environment() -> dict[str, str]:
         # A deployment's command names no folder; where it is followed, it is to find the interpreter that runs the worker.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         **SAFE,
-        **absolute_places(),
+        **current_places().environment(),
     }
 
 
@@ -89,6 +90,7 @@ def worker_name(pid: int) -> str:
 
 
 def _serve(arguments: argparse.Namespace) -> Answer:
+    progress.info("ledger %s", current_places().ledger_shown)
     os.environ.update(worker_environment())
     url = _connect(wait=arguments.wait)
     with _server_errors(url):
@@ -107,7 +109,7 @@ def _connect(*, wait: float) -> str:
     os.environ.update(homes())
     url = configured_url()
     if url is None and (url := running_url()):
-        os.environ.update({"PREFECT_API_URL": url} | no_proxy())
+        os.environ.update(client_environment(url, password()) | no_proxy())
         read_settings()
     if url is None:
         raise UsageError(
@@ -172,7 +174,6 @@ def _schedule_again(interrupted: Iterable[str]) -> None:
 def _server_errors(url: str) -> Iterator[None]:
     """Say in one line what the server refused or that it went away."""
     import httpx  # noqa: PLC0415  see the top of the file
-    from prefect.deployments.runner import DeploymentApplyError  # noqa: PLC0415
 
     failure: DpflowError | None = None
     try:
@@ -185,8 +186,6 @@ def _server_errors(url: str) -> Iterator[None]:
             )
         else:
             failure = DpflowError(f"the Prefect server at {url} refused a request ({code}); is it of the same version?")
-    except DeploymentApplyError as error:
-        failure = DpflowError(f"the Prefect server at {url} refused a deployment: {error}")
     except httpx.HTTPError as error:
         failure = DpflowError(
             f"the Prefect server at {url} failed ({type(error).__name__}); see that it runs, then try again"

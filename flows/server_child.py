@@ -25,10 +25,12 @@ def main() -> None:
     threading.Thread(target=_stop_at_end_of_input, args=(servers,), daemon=True).start()
 
     import uvicorn  # noqa: PLC0415  as late as can be, see above
-    from prefect.server.api.server import create_app  # noqa: PLC0415
+
+    from flows.server_app import server_app  # noqa: PLC0415
 
     # Both ends are on this machine: compressing what they say to each other would cost more than it saves.
-    config = uvicorn.Config(create_app, factory=True, log_level="error", lifespan="on", ws_per_message_deflate=False)
+    app = server_app(listening.getsockname()[1])
+    config = uvicorn.Config(app, log_level="error", lifespan="on", ws_per_message_deflate=False)
     server = uvicorn.Server(config)
     servers.append(server)
     server.run(sockets=[listening])

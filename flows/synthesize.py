@@ -10,7 +10,9 @@ from typing import Any
 from prefect.runtime import flow_run
 
 from dpcore import Changes, Declaration, Outcome, Synthesis, changed, declared, step_name
+from dpcore.places import places_of_spec, using
 from dpcore.registry import SPEC_SUFFIXES
+from dpcore.wording import at_most
 from flows.approval import await_approval
 from flows.artifacts import Watch, publish_report
 from flows.cluster import prefect_cluster
@@ -53,7 +55,7 @@ def _run_name() -> str:
     """Name a run after its release; of a spec that was named by its path, after the file."""
     release, epsilon = Path(flow_run.parameters["release"]), flow_run.parameters.get("epsilon")
     name = release.stem if release.suffix in SPEC_SUFFIXES else release.name
-    return f"{name} at epsilon {epsilon:g}" if epsilon else name
+    return f"{name} at epsilon {at_most(epsilon)}" if epsilon else name
 
 
 @private_flow(name="synthesize", flow_run_name=_run_name)
@@ -79,6 +81,12 @@ def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form
     """
     changes = Changes(epsilon=epsilon, delta=delta, rows=rows, workload=workload, strategy=strategy)
     declaration = changed(declared(release, registered_only=served()), changes)
+    with using(places_of_spec(declaration.path)):
+        return _approved(declaration, note=note)
+
+
+def _approved(declaration: Declaration, *, note: str) -> dict[str, Any]:
+    """Make the release once the steward has approved it, where that is needed."""
     await_approval(declaration)
     resumed = _resumed.get()
     run_id = resumed or str(flow_run.id)
@@ -91,6 +99,8 @@ def _release(declaration: Declaration, run_id: str, *, resume: bool, note: str) 
     run = Synthesis(declaration, run_id=run_id, resume=resume, as_of=as_of, connect=prefect_cluster)
     try:
         step("reserve", run.reserve)()
+        if run.expects_rows:
+            step("check-rows", run.check_rows)()
         if run.discovers:
             step("discover", run.discover)()
         records = step("ingest", run.ingest)()

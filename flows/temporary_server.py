@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpcore.errors import DpflowError
+from dpcore.places import current_places
+from flows.password import new_password
 
 START_SECONDS = 180
 STOP_SECONDS = 15
@@ -36,9 +38,10 @@ SERVER_ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class TemporaryServer:
-    """Where a running temporary server is reached, and where it keeps the history of its runs."""
+    """Where a running temporary server is reached, with which `USER:PASSWORD`, and where it keeps the history of its runs."""
 
     url: str
+    password: str
     home: Path
 
 
@@ -46,34 +49,34 @@ class TemporaryServer:
 def temporary_server() -> Iterator[TemporaryServer]:
     """Start a server in a process of its own, wait until it answers, and stop it at the end.
 
-    Its history is kept in `$PREFECT_HOME`, or in `.dpflow/prefect` of the working folder, where `prefect server start` can
+    Its history is kept in `$PREFECT_HOME`, or in `prefect` of the `.dpflow` folder that is used, where `prefect server start` can
     show it later; if nothing can be written there, in a folder that is deleted at the end.
     """
     home, deleted = _home()
+    password = new_password()
     try:
         with ExitStack() as stack:
             # One at a time: two servers that make the same database at once get in each other's way. Later they do not.
             with (home / LOCK_NAME).open("wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                process = stack.enter_context(_child(home))
+                process = stack.enter_context(_child(home, password))
                 stack.callback(_stop, process)
                 port = _wait_until_up(process, home)
-            yield TemporaryServer(url=f"http://127.0.0.1:{port}/api", home=home)
+            yield TemporaryServer(url=f"http://127.0.0.1:{port}/api", password=password, home=home)
     finally:
         if deleted:
             shutil.rmtree(home, ignore_errors=True)
 
 
-def _child(home: Path) -> subprocess.Popen[bytes]:
-    inherited = dict(os.environ)
-    inherited.pop("PREFECT_SERVER_API_AUTH_STRING", None)  # a password that the user has set is for another server
+def _child(home: Path, password: str) -> subprocess.Popen[bytes]:
+    own = {"PREFECT_HOME": str(home), "PREFECT_SERVER_API_AUTH_STRING": password}
     with (home / LOG_NAME).open("ab") as log:
         return subprocess.Popen(  # noqa: S603  our own file, by our own interpreter
             [sys.executable, "-P", str(Path(__file__).with_name("server_child.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
-            env=inherited | SERVER_ENVIRONMENT | {"PREFECT_HOME": str(home)},
+            env=os.environ | SERVER_ENVIRONMENT | own,
             # Ctrl-C in a terminal is for the run, which still has to tell the server how it ended.
             start_new_session=True,
         )
@@ -81,7 +84,7 @@ def _child(home: Path) -> subprocess.Popen[bytes]:
 
 def own_home() -> Path:
     """Return the folder that dpflow gives Prefect: not `~/.prefect`, which need not be writable, nor be of this Prefect version."""
-    return Path(".dpflow", "prefect").absolute()
+    return current_places().folder / "prefect"
 
 
 def server_home() -> Path:

@@ -12,10 +12,13 @@ from typing import Any
 
 from dpcore.cli.answer import Answer
 from dpcore.errors import DpflowError, OutputError, UsageError
+from dpcore.places import current_places
 from dpcore.registry import all_registered
 from flows import background
 from flows.connection import homes, no_proxy, server_answers
 from flows.first_ui import first_ui_only
+from flows.gate import OPEN_PATH
+from flows.password import authorization, client_environment, make_password, password
 from flows.running import Program, Running, forget, note_down, running, ui_folder
 from flows.serve import POOL, Subparsers, worker_environment, worker_name
 from flows.settings import SAFE
@@ -28,6 +31,8 @@ RUN_STOP_SECONDS = 15.0
 ANSWER_SECONDS = 1.0
 POLL_SECONDS = 0.2
 SERVER_LOG, WORKER_LOG = "server.log", "worker.log"
+CLIENT = "dpflow-ui"
+"""By which name this command is given a token against forged requests."""
 
 # They are for a server that the user has elsewhere: another address, other passwords, another profile.
 OF_ANOTHER_SERVER = (
@@ -92,7 +97,7 @@ def _both(port: int) -> Running:
     # As for temporary servers: one at a time makes the database.
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        arguments = ["-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+        arguments = ["-m", "flows.server_app", str(port)]
         environment = _server_environment(port)
         pid = background.start(arguments, folder=ui_folder(), log=SERVER_LOG, environment=environment)
         now = Running(port, Program(pid, arguments), _start_worker(port))
@@ -108,7 +113,8 @@ def _both(port: int) -> Running:
 
 def _start_worker(port: int) -> Program:
     arguments = ["-m", "flows", "serve", "--wait", str(START_SECONDS)]
-    environment = _environment() | worker_environment() | {"PREFECT_API_URL": f"http://127.0.0.1:{port}/api"}
+    client = client_environment(f"http://127.0.0.1:{port}/api", password())
+    environment = _environment() | worker_environment() | client
     return Program(background.start(arguments, folder=ui_folder(), log=WORKER_LOG, environment=environment), arguments)
 
 
@@ -122,8 +128,13 @@ def _server_environment(port: int) -> dict[str, str]:
     pages = {
         "PREFECT_SERVER_UI_ENABLED": "true",
         "PREFECT_SERVER_UI_API_URL": f"{page}/api",
-        # A page of any other site that is open in the same browser may not ask this server, which has no password, anything.
-        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": page,
+    }
+    # Everybody on this machine, and every page that is open in a browser on it, can send requests here. The variables are those that
+    # Prefect reads first, so that no other spelling of them in the user's environment counts.
+    guarded = {
+        "PREFECT_SERVER_API_AUTH_STRING": make_password(),
+        "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED": "true",
+        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": page,
     }
     turns = {
         # How long a run waits before it asks again whether the one before it has ended; Prefect's own choice is 30.
@@ -131,7 +142,7 @@ def _server_environment(port: int) -> dict[str, str]:
         # Kept in memory, whose turn it is would be forgotten when the server starts again, and the runs that have it cancelled.
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     }
-    return _environment() | SAFE | RECORDER | pages | turns | first_ui_only(server_home())
+    return _environment() | SAFE | RECORDER | pages | guarded | turns | first_ui_only(server_home())
 
 
 def _wait_for_worker(now: Running) -> None:
@@ -140,14 +151,15 @@ def _wait_for_worker(now: Running) -> None:
 
     def online() -> bool:
         try:
-            listed = httpx.post(f"{now.url}/work_pools/{POOL}/workers/filter", json={}, timeout=5, trust_env=False)
+            token = client.get("/csrf-token", params={"client": CLIENT}).raise_for_status().json()["token"]
+            proof = {"Prefect-Csrf-Client": CLIENT, "Prefect-Csrf-Token": token}
+            listed = client.post(f"/work_pools/{POOL}/workers/filter", json={}, headers=proof).raise_for_status()
         except httpx.HTTPError:
-            return False
-        if listed.status_code != httpx.codes.OK:
             return False
         return any((it["name"], it["status"]) == (worker_name(now.worker.pid), "ONLINE") for it in listed.json())
 
-    _wait(online, program=now.worker, log=WORKER_LOG, what="the worker")
+    with httpx.Client(base_url=now.url, headers=authorization(password()), timeout=5, trust_env=False) as client:
+        _wait(online, program=now.worker, log=WORKER_LOG, what="the worker")
 
 
 def _wait(ready: Callable[[], bool], *, program: Program, log: str, what: str) -> None:
@@ -211,6 +223,20 @@ def _alone() -> Iterator[None]:
 
 
 def _answer(now: Running, state: str, hint: str = "") -> Answer:
-    data: dict[str, Any] = {"page": now.page, "api": now.url, "state": state, "logs": str(ui_folder())}
-    text = f"Prefect UI  {now.page}  {state}\nlogs        {os.path.relpath(ui_folder())}\nend it      dpflow ui --stop"
+    ledger = current_places().ledger_shown
+    login = f"{now.page}{OPEN_PATH}#{password()}"  # a browser sends to nobody what follows the sign #
+    data: dict[str, Any] = {
+        "page": login,
+        "api": now.url,
+        "state": state,
+        "logs": str(ui_folder()),
+        "ledger": ledger,
+    }
+    text = (
+        f"Prefect UI  {login}  {state}\n"
+        "            The address holds the password of this server: do not pass it on.\n"
+        f"logs        {os.path.relpath(ui_folder())}\n"
+        f"ledger      {ledger}\n"
+        "end it      dpflow ui --stop"
+    )
     return Answer(data, f"{text}\n{hint}" if hint else text)

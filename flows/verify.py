@@ -55,8 +55,11 @@ def sound_page(verified: Any, *, unread: Sequence[str]) -> str:
         ["runs", f"{verified.runs:,}", "each sum follows from the events"],
         ["operations", f"{verified.operations:,}", "each price follows from its mechanism"],
         ["outputs", f"{verified.outputs:,}", "each is what was committed"],
-        ["manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run has spent"],
+        ["manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run promises"],
     ]
+    rows.append(["files", f"{verified.files:,}", "each file of these releases is what was published"])
+    if verified.absent:
+        rows.append(["releases that were not found here", f"{verified.absent:,}", "were not looked at"])
     if verified.others:
         rows.append(["manifests of another ledger", f"{verified.others:,}", "were not looked at"])
     names = ", ".join(map(plain, unread))

@@ -5,7 +5,7 @@ budget is never larger than it.
 """
 
 from dpcore.accounting.amounts import UNIT, Currency, cap_units, spend_units
-from dpcore.accounting.budgets import amount_of_group, budget_of, cap_epsilon, epsilon_of, mu_of
+from dpcore.accounting.budgets import amount_of_group, budget_of, epsilon_of, mu_of
 from dpcore.accounting.composition import advanced_composition, basic_composition
 from dpcore.accounting.conversions import epsilon_to_zcdp, zcdp_to_delta, zcdp_to_epsilon
 from dpcore.accounting.coverings import pair_gdp, pair_zcdp
@@ -35,18 +35,22 @@ from dpcore.accounting.prices import (
     pure_gdp,
     pure_zcdp,
 )
+from dpcore.accounting.promises import Cap, Promise, promise_of
+from dpcore.accounting.sampler import sampler_delta
 from dpcore.accounting.sigma import analytic_gaussian_sigma, classic_gaussian_sigma, discrete_gaussian_delta
 from dpcore.accounting.steps import Step
 from dpcore.accounting.theorems import Theorem
 
 __all__ = [
     "UNIT",
+    "Cap",
     "Comparison",
     "Currency",
     "Finding",
     "LossDistribution",
     "Pair",
     "PrivacyFilter",
+    "Promise",
     "Step",
     "Theorem",
     "advanced_composition",
@@ -55,7 +59,6 @@ __all__ = [
     "approximate_losses",
     "basic_composition",
     "budget_of",
-    "cap_epsilon",
     "cap_units",
     "classic_gaussian_sigma",
     "compare_theorems",
@@ -90,8 +93,10 @@ __all__ = [
     "pair_zcdp",
     "parallel_approximate",
     "parallel_composition",
+    "promise_of",
     "pure_gdp",
     "pure_zcdp",
+    "sampler_delta",
     "spend_units",
     "zcdp_to_delta",
     "zcdp_to_epsilon",

@@ -35,24 +35,17 @@ def budget_of(epsilon: float, *, delta: float, currency: Currency | None = None)
 
 
 def epsilon_of(units: int, *, currency: Currency, delta: Fraction | float) -> float:
-    """Return the epsilon that an amount of a currency stands for at `delta`; nothing spent is epsilon 0."""
+    """Return the epsilon that an amount of a currency implies at `delta`, rounded up; a pure amount implies it at any delta.
+
+    >>> Fraction(epsilon_of(UNIT // 3, currency=Currency.PURE, delta=0)) >= Fraction(UNIT // 3, UNIT)
+    True
+    """
     if units <= 0:
         return 0.0
     if Currency(currency) is Currency.PURE:
-        return units / UNIT
+        return float_up(Fraction(units, UNIT))
     to_epsilon = gdp_to_epsilon if Currency(currency) is Currency.GDP else zcdp_to_epsilon
     return to_epsilon(Fraction(units, UNIT), delta=delta)
-
-
-def cap_epsilon(units: int, *, currency: Currency, delta: Fraction | float) -> float:
-    """Return the epsilon that a cap promises at `delta`, rounded up in every currency; a pure one promises it at any delta.
-
-    >>> Fraction(cap_epsilon(UNIT // 3, currency=Currency.PURE, delta=0)) >= Fraction(UNIT // 3, UNIT)
-    True
-    """
-    if Currency(currency) is Currency.PURE:
-        return float_up(Fraction(units, UNIT))
-    return epsilon_of(units, currency=currency, delta=delta)
 
 
 def mu_of(units: int) -> float:

@@ -52,7 +52,7 @@ def advanced_composition(parts: Parts, *, slack: Fraction | float) -> tuple[floa
         with prices that are chosen on the way, this formula does not bound what is lost (Rogers et al. 2016).
 
     Reference:
-        Dwork, Rothblum and Vadhan 2010, Thm. III.3; Kairouz, Oh and Viswanath 2015, Thm. 3.5, for different prices.
+        Dwork, Rothblum and Vadhan 2010, as Thm. 3.20 of Dwork and Roth 2014; Kairouz, Oh and Viswanath 2015, for different prices.
 
     >>> epsilon, delta = advanced_composition([(0.1, 0)] * 100, slack=1e-6)
     >>> 6.3082309505134 < epsilon < 6.3082309505135, delta

@@ -2,7 +2,7 @@
 
 Rho-zCDP implies (epsilon, delta)-DP whenever some order a > 1 satisfies
 
-    ln delta >= (a - 1) (a rho - epsilon) + (a - 1) ln(1 - 1/a) - ln a    (Canonne, Kamath and Steinke 2020, Prop. 12).
+    ln delta >= (a - 1) (a rho - epsilon) + (a - 1) ln(1 - 1/a) - ln a    (Canonne, Kamath and Steinke 2020, Prop. 12 of arXiv:2004.00010v4).
 
 Each function solves this for one of the three, at the best order. Any order gives a true statement, so the order is
 searched for in plain floats, where being a little off costs nothing but a last digit, and the statement is then
@@ -33,13 +33,23 @@ def zcdp_to_epsilon(rho: Fraction | float, *, delta: Fraction | float) -> float:
     >>> zcdp_to_epsilon(0.1, delta=1e-9) < 2.7154818867306
     True
     """
-    exact = positive(rho, what="rho")
-    log_inverse = _log_inverse(delta)
+    return epsilon_at_order(rho, order=best_order(rho, delta=delta), delta=delta)
+
+
+def best_order(rho: Fraction | float, *, delta: Fraction | float) -> Any:
+    """Return the order at which rho-zCDP implies the least epsilon at `delta`."""
+    exact, log_inverse = positive(rho, what="rho"), _log_inverse(delta)
     rough, rough_log = float(exact), float(log_inverse)
-    x = _valley(lambda x: (1.0 + math.exp(x)) * rough + _penalty(x, rough_log))
-    order = _order(x)
-    epsilon = rounded_up(order * as_real(exact) + _exact_penalty(order, log_inverse))
-    return max(epsilon, 0.0)
+    return _order(_valley(lambda x: (1.0 + math.exp(x)) * rough + _penalty(x, rough_log)))
+
+
+def epsilon_at_order(rho: Fraction | float, *, order: Any, delta: Fraction | float) -> float:
+    """Return the epsilon that rho-zCDP implies at `delta` by one order, which need not be its best, rounded up.
+
+    At a fixed order it is a straight line in rho: the tangent to `zcdp_to_epsilon` where that order is the best.
+    """
+    exact = positive(rho, what="rho")
+    return max(rounded_up(order * as_real(exact) + _exact_penalty(order, _log_inverse(delta))), 0.0)
 
 
 def zcdp_to_delta(rho: Fraction | float, *, epsilon: Fraction | float) -> float:

@@ -30,7 +30,7 @@ def pair_zcdp(pair: Pair) -> float:
     that order. The interval with the largest bound is halved until the bound is within 1e-5 of a value that is attained.
 
     Reference:
-        Bun and Steinke 2016, Def. 8.
+        Bun and Steinke 2016, the definition of zCDP.
     """
     return max(_one_way_zcdp(pair), _one_way_zcdp(pair.reversed))
 
@@ -44,7 +44,7 @@ def pair_gdp(pair: Pair) -> float:
     covers the reversed pair as well, whose line is the mirror image.
 
     Reference:
-        Dong, Roth and Su 2022, Def. 2.6.
+        Dong, Roth and Su 2022, the definition of mu-GDP.
     """
     by_ratio: dict[Fraction | float, tuple[Fraction, Fraction]] = {}
     for here, there in pair.outcomes:

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import NoReturn, SupportsIndex
 
 from dpcore.accounting.amounts import Currency, checked_units
-from dpcore.accounting.budgets import cap_epsilon
+from dpcore.accounting.promises import Cap, promise_of
 from dpcore.errors import BudgetRefused, UsageError
 
 
@@ -86,7 +86,7 @@ class PrivacyFilter:
         if (self._currency is Currency.PURE) != (delta == 0):
             needed = "0" if self._currency is Currency.PURE else "above 0"
             raise UsageError(f"a filter in {self._currency} promises an epsilon at a delta {needed}; ask for that")
-        return cap_epsilon(self._cap, currency=self._currency, delta=delta)
+        return promise_of(Cap(self._currency, self._cap), delta=delta).epsilon
 
     def __reduce__(self) -> NoReturn:
         self._refuse("copied or pickled")

@@ -5,7 +5,7 @@ A mechanism is mu-GDP if its outputs on neighbours are at least as hard to tell 
 
     delta = Phi(-a) - e^epsilon Phi(-b),    a = epsilon / mu - mu / 2,    b = epsilon / mu + mu / 2,
 
-and with no smaller delta (Dong, Roth and Su 2022, Cor. 2.13; Balle and Wang 2018). What is mu_1-, mu_2-, ...-GDP, each
+and with no smaller delta (Dong, Roth and Su 2022, Cor. 2.13 of arXiv:1905.02383; Balle and Wang 2018). What is mu_1-, mu_2-, ...-GDP, each
 chosen in the light of all earlier answers, is together mu-GDP as long as the squares add up to at most mu^2 (Smith and
 Thakurta 2022; Koskela, Tobaben and Honkela 2023). So accounts count mu^2.
 

@@ -28,7 +28,7 @@ def group_approximate(epsilon: Fraction | float, *, delta: Fraction | float, siz
     Each of the k steps adds a delta, and multiplies those that came before by e^epsilon. At most 1: beyond, nothing is promised.
 
     Reference:
-        Dwork and Roth 2014, Thm. 2.2 with delta; Steinke 2022, Composition of differential privacy, Lemma 5.
+        Dwork and Roth 2014, Def. 2.4, applied k times; their Thm. 2.2 is the case of delta 0.
 
     >>> group_approximate(Fraction(1, 2), delta=0, size=3)
     (Fraction(3, 2), 0.0)
@@ -43,7 +43,7 @@ def group_approximate(epsilon: Fraction | float, *, delta: Fraction | float, siz
 def group_zcdp(rho: Fraction | float, *, size: int) -> Fraction:
     """Return the rho that protects a group of `size` units together: size^2 rho.
 
-    Reference: Bun and Steinke 2016, Prop. 27.
+    Reference: Bun and Steinke 2016, for the privacy of groups.
     """
     return checked_size(size) ** 2 * positive(rho, what="rho")
 
@@ -51,6 +51,6 @@ def group_zcdp(rho: Fraction | float, *, size: int) -> Fraction:
 def group_gdp(mu_squared: Fraction | float, *, size: int) -> Fraction:
     """Return the mu^2 that protects a group of `size` units together: size^2 mu^2.
 
-    Reference: Dong, Roth and Su 2022, Thm. 2.14.
+    Reference: Dong, Roth and Su 2022, Thm. 3 of the journal's numbering.
     """
     return checked_size(size) ** 2 * positive(mu_squared, what="mu squared")

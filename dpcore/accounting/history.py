@@ -20,9 +20,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.accounting.amounts import UNIT, Currency, checked_units
-from dpcore.accounting.budgets import cap_epsilon
+from dpcore.accounting.amounts import UNIT, Currency
 from dpcore.accounting.composition import checked_delta
+from dpcore.accounting.promises import Cap, promise_of
 from dpcore.accounting.rounding import below_one
 from dpcore.accounting.steps import Step
 from dpcore.accounting.theorems import Inapplicable, Theorem, amount_in, epsilon_by
@@ -46,7 +46,8 @@ class Comparison:
 
     Attributes:
         findings: One of each theorem, with the epsilon of the steps so far.
-        promised: With the epsilon of the whole cap, by the theorem that is a filter in its currency; None without a cap.
+        promised: What the whole cap promises, by the theorem that is a filter in its currency; None without a cap. If the cap was
+            raised, its delta may be a multiple of the others'.
     """
 
     findings: tuple[Finding, ...]
@@ -54,14 +55,14 @@ class Comparison:
 
     @property
     def smallest(self) -> Finding | None:
-        """The valid finding with the smallest epsilon, of those on the steps and the one on the cap."""
+        """The valid finding with the smallest epsilon at the smallest delta, of those on the steps and the one on the cap."""
         told = (*self.findings, *([] if self.promised is None else [self.promised]))
-        valid = ((finding.epsilon, finding) for finding in told if finding.valid and finding.epsilon is not None)
-        return min(valid, key=lambda pair: pair[0], default=(None, None))[1]
+        valid = ((f.delta, f.epsilon, f) for f in told if f.valid and f.epsilon is not None)
+        return min(valid, key=lambda found: found[:2], default=(None, None, None))[2]
 
 
 def compare_theorems(
-    steps: Iterable[Step], *, delta: Fraction | float, adaptive: bool, cap: tuple[Currency, int] | None = None
+    steps: Iterable[Step], *, delta: Fraction | float, adaptive: bool, cap: Cap | None = None
 ) -> Comparison:
     """Return what a history amounts to at `delta` under each theorem.
 
@@ -69,11 +70,10 @@ def compare_theorems(
         steps: The mechanisms, in any order; equal ones may be counted.
         delta: At which each theorem's epsilon is computed; at 0 only basic composition of pure steps says anything.
         adaptive: Whether parameters, prices or the number of steps were chosen in the light of earlier answers.
-        cap: The currency and the units of the one cap that was fixed in advance, as `budget_of` returns them. Without it nothing
-            is valid of an adaptive history: what it promises is the epsilon of the cap.
+        cap: The one cap that was kept. Without it nothing is valid of an adaptive history: what it promises is what the cap promises.
 
     >>> chosen = [Step(rho=Fraction(1, 100), count=3)]
-    >>> found = compare_theorems(chosen, delta=1e-6, adaptive=True, cap=(Currency.ZCDP, UNIT // 10))
+    >>> found = compare_theorems(chosen, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, UNIT // 10))
     >>> found.smallest == found.promised, 2.14193 < found.smallest.epsilon < 2.14194
     (True, True)
     >>> compare_theorems(chosen, delta=1e-6, adaptive=True).smallest is None
@@ -85,11 +85,10 @@ def compare_theorems(
     if not isinstance(adaptive, bool):
         raise UsageError("say with True or False whether the history was chosen in the light of its answers")
     allowed = checked_delta(delta) if delta == 0 else below_one(delta)
-    kept = None if cap is None else (Currency(cap[0]), checked_units(cap[1], what="a cap"))
-    capped_in = None if kept is None else kept[0]
+    capped_in = None if cap is None else cap.currency
     return Comparison(
         tuple(_finding(theorem, history, allowed, adaptive=adaptive, capped_in=capped_in) for theorem in Theorem),
-        None if kept is None else _promise(history, allowed, currency=kept[0], units=kept[1]),
+        None if cap is None else _promise(history, allowed, cap=cap),
     )
 
 
@@ -119,8 +118,9 @@ def _standing(theorem: Theorem, steps: Sequence[Step], capped_in: Currency | Non
     return True, "so far; every outcome's loss is within its own sum of pure epsilons"
 
 
-def _promise(steps: Sequence[Step], delta: Fraction, *, currency: Currency, units: int) -> Finding:
+def _promise(steps: Sequence[Step], delta: Fraction, *, cap: Cap) -> Finding:
     """Return what a cap promises, if the steps show that it was kept."""
+    currency = cap.currency
     theorem = next(theorem for theorem in Theorem if theorem.filter_in is currency)
 
     def none(because: str) -> Finding:
@@ -132,7 +132,10 @@ def _promise(steps: Sequence[Step], delta: Fraction, *, currency: Currency, unit
         spent = amount_in(currency, steps)
     except Inapplicable as reason:
         return none(str(reason))
-    if spent > Fraction(units, UNIT):
+    if spent > Fraction(cap.units, UNIT):
         return none("the steps add up to more than the cap, which was not kept")
-    epsilon = cap_epsilon(units, currency=currency, delta=delta)
-    return Finding(theorem, epsilon, float(delta), valid=True, because="the cap holds whatever is chosen on the way")
+    promise = promise_of(cap, delta=delta)
+    because = "the cap holds whatever is chosen on the way"
+    if cap.raised and currency is not Currency.PURE:
+        because = "it holds whatever is chosen on the way, the raises of the cap included"
+    return Finding(theorem, promise.epsilon, promise.delta, valid=True, because=because)

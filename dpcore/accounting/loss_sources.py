@@ -39,7 +39,7 @@ def approximate_losses(epsilon: Fraction | float, *, delta: Fraction | float) ->
     """Return the losses that dominate any (epsilon, delta)-DP mechanism: it tells all, or answers truly with odds e^epsilon : 1.
 
     Reference:
-        Kairouz, Oh and Viswanath 2015, Thm. 3.1; Murtagh and Vadhan 2016.
+        Kairouz, Oh and Viswanath 2015; Murtagh and Vadhan 2016.
     """
     exact, lost = _epsilon(epsilon), checked_delta(delta)
     rest, true = 1 - as_real(lost), 1 / (1 + real.exp(-as_real(exact)))
@@ -88,7 +88,7 @@ def gaussian_losses(mu_squared: Fraction | float) -> LossDistribution:
 def discrete_gaussian_losses(sigma: Fraction | float, *, shift: int) -> LossDistribution:
     """Return the losses of discrete Gaussian noise, P(k) ~ e^(-k^2 / (2 sigma^2)), on one whole number that moves by at most `shift`.
 
-    Beyond 11.5 sigma + 1 lies less than beyond 11.5 sigma of normal noise (Canonne, Kamath and Steinke 2020, Cor. 27).
+    Beyond 11.5 sigma + 1 lies less than beyond 11.5 sigma of normal noise (the tail bound of Canonne, Kamath and Steinke 2020).
     """
     deviation = float(positive(sigma, what="sigma", smallest=Fraction(1, 100), largest=_WIDEST))
     distance = _shift(shift)

@@ -7,7 +7,7 @@ probability of answers that are impossible there, then
 
 is the least delta of the pair, and losses of independent answers add: distributions compose by convolution. A pair (P, Q) stands for
 a mechanism if it dominates it, that is if no pair of neighbours has a larger delta at any epsilon; then products of such pairs
-dominate compositions, also of mechanisms chosen in the light of earlier answers (Zhu, Dong and Wang 2022, Thm. 10).
+dominate compositions, also of mechanisms chosen in the light of earlier answers (Zhu, Dong and Wang 2022).
 
 Assumptions: the dominating pairs, that is all parameters, are fixed in advance. It is no filter. A distribution here is of one
 direction; those in `loss_sources` are the same in both.

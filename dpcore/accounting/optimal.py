@@ -5,7 +5,7 @@ with odds e^e : 1. So k of them are at worst k such experiments. With l wrong an
 
     delta = 1 - (1 - d)^k (1 - D(E)),    D(E) = sum over l with (k - 2l) e > E of C(k, l) (e^((k-l) e) - e^(E + l e)) / (1 + e^e)^k.
 
-No smaller delta holds for all mechanisms of those prices (Kairouz, Oh and Viswanath 2015, Thm. 3.3). The sums are taken once,
+No smaller delta holds for all mechanisms of those prices (Kairouz, Oh and Viswanath 2015, Thm. 3.3 of arXiv:1311.0776). The sums are taken once,
 term after term, at 400 bits. For an epsilon they begin where fewer wrong answers are too improbable to matter, so that a million
 mechanisms take a second.
 

@@ -28,7 +28,7 @@ def parallel_composition(amounts: Iterable[Fraction | float], *, neighbours: Nei
         enough, since a block can grow or shrink. Amounts are fixed in advance, or kept by a filter per block.
 
     Reference:
-        McSherry 2009, Thm. 4, for blocks; the sum of two under replace-one is basic composition over the two blocks.
+        McSherry 2009, on parallel composition, for blocks; the sum of two under replace-one is basic composition over the two blocks.
 
     >>> parallel_composition([1, 3, 2], neighbours=Neighbours.ADD_REMOVE)
     Fraction(3, 1)

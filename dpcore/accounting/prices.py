@@ -74,7 +74,7 @@ def discrete_laplace_zcdp(scale: Fraction | float, *, l1: int, linf: int) -> flo
 def exponential_zcdp(epsilon: Fraction | float) -> Fraction:
     """Return the rho of the exponential mechanism, P ~ e^(epsilon score / (2 sensitivity)): epsilon^2 / 8.
 
-    Reference: Cesar and Rogers 2021, Lemma 3.2, from its bounded range (Dong, Durfee and Rogers 2020).
+    Reference: Cesar and Rogers 2021, from its bounded range (Dong, Durfee and Rogers 2020).
     """
     return _epsilon(epsilon) ** 2 / 8
 
@@ -122,7 +122,7 @@ def gaussian_gdp(*, l2_squared: Fraction | int, sigma: Fraction | float) -> Frac
 
     It does not hold for the discrete Gaussian, whose outputs on neighbours can be told apart a little better.
 
-    Reference: Dong, Roth and Su 2022, Thm. 2.7.
+    Reference: Dong, Roth and Su 2022, for the Gaussian mechanism.
     """
     return 2 * gaussian_zcdp(l2_squared=l2_squared, sigma=sigma)
 

@@ -27,7 +27,7 @@ def analytic_gaussian_sigma(
         Continuous noise, or a function of counts with such noise. Not for the discrete Gaussian, whose profile is above.
 
     Reference:
-        Balle and Wang 2018, Thm. 8.
+        Balle and Wang 2018, Thm. 8 of arXiv:1805.06530v2.
 
     >>> 3.7306316348159 < analytic_gaussian_sigma(1.0, delta=1e-5, l2_squared=1) < 3.73063163483
     True
@@ -65,7 +65,7 @@ def discrete_gaussian_delta(epsilon: Fraction | float, *, sigma_squared: Fractio
     continuous noise, which must not be used for it.
 
     Reference:
-        Canonne, Kamath and Steinke 2020, Thm. 7.
+        Canonne, Kamath and Steinke 2020, for the exact delta of discrete Gaussian noise.
     """
     squared = positive(sigma_squared, what="sigma squared", smallest=_SIGMAS[0] ** 2, largest=_SIGMAS[1] ** 2)
     distance = checked_size(shift)

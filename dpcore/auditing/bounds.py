@@ -64,7 +64,7 @@ def loss(p: float, q: float, *, currency: Currency, delta: float = 0.0) -> float
     In epsilon, p <= e^epsilon q + delta. In rho, the event's Kullback-Leibler divergence, as telling whether it was seen is
     post-processing. In mu^2, the distance of normal numbers that make an event as telling. Each rises with p and falls with q where p > q.
 
-    Reference: Dwork and Roth 2014, Def. 2.4; Bun and Steinke 2016, Def. 1.1, in the limit of the order 1; Dong, Roth and Su 2022, Def. 2.6.
+    Reference: Dwork and Roth 2014, Def. 2.4; Bun and Steinke 2016, in the limit of the order 1; Dong, Roth and Su 2022.
 
     >>> loss(0.5, 0.25, currency=Currency.PURE)
     0.6931471805599453

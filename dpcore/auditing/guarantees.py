@@ -9,6 +9,7 @@ from dpcore.accounting import UNIT, Currency, epsilon_of
 from dpcore.auditing.case import Audited, Case
 from dpcore.auditing.cases import CASES
 from dpcore.auditing.checks import MISS, Finding
+from dpcore.auditing.whole_run import RELEASES
 from dpcore.wording import at_most, down
 
 DELTA = 1e-6
@@ -43,6 +44,28 @@ checks are run on planted bugs, each of which must be caught:
 Phi is the normal distribution function, D the sensitivity of a score or value, L1 and L2 those of a vector of counts.
 """
 
+_OF_RELEASES = """\
+# Complete releases under audit
+
+Each kind of release: what its run reserves, which is what it promises, and what an audit shows of it from what was published.
+
+```
+dpflow audit --whole-run                                  # the same audit, here and now
+dpflow audit --whole-run --markdown docs/whole-run.md     # writes this page
+```
+
+Thousands of canary persons are each put into a table, or left out, by a fair coin of its own. The table is written to a CSV file, and a
+release is made of it as `dpflow run` makes one: with a spec, an account, a ledger, bounded persons, noise and a model. Whoever guesses the
+coins sees the folder of the release and nothing else. The more guesses are right, the more privacy was lost. The bound is that of
+Steinke, Nasr and Jagielski 2023, extended to the whole curve that an amount of rho or mu^2 promises, as Mahloujifar, Melis and Chaudhuri
+2025 do (the proof is in `dpcore/auditing/one_run_curves.py`). It is below the true loss with a confidence of {confidence} for each.
+A release in rho or mu^2 is made several times with new coins: one run alone shows little of a promise that allows a larger loss with a
+small probability.
+
+Above the promise, a bound would prove a fault; below, it speaks for the code. What the promise rests on is proved in [proof.md](proof.md).
+The same releases are made with planted bugs in reading, bounding, charging, drawing and publishing, each of which must be caught.
+"""
+
 
 def to_json(audited: Sequence[Audited]) -> dict[str, Any]:
     """Return all that was found."""
@@ -50,7 +73,7 @@ def to_json(audited: Sequence[Audited]) -> dict[str, Any]:
         "holds": all(one.holds for one in audited),
         "caught": all(one.caught for one in audited),
         "confidence": 1 - MISS,
-        "mechanisms": [_mechanism(CASES[one.case](), one) for one in audited],
+        "mechanisms": [_mechanism(_case(one), one) for one in audited],
     }
 
 
@@ -96,14 +119,19 @@ def faults(audited: Sequence[Audited]) -> list[str]:
 
 
 def page(audited: Sequence[Audited], *, day: date) -> str:
-    """Return the page of guarantees, in Markdown."""
-    sections = ("\n".join(_section(CASES[one.case](), one)) for one in audited)
-    return "\n".join([_INTRODUCTION.format(confidence=CONFIDENCE), f"Measured on {day.isoformat()}.\n", *sections])
+    """Return the page of guarantees, or of complete releases, in Markdown."""
+    sections = ("\n".join(_section(_case(one), one)) for one in audited)
+    introduction = _OF_RELEASES if all(one.case in RELEASES for one in audited) else _INTRODUCTION
+    return "\n".join([introduction.format(confidence=CONFIDENCE), f"Measured on {day.isoformat()}.\n", *sections])
 
 
 def lasting_part(text: str) -> str:
     """Return a page without what differs from run to run: the date, and what was measured."""
     return "\n".join(line.partition(_MEASURED)[0] for line in text.splitlines() if not line.startswith("Measured on "))
+
+
+def _case(one: Audited) -> Case:
+    return {**RELEASES, **CASES}[one.case]()
 
 
 def _section(case: Case, one: Audited) -> list[str]:

@@ -7,6 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from dpcore.auditing.case import Audited
 from dpcore.auditing.cases import CASES
+from dpcore.auditing.whole_run import RELEASES
 from dpcore.errors import UsageError
 
 MOST_WORKERS = 4
@@ -24,16 +25,22 @@ def checked_names(names: Sequence[str]) -> list[str]:
 
 
 def audit_case(name: str, effort: float) -> Audited:
-    """Audit one mechanism, in this process."""
-    return CASES[name]().run(effort=effort)
+    """Audit one mechanism, or complete releases of one kind, in this process."""
+    return {**RELEASES, **CASES}[name]().run(effort=effort)
 
 
 def audit_mechanisms(names: Sequence[str], *, effort: float) -> list[Audited]:
-    """Audit some mechanisms, or all.
+    """Audit some mechanisms, or all."""
+    return _audited(checked_names(names), effort=effort)
 
-    Each process is started anew and takes the operating system's entropy itself: none inherits any state of randomness.
-    """
-    chosen = checked_names(names)
+
+def audit_releases(*, effort: float) -> list[Audited]:
+    """Audit complete releases, from the file to Parquet."""
+    return _audited(list(RELEASES), effort=effort)
+
+
+def _audited(chosen: Sequence[str], *, effort: float) -> list[Audited]:
+    """Audit each case in a process that is started anew and takes the operating system's entropy itself: none inherits any randomness."""
     workers = min(len(chosen), MOST_WORKERS, os.cpu_count() or 1)
     if workers == 1:
         return [audit_case(name, effort) for name in chosen]

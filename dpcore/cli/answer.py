@@ -18,9 +18,12 @@ class Answer:
     text: str
     exit_code: int = 0
 
-    def pieces(self, *, as_json: bool) -> Generator[str]:
-        """Return what to write."""
-        yield f"{json.dumps(self.data) if as_json else self.text}\n"
+    def pieces(self, *, as_json: bool, used: "UsedLedger | None" = None) -> Generator[str]:
+        """Return what to write, with the ledger that was used."""
+        if as_json:
+            yield f"{json.dumps(self.data | ({'ledger': used.data} if used else {}))}\n"
+        else:
+            yield (f"{used.text}\n\n" if used else "") + f"{self.text}\n"
 
 
 @dataclass(frozen=True)
@@ -43,18 +46,20 @@ class Listing:
     right: Collection[str] = ()
     exit_code: ClassVar[int] = 0
 
-    def pieces(self, *, as_json: bool) -> Generator[str]:
-        """Return what to write, piece by piece."""
-        return self._json() if as_json else self._lines()
+    def pieces(self, *, as_json: bool, used: "UsedLedger | None" = None) -> Generator[str]:
+        """Return what to write, piece by piece, with the ledger that was used."""
+        return self._json(used) if as_json else self._lines(used)
 
-    def _json(self) -> Generator[str]:
-        opening = f'{{"{self.name}": ['
+    def _json(self, used: "UsedLedger | None") -> Generator[str]:
+        opening = f'{{"ledger": {json.dumps(used.data)}, "{self.name}": [' if used else f'{{"{self.name}": ['
         for item in self.items:
             yield f"{opening}{json.dumps(self.data(item))}"
             opening = ",\n"
         yield "]}\n" if opening == ",\n" else f"{opening}]}}\n"
 
-    def _lines(self) -> Generator[str]:
+    def _lines(self, used: "UsedLedger | None") -> Generator[str]:
+        if used:
+            yield f"{used.text}\n\n"
         rows = (self.row(item) for item in self.items)
         first = [self.heading, *islice(rows, _AHEAD)]
         widths = _widths(first)
@@ -63,6 +68,43 @@ class Listing:
             # A column that turns out too narrow stays wide from there on.
             widths = [max(width, len(cell)) for width, cell in zip(widths, row, strict=True)]
             yield f"{_line(row, widths, right)}\n"
+
+
+@dataclass(frozen=True)
+class UsedLedger:
+    """Which ledger a verb has used.
+
+    Attributes:
+        place: Its path, or its address without any password.
+        identity: The hash of its first event; None while nothing is recorded in it.
+        hides: Another `.dpflow` further up, whose ledger was not used.
+        warning: Why nothing may be written to it.
+    """
+
+    place: str
+    identity: str | None
+    hides: str | None = None
+    warning: str | None = None
+
+    @property
+    def data(self) -> dict[str, str | None]:
+        """Return it for programs."""
+        return {"url": self.place, "id": self.identity, "hides": self.hides, "warning": self.warning}
+
+    @property
+    def named(self) -> str:
+        """Return it for people, in one line."""
+        return f"ledger {self.place}, identity {self.identity[:12] + '...' if self.identity else 'none yet'}"
+
+    @property
+    def text(self) -> str:
+        """Return it for people, with all there is to say about it."""
+        lines = [self.named]
+        if self.hides:
+            lines.append(f"       {self.hides} lies further up and was not used")
+        if self.warning:
+            lines.append(f"warning: {self.warning}")
+        return "\n".join(lines)
 
 
 def table(rows: Sequence[tuple[str, ...]], *, right: Collection[str] = (), indent: int = 0) -> str:

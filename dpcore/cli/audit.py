@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpcore.cli.answer import Answer, table
 from dpcore.cli.specs import Subparsers
-from dpcore.errors import OutputError
+from dpcore.errors import OutputError, UsageError
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
@@ -20,6 +20,11 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="audit only this one; or one --mechanism for each",
+    )
+    audit.add_argument(
+        "--whole-run",
+        action="store_true",
+        help="audit complete releases instead: files with canary persons in, published Parquet out, and bugs planted on the way",
     )
     audit.add_argument(
         "--markdown", metavar="FILE", type=Path, help="write the guarantees and what was measured as a page"
@@ -39,9 +44,14 @@ def _audit(arguments: argparse.Namespace) -> Answer:
     from dpcore.auditing.checks import scaled  # noqa: PLC0415  likewise
 
     scaled(1, arguments.draws)  # refused now, not in the middle
+    if arguments.whole_run and arguments.mechanism:
+        raise UsageError("--whole-run audits complete releases, not mechanisms; leave --mechanism or --whole-run out")
     _check_page(arguments)
     began = time.monotonic()
-    audited = run.audit_mechanisms(arguments.mechanism, effort=arguments.draws)
+    if arguments.whole_run:
+        audited = run.audit_releases(effort=arguments.draws)
+    else:
+        audited = run.audit_mechanisms(arguments.mechanism, effort=arguments.draws)
     seconds = round(time.monotonic() - began, 1)
     if arguments.markdown is not None:
         try:

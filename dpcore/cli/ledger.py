@@ -13,7 +13,7 @@ from dpcore.privacy import Neighbours
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
-WHERE = "DPFLOW_LEDGER_URL names the ledger: sqlite:///PATH or postgresql://USER@HOST/DATABASE; default: .dpflow/ledger.sqlite"
+WHERE = "DPFLOW_LEDGER_URL names the ledger: sqlite:///PATH or postgresql://USER@HOST/DATABASE; default: .dpflow/ledger.sqlite of the nearest folder upwards that has one"
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
@@ -60,6 +60,12 @@ def _add_open(steward: Subparsers, common: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="keep a budget per block of the data, and say what the blocks are, such as 'month of visit_date'",
     )
+    verb.add_argument(
+        "--across-blocks",
+        metavar="E",
+        type=float,
+        help="with --blocks and persons: the epsilon of all runs together, for a person with rows in many blocks",
+    )
     verb.set_defaults(verb=ledger_change.open_account)
 
 
@@ -75,7 +81,7 @@ def _add_reading(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     verb.add_argument("account", metavar="ACCOUNT", nargs="?", help="one account; default: all")
     verb.set_defaults(verb=history)
 
-    about = "check the whole ledger: every hash, price and sum, every stored output, and the releases' manifests"
+    about = "check the whole ledger: every hash, price and sum, every stored output, and every file of every release"
     verb = steward.add_parser(
         "verify", parents=[common], help="check every hash, price, sum and output", description=about
     )
@@ -84,7 +90,7 @@ def _add_reading(steward: Subparsers, common: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         type=Path,
         action="append",
-        help="a folder with releases, to check their manifests too (may be given more than once); default: ./releases",
+        help="a folder with releases, all of which must still be there (may be given more than once); ./releases is always checked",
     )
     verb.add_argument(
         "--head", metavar="HASH", help="a head that was noted earlier: the ledger must still hold that history"
@@ -115,7 +121,11 @@ def _add_changes(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     about = "raise an account's budget"
     verb = steward.add_parser("raise", parents=[common], help=about, description=about)
     verb.add_argument("account", metavar="ACCOUNT")
-    verb.add_argument("--epsilon", type=float, required=True, help="the whole budget from now on, at the same delta")
+    which = verb.add_mutually_exclusive_group(required=True)
+    which.add_argument("--epsilon", type=float, help="the whole budget from now on, at the same delta")
+    which.add_argument(
+        "--across-blocks", metavar="E", type=float, help="the cap across blocks from now on, at the same delta"
+    )
     verb.add_argument("--reason", required=True, metavar="TEXT", help="stays on record")
     verb.set_defaults(verb=ledger_change.raise_cap)
 
@@ -124,6 +134,11 @@ def _add_changes(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     verb.add_argument("account", metavar="ACCOUNT")
     verb.add_argument("--reason", required=True, metavar="TEXT", help="stays on record")
     verb.set_defaults(verb=ledger_change.close)
+
+    about = "go on with an older copy of the ledger, after later events of it were lost"
+    verb = steward.add_parser("accept-restoration", parents=[common], help=about, description=about)
+    verb.add_argument("--reason", required=True, metavar="TEXT", help="stays on record")
+    verb.set_defaults(verb=ledger_change.accept_restoration)
 
     about = "say how much one analyst, or one purpose, may use of an account"
     more = f"{about}; from the first such allowance on, every run has to name one of its kind"

@@ -25,9 +25,8 @@ def export(arguments: argparse.Namespace) -> Answer:
             {
                 "account": statement.account,
                 "releases": len(statement.releases),
-                "delta": statement.delta,
-                "spent_epsilon": statement.spent.epsilon,
-                "at_most_epsilon": statement.at_most.epsilon,
+                "epsilon": statement.promise[0].epsilon,
+                "delta": statement.promise[0].delta,
             }
             for statement in exported.accounts
         ],
@@ -39,14 +38,19 @@ def verify(arguments: argparse.Namespace) -> Answer:
     """Check everything that the ledger holds against everything else, and the releases' manifests against the ledger."""
     here = Path("releases")
     default = [here] if here.is_dir() else []
-    verified = audit(releases=[*default, *(arguments.releases or [])], expected_head=arguments.head)
+    verified = audit(releases=default, complete=arguments.releases or [], expected_head=arguments.head)
     rows = [
         ("events", f"{verified.events:,}", "each hash follows from the one before"),
         ("runs", f"{verified.runs:,}", "each sum follows from the events"),
         ("operations", f"{verified.operations:,}", "each price follows from its mechanism"),
         ("outputs", f"{verified.outputs:,}", "each is what was committed"),
-        ("manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run has spent"),
+        ("manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run promises"),
     ]
+    rows.append(
+        ("files", f"{verified.files:,}", "each file of these releases is what was published, and there is no other")
+    )
+    if verified.absent:
+        rows.append(("", f"{verified.absent:,}", "releases were not found here; name where they are with --releases"))
     if verified.others:
         rows.append(("", f"{verified.others:,}", "manifests more are of another ledger, and were not looked at"))
     lines = "\n".join(f"{name:<10}  {count:>9}   {claim}" for name, count, claim in rows)
@@ -54,16 +58,16 @@ def verify(arguments: argparse.Namespace) -> Answer:
 
 
 def _text(exported: Exported) -> str:
-    notes = (f"{exported.events:,} events", "what is guaranteed, for programs", "the same, for people")
+    notes = (f"{exported.events:,} events", "what is promised, for programs", "the same, for people")
     files = table([(str(path), note) for path, note in zip(exported.files, notes, strict=True)])
-    rows = [("account", "runs", "epsilon spent", "at most", "delta")] + [
+    rows = [("account", "runs", "epsilon", "delta", "promised")] + [
         (
             statement.account,
             f"{len(statement.releases):,}",
-            at_most(statement.spent.epsilon),
-            at_most(statement.at_most.epsilon),
-            f"{statement.delta:g}",
+            at_most(statement.promise[0].epsilon),
+            at_most(statement.promise[0].delta),
+            "for rows in one block" if statement.blocks_by else "for everything together",
         )
         for statement in exported.accounts
     ]
-    return f"{files}\n\n{table(rows, right={'runs', 'epsilon spent', 'at most', 'delta'})}\n\nhead {exported.head}"
+    return f"{files}\n\n{table(rows, right={'runs', 'epsilon', 'delta'})}\n\nhead {exported.head}"

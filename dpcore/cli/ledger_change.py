@@ -9,16 +9,16 @@ from dpcore.cli.answer import Answer
 from dpcore.cli.ledger_show import account_data, account_text
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, AccountState, AllowanceKind, Balance, Ledger, Run, RunState, open_ledger
-from dpcore.ledger.checks import checked_text
+from dpcore.ledger.checks import checked_text, require_across_applies
 from dpcore.overview import overview
 from dpcore.privacy import Neighbours
 from dpcore.spec.release import NAME
-from dpcore.wording import at_most, down, epsilon_in, price
+from dpcore.wording import askable, at_most, down, price, stated
 
 
 def open_account(arguments: argparse.Namespace) -> Answer:
     """Open an account, and a ledger first if there is none."""
-    epsilon, delta = _epsilon(arguments), arguments.delta
+    epsilon, delta, across_epsilon = _epsilon(arguments), arguments.delta, arguments.across_blocks
     if not 0 <= delta < 1:
         raise UsageError(
             "--delta must be at least 0 and below 1; a good choice is far below one over the number of people"
@@ -37,6 +37,10 @@ def open_account(arguments: argparse.Namespace) -> Answer:
     ):
         if text is not None:
             checked_text(text, what=option)
+    across = None
+    if across_epsilon is not None:
+        require_across_applies(unit=arguments.unit, blocks_by=arguments.blocks)
+        across = _across_cap(across_epsilon, delta=delta, currency=currency)
     with open_ledger(create=True) as ledger:
         account = ledger.open_account(
             arguments.account,
@@ -48,6 +52,8 @@ def open_account(arguments: argparse.Namespace) -> Answer:
             neighbours=Neighbours(arguments.neighbours),
             description=arguments.about,
             blocks_by=arguments.blocks,
+            across=across,
+            across_epsilon=across_epsilon,
         )
         (opened,) = overview(ledger, account.name).accounts
     hint = (
@@ -56,19 +62,44 @@ def open_account(arguments: argparse.Namespace) -> Answer:
         else ""
     )
     text = f"opened account {account.name}\n\n{account_text(opened, most=None)}{hint}"
-    return Answer(account_data(account, opened.most_used[1]), text)
+    return Answer(account_data(opened), text)
 
 
 def raise_cap(arguments: argparse.Namespace) -> Answer:
-    """Raise an account's budget to a larger epsilon at the same delta."""
+    """Raise an account's budget, or its cap across blocks, to a larger epsilon at the same delta."""
+    if arguments.across_blocks is not None:
+        return _raise_across(arguments)
     with open_ledger() as ledger:
         before = ledger.account(arguments.account)
         account = ledger.raise_cap(
             before.name, cap=_cap(before, arguments), epsilon=arguments.epsilon, reason=arguments.reason
         )
-        balance = ledger.balance(account.name)
-    text = f"raised account {account.name} from epsilon {before.epsilon:g} to {account.epsilon:g}; {_left(account, balance)}"
-    return Answer(account_data(account, balance), text)
+        (raised,) = overview(ledger, account.name).accounts
+    promise = raised.promise()
+    what, how = (
+        stated(promise.one.epsilon, promise.one.delta),
+        ", because something was charged before" if promise.raised else "",
+    )
+    text = (
+        f"raised account {account.name} from epsilon {at_most(before.epsilon)} to {at_most(account.epsilon)}; "
+        f"{_left(account, raised.most_used[1])}\nit promises {what} from now on{how}"
+    )
+    return Answer(account_data(raised), text)
+
+
+def _raise_across(arguments: argparse.Namespace) -> Answer:
+    epsilon: float = arguments.across_blocks
+    with open_ledger() as ledger:
+        before = ledger.account(arguments.account)
+        cap = _across_cap(epsilon, delta=before.delta, currency=before.currency)
+        account = ledger.raise_across(before.name, cap=cap, epsilon=epsilon, reason=arguments.reason)
+        (raised,) = overview(ledger, account.name).accounts
+    left = down(askable(account, account.across_remaining or 0))
+    text = (
+        f"raised the cap across blocks of account {account.name} from epsilon {at_most(before.across_epsilon or 0)} to "
+        f"{at_most(epsilon)}; all runs together can still ask for epsilon {left}"
+    )
+    return Answer(account_data(raised), text)
 
 
 def close(arguments: argparse.Namespace) -> Answer:
@@ -76,14 +107,27 @@ def close(arguments: argparse.Namespace) -> Answer:
     with open_ledger() as ledger:
         before = ledger.account(arguments.account)
         account = ledger.close_account(before.name, reason=arguments.reason)
-        balance = ledger.balance(account.name)
+        (closed,) = overview(ledger, account.name).accounts
         unsettled = sum(run.state is RunState.OPEN for run in ledger.runs(account.name))
     if before.state is AccountState.CLOSED:
         text = f"account {account.name} was closed already"
     else:
         rest = f"; {unsettled} open runs may still finish" if unsettled else ""
         text = f"closed account {account.name}{rest}"
-    return Answer(account_data(account, balance) | {"open_runs": unsettled}, text)
+    return Answer(account_data(closed) | {"open_runs": unsettled}, text)
+
+
+def accept_restoration(arguments: argparse.Namespace) -> Answer:
+    """Go on with an older copy of the ledger."""
+    with open_ledger() as ledger:
+        lost, head = ledger.accept_restoration(reason=arguments.reason)
+    data = {"lost": {"seq": lost.seq, "hash": lost.hash, "seen_at": lost.at}, "events": head.seq, "head": head.hash}
+    text = (
+        f"the ledger goes on from event {head.seq:,}; event {lost.seq:,}, seen on {lost.at[:19]}, and what else was lost is "
+        "on record in every account\nwhat the lost events have spent is not counted any more: lower the next runs' epsilon "
+        "by what you know of it"
+    )
+    return Answer(data, text)
 
 
 def allow(arguments: argparse.Namespace) -> Answer:
@@ -98,7 +142,7 @@ def allow(arguments: argparse.Namespace) -> Answer:
         allowance = ledger.allow(
             account.name, kind=kind, name=name, cap=cap, epsilon=arguments.epsilon, reason=arguments.reason
         )
-    used, remaining = epsilon_in(account, allowance.used), epsilon_in(account, allowance.remaining)
+    remaining = askable(account, allowance.remaining)
     data = {
         "account": account.name,
         "kind": kind.value,
@@ -110,8 +154,8 @@ def allow(arguments: argparse.Namespace) -> Answer:
         "remaining_epsilon": remaining,
     }
     text = (
-        f"{kind} {name} may use epsilon {allowance.epsilon:g} of account {account.name}: {at_most(used)} is used, "
-        f"{down(remaining)} is left; every run of the account names its {kind} from now on"
+        f"{kind} {name} may use epsilon {at_most(allowance.epsilon)} of account {account.name}: "
+        f"{price(allowance.used, account.currency)} is used, the next run can ask for epsilon {down(remaining)}; every run of the account names its {kind} from now on"
     )
     return Answer(data, text)
 
@@ -155,14 +199,20 @@ def _epsilon(arguments: argparse.Namespace) -> float:
     return epsilon
 
 
+def _across_cap(epsilon: float, *, delta: float, currency: Currency) -> int:
+    if not 0 < epsilon < float("inf"):
+        raise UsageError("--across-blocks must be a number above 0, such as 20")
+    return budget_of(epsilon, delta=delta, currency=currency)[1]
+
+
 def _cap(account: Account, arguments: argparse.Namespace) -> int:
     _, cap = budget_of(_epsilon(arguments), delta=account.delta, currency=account.currency)
     return cap
 
 
 def _left(account: Account, balance: Balance) -> str:
-    at = f" at delta {account.delta:g}" if account.delta else ""
-    return f"epsilon {down(epsilon_in(account, balance.remaining))}{at} is left"
+    at = f" at delta {at_most(account.delta)}" if account.delta else ""
+    return f"the next run can ask for epsilon {down(askable(account, balance.remaining // account.weight))}{at}"
 
 
 def _blocks(account: str, names: Sequence[str], *, state: str, text: str) -> Answer:
@@ -182,11 +232,11 @@ def _ended(ledger: Ledger, before: Run, after: Run) -> Answer:
         "spent": after.spent / UNIT,
         "returned": returned / UNIT,
         "remaining": balance.remaining / UNIT,
-        "remaining_epsilon": epsilon_in(account, balance.remaining),
+        "remaining_epsilon": askable(account, balance.remaining // account.weight),
     }
     already = "" if before.state is RunState.OPEN else " already"
     text = (
         f"run {after.id} is {after.state}{already}: {price(after.spent, account.currency)} stays spent, "
-        f"{price(returned, account.currency)} went back\n{_left(account, balance)} in account {account.name}"
+        f"{price(returned, account.currency)} went back\n{_left(account, balance)} from account {account.name}"
     )
     return Answer(data, text)

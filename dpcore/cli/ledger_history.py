@@ -10,7 +10,7 @@ from dpcore.cli.answer import Listing
 from dpcore.ledger import Event, EventKind, open_ledger
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.ledger.verification.findings import at_event
-from dpcore.wording import price
+from dpcore.wording import at_most, price
 
 Body = Mapping[str, Any]
 
@@ -62,9 +62,10 @@ def _row(event: Event, currencies: Mapping[str, Currency], *, whose: bool) -> tu
 
 
 def _opened(body: Body, currency: Currency) -> str:
-    at = f" at delta {body['delta']:g}" if body["delta"] else ""
+    at = f" at delta {at_most(body['delta'])}" if body["delta"] else ""
     by = f", by {body['blocks_by']}" if body["blocks_by"] else ""
-    return f"epsilon {body['epsilon']:g}{at} in {currency}, {body['unit']}, {body['neighbours']}{by}"
+    across = f", epsilon {at_most(body['across_epsilon'])} across blocks" if body["across_epsilon"] else ""
+    return f"epsilon {at_most(body['epsilon'])}{at} in {currency}, {body['unit']}, {body['neighbours']}{by}{across}"
 
 
 def _blocks(body: Body, _currency: Currency) -> str:
@@ -97,19 +98,31 @@ def _settled(body: Body, currency: Currency) -> str:
     return f"{price(body['spent'], currency)} spent, {price(body['returned'], currency)} back, {release}"
 
 
+def _short(digest: str | None) -> str:
+    return "an owner that does not read" if digest is None else f"{digest[:12]}..."
+
+
 _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
     EventKind.ACCOUNT_OPENED: _opened,
-    EventKind.CAP_RAISED: lambda body, _: f"to epsilon {body['epsilon']:g}: {body['reason']}",
+    EventKind.CAP_RAISED: lambda body, _: f"to epsilon {at_most(body['epsilon'])}: {body['reason']}",
+    EventKind.ACROSS_RAISED: lambda body, _: (
+        f"to epsilon {at_most(body['across_epsilon'])} across blocks: {body['reason']}"
+    ),
     EventKind.ACCOUNT_CLOSED: lambda body, _: str(body["reason"]),
-    EventKind.ALLOWED: lambda body, _: f"{body['kind']} {body['name']}, epsilon {body['epsilon']:g}: {body['reason']}",
+    EventKind.ALLOWED: lambda body, _: (
+        f"{body['kind']} {body['name']}, epsilon {at_most(body['epsilon'])}: {body['reason']}"
+    ),
     EventKind.BLOCKS_OPENED: _blocks,
     EventKind.BLOCKS_SEALED: _blocks,
+    EventKind.ADOPTED: lambda body, _: f"{body['folder']}, from {_short(body['owner'])}: {body['reason']}",
+    EventKind.RESTORED: lambda body, _: f"without event {body['seq']:,} ({_short(body['hash'])}): {body['reason']}",
     EventKind.RESERVED: _reserved,
     EventKind.LEASED: _leased,
     EventKind.DATA_VERSION: lambda body, _: f"{body['version'][:16]}",
     EventKind.STARTED: _started,
     EventKind.COMMITTED: lambda body, _: f"{body['step']}, {body['size']:,} bytes, {body['sha256'][:16]}",
     EventKind.SETTLED: _settled,
+    EventKind.REPUBLISHED: lambda body, _: f"release {body['release']} of run {body['run']} was made again",
     EventKind.RELEASED: lambda body, currency: f"{price(body['returned'], currency)} back",
 }
 """What is worth a person's while of each kind of event."""

@@ -1,6 +1,7 @@
-"""The runs of an account, as `dpflow ledger show` lists them: what each has spent, and who is at work on it."""
+"""The runs of an account, as `dpflow ledger show` lists them: what each promises and has spent, and who is at work on it."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,7 +11,8 @@ from dpcore.cli.bar import bar
 from dpcore.ledger import Account, RunState
 from dpcore.ledger.holder import surely_gone
 from dpcore.overview import AccountOverview, RunOverview
-from dpcore.wording import epsilon_in, up
+from dpcore.promises import release_promise
+from dpcore.wording import at_most
 
 
 def runs_text(each: AccountOverview, *, most: int | None) -> str:
@@ -19,23 +21,26 @@ def runs_text(each: AccountOverview, *, most: int | None) -> str:
         return ""
     earliest = len(each.runs) - (most or len(each.runs))
     shown = [run for number, run in enumerate(each.runs) if number >= earliest or run.touched]
-    rows = [("run", "opened (UTC)", "state", "epsilon", "of reserved", "release")] + [
+    account = each.account
+    rows = [("run", "opened (UTC)", "state", "promise", "spent of it", "release")] + [
         (
             item.run.id,
             item.run.opened_at[:16].replace("T", " "),
             item.run.state.value,
-            up(epsilon_in(each.account, item.run.spent)),
+            at_most(release_promise(account, item.run).epsilon),
             bar(spent=item.run.spent, reserved=item.run.remaining, whole=item.run.reserved, width=11),
             item.run.release or "-",
         )
         for item in shown
     ]
-    heading, *lines = table(rows, right={"epsilon"}).splitlines()
+    heading, *lines = table(rows, right={"promise"}).splitlines()
     written = [heading]
     for line, item in zip(lines, shown, strict=True):
         written += [line, *(f"    {more}" for more in _more(each.account, item))]
     if left_out := len(each.runs) - len(shown):
         written.append(f"{left_out:,} earlier runs are not shown; --all shows them")
+    at = f" at delta {at_most(account.delta)}" if account.delta else ""
+    written.append(f"promise: the epsilon of what a run reserved{at}, which is what its release promises")
     return "\n".join(written)
 
 
@@ -46,9 +51,9 @@ def run_data(account: Account, item: RunOverview) -> dict[str, Any]:
         "run": run.id,
         "opened_at": run.opened_at,
         "state": run.state.value,
+        "promise": asdict(release_promise(account, run)),
         "reserved": run.reserved / UNIT,
         "spent": run.spent / UNIT,
-        "spent_epsilon": epsilon_in(account, run.spent),
         "remaining": run.remaining / UNIT,
         "analyst": run.analyst,
         "purpose": run.purpose,

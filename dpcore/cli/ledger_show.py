@@ -1,16 +1,17 @@
-"""`dpflow ledger show`: what each account has spent, what runs hold of it, and what is left."""
+"""`dpflow ledger show`: what each account promises, and its books: what is spent, what runs hold, and what is left."""
 
 import argparse
+from dataclasses import asdict
 from heapq import nlargest
 from typing import Any
 
-from dpcore.accounting import UNIT, Currency
+from dpcore.accounting import UNIT
 from dpcore.cli.answer import Answer, table
 from dpcore.cli.bar import bar, legend, rule
 from dpcore.cli.ledger_runs import run_data, runs_text
 from dpcore.ledger import Account, AccountState, Balance, BlockState, open_ledger
 from dpcore.overview import AccountOverview, overview
-from dpcore.wording import down, epsilon_in, step_of, up
+from dpcore.wording import askable, at_most, booked, down, several_blocks, stated, step_of, up
 
 MOST_SHOWN = 30
 """Blocks and runs of an account that are shown unless all are asked for."""
@@ -27,26 +28,31 @@ def show(arguments: argparse.Namespace) -> Answer:
     return Answer(data, "\n\n\n".join([*texts, f"head {found.head} after {found.events:,} events"]))
 
 
-def account_data(account: Account, balance: Balance) -> dict[str, Any]:
-    """Return an account's terms and balance for programs: amounts in its currency, and in epsilon at its delta."""
+def account_data(each: AccountOverview) -> dict[str, Any]:
+    """Return an account's terms, promise and books for programs: `promise` is the one guarantee, amounts are in the account's currency."""
+    account, promise, (_, balance) = each.account, each.promise(), each.most_used
     return {
         "account": account.name,
         "state": account.state.value,
         "currency": account.currency.value,
         "epsilon": account.epsilon,
         "delta": account.delta,
+        "promise": asdict(promise.one),
+        "promise_across_blocks": None if promise.across is None else asdict(promise.across),
+        "raised": promise.raised,
         "unit": account.unit,
         "neighbours": account.neighbours.value,
         "about": account.description,
         "blocks_by": account.blocks_by,
         "opened_at": account.opened_at,
+        "across_blocks": _across_data(each),
         **_balance_data(account, balance),
     }
 
 
 def account_text(each: AccountOverview, *, most: int | None) -> str:
     """Write all about an account, with at most so many of its blocks and runs."""
-    parts = [_heading(each), _budget(each), _blocks(each, most=most), _allowances(each)]
+    parts = [_heading(each), _budget(each), _blocks(each, most=most), _across(each), _allowances(each)]
     return "\n\n".join(part for part in [*parts, runs_text(each, most=most)] if part)
 
 
@@ -62,28 +68,31 @@ def _heading(each: AccountOverview) -> str:
     if account.blocks_by is not None:
         growing = sum(block.state is BlockState.OPEN for block, _ in each.blocks)
         lines.append(f"blocks      {account.blocks_by}: {len(each.blocks):,}, of which {growing:,} may still grow")
+    promise = each.promise()
+    how = ", its raises included" if promise.raised else ""
+    lines.append(
+        f"promise     {stated(promise.one.epsilon, promise.one.delta)}, whatever runs choose within the budget{how}"
+    )
+    if several := several_blocks(account.unit, promise):
+        lines.append(f"{' ' * 12}{several[0].lower()}{several[1:].removesuffix('.')}")
     return "\n".join(lines)
 
 
 def _budget(each: AccountOverview) -> str:
     account, (block, balance) = each.account, each.most_used
-    symbol, pure = account.currency.symbol, account.currency is Currency.PURE
-    where = f"in block {block}, of which least is left" if account.blocks_by is not None and block else ""
-    at = "" if pure else f"at delta {account.delta:g}"
-    how = "" if pure else f"{symbol} adds up; an epsilon is what its {symbol} alone amounts to"
-    rows: list[tuple[str, ...]] = [(" " * 10, "epsilon", symbol, "share", ", ".join(filter(None, (at, where))))]
-    rows.append(("budget", up(account.epsilon), down(balance.cap / UNIT, places=6), "", how))
-    for name, units, written in (
-        ("spent", balance.spent, up),
-        ("reserved", balance.reserved, up),
-        ("remaining", balance.remaining, down),
+    symbol = account.currency.symbol
+    where = f", in block {block}, of which least is left" if account.blocks_by is not None and block else ""
+    rows: list[tuple[str, ...]] = [(" " * 10, symbol, "share", f"bookkeeping{where}")]
+    rows.append(("budget", booked(account, balance.cap, written=down), "", ""))
+    next_run = f"the next run can ask for epsilon {down(askable(account, balance.remaining // account.weight))}"
+    for name, units, written, more in (
+        ("spent", balance.spent, up, ""),
+        ("reserved", balance.reserved, up, ""),
+        ("remaining", balance.remaining, down, next_run),
     ):
-        share = f"{100 * units / balance.cap:.1f} %"
-        rows.append((name, written(epsilon_in(account, units)), written(units / UNIT, places=6), share, ""))
-    if pure:
-        rows = [(*row[:2], *row[3:]) for row in rows]
+        rows.append((name, booked(account, units, written=written), f"{100 * units / balance.cap:.1f} %", more))
     drawn = bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=_BAR)
-    return f"{' ' * 12}{drawn}   {legend()}\n\n{table(rows, right={'epsilon', symbol, 'share'})}"
+    return f"{' ' * 12}{drawn}   {legend()}\n\n{table(rows, right={symbol, 'share'})}"
 
 
 def _blocks(each: AccountOverview, *, most: int | None) -> str:
@@ -91,13 +100,13 @@ def _blocks(each: AccountOverview, *, most: int | None) -> str:
     if account.blocks_by is None or not each.blocks:
         return ""
     chosen = {block.name for block, _ in nlargest(most or len(each.blocks), each.blocks, key=lambda pair: pair[1].used)}
-    rows = [("block", "state", "spent", "reserved", "remaining", "in epsilon")] + [
+    rows = [("block", "state", "spent", "reserved", "remaining", f"bookkeeping in {account.currency.symbol}")] + [
         (
             block.name,
             block.state.value,
-            up(epsilon_in(account, balance.spent)),
-            up(epsilon_in(account, balance.reserved)),
-            down(epsilon_in(account, balance.remaining)),
+            booked(account, balance.spent, written=up),
+            booked(account, balance.reserved, written=up),
+            booked(account, balance.remaining, written=down),
             bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=30),
         )
         for block, balance in each.blocks
@@ -108,36 +117,68 @@ def _blocks(each: AccountOverview, *, most: int | None) -> str:
     double = "\neach block pays double, as replacing one may touch two of them" if account.weight > 1 else ""
     several = ""
     if account.unit != "row":
-        spent = up(epsilon_in(account, each.spent_by_all_runs))
-        several = f"\nfor one {account.unit} with rows in all blocks, epsilon {spent} is spent at worst"
+        spent = booked(account, each.spent_by_all_runs, written=up)
+        several = f"\nall runs together, whatever their blocks, have spent {account.currency.symbol} {spent}"
     return table(rows, right={"spent", "reserved", "remaining"}) + more + double + several
+
+
+def _across_data(each: AccountOverview) -> dict[str, Any] | None:
+    """Return the cap across blocks and its balance for programs; None if the account has none."""
+    balance = each.across_balance
+    if balance is None:
+        return None
+    amounts = _balance_data(each.account, balance) | {"remaining_epsilon": askable(each.account, balance.remaining)}
+    return {"epsilon": each.account.across_epsilon, **amounts}
+
+
+def _across(each: AccountOverview) -> str:
+    account, balance = each.account, each.across_balance
+    if balance is None:
+        return ""
+    heading = (
+        "across blocks",
+        "epsilon",
+        "spent",
+        "reserved",
+        "remaining",
+        f"bookkeeping in {account.currency.symbol}",
+    )
+    row = (
+        "all runs",
+        at_most(account.across_epsilon or 0.0),
+        booked(account, balance.spent, written=up),
+        booked(account, balance.reserved, written=up),
+        booked(account, balance.remaining, written=down),
+        bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=30),
+    )
+    return table([heading, row], right={"epsilon", "spent", "reserved", "remaining"})
 
 
 def _allowances(each: AccountOverview) -> str:
     if not each.allowances:
         return ""
-    rows = [("allowed to", "", "epsilon", "used", "remaining", "used of what is allowed")] + [
+    symbol = each.account.currency.symbol
+    used, remaining = f"{symbol} used", f"{symbol} left"
+    rows = [("allowed to", "", "epsilon", used, remaining, "used of what is allowed")] + [
         (
             allowance.kind.value,
             allowance.name,
-            up(allowance.epsilon),
-            up(epsilon_in(each.account, allowance.used)),
-            down(epsilon_in(each.account, allowance.remaining)),
+            at_most(allowance.epsilon),
+            booked(each.account, allowance.used, written=up),
+            booked(each.account, allowance.remaining, written=down),
             bar(spent=allowance.used, reserved=0, whole=allowance.cap, width=30),
         )
         for allowance in each.allowances
     ]
-    return table(rows, right={"epsilon", "used", "remaining"})
+    return table(rows, right={"epsilon", used, remaining})
 
 
 def _data(each: AccountOverview) -> dict[str, Any]:
     account = each.account
-    block, balance = each.most_used
     return {
-        **account_data(account, balance),
-        "most_used_block": block,
+        **account_data(each),
+        "most_used_block": each.most_used[0],
         "spent_by_all_runs": each.spent_by_all_runs / UNIT,
-        "spent_by_all_runs_epsilon": epsilon_in(account, each.spent_by_all_runs),
         "blocks": [
             {"block": block.name, "state": block.state.value, **_balance_data(account, balance)}
             for block, balance in each.blocks
@@ -150,7 +191,7 @@ def _data(each: AccountOverview) -> dict[str, Any]:
                 "cap": allowance.cap / UNIT,
                 "used": allowance.used / UNIT,
                 "remaining": allowance.remaining / UNIT,
-                "remaining_epsilon": epsilon_in(account, allowance.remaining),
+                "remaining_epsilon": askable(account, allowance.remaining),
             }
             for allowance in each.allowances
         ],
@@ -164,7 +205,5 @@ def _balance_data(account: Account, balance: Balance) -> dict[str, float]:
         "spent": balance.spent / UNIT,
         "reserved": balance.reserved / UNIT,
         "remaining": balance.remaining / UNIT,
-        "spent_epsilon": epsilon_in(account, balance.spent),
-        "reserved_epsilon": epsilon_in(account, balance.reserved),
-        "remaining_epsilon": epsilon_in(account, balance.remaining),
+        "remaining_epsilon": askable(account, balance.remaining // account.weight),
     }

@@ -6,17 +6,21 @@ Of the sums so far only that of pure epsilons holds for a ledger, whose prices a
 import argparse
 import json
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
 from dpcore.accounting import (
     UNIT,
+    Cap,
     Comparison,
     Currency,
     Finding,
     LossDistribution,
     Step,
+    Theorem,
     approximate_losses,
     compare_theorems,
     discrete_gaussian_losses,
@@ -26,7 +30,8 @@ from dpcore.errors import UsageError
 from dpcore.ledger import Account, EventKind, Ledger, open_ledger
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, from_description
-from dpcore.wording import at_most, up
+from dpcore.overview import AccountOverview, overview
+from dpcore.wording import at_most, several_blocks, stated, step_of, up
 
 ABOUT = "what everything that was started amounts to under each theorem, what the cap promises, and the smallest that is valid"
 _WIDEST = 1e5
@@ -45,23 +50,54 @@ def add_verb(steward: Any, common: argparse.ArgumentParser) -> None:
 def theorems(arguments: argparse.Namespace) -> Answer:
     """Price every operation of an account again, and compose the prices by every theorem."""
     with open_ledger() as ledger:
-        account = ledger.account(arguments.account)
-        if account.blocks_by is not None:
-            raise UsageError(
-                f"account '{account.name}' is kept by blocks, and each block has a history of its own; "
-                "dpflow ledger show tells what each of them has spent"
-            )
-        counted = _operations(ledger, account)
+        (each,) = overview(ledger, arguments.account).accounts
+        account = each.account
+        counted = Counter[str]() if account.blocks_by is not None else _operations(ledger, account)
     delta = account.delta if arguments.delta is None else arguments.delta
     if not counted:
-        return Answer(
-            {**_terms(account, delta), "operations": 0, "theorems": [], "promised": None, "smallest": None},
-            "no operation was started yet",
-        )
+        return _promise_alone(each, delta)
     steps = [_step(mechanism, count) for mechanism, count in counted.items()]
     # Runs spend shares of what earlier answers have left, so the parameters of a ledger's operations are chosen on the way.
-    found = compare_theorems(steps, delta=delta, adaptive=True, cap=(account.currency, account.cap))
-    return Answer(_data(account, found, delta, counted.total()), _text(account, found, delta, counted.total()))
+    cap = Cap(account.currency, account.cap, first=each.first_cap)
+    found = compare_theorems(steps, delta=delta, adaptive=True, cap=cap)
+    return Answer(_data(each, found, delta, counted.total()), _text(each, found, delta, counted.total()))
+
+
+def _promise_alone(each: AccountOverview, delta: float) -> Answer:
+    """Tell what the cap promises where there is no history to compare: nothing was charged, or each block has a history of its own."""
+    account = each.account
+    pure = account.currency is Currency.PURE
+    if not (0 <= delta < 1) or (delta == 0 and not pure):
+        needed = "from 0" if pure else "above 0"
+        raise UsageError(
+            f"for account '{account.name}' delta must be {needed} and below 1; name one, or leave --delta out"
+        )
+    promise = each.promise(delta=delta)
+    if account.blocks_by is None:
+        why, operations = "no operation was started yet", 0
+    else:
+        why = f"account {account.name} is kept by blocks: each has a history of its own, and theorems are not compared"
+        operations = None
+    several = several_blocks(account.unit, promise)
+    lines = [
+        why,
+        f"promised: {stated(promise.one.epsilon, promise.one.delta)}, for {step_of(account)}",
+        *([several] if several else []),
+    ]
+    data = {
+        **_terms(each, delta),
+        "operations": operations,
+        "theorems": [],
+        "promised": {
+            "theorem": next(theorem.value for theorem in Theorem if theorem.filter_in is account.currency),
+            **asdict(promise.one),
+            "valid": True,
+            "because": "the cap holds whatever is chosen on the way",
+        },
+        "promised_across_blocks": None if promise.across is None else asdict(promise.across),
+        "smallest": None,
+    }
+    return Answer(data, "\n".join(lines))
 
 
 def _operations(ledger: Ledger, account: Account) -> Counter[str]:
@@ -102,20 +138,22 @@ def _losses(mechanism: Mechanism) -> LossDistribution | None:
     return None
 
 
-def _terms(account: Account, delta: float) -> dict[str, Any]:
+def _terms(each: AccountOverview, delta: float) -> dict[str, Any]:
+    account = each.account
     return {
         "account": account.name,
         "currency": account.currency.value,
         "cap": account.cap,
         "declared": {"epsilon": account.epsilon, "delta": account.delta},
+        "raised": each.promise().raised,
         "delta": delta,
     }
 
 
-def _data(account: Account, found: Comparison, delta: float, operations: int) -> dict[str, Any]:
+def _data(each: AccountOverview, found: Comparison, delta: float, operations: int) -> dict[str, Any]:
     smallest, promised = found.smallest, found.promised
     return {
-        **_terms(account, delta),
+        **_terms(each, delta),
         "operations": operations,
         "theorems": [
             {
@@ -127,6 +165,7 @@ def _data(account: Account, found: Comparison, delta: float, operations: int) ->
             for finding in found.findings
         ],
         "promised": None if promised is None else _told(promised),
+        "promised_across_blocks": None,
         "smallest": None if smallest is None else _told(smallest),
     }
 
@@ -135,19 +174,26 @@ def _told(finding: Finding) -> dict[str, Any]:
     return {
         "theorem": finding.theorem.value,
         "epsilon": finding.epsilon,
+        "delta": finding.delta,
         "valid": finding.valid,
         "because": finding.because,
     }
 
 
-def _text(account: Account, found: Comparison, delta: float, operations: int) -> str:
+def _text(each: AccountOverview, found: Comparison, delta: float, operations: int) -> str:
+    account = each.account
     rows = [("theorem", "so far", "promised", "", "")] + [_row(finding, found.promised) for finding in found.findings]
     notes = [
         "so far: what the operations come to as epsilon",
-        f"promised: what the whole cap in {account.currency.symbol} comes to, whatever is chosen on the way",
-        _valid(found, delta),
+        f"promised: what the whole cap in {account.currency.symbol} promises, whatever is chosen on the way",
+        *(
+            ["the cap was raised after the first charge; what is promised allows for that"]
+            if each.promise().raised
+            else []
+        ),
+        _valid(found),
     ]
-    head = f"{operations:,} operations of {account.name}, at delta {delta:g}"
+    head = f"{operations:,} operations of {account.name}, at delta {at_most(delta)}"
     return "\n".join([head, "", table(rows, right={"so far", "promised"}), "", *notes])
 
 
@@ -157,18 +203,24 @@ def _row(finding: Finding, promised: Finding | None) -> tuple[str, ...]:
         standing = "both are valid" if finding.valid else "promised is valid"
     else:
         standing = "does not apply" if finding.epsilon is None else "so far is valid" if finding.valid else "not valid"
-    return finding.theorem.value, _column(finding.epsilon), _column(of_cap), standing, finding.because
+    return (
+        finding.theorem.value,
+        _column(finding.epsilon, written=up),
+        _column(of_cap, written=at_most),
+        standing,
+        finding.because,
+    )
 
 
-def _column(epsilon: float | None) -> str:
-    return "-" if epsilon is None else up(epsilon)
+def _column(epsilon: float | None, *, written: Callable[[float], str]) -> str:
+    return "-" if epsilon is None else written(epsilon)
 
 
-def _valid(found: Comparison, delta: float) -> str:
+def _valid(found: Comparison) -> str:
     smallest = found.smallest
     if smallest is None or smallest.epsilon is None:
         why = "" if found.promised is None else f": {found.promised.because}"
         return f"nothing is valid for these operations at this delta{why}"
     whose = "promised" if smallest == found.promised else "so far"
-    told = f"epsilon {at_most(smallest.epsilon)} at delta {delta:g}"
+    told = f"epsilon {at_most(smallest.epsilon)} at delta {at_most(smallest.delta)}"
     return f"the smallest that is valid: {told}, {whose}, by {smallest.theorem.value}"

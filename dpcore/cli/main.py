@@ -12,9 +12,10 @@ from typing import Any
 
 from dpcore.accounting import UNIT
 from dpcore.cli import audit, ledger, plan, registry, specs
-from dpcore.cli.answer import Answer, Listing
+from dpcore.cli.answer import Answer, Listing, UsedLedger
 from dpcore.cli.specs import Runner, Subparsers
-from dpcore.errors import BudgetRefused, DpflowError
+from dpcore.errors import BudgetRefused, DpflowError, SpecError
+from dpcore.ledger import Ledger, noting_opened
 from dpcore.stewardlog import record
 
 AddVerbs = Callable[[Subparsers, argparse.ArgumentParser], None]
@@ -25,18 +26,24 @@ EPILOG = "exit codes: 0 done, 1 something else went wrong, 2 bad spec or usage, 
 def main(argv: list[str] | None = None, *, runner: Runner, more: Sequence[AddVerbs] = ()) -> int:
     """Run one verb; `runner` makes a release, and each of `more` adds verbs that are not dpcore's."""
     arguments = _parser(runner, more).parse_args(argv)
+    with noting_opened() as opened:
+        return _call(arguments, opened)
+
+
+def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
+    """Call the verb, print what it answers or why it refuses, and return the exit code."""
     begun = False
     try:
         with _progress_shown():
             answer: Answer | Listing = arguments.verb(arguments)
-        with closing(answer.pieces(as_json=arguments.json)) as pieces:
+        with closing(answer.pieces(as_json=arguments.json, used=_used(opened))) as pieces:
             for piece in pieces:
                 begun = True
                 _write(piece)
         sys.stdout.flush()
     except DpflowError as error:
         # In the middle of a long answer an error object would only garble it: it is left unfinished, and the line says why.
-        return _refuse(error, as_json=arguments.json and not begun)
+        return _refuse(error, as_json=arguments.json and not begun, used=_used(opened))
     except KeyboardInterrupt:
         hint = "; what was measured is kept: go on with dpflow run SPEC --resume and the run id above"
         print(f"interrupted{hint if 'resume' in arguments else ''}", file=sys.stderr)  # noqa: T201
@@ -61,9 +68,19 @@ def _write(piece: str) -> None:
     sys.stdout.write(piece.encode(encoding, errors="backslashreplace").decode(encoding))
 
 
-def _refuse(error: DpflowError, *, as_json: bool) -> int:
+def _used(opened: Sequence[Ledger]) -> UsedLedger | None:
+    """Return the ledger that a verb has used last, if it has used one."""
+    if not opened:
+        return None
+    ledger = opened[-1]
+    return UsedLedger(ledger.place, ledger.known_identity, hides=ledger.hides, warning=ledger.warning)
+
+
+def _refuse(error: DpflowError, *, as_json: bool, used: UsedLedger | None = None) -> int:
     if as_json:
         data: dict[str, Any] = {"error": str(error), "exit_code": error.exit_code}
+        if used:
+            data["ledger"] = used.data
         if isinstance(error, BudgetRefused):
             data |= {
                 "requested": error.requested / UNIT,
@@ -72,7 +89,9 @@ def _refuse(error: DpflowError, *, as_json: bool) -> int:
             }
         print(json.dumps(data))  # noqa: T201
     else:
-        for line in str(error).splitlines():
+        told = used is None or isinstance(error, SpecError) or used.place in str(error)
+        where = "" if told or used is None else f" ({used.named})"
+        for line in f"{error}{where}".splitlines():
             print(f"dpflow: {line}", file=sys.stderr)  # noqa: T201
     return error.exit_code
 

@@ -9,7 +9,7 @@ from dpcore.cli.answer import Answer, table
 from dpcore.cli.specs import Subparsers
 from dpcore.errors import UsageError
 from dpcore.planning.discovery import PlannedDiscovery
-from dpcore.planning.plan import Plan, PlannedColumn, PlannedRounds, plan_run
+from dpcore.planning.plan import Plan, PlannedColumn, PlannedRounds, PlannedTotal, plan_run
 from dpcore.planning.target import Target, epsilon_for
 from dpcore.spec import Declaration, load_spec
 from dpcore.wording import at_most, cells, down
@@ -73,6 +73,7 @@ def _text(plan: Plan) -> str:
         f"universe   {plan.universe.columns:,} columns, {_universe_cells(plan)} cells",
         f"rows       about {plan.rows:,}: {_ROWS_FROM[plan.rows_from]}",
         *_money(plan),
+        *([] if plan.expects is None else [_expects(plan.expects)]),
         *map(_discovery, plan.discovers),
         "",
         "noise is the standard deviation of each count; error is what it makes of all cells together, as a share of the rows",
@@ -87,15 +88,16 @@ def _text(plan: Plan) -> str:
         *_error(plan),
         f"memory     about {_rounded(plan.costs.memory_mb)} MB",
         f"time       about {_duration(plan.costs.least_seconds)} to {_duration(plan.costs.most_seconds)}",
+        *(f"warning    {warning}" for warning in plan.warnings),
     ]
     return "\n".join(lines)
 
 
 def _money(plan: Plan) -> list[str]:
     account, currency = plan.account, Currency(plan.account.currency)
-    amount = "" if currency is Currency.PURE else f": {currency.symbol} {plan.amount:.6g}"
+    amount = "" if currency is Currency.PURE else f": {currency.symbol} {at_most(plan.amount)}"
     lines = [
-        f"spends     epsilon {plan.epsilon:g}, delta {plan.delta:g}{amount}, from account {account.name}",
+        f"spends     epsilon {at_most(plan.epsilon)}, delta {at_most(plan.delta)}{amount}, from account {account.name}",
         _amounts(plan),
     ]
     if plan.unspent > WORTH_SAYING:
@@ -104,8 +106,8 @@ def _money(plan: Plan) -> list[str]:
         )
     if account.remaining is None or account.remaining_epsilon is None:
         return [*lines, f"account    none yet, so {currency} is assumed: {account.missing}"]
-    left = "" if currency is Currency.PURE else f" ({currency.symbol} {account.remaining:.6g})"
-    return [*lines, f"leaves     epsilon {down(account.remaining_epsilon)}{left}, counted in {currency}"]
+    left = f"{currency.symbol} {down(account.remaining, places=6)}"
+    return [*lines, f"leaves     {left}: a run after it can ask for epsilon {down(account.remaining_epsilon)}"]
 
 
 def _amounts(plan: Plan) -> str:
@@ -113,7 +115,7 @@ def _amounts(plan: Plan) -> str:
     pure, rho, mu = plan.amounts.epsilon, plan.amounts.rho, plan.amounts.mu
     amounts = ((Currency.PURE, "epsilon", pure), (Currency.ZCDP, "rho", rho), (Currency.GDP, "mu", mu))
     said = [
-        f"{name} {amount:.6g} in {kind}{' (as counted here)' if kind == plan.account.currency else ''}"
+        f"{name} {at_most(amount)} in {kind}{' (as counted here)' if kind == plan.account.currency else ''}"
         for kind, name, amount in amounts
         if amount is not None
     ]
@@ -125,6 +127,13 @@ def _universe_cells(plan: Plan) -> str:
         return cells(plan.universe.cells)
     exponent = int(plan.universe.log10_cells)
     return f"{min(10 ** (plan.universe.log10_cells - exponent), 9.9):.1f}e{exponent}"
+
+
+def _expects(total: PlannedTotal) -> str:
+    return (
+        f"expects    {total.least:,} to {total.most:,} rows: the noisy total is bought first, for {_percent(total.share)} of the budget, with noise "
+        f"{total.noise:.1f}; the run stops if it is more than {math.ceil(total.margin):,} off"
+    )
 
 
 def _discovery(found: PlannedDiscovery) -> str:
@@ -231,11 +240,11 @@ def _columns(declaration: Declaration, named: list[str]) -> list[str]:
 
 def _target_text(target: Target, *, found: bool) -> str:
     currency = Currency(target.currency)
-    amount = "" if currency is Currency.PURE else f" ({currency.symbol} {target.amount:.6g})"
+    amount = "" if currency is Currency.PURE else f" ({currency.symbol} {at_most(target.amount)})"
     how = "as every single column is" if target.rounds is None else f"if one of the {target.rounds} rounds measures it"
     now = "too little for any run" if target.spec_error is None else f"an error of {_percent(target.spec_error)}"
     lines = [
-        f"epsilon    {target.epsilon:g} at delta {target.delta:g}{amount}; the spec has {target.spec_epsilon:g}: {now}",
+        f"epsilon    {at_most(target.epsilon)} at delta {at_most(target.delta)}{amount}; the spec has {at_most(target.spec_epsilon)}: {now}",
         f"marginal   {' x '.join(target.columns)}: {'at most ' if found else ''}{cells(target.cells)} cells, measured with noise {target.noise:,.1f}, {how}",
         f"rows       about {target.rows:,}: {_ROWS_FROM[target.rows_from]}",
         f"error      {_percent(target.error)} of the rows, where at most {at_most(100 * target.wanted)} % is wanted",

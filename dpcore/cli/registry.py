@@ -1,6 +1,7 @@
 """The verbs about what others may run: register, registered, approval."""
 
 import argparse
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ from dpcore.cli.answer import Answer, table
 from dpcore.cli.specs import Subparsers
 from dpcore.errors import DpflowError, UsageError
 from dpcore.ledger import open_ledger
-from dpcore.registry import Registered, declared, register, registered, registered_names, registry_folder, unregister
+from dpcore.places import NAME, REGISTRY_VARIABLE, Places, places_of_spec, registry_folder, using
+from dpcore.registry import Registered, declared, register, registered, registered_names, unregister
 from dpcore.schedule import EXAMPLE
 from dpcore.spec import load_spec
 from dpcore.strategies import strategy_for
+from dpcore.wording import at_most
 
 DEFAULT_WITHIN = "24h"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -49,8 +52,24 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 
 
 def _register(arguments: argparse.Namespace) -> Answer:
-    if arguments.remove:
+    if arguments.remove and not arguments.spec.is_file():
         return _remove(arguments)
+    with using(places_of_spec(arguments.spec)) as places:
+        if arguments.remove:
+            return _remove(arguments)
+        _require_registry(places)
+        return _add(arguments)
+
+
+def _require_registry(places: Places) -> None:
+    """Refuse to begin a `.dpflow` folder here: it would hide one further up that is made later."""
+    if not (places.found or places.named or os.environ.get(REGISTRY_VARIABLE)):
+        raise UsageError(
+            f"no {NAME} folder was found from {places.start} upwards; open the account that pays first: dpflow ledger open"
+        )
+
+
+def _add(arguments: argparse.Namespace) -> Answer:
     strategy_for(load_spec(arguments.spec))  # as `dpflow check` does: what would be refused later is refused now
     before = _found(arguments.spec.stem if arguments.name is None else arguments.name)
     entry = register(arguments.spec, name=arguments.name, cron=arguments.cron, timezone=arguments.timezone)
@@ -61,7 +80,8 @@ def _register(arguments: argparse.Namespace) -> Answer:
         f"{verb} {entry.name}\n\n"
         f"spec      {entry.spec}\n"
         f"account   {entry.account}\n"
-        f"schedule  {when}\n\n"
+        f"schedule  {when}\n"
+        f"registry  {registry_folder()}\n\n"
         f"next: {_SERVE}, so that the form offers it; or make a release at once: dpflow run {entry.name}\n"
         "after an edit of the spec, register it again: until then its runs are refused"
     )
@@ -103,14 +123,14 @@ def _spec_of(name: str) -> Path | None:
 
 def _registered(_arguments: argparse.Namespace) -> Answer:
     items = [_state(name) for name in registered_names()]
-    data = {"registered": items, "registry": str(registry_folder().absolute())}
+    data = {"registered": items, "registry": str(registry_folder())}
     if not items:
         return Answer(data, "no spec is registered yet; register one with: dpflow register SPEC")
     rows = [("name", "account", "schedule", "approval", "state", "spec")]
     for item in items:
         when = f"{item['cron']} ({item['timezone']})" if item.get("cron") else "-"
         above = item["approval_above"]
-        asked = "-" if above is None else f"above {above:g}"
+        asked = "-" if above is None else f"above {at_most(above)}"
         state = "refused" if item["problem"] else "ready"
         rows.append((item["name"], item.get("account", "?"), when, asked, state, item.get("spec", "?")))
     problems = "".join(f"\n\n{item['name']}: {item['problem']}" for item in items if item["problem"])
@@ -143,7 +163,7 @@ def _approval(arguments: argparse.Namespace) -> Answer:
     with open_ledger() as ledger:
         delta = ledger.account(account).delta  # an approval for a name that nobody has would guard nothing
     wanted = require_approval(account, above=arguments.above, delta=delta, within_seconds=seconds)
-    which = f"above epsilon {wanted.above:g}" if wanted.above else "of any epsilon"
+    which = f"above epsilon {at_most(wanted.above)}" if wanted.above else "of any epsilon"
     text = (
         f"runs of account {account} {which} wait for approval from now on; "
         f"without it they are refused after {_duration(seconds)}, and nothing is spent meanwhile\n"

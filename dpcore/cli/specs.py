@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import re
 import shlex
 from collections.abc import Sequence
@@ -13,11 +14,17 @@ from dpcore.accounting import Currency
 from dpcore.cli.answer import Answer, table
 from dpcore.cli.starter import STARTER
 from dpcore.errors import OutputError, UsageError
+from dpcore.places import places_of_spec
+from dpcore.registry import declared
 from dpcore.report import Outcome
 from dpcore.spec import Declaration, json_schema, load_spec
+from dpcore.spec.advice import advice
 from dpcore.spec.release import NAME
 from dpcore.strategies import strategy_for
-from dpcore.wording import cells
+from dpcore.synthesis import adopt_output
+from dpcore.wording import at_most, cells, down, stated
+
+progress = logging.getLogger("dpcore.progress")
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
@@ -57,6 +64,11 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner
         help="say yes, as the steward, to more epsilon than the account lets anybody spend unasked",
     )
     run.add_argument(
+        "--adopt",
+        metavar="REASON",
+        help="as the steward: take over an output folder that belongs to another ledger; the reason stays on record",
+    )
+    run.add_argument(
         "--resume",
         metavar="RUN",
         help="go on with a run that was interrupted; nothing that was measured is paid or drawn again",
@@ -89,6 +101,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
     declaration = load_spec(arguments.spec)
     strategy = strategy_for(declaration)
     universe, privacy, discovers = declaration.universe, declaration.spec.privacy, declaration.descents()
+    where = places_of_spec(declaration.path).ledger_shown
     columns = [("column", "kind", "cells", "nulls", "outside")] + [
         (
             name,
@@ -116,14 +129,19 @@ def _check(arguments: argparse.Namespace) -> Answer:
         "delta": privacy.delta,
         "blocks_by": declaration.calendar and declaration.calendar.words,
         "spec_sha256": declaration.digest,
+        "warnings": list(advice(declaration)),
+        "ledger": {"url": where},
     }
+    for warning in advice(declaration):
+        progress.warning("warning: %s", warning)
     text = (
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
         f"universe   {cells(universe.size)} cells\n"
         f"{_found(declaration)}"
         f"workload   {_asked(declaration)}\n"
         f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_why(declaration)}\n"
-        f"spends     epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, from account {declaration.spec.dataset}{_kept_by(declaration)}"
+        f"spends     epsilon {at_most(privacy.epsilon)}, delta {at_most(privacy.delta)}, from account {declaration.spec.dataset}{_kept_by(declaration)}\n"
+        f"ledger     {where}"
     )
     return Answer(data, text)
 
@@ -168,11 +186,10 @@ def _schema(_arguments: argparse.Namespace) -> Answer:
 def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
     if arguments.resume == "":
         raise UsageError("--resume needs the id of a run; `dpflow ledger show` lists them")
+    if arguments.adopt is not None:
+        adopt_output(declared(str(arguments.spec), registered_only=False), reason=arguments.adopt)
     outcome = runner(arguments.spec, arguments.resume, approved=arguments.approve, as_of=_day(arguments))
-    at = f" at delta {outcome.delta:g}" if outcome.delta else ""
-    pure, symbol = outcome.currency == Currency.PURE, Currency(outcome.currency).symbol
-    spent = "" if pure else f" ({symbol} {outcome.spent:.6g})"
-    left = "" if pure else f" ({symbol} {outcome.remaining:.6g})"
+    symbol = Currency(outcome.currency).symbol
     blocks = "" if not outcome.blocks else f"blocks     {_span(outcome.blocks)}\n"
     where = f"account {outcome.account}" + (", in the most used of these blocks" if outcome.blocks else "")
     text = (
@@ -180,8 +197,10 @@ def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
         f"rows       {outcome.rows:,}\n"
         f"{blocks}"
         f"run        {outcome.run}\n"
-        f"spent      epsilon {outcome.spent_epsilon:.6g}{at}{spent}\n"
-        f"remaining  epsilon {outcome.remaining_epsilon:.6g}{left} in {where}"
+        f"promise    {stated(outcome.epsilon, outcome.delta)}; the samplers add at most {at_most(outcome.sampler_delta)} to delta\n"
+        f"spent      {symbol} {at_most(outcome.spent)} of {at_most(outcome.reserved)} reserved (bookkeeping)\n"
+        f"remaining  {symbol} {down(outcome.remaining, places=6)} in {where}: the next run can ask for epsilon "
+        f"{down(outcome.remaining_epsilon)}" + "".join(f"\nwarning    {warning}" for warning in outcome.warnings)
     )
     return Answer(outcome.to_json(), text)
 

@@ -15,6 +15,8 @@ privacy:
   neighbours: add-remove             # or replace-one, if the number of units is public
   epsilon: 1.0                       # what this release may spend
   delta: 1.0e-9                      # well below one over the number of people; 0 for pure differential privacy
+  # expect_rows: [20000, 200000]     # how many rows should count: if the noisy total, bought first for 2 % of the budget, lies outside,
+                                     # the run stops before it spends the rest
 
 # blocks: {column: joined, every: month, window: new}   # a budget for each month, and runs that read what is new; the account then
                                      # needs: --blocks "month of joined"
@@ -27,9 +29,12 @@ universe:
   member: {type: boolean}
   cost:   {type: number, edges: [0, 100, 500, 2000, 10000]}       # or min, max and bins
   joined: {type: date, min: 2025-01-01, max: 2026-12-31, every: quarter}
+                                     # text is read as 2025-01-31; otherwise declare how it is written, such as format: "%m/%d/%Y",
+                                     # or a list of formats: without it, rows with other dates are dropped or counted as missing
   city:   {type: categorical, values: [north, south], outside: other}   # undeclared values share one cell
   # code: {type: categorical, values_from: icd9.txt, match: prefix}      # one value a line; 250.13 counts as 250
-  # code: {type: categorical, discover: {most: 100, length: 6, share: 0.1}}   # or find the heavy values, for a tenth of the budget
+  # code: {type: categorical, discover: {most: 100, length: 6, share: 0.1}}   # or find the heavy values, for a tenth of the budget;
+                                     # what is not found counts as other
 
 workload:
   marginals: 2                       # what matters: all 2-way marginals; or a list such as [[sex, age], [age, cost]],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dpcore import stewardlog
 from dpcore.cluster.scratch import scratch_folder
 from dpcore.errors import SourceError, UsageError
+from dpcore.places import PRIVATE_VARIABLE
 from dpcore.spec.engine import EngineSpec
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def local_options(engine: EngineSpec, *, folder: Path) -> dict[str, Any]:
         "scheduler_kwargs": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
         "silence_logs": logging.WARNING,  # and what is logged goes to the steward
         "local_directory": str(folder),
-        "env": {stewardlog.FOLDER_VARIABLE: str(folder.parent)},
+        "env": {PRIVATE_VARIABLE: str(folder.parent)},
         "preload": ["dpcore.cluster.worker_output"],
     }
 

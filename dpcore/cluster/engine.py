@@ -1,19 +1,17 @@
 """A run's cluster: there from the first time that it is needed until it is closed."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection
 from contextlib import ExitStack
 
 from distributed import Client
 
 from dpcore.cluster.connecting import Connect
 from dpcore.cluster.histogram import ClusterHistogram
-from dpcore.cluster.records import ClusterRecords, ingest_on, versions_on
+from dpcore.cluster.records import ClusterRecords, ingest_on, readable_version_on
 from dpcore.engines import Engine
 from dpcore.histogram import Histogram
-from dpcore.ingest import Coding, Draws, Source
-from dpcore.ingest.fingerprint import joined_version
-from dpcore.ingest.source import check_columns
+from dpcore.ingest import Coding, Draws, Fingerprint, Source
 from dpcore.spec.engine import EngineSpec
 from dpcore.universe import Universe
 
@@ -29,14 +27,14 @@ class OnCluster(Engine):
         self._opened = ExitStack()
         self._client: Client | None = None
 
-    def version(self, source: Source, *, columns: Sequence[str], key: bytes) -> str:
-        """Let workers read all parts."""
-        check_columns(source, columns=columns)
-        return joined_version(versions_on(self._connected(), source.parts, columns=columns, key=key), key=key)
+    def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
+        """Let workers read the table, and add up what they make of it."""
+        client = self._connected()
+        return readable_version_on(client, source, coding=coding, undecided=undecided, fingerprint=fingerprint)
 
-    def read(self, source: Source, *, coding: Coding, draws: Draws) -> ClusterRecords:
+    def read(self, source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint) -> ClusterRecords:
         """Let workers read the table, and keep it."""
-        return ingest_on(self._connected(), source, coding=coding, draws=draws)
+        return ingest_on(self._connected(), source, coding=coding, draws=draws, fingerprint=fingerprint)
 
     def count(self, records: ClusterRecords, universe: Universe) -> Histogram:
         """Count what is there, when it is asked for."""

@@ -1,5 +1,6 @@
 """Coded rows as dataframes, which is what Dask knows how to shuffle."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import pandas as pd
 
 from dpcore.ingest.coded import Coded
 from dpcore.ingest.coding import Coding
+from dpcore.ingest.fingerprint import Fingerprint, Sums
 from dpcore.universe import code_type
 
 UNIT = "u0"
@@ -70,3 +72,13 @@ class Layout:
         codes = [columns[f"c{axis}"] for axis in range(len(self.codes))]
         units = np.column_stack([columns[UNIT], columns["u1"]]) if self.by_unit else None
         return Coded(codes, weights=columns.get("weight"), units=units, draws=columns.get("draw"))
+
+
+def sums_frame(sums: Sums) -> pd.DataFrame:
+    """Write what rows add to the data's version as a dataframe of one row."""
+    return pd.DataFrame(sums[np.newaxis], columns=[f"s{place}" for place in range(len(sums))])
+
+
+def sums_of(frames: Iterable[pd.DataFrame]) -> Sums:
+    """Add up what several such dataframes hold."""
+    return sum((frame.to_numpy(dtype=np.uint64).sum(axis=0) for frame in frames), start=Fingerprint.nothing())

@@ -1,36 +1,41 @@
 """The private table as coded and bounded rows that stay on the workers of a cluster."""
 
 import secrets
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from dpcore.cluster.frames import UNIT, Layout
+from dpcore.cluster.frames import UNIT, Layout, sums_frame, sums_of
 from dpcore.cluster.public import publicly
-from dpcore.cluster.work import BoundUnits, CodePiece, Piece, VersionOfPart
+from dpcore.cluster.work import BoundUnits, CodePiece, Piece, SumPiece, TakeOne, Task
 from dpcore.ingest.coding import Coding
 from dpcore.ingest.draws import Draws
+from dpcore.ingest.fingerprint import Fingerprint, Sums
+from dpcore.ingest.records import Versioned
 from dpcore.ingest.source import Part, Source, check_columns, check_types
-from dpcore.private import Private
 
 if TYPE_CHECKING:
+    import pandas as pd
     from dask.dataframe import DataFrame
     from distributed import Client
 
 T = TypeVar("T")
 
 
-class ClusterRecords(Private):
+class ClusterRecords(Versioned):
     """Rows on a cluster: for the histogram that counts them there."""
 
     __slots__ = ("client", "frame", "layout")
 
-    def __init__(self, *, client: "Client", frame: "DataFrame", layout: Layout) -> None:
+    def __init__(self, *, client: "Client", frame: "DataFrame", layout: Layout, version: str | None) -> None:
+        super().__init__(version)
         self.client = client
         self.frame = frame
         self.layout = layout
 
 
-def ingest_on(client: "Client", source: Source, *, coding: Coding, draws: Draws) -> ClusterRecords:
+def ingest_on(
+    client: "Client", source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint | None = None
+) -> ClusterRecords:
     """Let the workers read, code and bound the table, and return when they have: `dpcore.ingest.ingest` for a cluster.
 
     Every piece of the table is read by one worker. Dask's own shuffle brings all rows of a unit to one partition, where the same function
@@ -44,38 +49,55 @@ def ingest_on(client: "Client", source: Source, *, coding: Coding, draws: Draws)
     check_types(source, reads=coding.reads)
     word, layout, parts = secrets.token_hex(8), Layout.of(coding), source.pieces()
 
-    def kept() -> "DataFrame":
-        from dask import dataframe  # noqa: PLC0415  an extra
+    def kept() -> tuple["DataFrame", Sums]:
+        from dask import dataframe, delayed  # noqa: PLC0415  an extra
         from distributed import futures_of, wait  # noqa: PLC0415
 
-        code = CodePiece(word, coding=coding, draws=draws)
-        frame = dataframe.from_map(code, _numbered(word, parts), meta=layout.empty())
+        def each(task: Task, arguments: Iterable[Any], *, what: str) -> list[Any]:
+            keys = (f"dpflow-{what}-{word}-{number}" for number in range(len(parts)))
+            return [
+                delayed(task, pure=True)(argument, dask_key_name=key)
+                for argument, key in zip(arguments, keys, strict=True)
+            ]
+
+        def joined(place: int, meta: "pd.DataFrame", *, what: str) -> "DataFrame":
+            taken = each(TakeOne(word, place=place), coded, what=what)
+            return dataframe.from_delayed(taken, meta=meta, verify_meta=False)
+
+        code = CodePiece(word, coding=coding, draws=draws, fingerprint=fingerprint)
+        coded = each(code, _numbered(word, parts), what="coded")
+        frame, sums = joined(0, layout.empty(), what="frame"), joined(1, sums_frame(Fingerprint.nothing()), what="sums")
         if coding.by_unit:
             bound = BoundUnits(word, layout=layout, rows_per_unit=coding.protection.rows_per_unit)
             shuffled = frame.shuffle(on=UNIT, npartitions=len(parts), shuffle_method="p2p")
             frame = shuffled.map_partitions(bound, meta=layout.bounded.empty(), enforce_metadata=False)
-        frame = client.persist(frame)
-        futures = futures_of(frame)
+        frame, sums = client.persist([frame, sums])  # at once, so that each piece is read once for both
+        futures = futures_of([frame, sums])
         wait(futures)
         for future in futures:
             if future.status != "finished":
                 future.result()  # raises; of those that are finished it would fetch the rows
-        return frame
+        return frame, sums_of(client.gather(futures_of(sums)))
 
-    return ClusterRecords(client=client, frame=asked(client, kept, doing="reading the table"), layout=layout.bounded)
+    frame, sums = asked(client, kept, doing="reading the table")
+    version = None if fingerprint is None else fingerprint.version(sums)
+    return ClusterRecords(client=client, frame=frame, layout=layout.bounded, version=version)
 
 
-def versions_on(client: "Client", parts: Sequence[Part], *, columns: Sequence[str], key: bytes) -> list[bytes]:
-    """Let the workers tell the version of each part: only they need to read them."""
-    word = secrets.token_hex(8)
-    tell = VersionOfPart(word, columns=columns, key=key)
+def readable_version_on(
+    client: "Client", source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint
+) -> str:
+    """Let the workers read the table for its version alone: `dpcore.ingest.readable_version` for a cluster."""
+    word, parts = secrets.token_hex(8), source.pieces()
+    task = SumPiece(word, coding=coding, undecided=undecided, fingerprint=fingerprint)
     keys = [f"dpflow-version-{word}-{number}" for number in range(len(parts))]
 
-    def told() -> list[bytes]:
-        versions: list[bytes] = client.gather(client.map(tell, _numbered(word, parts), key=keys))
-        return versions
+    def told() -> list[Sums]:
+        sums: list[Sums] = client.gather(client.map(task, _numbered(word, parts), key=keys))
+        return sums
 
-    return asked(client, told, doing="reading the table")
+    sums = asked(client, told, doing="reading the table")
+    return fingerprint.version(sum(sums, start=Fingerprint.nothing()))
 
 
 def asked(client: "Client", question: Callable[[], T], *, doing: str) -> T:

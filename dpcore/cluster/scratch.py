@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpcore.errors import UsageError
-from dpcore.stewardlog import private_folder
+from dpcore.places import private_folder
 
 PREFIX = "cluster-"
 LOCK = "lock"

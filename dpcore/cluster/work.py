@@ -4,14 +4,14 @@ Rows are read, coded and forgotten within one call. Dask names tasks after what 
 looks; so nothing here has more of a name or of looks than is public.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.metadata import version
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from dpcore.cluster.frames import Layout
+from dpcore.cluster.frames import Layout, sums_frame
 from dpcore.cluster.public import publicly
 from dpcore.counting import Coarse, Counts, count_sets
 from dpcore.errors import UsageError
@@ -19,6 +19,8 @@ from dpcore.ingest.bounding import bound
 from dpcore.ingest.coded import Coded
 from dpcore.ingest.coding import Coding
 from dpcore.ingest.draws import Draws
+from dpcore.ingest.fingerprint import Fingerprint, Sums
+from dpcore.ingest.records import piece_sums
 from dpcore.ingest.source import Part, read_piece
 from dpcore.queries import Axes
 
@@ -52,31 +54,44 @@ class Piece(Task):
         self.part = part
 
 
-class VersionOfPart(Task):
-    """Tells one part's version."""
+class SumPiece(Task):
+    """Reads a piece for the data's version alone."""
 
-    def __init__(self, word: str, *, columns: Sequence[str], key: bytes) -> None:
+    def __init__(self, word: str, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> None:
         super().__init__(word)
-        self.columns = tuple(columns)
-        self.key = key
+        self.coding = coding
+        self.undecided = frozenset(undecided)
+        self.fingerprint = fingerprint
 
-    def __call__(self, piece: Piece) -> bytes:
-        """Return the keyed digest."""
-        return _on_worker(lambda: piece.part.version(self.columns, key=self.key), doing="reading the table")
+    def __call__(self, piece: Piece) -> Sums:
+        """Return what the piece adds to the version."""
+
+        def summed() -> Sums:
+            return piece_sums(piece.part, coding=self.coding, undecided=self.undecided, fingerprint=self.fingerprint)
+
+        return _on_worker(summed, doing="reading the table")
 
 
 class CodePiece(Task):
     """Reads a piece and codes its rows."""
 
-    def __init__(self, word: str, *, coding: Coding, draws: Draws) -> None:
+    def __init__(self, word: str, *, coding: Coding, draws: Draws, fingerprint: Fingerprint | None) -> None:
         super().__init__(word)
         self.coding = coding
         self.draws = draws
+        self.fingerprint = fingerprint
         self.version = version("dpflow")
 
-    def __call__(self, piece: Piece) -> pd.DataFrame:
-        """Return the piece's rows as codes, in a dataframe."""
-        return _on_worker(lambda: self._framed(list(self._coded(piece))), doing="coding the table")
+    def __call__(self, piece: Piece) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return the piece's rows as codes, in a dataframe, and what they add to the data's version."""
+        return _on_worker(lambda: self._summed(piece), doing="coding the table")
+
+    def _summed(self, piece: Piece) -> tuple[pd.DataFrame, pd.DataFrame]:
+        parts, sums = list(self._coded(piece)), Fingerprint.nothing()
+        if self.fingerprint is not None:
+            for part in parts:
+                sums += self.fingerprint.of(part, shape=self.coding.universe.shape)
+        return self._framed(parts), sums_frame(sums)
 
     def _framed(self, parts: list[Coded]) -> pd.DataFrame:
         if self.coding.by_unit and parts:
@@ -93,6 +108,18 @@ class CodePiece(Task):
         for batch in read_piece(piece.part, columns=self.coding.columns):
             yield self.coding.code(batch, draws=self.draws, piece=piece.number, start=start)
             start += batch.num_rows
+
+
+class TakeOne(Task):
+    """Takes one of what a task has returned."""
+
+    def __init__(self, word: str, *, place: int) -> None:
+        super().__init__(word)
+        self.place = place
+
+    def __call__(self, parts: Sequence[Any]) -> Any:
+        """Return it."""
+        return parts[self.place]
 
 
 class BoundUnits(Task):

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from dpcore.measurements import Counts
 from dpcore.universe import Attribute
@@ -32,9 +32,20 @@ class Finding:
     """What was found in a column, and what it cost, as a share of the run's reservation: all public."""
 
     column: str
+    found: int
+    kind: str
     cells: tuple[str, ...]
     levels: tuple[Level, ...]
     spent: float
+
+    @property
+    def words(self) -> str:
+        """Say how much was found where.
+
+        >>> Finding("diagnosis", found=37, kind="value", cells=(), levels=(), spent=0.1).words
+        '37 values in diagnosis'
+        """
+        return f"{self.found:,} {self.kind}{'' if self.found == 1 else 's'} in {self.column}"
 
 
 def threshold(candidates: int, *, noise: float, laplace: bool) -> int:
@@ -61,9 +72,12 @@ class Descent(ABC):
     """One column's way down its tree.
 
     Attributes:
+        kind: What it finds, in one word.
         share: What it may spend of the run's whole budget.
         levels: How many counts it asks for at most, each for an equal part of the share.
     """
+
+    kind: ClassVar[str]
 
     def __init__(self, template: Attribute, *, share: Fraction, levels: int) -> None:
         self._template = template
@@ -82,6 +96,11 @@ class Descent(ABC):
     @abstractmethod
     def found(self) -> Attribute:
         """Return the column's attribute, with no more cells than the template has."""
+
+    @property
+    def number(self) -> int:
+        """How many cells were found."""
+        return self.found().cells
 
 
 def largest(counts: dict[_Item, int], most: int) -> dict[_Item, int]:

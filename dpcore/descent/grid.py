@@ -46,6 +46,8 @@ class GridDescent(Descent):
     than that, such as the one with all the zeros, has a bin of its own.
     """
 
+    kind = "bin"
+
     def __init__(self, template: Attribute, *, grid: Ruler, bins: int, share: Fraction) -> None:
         levels = 1
         while MOST_PARTS**levels < grid.size:

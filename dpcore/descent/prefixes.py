@@ -22,6 +22,8 @@ class PrefixDescent(Descent):
     that go on beyond it. It keeps those that stand out, at most `most`, the largest first.
     """
 
+    kind = "value"
+
     def __init__(self, template: Categorical, *, length: int, alphabet: str, share: Fraction) -> None:
         self._depths = depths(most=template.cells, length=length, alphabet=len(alphabet))
         super().__init__(template, share=share, levels=len(self._depths))
@@ -68,13 +70,21 @@ class PrefixDescent(Descent):
 
     def found(self) -> Categorical:
         """Return the texts that were found; if there are none, everything is `other`, whatever else was declared to become of it."""
-        nulls = {text.strip() for text in self._template.nulls}
-        texts = sorted(
-            largest({text: count for text, count in self._ended.items() if text.strip() not in nulls}, self._most)
-        )
+        texts = self._texts()
         if not texts:
             return replace(self._categories, values=(NOTHING_FOUND,), outside=Outside.OTHER)
         return replace(self._categories, values=tuple(texts))
+
+    @property
+    def number(self) -> int:
+        """How many texts were found."""
+        return len(self._texts())
+
+    def _texts(self) -> list[str]:
+        nulls = {text.strip() for text in self._template.nulls}
+        return sorted(
+            largest({text: count for text, count in self._ended.items() if text.strip() not in nulls}, self._most)
+        )
 
 
 def depths(*, most: int, length: int, alphabet: int) -> tuple[int, ...]:

@@ -1,15 +1,16 @@
-"""What everything that was paid for guarantees: by release, by block and in total, for one unit and for groups of them."""
+"""What an account and its releases promise, for one unit and for groups of them, and what was spent, as bookkeeping."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpcore.accounting import UNIT, amount_of_group
+from dpcore.accounting import UNIT, Promise
 from dpcore.errors import UsageError
-from dpcore.ledger import Account
+from dpcore.ledger import Account, Balance
 from dpcore.overview import AccountOverview, Overview, RunOverview
+from dpcore.promises import release_promise
 from dpcore.release.statement import ACCOUNTING
-from dpcore.wording import epsilon_at, pair, step_of
+from dpcore.wording import account_sentence, pair, run_step_of
 
 GROUPS = (1, 2, 5, 10)
 LARGEST_GROUP = 1_000_000
@@ -25,31 +26,27 @@ class GroupGuarantee:
 
 
 @dataclass(frozen=True)
-class Spend:
-    """An amount of an account's currency, and what it guarantees."""
+class Bookkeeping:
+    """What was set aside and spent, in what the account counts in. An epsilon of what was spent would promise nothing."""
 
-    amount: float
-    guarantees: tuple[GroupGuarantee, ...]
-
-    @property
-    def epsilon(self) -> float:
-        """What holds for a single unit."""
-        return self.guarantees[0].epsilon
+    counts: str
+    cap: float
+    spent: float
+    reserved: float
 
 
 @dataclass(frozen=True)
 class BlockStatement:
-    """What a block has spent, and what it will have spent if open runs spend all that they reserved."""
+    """A block's books; what is promised for it is what is promised for all."""
 
     block: str
     state: str
-    spent: Spend
-    at_most: Spend
+    bookkeeping: Bookkeeping
 
 
 @dataclass(frozen=True)
 class ReleaseStatement:
-    """What one run has spent, which is what its release guarantees by itself. A run that led to none has spent all the same."""
+    """What one run's reservation promises for its release by itself. A run that led to none counts in the total all the same."""
 
     run: str
     release: str | None
@@ -58,15 +55,35 @@ class ReleaseStatement:
     analyst: str | None
     purpose: str | None
     blocks: tuple[str, ...] | None
-    spent: Spend
+    promise: tuple[GroupGuarantee, ...]
+    bookkeeping: Bookkeeping
     sentence: str
 
 
 @dataclass(frozen=True)
 class AccountStatement:
-    """All that holds for one account. `spent` is over the block that has spent most, `at_most` over the most used one.
+    """All that holds for one account, and its books.
 
-    `spent_by_all_runs` is the worst case for a unit with rows in every block, which has met all runs.
+    Attributes:
+        account: Its name.
+        about: Its description.
+        state: Open or closed.
+        unit: Who is protected.
+        neighbours: By which relation.
+        currency: What it counts in.
+        accounting: By which kind of accounting.
+        delta: As declared.
+        epsilon: As declared, with all raises.
+        raised: Whether its cap was raised after something had been charged.
+        blocks_by: What its blocks are.
+        sentence: The promise in words.
+        promise: What its cap promises, for one unit and for groups; by blocks, for units whose rows lie in one block.
+        across_blocks: What its cap across blocks promises, for units with rows in any number of blocks; None: there is none.
+        bookkeeping: Of its most used block.
+        most_used_block: Which one that is.
+        spent_by_all_runs: In its currency, whatever the blocks.
+        blocks: Each block.
+        releases: Each run that has spent something.
     """
 
     account: str
@@ -77,15 +94,15 @@ class AccountStatement:
     currency: str
     accounting: str
     delta: float
+    epsilon: float
+    raised: bool
     blocks_by: str | None
     sentence: str
-    spent: Spend
-    spent_in: str | None
-    at_most: Spend
-    at_most_in: str | None
-    declared: Spend
-    declared_epsilon: float
-    spent_by_all_runs: Spend
+    promise: tuple[GroupGuarantee, ...]
+    across_blocks: tuple[GroupGuarantee, ...] | None
+    bookkeeping: Bookkeeping
+    most_used_block: str | None
+    spent_by_all_runs: float
     blocks: tuple[BlockStatement, ...]
     releases: tuple[ReleaseStatement, ...]
 
@@ -113,9 +130,9 @@ def statements(found: Overview, *, sizes: tuple[int, ...]) -> tuple[AccountState
 
 def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
     account, by_block = each.account, each.account.blocks_by is not None
-    most_spent, spent = each.most_spent
-    most_used, used = each.most_used
-    total = _spend(account, spent.spent, sizes)
+    most_used, balance = each.most_used
+    promises = [each.promise(group=size) for size in sizes]
+    across = [(size, promise.across) for size, promise in zip(sizes, promises, strict=True) if promise.across]
     return AccountStatement(
         account=account.name,
         about=account.description,
@@ -125,22 +142,17 @@ def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
         currency=account.currency.value,
         accounting=ACCOUNTING[account.currency],
         delta=account.delta,
+        epsilon=account.epsilon,
+        raised=promises[0].raised,
         blocks_by=account.blocks_by,
-        sentence=_sentence("All that this account has paid for so far, taken together,", account, total),
-        spent=total,
-        spent_in=most_spent if by_block else None,
-        at_most=_spend(account, used.used, sizes),
-        at_most_in=most_used if by_block else None,
-        declared=_spend(account, account.cap, sizes),
-        declared_epsilon=account.epsilon,
-        spent_by_all_runs=_spend(account, each.spent_by_all_runs, sizes),
+        sentence=account_sentence(account, promises[0]),
+        promise=_guarantees((size, promise.one) for size, promise in zip(sizes, promises, strict=True)),
+        across_blocks=_guarantees(across) or None,
+        bookkeeping=_books(account, balance),
+        most_used_block=most_used if by_block else None,
+        spent_by_all_runs=each.spent_by_all_runs / UNIT,
         blocks=tuple(
-            BlockStatement(
-                block.name,
-                block.state.value,
-                spent=_spend(account, balance.spent, sizes),
-                at_most=_spend(account, balance.used, sizes),
-            )
+            BlockStatement(block.name, block.state.value, _books(account, balance))
             for block, balance in (each.blocks if by_block else ())
         ),
         releases=tuple(_release(account, item, sizes) for item in each.runs if item.run.spent),
@@ -148,7 +160,8 @@ def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
 
 
 def _release(account: Account, item: RunOverview, sizes: tuple[int, ...]) -> ReleaseStatement:
-    run, spent = item.run, _spend(account, item.run.spent, sizes)
+    run, promise = item.run, release_promise(account, item.run)
+    subject = "This release, taken by itself," if run.release else "This run"
     return ReleaseStatement(
         run=run.id,
         release=run.release,
@@ -157,31 +170,19 @@ def _release(account: Account, item: RunOverview, sizes: tuple[int, ...]) -> Rel
         analyst=run.analyst,
         purpose=run.purpose,
         blocks=item.blocks if account.blocks_by is not None else None,
-        spent=spent,
-        sentence=_sentence("This release, taken by itself," if run.release else "This run", account, spent),
-    )
-
-
-def _spend(account: Account, units: int, sizes: tuple[int, ...]) -> Spend:
-    return Spend(
-        amount=units / UNIT,
-        guarantees=tuple(
-            GroupGuarantee(
-                size,
-                epsilon_at(
-                    amount_of_group(units, currency=account.currency, size=size),
-                    currency=account.currency,
-                    delta=account.delta,
-                ),
-                account.delta,
-            )
-            for size in sizes
+        promise=_guarantees((size, release_promise(account, run, group=size)) for size in sizes),
+        bookkeeping=Bookkeeping(
+            account.currency.symbol, cap=run.reserved / UNIT, spent=run.spent / UNIT, reserved=run.remaining / UNIT
         ),
+        sentence=f"{subject} is {pair(promise.epsilon, promise.delta)}-differentially private with respect to {run_step_of(account)}.",
     )
 
 
-def _sentence(subject: str, account: Account, spent: Spend) -> str:
-    if not spent.amount:
-        return "Nothing was spent yet: nothing that depends on the data has left."
-    what = pair(spent.epsilon, account.delta)
-    return f"{subject} is {what}-differentially private with respect to {step_of(account)}."
+def _guarantees(promises: Iterable[tuple[int, Promise]]) -> tuple[GroupGuarantee, ...]:
+    return tuple(GroupGuarantee(size, promise.epsilon, promise.delta) for size, promise in promises)
+
+
+def _books(account: Account, balance: Balance) -> Bookkeeping:
+    return Bookkeeping(
+        account.currency.symbol, cap=balance.cap / UNIT, spent=balance.spent / UNIT, reserved=balance.reserved / UNIT
+    )

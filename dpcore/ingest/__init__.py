@@ -2,8 +2,18 @@
 
 from dpcore.ingest.coding import Coding
 from dpcore.ingest.draws import Draws
-from dpcore.ingest.fingerprint import data_version, fingerprint_key
-from dpcore.ingest.records import Records, ingest
+from dpcore.ingest.fingerprint import Fingerprint, fingerprint_key
+from dpcore.ingest.records import Records, Versioned, ingest, readable_version
 from dpcore.ingest.source import Source
 
-__all__ = ["Coding", "Draws", "Records", "Source", "data_version", "fingerprint_key", "ingest"]
+__all__ = [
+    "Coding",
+    "Draws",
+    "Fingerprint",
+    "Records",
+    "Source",
+    "Versioned",
+    "fingerprint_key",
+    "ingest",
+    "readable_version",
+]

@@ -54,10 +54,6 @@ class ArrowFile:
                     values = [sound(piece.column(column)) for column in columns]
                     yield pa.RecordBatch.from_arrays(values, names=list(columns))
 
-    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:  # noqa: ARG002  all bytes have a say in each column
-        """Return a keyed digest of the file."""
-        return self.file.version(key)
-
     def split(self) -> tuple["ArrowFile"]:
         """Return the file itself."""
         return (self,)

@@ -1,7 +1,8 @@
 """From a batch of the raw table to coded rows: the one place that sees values, ids and weights, each row by itself."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,7 @@ from pyarrow import compute
 
 from dpcore.ingest.coded import Coded, Weights
 from dpcore.ingest.draws import Draws
+from dpcore.ingest.stored_words import stored_words
 from dpcore.ingest.units import can_identify, hash_ids
 from dpcore.ingest.window import Window, has_days
 from dpcore.privacy import Protection
@@ -68,11 +70,7 @@ class Coding:
             piece: The number of the batch's piece in its source.
             start: The number of the batch's first row in its piece.
         """
-        places = np.arange(batch.num_rows)
-        if self.window is not None:
-            places = np.flatnonzero(self.window.keeps(batch))
-            columns = [_taken(column, places) for column in batch.columns]
-            batch = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+        batch, places = self._windowed(batch)
         codes, keep = self.universe.encode_rows(batch)
         kept = np.flatnonzero(keep)
         counts = np.ones(len(kept), dtype=np.bool_)
@@ -86,6 +84,45 @@ class Coding:
             words = draws.words(piece, start, int(places.max(initial=-1)) + 1)[places[kept]]
         coded = Coded(codes, weights=weights, units=units, draws=words)
         return coded if counts.all() else coded.take(counts)
+
+    def words(
+        self, batch: pa.RecordBatch, *, undecided: Collection[str], key: bytes
+    ) -> list[npt.NDArray[np.integer[Any]]]:
+        """Return the rows of the window as columns of whole numbers, for a version that is taken before the universe is complete.
+
+        Attributes that are declared are as they are coded, with a number below 0 for what would leave a row out; those of `undecided` are
+        as they are stored. Rows that could not count whatever is found, without an id or with a weight of 0, are left out.
+
+        Args:
+            batch: The columns that are to be read, in any order.
+            undecided: Names of attributes whose cells are still to be found.
+            key: For hashes of ids and texts.
+        """
+        batch, _ = self._windowed(batch)
+        counts = np.ones(batch.num_rows, dtype=np.bool_)
+        columns: list[npt.NDArray[np.integer[Any]]] = []
+        for name, attribute in self.universe.attributes.items():
+            column = batch.column(name)
+            columns += (
+                stored_words(column, key=key) if name in undecided else [attribute.encode(column).astype(np.int64)]
+            )
+        if self.protection.weight is not None:
+            weights = read_weights(batch.column(self.protection.weight), protection=self.protection)
+            columns.append(weights)
+            counts &= weights > 0
+        if self.by_unit:
+            units, known = hash_ids(batch.column(self.protection.unit), key=key)
+            columns += [units[:, 0], units[:, 1]]
+            counts &= known
+        return [column[counts] for column in columns]
+
+    def _windowed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.intp]]:
+        """Return the rows that are in the window, and their places in the batch."""
+        if self.window is None:
+            return batch, np.arange(batch.num_rows)
+        places = np.flatnonzero(self.window.keeps(batch))
+        columns = [_taken(column, places) for column in batch.columns]
+        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), places
 
 
 def read_weights(column: pa.Array, *, protection: Protection) -> Weights:

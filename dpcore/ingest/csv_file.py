@@ -5,11 +5,12 @@ a file that is written so, no row has a say in how another is read. The policy, 
 and without counts in clear:
 
 - no types are guessed: text is what the universe reads, and an empty value, quoted or not, is null;
-- a row with another number of fields than the header is left out, silently; so are blank lines;
-- without a declared encoding, bytes that are not UTF-8 are read as Latin-1, value by value;
-- a file with a quotation mark where RFC 4180 allows none, say one that is never closed, is refused as damaged before any row
-  is read: it would take in the rows that follow, and one person's value would decide about others. So is a record that is
-  longer than the largest block below, once it is reached.
+- a row with another number of fields than the header is left out, silently; so are blank lines, and so is a row that is longer than the
+  largest block below;
+- records and values are cut by their bytes alone, and then each value's bytes are decoded by themselves, in the declared encoding or, if
+  there is none, as UTF-8 or else Latin-1. Only encodings are accepted in which the bytes of ASCII always mean ASCII (`spec/encodings.py`);
+- a file with a quotation mark where RFC 4180 allows none, say one that is never closed, is refused as a whole before any row
+  is counted: it would take in the rows that follow, and one person's value would decide about others.
 """
 
 import csv
@@ -21,20 +22,20 @@ import pyarrow as pa
 from pyarrow import compute
 from pyarrow import csv as arrow_csv
 
-from dpcore.errors import SourceError
+from dpcore.errors import SourceBroken, SourceError
 from dpcore.ingest.attempt import attempt
 from dpcore.ingest.csv_records import record_ends, whole_records
 from dpcore.ingest.listing import COMPRESSIONS
 from dpcore.ingest.nul_escape import NulEscape
 from dpcore.ingest.quotation import QuotationScan
 from dpcore.ingest.stored_file import StoredFile
-from dpcore.ingest.text import text_of
-from dpcore.ingest.transcoding import transcoded
+from dpcore.ingest.text import decoder
 
-# The first is what is read in one go. The second is for records that are larger, and bounds the memory they can take.
+# The first is what is read in one go. The second is how long a record may be, and bounds the memory that one can take.
 BLOCK_BYTES = (1 << 22, 1 << 27)
 HEADER_BYTES = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")  # of UTF-16 and UTF-32
 # Files are cut into values in this encoding, which gives every byte a meaning; what a value says in UTF-8 is seen after.
 # Otherwise the reader writes to the standard error stream about the bytes of a row that it is to leave out.
 EVERY_BYTE = "latin-1"
@@ -77,8 +78,8 @@ class CsvFile:
             records = csv.reader(lines, delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
         else:
             records = csv.reader(lines, delimiter=self._delimiter, quotechar=self.quote)
-        header: list[str] = attempt(lambda: next(records, []), otherwise=self._long_header)
-        return [text_of(field.encode(EVERY_BYTE)) for field in header]
+        header: list[str] = attempt(lambda: next(records, []), otherwise=self._long_header, failure=SourceBroken)
+        return [self._decode(field.encode(EVERY_BYTE)) for field in header]
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
         """Return text for every column: a CSV file knows no other type."""
@@ -90,11 +91,7 @@ class CsvFile:
         header = self.column_names()
         positions = [header.index(column) for column in columns]
         for batch in self._records(positions, fields=len(header)):
-            yield pa.RecordBatch.from_arrays([_decoded(values) for values in batch.columns], names=list(columns))
-
-    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:  # noqa: ARG002  all bytes have a say in each column
-        """Return a keyed digest of the file."""
-        return self.file.version(key)
+            yield pa.RecordBatch.from_arrays([self._decoded(values) for values in batch.columns], names=list(columns))
 
     def split(self) -> tuple["CsvFile"]:
         """Return the file itself: where its rows begin shows only from its start."""
@@ -110,7 +107,7 @@ class CsvFile:
             while block := stream.read(BLOCK_BYTES[0]):
                 scan.take(block)
         if not scan.well_formed():
-            raise SourceError(
+            raise SourceBroken(
                 f"{self.name} has quotation marks that are not closed, or not doubled inside a value; "
                 "write it again with proper quoting (RFC 4180), or as Parquet"
             )
@@ -119,11 +116,16 @@ class CsvFile:
         """Return the record that names the columns, and where in the file those after it begin."""
         with self._open() as stream:
             head = bytes(stream.read(HEADER_BYTES + 1))
+        if head.startswith(WIDE_MARKS):
+            raise SourceError(
+                f"{self.name} is in UTF-16 or UTF-32, in which one value can change how others are read; convert it to UTF-8 first, as in "
+                "`iconv -f UTF-16 -t UTF-8 visits.csv > visits-utf8.csv`, or to Parquet"
+            )
         start = len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0
         start = len(head) - len(head[start:].lstrip(b"\r\n"))
         ends = record_ends(head[start:], quote=self.quote, is_open=False)
         if not len(ends) and len(head) > HEADER_BYTES:
-            raise SourceError(self._long_header)
+            raise SourceBroken(self._long_header)  # where it leaves a quotation open, rows decide where it ends
         stop = start + int(ends[0]) if len(ends) else len(head)
         return head[start:stop], stop
 
@@ -144,7 +146,7 @@ class CsvFile:
         for ending, compression in COMPRESSIONS.items():
             if name.endswith(ending):
                 stream = pa.CompressedInputStream(stream, compression)
-        return transcoded(stream, encoding=self.encoding) if self.encoding else stream
+        return stream
 
     def _records(self, positions: Sequence[int], *, fields: int) -> Iterator[pa.RecordBatch]:
         """Yield the records after the header."""
@@ -185,11 +187,15 @@ class CsvFile:
             columns = [escape.show(values) for values in batch.columns] if escape else batch.columns
             yield pa.RecordBatch.from_arrays(columns, names=wanted)
 
+    def _decoded(self, values: pa.Array) -> pa.Array:
+        """Decode what was cut byte by byte, value by value."""
+        if compute.all(compute.string_is_ascii(values)).as_py() is not False:
+            return values
+        distinct = values.dictionary_encode()
+        texts = [
+            None if text is None else self._decode(text.encode(EVERY_BYTE)) for text in distinct.dictionary.to_pylist()
+        ]
+        return pa.array(texts, pa.string()).take(distinct.indices)
 
-def _decoded(values: pa.Array) -> pa.Array:
-    """Read as UTF-8 what was cut byte by byte, value by value."""
-    if compute.all(compute.string_is_ascii(values)).as_py() is not False:
-        return values
-    distinct = values.dictionary_encode()
-    texts = [None if text is None else text_of(text.encode(EVERY_BYTE)) for text in distinct.dictionary.to_pylist()]
-    return pa.array(texts, pa.string()).take(distinct.indices)
+    def _decode(self, raw: bytes) -> str:
+        return decoder(self.encoding)(raw)

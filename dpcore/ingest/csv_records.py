@@ -13,10 +13,6 @@ CR, LF = b"\r\n"
 TAIL_BYTES = 1 << 16  # where the last record end of a block mostly is
 
 
-class LongRecordError(Exception):
-    """A record is longer than the largest block."""
-
-
 def record_ends(block: bytes, *, quote: str | None, is_open: bool) -> np.ndarray:
     r"""Return the places just after each line end that is outside quotation marks, blank lines' among them.
 
@@ -41,34 +37,46 @@ def record_ends(block: bytes, *, quote: str | None, is_open: bool) -> np.ndarray
 def whole_records(stream: pa.NativeFile, *, quote: str | None, usual: int, largest: int) -> Iterator[bytes]:
     """Yield a stream's bytes from here on, in blocks that end where a record does, or the file.
 
+    A record that is longer than `largest`, its line end not counted, is left out. That depends on the record alone, not on where it stands.
+
     Args:
         stream: At the start of a record, of a file whose quotation marks are all in their place.
         quote: The quotation mark; None where it has no meaning.
         usual: About how many bytes a block has, unless a record is longer.
         largest: How many bytes a record may have, at least `usual`; what is held in memory follows from it.
-
-    Raises:
-        LongRecordError: If a record is longer than `largest`, wherever it stands.
     """
     pending: list[bytes] = []  # the beginning of one record
+    skipping = False  # whether the stream is inside a record that is too long
     is_open, held = False, b""
     while read := stream.read(usual):
         block = held + read
         held = block[-1:] if block[-1] == CR else b""  # what it ends shows only with the byte after it
         block = block.removesuffix(held)
         length = sum(map(len, pending))
-        if length + len(block) > largest:
-            ends = record_ends(block, quote=quote, is_open=is_open)
-            if length + (int(ends[0]) if len(ends) else len(block)) > largest:
-                raise LongRecordError
+        if skipping or length + len(block) > largest:
+            content, end = _first_record(block, quote=quote, is_open=is_open)
+            if skipping or length + content > largest:
+                skipping = end is None
+                dropped = block[:end]
+                is_open ^= _turns(dropped, quote=quote)
+                pending, block = [], block[len(dropped) :]
         is_open ^= _turns(block, quote=quote)
         if end := _last_end(block, quote=quote, is_open=is_open):
             yield b"".join((*pending, block[:end]))
             pending = [block[end:]]
         else:
             pending.append(block)
-    if last := b"".join((*pending, held)):
+    if not skipping and (last := b"".join((*pending, held))):
         yield last
+
+
+def _first_record(block: bytes, *, quote: str | None, is_open: bool) -> tuple[int, int | None]:
+    """Return how many bytes a block has before its first line end, and the place after that; None if it has no line end."""
+    ends = record_ends(block, quote=quote, is_open=is_open)
+    if not len(ends):
+        return len(block), None
+    end = int(ends[0])
+    return end - (2 if block[:end].endswith(b"\r\n") else 1), end
 
 
 def _turns(block: bytes, *, quote: str | None) -> bool:

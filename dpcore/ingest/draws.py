@@ -29,15 +29,20 @@ class Draws(Carried):
     <Draws: private, not shown>
     """
 
-    __slots__ = ("_key",)
+    __slots__ = ("_key", "_unit_key")
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, *, unit_key: bytes | None = None) -> None:
         self._key = key
+        self._unit_key = unit_key
 
     @classmethod
-    def fresh(cls) -> "Draws":
-        """Draw what nobody has drawn before; there is no seed to pass, by design."""
-        return cls(os.urandom(KEY_BYTES))
+    def fresh(cls, *, unit_key: bytes | None = None) -> "Draws":
+        """Draw what nobody has drawn before; there is no seed to pass, by design.
+
+        Args:
+            unit_key: The key under which ids are hashed, where a resumed run has to find the same hashes again; else drawn too.
+        """
+        return cls(os.urandom(KEY_BYTES), unit_key=unit_key)
 
     def words(self, piece: int, start: int, count: int) -> Words:
         """Return a uniform 64-bit word for each of `count` rows of a piece, from row `start` on."""
@@ -48,11 +53,11 @@ class Draws(Carried):
 
     def unit_key(self) -> bytes:
         """Return the key under which ids are hashed."""
-        return hashlib.shake_256(self._key + UNIT_KEY).digest(KEY_BYTES)
+        return self._unit_key or hashlib.shake_256(self._key + UNIT_KEY).digest(KEY_BYTES)
 
     def _block(self, piece: int, block: int) -> bytes:
         place = piece.to_bytes(8) + block.to_bytes(8)
         return hashlib.shake_256(self._key + ROW_DRAWS + place).digest(8 * BLOCK_WORDS)
 
     def _parts(self) -> dict[str, object]:
-        return {"key": self._key}
+        return {"key": self._key, "unit_key": self._unit_key}

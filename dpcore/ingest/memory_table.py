@@ -1,17 +1,14 @@
 """A table that a Python program hands over: of pandas, polars, or anything else that speaks Arrow."""
 
-import hashlib
-import hmac
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-from pyarrow import compute, ipc
 
 from dpcore.errors import UsageError
 from dpcore.ingest.attempt import attempt
-from dpcore.ingest.text import plain_type, sound
+from dpcore.ingest.text import sound
 from dpcore.ingest.values import as_text
 from dpcore.private import Private
 
@@ -55,22 +52,6 @@ class MemoryTable(Private):
             arrays = self._arrays(columns, start=start, stop=start + BATCH_ROWS)
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
-    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:
-        """Return a keyed digest of the named columns' types and values: the same for the same values, whatever lies under a null."""
-
-        def digest() -> bytes:
-            sink = _Digest(key)
-            for batch in self.batches(columns):
-                arrays = [array for column in batch.columns for array in _plain(column)]
-                plain = pa.RecordBatch.from_arrays(arrays, names=[""] * len(arrays))
-                with ipc.new_stream(pa.PythonFile(sink, mode="w"), plain.schema) as writer:
-                    writer.write_batch(plain)
-            types = map(str, self.column_types(columns))
-            sink.write(ascii(list(zip(columns, types, strict=True))).encode())
-            return sink.version.digest()
-
-        return attempt(digest, otherwise=self.damaged)
-
     def split(self) -> tuple["MemoryTable"]:
         """Return the table itself."""
         return (self,)
@@ -105,43 +86,3 @@ def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]") -> pa.Array:
         return pa.array(map(as_text, values.array), pa.large_string())
     array = pa.array(values, from_pandas=True)
     return sound(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
-
-
-def _plain(values: pa.Array) -> tuple[pa.Array, ...]:
-    """Return what is stored, with something fixed in place of each null, and where they are; no value fails."""
-    if isinstance(values, pa.ExtensionArray):
-        return _plain(values.storage)
-    if pa.types.is_dictionary(values.type):
-        return _plain(values.dictionary_decode())
-    if pa.types.is_run_end_encoded(values.type):
-        return _plain(compute.run_end_decode(values))
-    if pa.types.is_nested(values.type) or pa.types.is_interval(values.type) or pa.types.is_null(values.type):
-        return (values,)
-    known, stored = values.is_valid().cast(pa.uint8()), values.view(plain_type(values.type))
-    nothing: int | bytes = 0
-    if pa.types.is_fixed_size_binary(stored.type):
-        nothing = bytes(stored.type.byte_width)
-    elif pa.types.is_boolean(stored.type):
-        stored = stored.cast(pa.uint8())  # else eight to a byte, of which the last may have anything in it
-    elif not pa.types.is_primitive(stored.type):
-        stored, nothing = stored.cast(pa.large_binary()), b""
-    return known, stored.fill_null(pa.scalar(nothing, stored.type))
-
-
-class _Digest:
-    """A file to write to, of which only the digest is kept."""
-
-    closed = False
-
-    def __init__(self, key: bytes) -> None:
-        self.version = hmac.new(key, digestmod=hashlib.sha256)
-
-    def write(self, block: bytes) -> int:
-        self.version.update(block)
-        return len(block)
-
-    def flush(self) -> None:
-        """Keep nothing back."""
-
-    def close(self) -> None:
-        """Keep nothing open."""

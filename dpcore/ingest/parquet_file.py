@@ -62,10 +62,6 @@ class ParquetFile:
                 values = [_short(readable(value)) if is_text(value.type) else value for value in chosen]
                 yield pa.RecordBatch.from_arrays(values, names=list(columns))
 
-    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:  # noqa: ARG002  all bytes have a say in each column
-        """Return a keyed digest of the file."""
-        return self.file.version(key)
-
     def split(self) -> tuple["ParquetFile", ...]:
         """Return runs of neighbouring row groups, each as long as it may be, and of one group at least."""
         with self._open() as file:

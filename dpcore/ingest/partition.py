@@ -1,6 +1,5 @@
 """A file in a partitioned folder: its folders' names say the value of some columns for all its rows."""
 
-import hmac
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -58,11 +57,6 @@ class Partition:
                 for column in columns
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:
-        """Return a keyed digest of the file, and of what its folders say of the named columns."""
-        said = [(name, value) for name, value in self.keys if name in columns]
-        return hmac.digest(key, self.inner.version(columns, key=key) + ascii(said).encode(), "sha256")
 
     def split(self) -> tuple["Partition", ...]:
         """Return the file's pieces, each with the same columns of the folders."""

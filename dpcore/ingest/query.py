@@ -5,8 +5,6 @@ everything else as the text that the database itself writes, since its driver ha
 SQLite types each value for itself, every value comes as text.
 """
 
-import hashlib
-import hmac
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -88,25 +86,6 @@ class Query:
                     values = zip(*block, strict=True)
                     arrays = [_array(column, kind) for column, kind in zip(values, types, strict=True)]
                     yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:
-        """Return a keyed digest of the rows as a multiset, since a database may give them in any order.
-
-        The sum of the rows' keyed digests modulo 2^256, with their number: the MSet-Add-Hash of Clarke, Devadas, van Dijk,
-        Gassend and Suh (2003). Equal rows add up, where XOR would let pairs of them vanish. Without the key
-        nobody can test a guess, and with a secret key nobody can make two results with one digest.
-        """
-
-        def digest() -> bytes:
-            total = count = 0
-            for batch in self.batches(columns):
-                for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                    # ascii() writes each row in one way, and no two rows in the same
-                    total += int.from_bytes(hashlib.blake2b(ascii(row).encode(), key=key, digest_size=32).digest())
-                    count += 1
-            return hmac.digest(key, ascii((list(columns), count, total % (1 << 256))).encode(), "sha256")
-
-        return attempt(digest, otherwise=self.damaged, failure=SourceBroken)
 
     def split(self) -> tuple["Query"]:
         """Return the query itself."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from dpcore.errors import SourceError
+from dpcore.errors import SourceBroken, SourceError
 from dpcore.ingest.arrow_file import ArrowFile
 from dpcore.ingest.attempt import attempt, attempt_each
 from dpcore.ingest.csv_file import CsvFile
@@ -48,9 +48,6 @@ class Part(Protocol):
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, in that order, in batches of bounded size."""
-
-    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:
-        """Return a keyed digest of all that the named columns are read from."""
 
     def split(self) -> Sequence["Part"]:
         """Return parts that together hold the same rows in the same order, and may be read beside each other."""
@@ -94,11 +91,6 @@ class Source:
         files = [part.file for part in inner if isinstance(part, CsvFile | ParquetFile | ArrowFile)]
         return tuple(Path(file.address) for file in files if not file.is_remote)
 
-    @property
-    def is_query(self) -> bool:
-        """Whether a database makes the rows: then a value may decide whether they can be read at all."""
-        return any(isinstance(part, Query) for part in self.parts)
-
     def pieces(self) -> tuple[Part, ...]:
         """Split all parts as far as they can be: the same rows, in the same order."""
         return tuple(piece for part in self.parts for piece in attempt(part.split, otherwise=part.damaged))
@@ -140,8 +132,25 @@ def read_piece(piece: Part, *, columns: Sequence[str]) -> Iterator[pa.RecordBatc
     """Yield a piece's rows, with the named columns in that order; any failure is the piece's one sentence.
 
     Memory is bounded by a batch. CSV columns are text; Parquet columns keep their type, which may differ between files.
+
+    Raises:
+        SourceBroken: If that fails. Rows are being read, and one of them may have made it fail.
     """
-    return attempt_each(piece.batches(columns), otherwise=piece.damaged)
+    rows = attempt_each(piece.batches(columns), otherwise=piece.damaged, failure=SourceBroken)
+    while batch := _next_rows(rows):
+        yield from batch
+
+
+def _next_rows(rows: Iterator[pa.RecordBatch]) -> tuple[pa.RecordBatch, ...]:
+    """Return one more batch, or nothing at the end."""
+    try:
+        for batch in rows:
+            return (batch,)
+    except SourceError as error:
+        failure = SourceBroken(*error.args)
+    else:
+        return ()
+    raise failure
 
 
 def _files(path: str, spec: SourceSpec, *, base: Path) -> list[StoredFile]:

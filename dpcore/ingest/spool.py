@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from dpcore.errors import SourceBroken, UsageError
 from dpcore.ingest.attempt import attempt
+from dpcore.places import private_folder
 from dpcore.private import Private
-from dpcore.stewardlog import private_folder
 
 Block: TypeAlias = tuple[npt.NDArray[Any], ...]
 

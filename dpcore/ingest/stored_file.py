@@ -3,8 +3,6 @@
 Credentials are never part of an address: each file system finds them in the environment, as its own documentation says.
 """
 
-import hashlib
-import hmac
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ from dpcore.errors import SourceError
 from dpcore.ingest.attempt import attempt
 
 LOCAL = ("file://", "local://")
-READ_BYTES = 1 << 20
 PACKAGES = {
     **dict.fromkeys(("s3", "s3a"), "s3fs"),
     **dict.fromkeys(("gs", "gcs"), "gcsfs"),
@@ -65,18 +62,6 @@ class StoredFile:
 
         if not attempt(first_byte, otherwise=self._closed):
             raise SourceError(f"{self.file_name!r} is empty; a table without rows still has its header")
-
-    def version(self, key: bytes) -> bytes:
-        """Return the HMAC-SHA256 of all its bytes."""
-
-        def read() -> bytes:
-            version = hmac.new(key, digestmod=hashlib.sha256)
-            with self.open() as stream:
-                while block := stream.read(READ_BYTES):
-                    version.update(block)
-            return version.digest()
-
-        return attempt(read, otherwise=self._closed)
 
     @property
     def _closed(self) -> str:

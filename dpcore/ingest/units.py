@@ -7,7 +7,7 @@ compared, such as days and text, may not meet in one source: `family` tells them
 
 Beyond that, ids are compared as they stand: " 7", "07" and "7" are three, and bytes are text if they are valid UTF-8, else themselves.
 
-An id becomes 128 bits of keyed hash as soon as it is read, and nothing after that sees the id itself. The key lives as long as the run.
+An id becomes 128 bits of keyed hash as soon as it is read, and nothing after that sees the id itself. The key is the run's own.
 """
 
 import hashlib

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -11,9 +12,9 @@ import pyarrow as pa
 from dpcore.blocks import Calendar, Days
 from dpcore.universe import reading
 from dpcore.universe.column import place_column
+from dpcore.universe.formats import read_moments
 from dpcore.universe.places import ALIEN, Places, all_of
 
-_DAY = 86_400
 _EPOCH = reading.EPOCH.toordinal()
 _LATEST = 4_000_000
 """Days from here on, and those before the first, are told apart no more: no calendar has them, and every sum stays small."""
@@ -48,7 +49,7 @@ class Window:
     def keeps(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Say for each row whether it is in the window. Nothing raises or is told, and no row decides about another."""
         calendar = self.calendar
-        own, *arrivals = (_days(batch.column(name)) for name in self.columns)
+        own, *arrivals = (_days(batch.column(name), calendar.formats) for name in self.columns)
         readable = own >= 0
         periods = calendar.periods(np.where(readable, own, 0))
         on_time = np.isin(periods, np.array(self.on_time, dtype=np.int64))
@@ -68,19 +69,21 @@ def has_days(kind: pa.DataType) -> bool:
     return reading.is_text(kind) or reading.is_moment(kind) or bool(pa.types.is_null(kind))
 
 
-def _days(column: pa.Array | pa.ChunkedArray) -> Days:
+def _days(column: pa.Array | pa.ChunkedArray, formats: tuple[str, ...]) -> Days:
     """Read each row's day, in UTC; below 0 where there is none."""
-    return place_column(column, _place).astype(np.int64)  # which is in the smallest type that its places need
+    return place_column(column, partial(_place, formats=formats)).astype(
+        np.int64
+    )  # which is in the smallest type that its places need
 
 
-def _place(array: pa.Array) -> Places:
+def _place(array: pa.Array, *, formats: tuple[str, ...]) -> Places:
     if reading.is_moment(array.type):
         return _ordinal(reading.seconds(array))
     if reading.is_text(array.type):
-        seconds, states = reading.parsed_seconds(array)
+        seconds, states = read_moments(array, formats) if formats else reading.parsed_seconds(array)
         return np.where(states < 0, states, _ordinal(seconds))
     return all_of(len(array), ALIEN)
 
 
 def _ordinal(seconds: Days) -> Days:
-    return np.clip(seconds // _DAY + _EPOCH, 0, _LATEST)
+    return np.clip(seconds // reading.DAY + _EPOCH, 0, _LATEST)

@@ -1,12 +1,14 @@
 """Durable charges in one place: a ledger refuses before anything is drawn, and forgets nothing that was."""
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
 
 from dpcore.errors import UsageError
 from dpcore.ledger.chain import GENESIS
+from dpcore.ledger.heads import FOLDER, HeadMemory, continues, loss_accepted
 from dpcore.ledger.ledger import LEASE_SECONDS, Ledger
 from dpcore.ledger.refusals import budget_refused
 from dpcore.ledger.rows import (
@@ -30,9 +32,9 @@ from dpcore.ledger.rows import (
 from dpcore.ledger.series import claim_in
 from dpcore.ledger.sqlite import SqliteStore
 from dpcore.ledger.store import Store
+from dpcore.places import LEDGER_FILE, NAME, SQLITE, Places, current_places, places_from, working_folder
 
 __all__ = [
-    "DEFAULT_URL",
     "GENESIS",
     "LEASE_SECONDS",
     "WHOLE",
@@ -53,34 +55,82 @@ __all__ = [
     "RunState",
     "budget_refused",
     "claim_in",
+    "continues",
     "in_currency",
+    "loss_accepted",
+    "noting_opened",
     "open_ledger",
 ]
 
-DEFAULT_URL = "sqlite:///.dpflow/ledger.sqlite"
-_SQLITE = "sqlite:///"
+_opened: ContextVar[list[Ledger] | None] = ContextVar("opened", default=None)
 
 
-def open_ledger(url: str | None = None, *, create: bool = False, clock: Callable[[], datetime] | None = None) -> Ledger:
-    """Open the ledger at `url`, or at `DPFLOW_LEDGER_URL`, or in `.dpflow/` of the working folder.
+def open_ledger(
+    url: str | None = None,
+    *,
+    places: Places | None = None,
+    create: bool = False,
+    clock: Callable[[], datetime] | None = None,
+) -> Ledger:
+    """Open a ledger, and compare it with the newest head of it that was seen from here.
 
     Args:
         url: `postgresql://USER@HOST/DATABASE`; or `sqlite:///` and a path: relative to the working folder, or absolute with
             one more slash.
+        places: Where the ledger is, and what was seen of it, if no `url` says so; otherwise the current places.
         create: Make the ledger if there is none; without it nothing is ever created.
         clock: What the time is; the database's or this machine's clock unless given.
+
+    Raises:
+        UsageError: If no ledger is there.
     """
-    url = url or os.environ.get("DPFLOW_LEDGER_URL") or DEFAULT_URL
-    return Ledger(_store(url, create=create), clock=clock)
+    if url is not None:
+        places = places_from(working_folder(), ledger_url=url)
+    elif places is None:
+        places = current_places()
+    if not (places.named or places.found or create):
+        raise UsageError(
+            f"no {NAME} folder was found from {places.start} upwards; open an account first: dpflow ledger open ACCOUNT "
+            "--epsilon E --delta D --unit row --neighbours add-remove; or name a ledger in DPFLOW_LEDGER_URL"
+        )
+    if places.outer and not places.named and not (places.folder / LEDGER_FILE).exists():
+        raise UsageError(
+            f"{places.folder} holds no ledger and hides {places.outer}, which lies further up; remove the inner folder, "
+            "or name the ledger that is meant in DPFLOW_LEDGER_URL"
+        )
+    memory = HeadMemory(places.private / FOLDER)
+    ledger = Ledger(_store(places, memory, create=create), clock=clock, memory=memory)
+    try:
+        ledger.recall()
+    except BaseException:
+        ledger.close()
+        raise
+    if places.outer and not places.named:
+        ledger.hides = str(places.outer)
+    if (noted := _opened.get()) is not None:
+        noted.append(ledger)
+    return ledger
 
 
-def _store(url: str, *, create: bool) -> Store:
+@contextmanager
+def noting_opened() -> Iterator[list[Ledger]]:
+    """Collect the ledgers that are opened inside, so that a command can say which one it has used."""
+    noted: list[Ledger] = []
+    token = _opened.set(noted)
+    try:
+        yield noted
+    finally:
+        _opened.reset(token)
+
+
+def _store(places: Places, memory: HeadMemory, *, create: bool) -> Store:
+    url = places.ledger_url
     scheme = url.partition(":")[0]
     if scheme.lower() in {"postgresql", "postgres", "postgresql+psycopg"}:
         from dpcore.ledger.postgres import PostgresStore  # noqa: PLC0415  its driver takes a while to load
 
         return PostgresStore(url, create=create)
-    path = url.removeprefix(_SQLITE)
+    path = url.removeprefix(SQLITE)
     if path == url:
         # The rest of the address may hold a password.
         named = f"not {scheme}" if ":" in url else "and this has no scheme"
@@ -89,4 +139,5 @@ def _store(url: str, *, create: bool) -> Store:
         )
     if not path or path == ":memory:" or "\0" in path:
         raise UsageError("a ledger is kept in a file: name it, as in sqlite:///.dpflow/ledger.sqlite")
+    memory.require_never_lost(Path(path))
     return SqliteStore(Path(path), create=create)

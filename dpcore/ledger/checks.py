@@ -1,6 +1,7 @@
 """What a ledger accepts: every argument is checked before anything is locked or written."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
@@ -73,6 +74,14 @@ def checked_output(output: object) -> bytes:
     return output
 
 
+def require_manifest_hash(manifest: str | None, digest: object) -> None:
+    """Refuse a manifest without its hash, a hash without a manifest, and what is no SHA-256."""
+    if (manifest is None) != (digest is None):
+        raise UsageError("a manifest is recorded with its SHA-256; give both, or neither")
+    if digest is not None and not (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)):
+        raise UsageError("a manifest's SHA-256 is 64 hexadecimal digits in lower case")
+
+
 def checked_currency(currency: object) -> Currency:
     """Return the currency by that name, or refuse it."""
     try:
@@ -95,6 +104,23 @@ def checked_kind(kind: object) -> AllowanceKind:
         return AllowanceKind(str(kind))
     except ValueError as error:
         raise UsageError(f"an allowance is for one of: {', '.join(AllowanceKind)}") from error
+
+
+def require_across_applies(*, unit: str, blocks_by: str | None) -> None:
+    """Refuse a cap across blocks where it would bound nothing: without blocks, or where the unit lies in one of them."""
+    if blocks_by is None:
+        raise UsageError(
+            "a cap across blocks needs blocks; say what they are with --blocks, or leave --across-blocks out"
+        )
+    if unit == "row":
+        raise UsageError("a row lies in one block, whose cap bounds it already; leave --across-blocks out")
+
+
+def checked_across(cap: object, *, epsilon: float | None, currency: Currency, delta: float) -> int:
+    """Return a cap across blocks, or refuse one that its declared epsilon cannot stand for."""
+    if epsilon is None:
+        raise UsageError("a cap across blocks is declared with its epsilon; give both, or neither")
+    return checked_budget(currency=currency, cap=cap, epsilon=epsilon, delta=delta)
 
 
 def checked_budget(*, currency: Currency, cap: object, epsilon: float, delta: float) -> int:

@@ -17,6 +17,7 @@ from dpcore.ledger.chain import canonical
 from dpcore.ledger.holder import this_worker
 from dpcore.ledger.reader import blocks_of
 from dpcore.ledger.refusals import (
+    across_refused,
     budget_refused,
     known_account,
     known_blocks,
@@ -83,7 +84,8 @@ class Ledger(Stewardship):
 
         Raises:
             BlocksCovered: If a block is not new to the series.
-            BudgetRefused: If what remains of the account, one of the blocks or an allowance does not suffice.
+            BudgetRefused: If what remains of the account, one of the blocks, the cap across blocks or an allowance does not
+                suffice.
             UsageError: If the account or a block is unknown or not ready, or the id stands for something else.
         """
         checks.checked_text(run_id, what="a run's id")
@@ -105,9 +107,12 @@ class Ledger(Stewardship):
             if new_to is not None:
                 refuse_if_covered(rows, account, series=new_to, names=names or ())
             charged = _take(rows, payer, amount=amount, names=names)
+            _require_across(payer, amount=amount)
             allowances = _allowances(rows, payer, amount=amount, analyst=analyst, purpose=purpose)
             event = rows.record(EventKind.RESERVED, account=account, run=run_id, body=request)
             rows.use(account, charged, units=payer.weight * amount)
+            if payer.across is not None:
+                rows.use_across(account, units=amount)
             for allowance in allowances:
                 rows.use_allowance(allowance, units=amount)
             run = Run(
@@ -129,6 +134,7 @@ class Ledger(Stewardship):
                 last=event.seq,
             )
             (rows.replace_run if earlier else rows.add_run)(run)
+        self._remember()
         return run
 
     def lease(self, run_id: str, *, holder: str | None = None, seconds: int = LEASE_SECONDS) -> Lease:
@@ -220,29 +226,44 @@ class Ledger(Stewardship):
             rows.commit_operation(newest, output=in_row, sha256=digest, event=event)
         return replace(newest, state=OperationState.COMMITTED, sha256=digest, output=output)
 
-    def settle(self, run_id: str, *, release: str | None, lease: Lease | None, manifest: str | None = None) -> Run:
+    def settle(
+        self,
+        run_id: str,
+        *,
+        release: str | None,
+        lease: Lease | None,
+        manifest: str | None = None,
+        manifest_sha256: str | None = None,
+    ) -> Run:
         """End a run: what it never started goes back to the account, what it started stays spent.
 
-        Settling again changes nothing, and is refused only if it names another release.
+        Settling again changes no amount, and is refused only if it names another release. If the release was made again
+        meanwhile from the run's transcript, the hash of its new manifest is recorded.
 
         Args:
             run_id: The run.
             release: The release it led to, if it did.
             lease: The worker's own; a steward who ends a run that lies idle has none.
             manifest: Where the release's manifest was written, so that `verify` finds it.
+            manifest_sha256: The SHA-256 of the manifest as it was published, so that `verify` knows it.
         """
         if release is not None:
             checks.checked_text(release, what="a release's name")
         if manifest is not None:
             checks.checked_text(manifest, what="a manifest's path", longest=4096)
+        checks.require_manifest_hash(manifest, manifest_sha256)
         with self._writing() as rows:
             run = known_run(rows, run_id)
             if run.state is RunState.SETTLED and release in {None, run.release}:
+                if manifest_sha256 not in {None, known_event(rows, run.last).details.get("manifest_sha256")}:
+                    _republish(rows, run, manifest=manifest, manifest_sha256=manifest_sha256)
                 return run
             run = _own_or_idle(rows, run, lease)
             body = {"spent": run.spent, "returned": run.remaining, "release": release, "manifest": manifest}
+            body["manifest_sha256"] = manifest_sha256
             settled = _changed(rows, replace(run, state=RunState.SETTLED, release=release), EventKind.SETTLED, body)
             _give_back(rows, run)
+        self._remember()
         return settled
 
     def release_run(self, run_id: str, *, lease: Lease | None) -> Run:
@@ -279,6 +300,13 @@ def _take(rows: WritingTransaction, payer: Account, *, amount: int, names: tuple
     return tuple(block.name for block in blocks)
 
 
+def _require_across(payer: Account, *, amount: int) -> None:
+    """Refuse a run that exceeds the cap across blocks. Its amount counts once: it keeps a person's rows over all blocks together."""
+    remaining = payer.across_remaining
+    if remaining is not None and amount > remaining:
+        raise across_refused(payer, requested=amount, remaining=remaining)
+
+
 def _allowances(
     rows: WritingTransaction, payer: Account, *, amount: int, analyst: str | None, purpose: str | None
 ) -> list[Allowance]:
@@ -301,13 +329,22 @@ def _allowances(
 
 
 def _give_back(rows: WritingTransaction, run: Run) -> None:
-    """Return what the run never started to its blocks and to the allowances that it used."""
+    """Return what the run never started to its blocks, to the cap across them and to the allowances that it used."""
     account = known_account(rows, run.account)
     rows.use(run.account, blocks_of(rows, run), units=-account.weight * run.remaining)
+    if account.across is not None:
+        rows.use_across(run.account, units=-run.remaining)
     used = {(AllowanceKind.ANALYST, run.analyst), (AllowanceKind.PURPOSE, run.purpose)}
     for allowance in rows.allowances(run.account):
         if (allowance.kind, allowance.name) in used:
             rows.use_allowance(allowance, units=-run.remaining)
+
+
+def _republish(rows: WritingTransaction, run: Run, **told: str | None) -> None:
+    """Record the manifest of a release that was made again, once."""
+    body = {"run": run.id, "release": run.release, **told}
+    if not rows.is_recorded(EventKind.REPUBLISHED, body=canonical(body)):
+        rows.record(EventKind.REPUBLISHED, account=run.account, run=None, body=body)
 
 
 def _own_or_idle(rows: WritingTransaction, run: Run, lease: Lease | None) -> Run:

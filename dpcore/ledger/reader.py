@@ -1,19 +1,24 @@
 """The reading side of a ledger: what anyone who may open it can look up."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
+from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger.chain import GENESIS
+from dpcore.ledger.heads import HeadMemory, SeenHead, continues, loss_accepted, require_continues
 from dpcore.ledger.refusals import known_account, known_event, known_run, leased_run, undamaged
 from dpcore.ledger.rows import WHOLE, Account, Allowance, Balance, Block, Event, Lease, Operation, Run
 from dpcore.ledger.scan import LedgerScan
 from dpcore.ledger.series import covered
 from dpcore.ledger.store import Store
-from dpcore.ledger.transaction import LedgerTransaction
+from dpcore.ledger.transaction import Head, LedgerTransaction
+
+MOST_EVENTS_REPLAYED = 10_000
+"""A longer chain is not replayed in the middle of a run, which would keep all others waiting; `verify` does so."""
 
 
 class LedgerReader:
@@ -22,12 +27,107 @@ class LedgerReader:
     An object belongs to the process and the thread that opened it; others open their own.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, memory: HeadMemory | None = None) -> None:
         self._store = store
+        self._memory = memory
+        self._seen: Head | None = None
+        self._identity: str | None = None
+        self._lost: SeenHead | None = None
+        self._wrote = False
+        self.hides: str | None = None
+        """Another `.dpflow` further up than this ledger's, if there is one."""
+        self.warning: str | None = None
+        """Why nothing may be written to this ledger, in a sentence; None if it may."""
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Remember how far the ledger was, and let go of the store."""
+        with suppress(LedgerError):  # that it can be remembered was checked before the first change
+            self._remember()
         self._store.close()
+
+    @property
+    def place(self) -> str:
+        """Where the ledger is: a path, or an address without its password."""
+        return self._store.place
+
+    @property
+    def known_identity(self) -> str | None:
+        """The ledger's identity as far as this object knows it; None while nothing is recorded in it."""
+        return self._identity
+
+    def recall(self) -> None:
+        """Compare the ledger with the newest head of it that was seen from here; what is older can only be read.
+
+        A reader that finds an old copy says so by `warning`.
+        """
+        with self.reading() as rows:
+            self._seen, self._identity = rows.head(), rows.hash_of(1)
+            if self._memory is None or self._identity is None:
+                return
+            try:
+                if self._store.is_file:  # the name of a database says nothing: a server elsewhere may have one like it
+                    self._memory.require_no_other(self._identity, place=self.place)
+                known = self._memory.recall(self._identity)
+            except LedgerDamaged as refused:
+                self.warning = str(refused)
+                return
+            if known is None or continues(rows, self._seen, seq=known.seq, digest=known.hash):
+                return
+            if not loss_accepted(rows, seq=known.seq, digest=known.hash):
+                last = rows.event(self._seen.seq)
+                self._lost, self.warning = known, _older(self.place, self._seen, last, known)
+                return
+        with suppress(LedgerError):  # the event that accepts the loss is there again next time
+            self._memory.remember(self._identity, self._seen, place=self.place, forget=True)
+
+    def require_current(self) -> None:
+        """Refuse a ledger that lacks events which were seen in it before.
+
+        Raises:
+            LedgerDamaged: If it does.
+        """
+        if self.warning is not None:
+            raise LedgerDamaged(self.warning)
+
+    def confirm(self) -> None:
+        """Refuse if this is not the ledger any more that was worked on so far, and remember its head.
+
+        To be called before anything is published: a release is of no ledger that does not know its run.
+        """
+        self.require_current()
+        with self.reading() as rows:
+            head = rows.head()
+            if self._seen is not None:
+                require_continues(rows, head, seen=self._seen, place=self.place)
+        self._seen = head
+        self._remember()
+
+    def _require_same_content(self, rows: LedgerTransaction) -> None:
+        """Refuse if something else is stored now than at the last transaction; looks only where that may be."""
+        if self._store.rewritten and self._seen is not None and self.warning is None:
+            head = rows.head()
+            require_continues(rows, head, seen=self._seen, place=self.place)
+            if self._store.unexplained and head.seq <= MOST_EVENTS_REPLAYED:
+                self._require_sound()
+
+    def _require_sound(self) -> None:
+        """Replay all events against all rows: pages of an old copy may lie between those of today."""
+        from dpcore.ledger.verification.check import replay  # noqa: PLC0415  which reads ledgers itself
+
+        try:
+            with closing(LedgerScan(self._store)) as scan:
+                replay(scan)
+        except LedgerDamaged as found:
+            raise LedgerDamaged(
+                f"the ledger at {self.place} was overwritten while it was open ({found}); nothing was drawn or published"
+            ) from None
+
+    def _remember(self) -> None:
+        """Remember the newest head that this object has seen; who only reads makes no folder for it."""
+        if self._memory is None or self._identity is None or self._seen is None or self.warning is not None:
+            return
+        if self._store.owned and (self._wrote or self._memory.exists):
+            self._memory.remember(self._identity, self._seen, place=self.place)
 
     def __enter__(self) -> Self:
         return self
@@ -41,7 +141,9 @@ class LedgerReader:
     def reading(self) -> Iterator[LedgerTransaction]:
         """Begin a transaction that sees one state of all rows."""
         with self._store.transaction(writing=False):
-            yield LedgerTransaction(self._store)
+            rows = LedgerTransaction(self._store)
+            self._require_same_content(rows)
+            yield rows
 
     @contextmanager
     def scanning(self) -> Iterator[LedgerScan]:
@@ -76,6 +178,12 @@ class LedgerReader:
         """Return an account's blocks in the order of their names, each with its balance."""
         with self.reading() as rows:
             return balances(rows, known_account(rows, account))
+
+    def across(self, account: str) -> Balance | None:
+        """Return the balance of an account's cap across blocks, or None if it has none."""
+        with self.reading() as rows:
+            terms = known_account(rows, account)
+            return across_balance(terms, rows.open_runs(account))
 
     def allowances(self, account: str) -> tuple[Allowance, ...]:
         """Return what analysts and purposes may use of an account."""
@@ -154,10 +262,28 @@ class LedgerReader:
         return undamaged(operation)
 
 
+def _older(place: str, head: Head, last: Event | None, known: SeenHead) -> str:
+    """Say that a ledger lacks events that were seen in it, and what to do."""
+    at = f" of {last.at[:19]}" if last else ""
+    return (
+        f"the ledger at {place} ends with event {head.seq}{at}, but event {known.seq} with another history was seen on "
+        f"{known.at[:19]}: it is an old or another copy; put the newest one back, or, if that is lost, as the steward: "
+        "dpflow ledger accept-restoration --reason TEXT"
+    )
+
+
 def blocks_of(rows: LedgerTransaction, run: Run) -> tuple[str, ...]:
     """Return the names of the blocks that a run was granted, which its reservation tells."""
     named: Sequence[str] | None = known_event(rows, run.first).details.get("blocks")
     return (WHOLE,) if named is None else tuple(named)
+
+
+def across_balance(account: Account, runs: Iterable[Run]) -> Balance | None:
+    """Return the balance of an account's cap across blocks, given its runs: those that are open hold a part of what is used."""
+    if account.across is None:
+        return None
+    held = sum(run.remaining for run in runs)
+    return Balance(account.across, spent=account.across_used - held, reserved=held)
 
 
 def balances(rows: LedgerTransaction, account: Account) -> tuple[tuple[Block, Balance], ...]:

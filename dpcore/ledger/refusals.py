@@ -32,7 +32,7 @@ def known_account(rows: LedgerTransaction, name: str) -> Account:
     if account is None:
         names = ", ".join(known.name for known in rows.accounts())
         known = f"known accounts: {names}" if names else "no account is open yet; open one with: dpflow ledger open"
-        raise UsageError(f"there is no account '{name}'; {known}")
+        raise UsageError(f"there is no account '{name}'; {known}; the ledger is {rows.place}")
     return account
 
 
@@ -144,6 +144,12 @@ def budget_refused(payer: str, *, currency: Currency, requested: int, remaining:
         requested=requested,
         remaining=remaining,
     )
+
+
+def across_refused(account: Account, *, requested: int, remaining: int) -> BudgetRefused:
+    """Return the refusal of a run that the cap across blocks cannot pay."""
+    payer = f"the cap across blocks of account '{account.name}'"
+    return budget_refused(payer, currency=account.currency, requested=requested, remaining=remaining)
 
 
 def undamaged(operation: Operation) -> Operation:

@@ -74,10 +74,13 @@ class EventKind(StrEnum):
 
     ACCOUNT_OPENED = "account-opened"
     CAP_RAISED = "cap-raised"
+    ACROSS_RAISED = "across-raised"
     ACCOUNT_CLOSED = "account-closed"
     ALLOWED = "allowed"
     BLOCKS_OPENED = "blocks-opened"
     BLOCKS_SEALED = "blocks-sealed"
+    ADOPTED = "adopted"
+    RESTORED = "restored"
     RESERVED = "reserved"
     LEASED = "leased"
     DATA_VERSION = "data-version"
@@ -85,14 +88,17 @@ class EventKind(StrEnum):
     COMMITTED = "committed"
     SETTLED = "settled"
     RELEASED = "released"
+    REPUBLISHED = "republished"
 
 
 @dataclass(frozen=True)
 class Account:
-    """The terms of one dataset's budget. The cap, with its epsilon, may be raised; all else is fixed when it is opened.
+    """The terms of one dataset's budget. The caps, with their epsilons, may be raised; all else is fixed when it is opened.
 
     `epsilon` and `delta` are the declared total in the reader's terms, `cap` is what it amounts to in the currency.
     `blocks_by` says what the blocks are, such as "month of visit_date"; None: the whole table is one block.
+    `across` caps what all runs together may use, whatever their blocks; None: only each block has a cap. It stands for
+    `across_epsilon` at the account's delta. `across_used` is all that runs were granted of it and did not give back.
     """
 
     name: str
@@ -106,6 +112,14 @@ class Account:
     blocks_by: str | None
     state: AccountState
     opened_at: str
+    across: int | None = None
+    across_epsilon: float | None = None
+    across_used: int = 0
+
+    @property
+    def across_remaining(self) -> int | None:
+        """Units that a new run can still reserve of the cap across blocks; None: there is no such cap."""
+        return None if self.across is None else self.across - self.across_used
 
     @property
     def weight(self) -> int:

@@ -79,9 +79,9 @@ class LedgerScan(LedgerTransaction):
         """Go through the whole chain, oldest event first."""
         return self._every(Event, "event ORDER BY seq")
 
-    def settlements(self) -> Iterator[Event]:
-        """Go through the events that ended runs, oldest first."""
-        return self._every(Event, "event WHERE kind = 'settled' ORDER BY seq")
+    def publications(self) -> Iterator[Event]:
+        """Go through the events that record releases: of runs that ended, and of releases that were made again, oldest first."""
+        return self._every(Event, "event WHERE kind IN ('settled', 'republished') ORDER BY seq")
 
     def runs_by_last_event(self) -> Iterator[Run]:
         """Go through all runs in the order in which they were last changed."""

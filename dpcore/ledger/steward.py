@@ -8,6 +8,7 @@ from datetime import datetime
 from dpcore.accounting import Currency
 from dpcore.errors import UsageError
 from dpcore.ledger import checks
+from dpcore.ledger.heads import HeadMemory, SeenHead
 from dpcore.ledger.reader import LedgerReader
 from dpcore.ledger.refusals import known_account, known_open_account, listed
 from dpcore.ledger.rows import (
@@ -21,6 +22,7 @@ from dpcore.ledger.rows import (
     EventKind,
 )
 from dpcore.ledger.store import Store
+from dpcore.ledger.transaction import Head
 from dpcore.ledger.writing import WritingTransaction
 from dpcore.privacy import Neighbours
 
@@ -28,15 +30,66 @@ from dpcore.privacy import Neighbours
 class Stewardship(LedgerReader):
     """Changes that only a steward makes. Every method is one transaction: it changes all that it says, or nothing."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], datetime] | None = None) -> None:
-        super().__init__(store)
+    def __init__(
+        self, store: Store, *, clock: Callable[[], datetime] | None = None, memory: HeadMemory | None = None
+    ) -> None:
+        super().__init__(store, memory=memory)
         self._clock = clock
 
     @contextmanager
     def _writing(self) -> Iterator[WritingTransaction]:
         """Begin a transaction that is the only writer; an exception undoes all of it."""
+        self.require_current()
+        with self._changing() as rows:
+            yield rows
+
+    @contextmanager
+    def _changing(self) -> Iterator[WritingTransaction]:
+        if self._memory is not None and not self._wrote:
+            self._memory.require_writable()
         with self._store.transaction(writing=True):
-            yield WritingTransaction(self._store, now=self._clock() if self._clock else None)
+            now = self._clock() if self._clock else None
+            rows = WritingTransaction(self._store, now=now, seen=self._seen)
+            self._require_same_content(rows)
+            yield rows
+            identity = self._identity or rows.hash_of(1)
+        self._identity, self._seen, self._wrote = identity, rows.known_last or self._seen, True
+
+    def accept_restoration(self, *, reason: str) -> tuple[SeenHead, Head]:
+        """Go on with an older copy, after events of the ledger were lost; what they have spent is counted no more.
+
+        Returns:
+            The head that was lost, and the one from which the ledger goes on.
+        """
+        checks.checked_text(reason, what="a reason")
+        lost, before = self._lost, self._seen
+        if lost is None or before is None:
+            self.require_current()
+            raise UsageError("this ledger holds everything that was seen in it before; there is no loss to accept")
+        body = {"seq": lost.seq, "hash": lost.hash, "reason": reason}
+        with self._changing() as rows:
+            for account in rows.accounts():
+                rows.record(EventKind.RESTORED, account=account.name, run=None, body=body)
+        self._lost = self.warning = None
+        if self._memory is not None and self._identity is not None and self._seen is not None:
+            self._memory.remember(self._identity, self._seen, place=self.place, forget=True)
+        return lost, before
+
+    def adopt(self, account: str, *, folder: str, owner: str | None, reason: str) -> None:
+        """Put on record that an output folder that another ledger owns is released to from this one from now on.
+
+        Args:
+            account: The account whose releases go there.
+            folder: The folder.
+            owner: The identity of the ledger that owned it; None if that could not be read.
+            reason: Why, which stays on record.
+        """
+        checks.checked_text(reason, what="a reason")
+        checks.checked_text(folder, what="a folder's path", longest=4096)
+        with self._writing() as rows:
+            known_open_account(rows, account)
+            body = {"folder": folder, "owner": owner, "reason": reason}
+            rows.record(EventKind.ADOPTED, account=account, run=None, body=body)
 
     def open_account(  # noqa: PLR0913  an account is declared in full
         self,
@@ -50,10 +103,14 @@ class Stewardship(LedgerReader):
         neighbours: Neighbours,
         description: str = "",
         blocks_by: str | None = None,
+        across: int | None = None,
+        across_epsilon: float | None = None,
     ) -> Account:
-        """Open an account; of what is declared here only the cap, with its epsilon, can ever be raised.
+        """Open an account; of what is declared here only the caps, with their epsilons, can ever be raised.
 
         Without `blocks_by` the whole table is one block, sealed from the start: it pays for whatever is read of it.
+        `across` caps the amounts of all runs together, which bounds the loss of a person with rows in many blocks. It is
+        what `across_epsilon` amounts to at the account's delta.
         """
         currency = checks.checked_currency(currency)
         terms = {
@@ -65,7 +122,12 @@ class Stewardship(LedgerReader):
             "neighbours": checks.checked_neighbours(neighbours),
             "description": description and checks.checked_text(description, what="a description"),
             "blocks_by": blocks_by if blocks_by is None else checks.checked_text(blocks_by, what="what blocks go by"),
+            "across": across,
+            "across_epsilon": None if across_epsilon is None else float(across_epsilon),
         }
+        if across is not None or across_epsilon is not None:
+            checks.require_across_applies(unit=unit, blocks_by=blocks_by)
+            checks.checked_across(across, epsilon=across_epsilon, currency=currency, delta=delta)
         checks.checked_text(name, what="an account's name")
         with self._writing() as rows:
             if rows.account(name) is not None:
@@ -85,12 +147,31 @@ class Stewardship(LedgerReader):
             checks.checked_budget(currency=account.currency, cap=cap, epsilon=epsilon, delta=account.delta)
             if cap <= account.cap or epsilon < account.epsilon:
                 raise UsageError(
-                    f"the cap of account '{name}' can only be raised, and is epsilon {account.epsilon:g} now"
+                    f"the cap of account '{name}' can only be raised, and is epsilon {account.epsilon!r} now"
                 )
             account = replace(account, cap=cap, epsilon=float(epsilon))
             rows.replace_account(account)
             body = {"cap": cap, "epsilon": account.epsilon, "reason": reason}
             rows.record(EventKind.CAP_RAISED, account=name, run=None, body=body)
+        return account
+
+    def raise_across(self, name: str, *, cap: int, epsilon: float, reason: str) -> Account:
+        """Raise an account's cap across blocks, for a reason that stays on record."""
+        checks.checked_text(reason, what="a reason")
+        with self._writing() as rows:
+            account = known_open_account(rows, name)
+            if account.across is None or account.across_epsilon is None:
+                raise UsageError(f"account '{name}' was opened without a cap across blocks; open another one with it")
+            checks.checked_across(cap, epsilon=epsilon, currency=account.currency, delta=account.delta)
+            if cap <= account.across or epsilon < account.across_epsilon:
+                raise UsageError(
+                    f"the cap across blocks of account '{name}' can only be raised, and is epsilon "
+                    f"{account.across_epsilon:g} now"
+                )
+            account = replace(account, across=cap, across_epsilon=float(epsilon))
+            rows.replace_account(account)
+            body = {"across": cap, "across_epsilon": account.across_epsilon, "reason": reason}
+            rows.record(EventKind.ACROSS_RAISED, account=name, run=None, body=body)
         return account
 
     def close_account(self, name: str, *, reason: str) -> Account:

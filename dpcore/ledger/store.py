@@ -23,6 +23,8 @@ class Store(ABC):
     Statements are written once for all databases, with parameters as `:name`; what differs is said by the attributes.
     """
 
+    is_file = False
+    """Whether the ledger is a file on this machine, which is known by its path."""
     begin_reading: str
     begin_writing: str
     clock: str
@@ -37,6 +39,10 @@ class Store(ABC):
         self._owner = os.getpid()
         self._thread = threading.get_ident()
         self._inside = False
+        self.rewritten = False
+        """Whether what is stored may be something else since the last transaction, such as a backup that was put back."""
+        self.unexplained = False
+        """Whether somebody has written to it past the database's own program."""
 
     @abstractmethod
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Any]:
@@ -83,8 +89,21 @@ class Store(ABC):
     def _roll_back(self) -> None:
         """Undo an open transaction, if there is one; never raises."""
 
+    def require_same(self) -> None:
+        """Refuse if the place that was opened is not there any more, or is another one now; inside a transaction."""
+        return
+
     def _begin(self, statement: str) -> None:
         self.execute(statement)
+
+    def _ended(self) -> None:
+        """Take note that a transaction has ended well."""
+        return
+
+    @property
+    def owned(self) -> bool:
+        """Whether this process has opened it, and is no fork of the one that has."""
+        return os.getpid() == self._owner
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[None]:
@@ -102,8 +121,12 @@ class Store(ABC):
         self._inside = True
         try:
             self._begin(self.begin_writing if writing else self.begin_reading)
+            self.require_same()
             yield
             self.execute("COMMIT")
+            # Again: what was committed to a file that has just lost its name was never charged.
+            self.require_same()
+            self._ended()
         except BaseException:
             with self._translated():  # also what the rollback may say
                 self._roll_back()

@@ -31,7 +31,10 @@ Row = TypeVar("Row")
 PAGE = 1_000
 """Events that are read at a time."""
 
-_ACCOUNT = "SELECT name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, opened_at FROM account"
+_ACCOUNT = (
+    "SELECT name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, opened_at,"
+    " across, across_epsilon, across_used FROM account"
+)
 _BLOCK = "SELECT account, name, state, cap, used FROM block"
 _ALLOWANCE = "SELECT account, kind, name, cap, epsilon, used FROM allowance"
 _RUN_COLUMNS = (
@@ -92,11 +95,21 @@ class LedgerTransaction:
         self._store = store
         self._execute = store.execute
 
+    @property
+    def place(self) -> str:
+        """Where the ledger is."""
+        return self._store.place
+
     def head(self) -> Head:
         """Return the chain's last link, and the time by the database's clock, if machines share it."""
         return _first(
             Head, self._execute(f"SELECT seq, hash, {self._store.clock} FROM event ORDER BY seq DESC LIMIT 1")
         ) or Head(0, GENESIS, None)
+
+    def hash_of(self, seq: int) -> str | None:
+        """Return the hash of the event of this number, if there is one."""
+        found = self._execute("SELECT hash FROM event WHERE seq = :seq", {"seq": seq})
+        return str(found[0][0]) if found else None
 
     def account(self, name: str) -> Account | None:
         """Return the account's terms, if there is one."""
@@ -162,25 +175,59 @@ class LedgerTransaction:
         """Return the event of this number, if there is one."""
         return _first(_event, self._execute(f"{_EVENT} WHERE seq = :seq", {"seq": seq}))
 
+    def first_cap(self, account: str, *, across: bool = False) -> int | None:
+        """Return the cap that an account had when its first operation was charged; None: no operation was charged yet.
+
+        With `across` it is the cap across blocks, of an account that has one.
+        """
+        raised, key = (EventKind.ACROSS_RAISED, "across") if across else (EventKind.CAP_RAISED, "cap")
+        charged = (
+            "SELECT operation.started FROM operation JOIN run ON run.id = operation.run WHERE run.account = :account"
+            " ORDER BY operation.started LIMIT 1"
+        )
+        query = (
+            f"{_EVENT} WHERE account = :account AND kind IN ('{EventKind.ACCOUNT_OPENED}', '{raised}')"
+            f" AND seq < ({charged}) ORDER BY seq DESC LIMIT 1"
+        )
+        found = _first(_event, self._execute(query, {"account": account}))
+        try:
+            return None if found is None else int(json.loads(found.body)[key])
+        except (ValueError, KeyError, TypeError):
+            raise LedgerDamaged(
+                f"an event of account '{account}' tells no cap; run dpflow ledger verify, and restore the ledger"
+            ) from None
+
+    def is_recorded(self, kind: EventKind, *, body: str) -> bool:
+        """Say whether an event of this kind says just this; it looks through the whole chain."""
+        query = "SELECT count(*) FROM event WHERE kind = :kind AND body = :body"
+        ((number,),) = self._execute(query, {"kind": kind, "body": body})
+        return bool(number)
+
     def events(self, *, after: int, until: int) -> tuple[Event, ...]:
         """Return the next page of events between two numbers, oldest first."""
         between = {"after": after, "until": until}
         query = f"{_EVENT} WHERE seq > :after AND seq <= :until ORDER BY seq LIMIT {PAGE}"
         return _all(_event, self._execute(query, between))
 
+    def events_of_kind(self, kind: EventKind) -> tuple[Event, ...]:
+        """Return all events of a rare kind, oldest first; looks at every event."""
+        return _all(_event, self._execute(f"{_EVENT} WHERE kind = :kind ORDER BY seq", {"kind": kind}))
+
     def add_account(self, account: Account) -> None:
         """Insert an account."""
         self._execute(
             "INSERT INTO account (name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state,"
-            " opened_at) VALUES (:name, :currency, :cap, :epsilon, :delta, :unit, :neighbours, :description,"
-            " :blocks_by, :state, :opened_at)",
+            " opened_at, across, across_epsilon, across_used) VALUES (:name, :currency, :cap, :epsilon, :delta, :unit,"
+            " :neighbours, :description, :blocks_by, :state, :opened_at, :across, :across_epsilon, :across_used)",
             vars(account),
         )
 
     def replace_account(self, account: Account) -> None:
-        """Write the account's cap and epsilon, with the caps of its blocks, and its state; its other terms never change."""
+        """Write the account's caps and epsilons, with the caps of its blocks, and its state; its other terms never change."""
         self._execute(
-            "UPDATE account SET cap = :cap, epsilon = :epsilon, state = :state WHERE name = :name", vars(account)
+            "UPDATE account SET cap = :cap, epsilon = :epsilon, across = :across, across_epsilon = :across_epsilon,"
+            " state = :state WHERE name = :name",
+            vars(account),
         )
         self._execute("UPDATE block SET cap = :cap WHERE account = :name AND cap <> :cap", vars(account))
 
@@ -203,6 +250,13 @@ class LedgerTransaction:
         self._execute(
             f"UPDATE block SET used = used + :units WHERE account = :account AND {self._store.is_named}",
             {"account": account, "names": self._store.names(names), "units": units},
+        )
+
+    def use_across(self, account: str, *, units: int) -> None:
+        """Add to what is used of the cap across blocks; the store itself refuses to leave 0 <= used <= cap."""
+        self._execute(
+            "UPDATE account SET across_used = across_used + :units WHERE name = :name",
+            {"name": account, "units": units},
         )
 
     def put_allowance(self, allowance: Allowance) -> None:
@@ -258,9 +312,9 @@ class LedgerTransaction:
 
 
 def _account(*row: Any) -> Account:
-    name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, opened_at = row
+    name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, *rest = row
     terms = (unit, Neighbours(neighbours), description, blocks_by)
-    return Account(name, Currency(currency), cap, epsilon, delta, *terms, AccountState(state), opened_at)
+    return Account(name, Currency(currency), cap, epsilon, delta, *terms, AccountState(state), *rest)
 
 
 def _block(*row: Any) -> Block:

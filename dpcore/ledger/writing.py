@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from dpcore.ledger.chain import canonical, link
+from dpcore.ledger.heads import require_continues
 from dpcore.ledger.rows import Event, EventKind, Operation, Run
 from dpcore.ledger.store import Store
 from dpcore.ledger.transaction import Head, LedgerTransaction
@@ -16,9 +17,17 @@ class WritingTransaction(LedgerTransaction):
     for a lease depends on it.
     """
 
-    def __init__(self, store: Store, *, now: datetime | None) -> None:
+    def __init__(self, store: Store, *, now: datetime | None, seen: Head | None = None) -> None:
+        """Begin.
+
+        Args:
+            store: Inside a writing transaction.
+            now: The moment of this transaction, if it is not the store's to say.
+            seen: The chain's last link as it was seen before: no event is appended to a chain that has lost it.
+        """
         super().__init__(store)
         self._given = now
+        self._seen = seen
         self._last: Head | None = None
         self._now: datetime | None = None
 
@@ -26,7 +35,12 @@ class WritingTransaction(LedgerTransaction):
     def last(self) -> Head:
         """The chain's last link, as this transaction has left it."""
         if self._last is None:
-            self._last = self.head()
+            self._last = self._continuing(self.head())
+        return self._last
+
+    @property
+    def known_last(self) -> Head | None:
+        """The chain's last link as this transaction has left it, if it has looked."""
         return self._last
 
     @property
@@ -44,8 +58,17 @@ class WritingTransaction(LedgerTransaction):
     def run_and_attempt(self, run_id: str, step: str) -> tuple[Run, Operation | None, Head] | None:
         """Return a run, the newest attempt of one of its steps and the chain's last link, which is then known."""
         found = super().run_and_attempt(run_id, step)
-        self._last = found[2] if found else self._last
+        if found is None:
+            _ = self.last  # a chain that has lost the run is refused as such
+        else:
+            self._last = self._continuing(found[2])
         return found
+
+    def _continuing(self, head: Head) -> Head:
+        """Return the head of a chain that still holds what was seen of it, or refuse."""
+        if self._seen is not None:
+            require_continues(self, head, seen=self._seen, place=self._store.place)
+        return head
 
     def next_event(self, kind: EventKind, *, account: str, run: str | None, body: Mapping[str, object]) -> Event:
         """Return the event that tells of a change, to be appended with it."""

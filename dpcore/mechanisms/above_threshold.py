@@ -23,7 +23,7 @@ class AboveThreshold:
         Pure epsilon, for a whole session and values chosen one by one, by the proof in `SparseVector` with one positive
         and both shares equal. If the values are monotone, noise of scale 2 D / epsilon is enough for them too. Scales
         are rounded up. In zCDP and GDP, the price of any mechanism of that pure price. Up to the sampler's distance of
-        2^-108 per noise.
+        2^-109 per noise.
 
     Sensitivity:
         D, how far one neighbour step can move any one value, a whole number; and whether it moves all values in the

@@ -69,7 +69,7 @@ class BoundedMean:
         The operating system's, through `entropy`, for the noises and for which rows of a unit are kept.
 
     Reference:
-        Li, Lyu, Su and Yang 2016, Differential privacy: from theory to practice, 2.5.
+        Li, Lyu, Su and Yang 2016, Differential privacy: from theory to practice.
 
     Attributes:
         grid: Which whole number a value becomes.

@@ -57,7 +57,7 @@ def analytic_gaussian(
         That of `RoundedGaussian`.
 
     Reference:
-        Balle and Wang 2018, Thm. 8.
+        Balle and Wang 2018, Thm. 8 of arXiv:1805.06530v2.
 
     >>> round(analytic_gaussian(epsilon=1, delta=1e-6, sensitivity=Sensitivity(1, 1, 1)).sigma, 6)
     4.224679

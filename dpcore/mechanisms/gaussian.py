@@ -29,7 +29,7 @@ class DiscreteGaussian:
     Guarantee:
         In zCDP l2^2 / (2 sigma^2), exactly as for continuous noise. No pure guarantee. The (epsilon, delta) profile of
         continuous noise does not hold for a small sigma, so a charge goes through rho only, and there is none in GDP. Up to the sampler's
-        distance of 2^-108 per count from this distribution.
+        distance of 2^-109 per count from this distribution.
 
     Sensitivity:
         l2, of whole counts, kept as its square.

@@ -2,8 +2,9 @@
 
 A uniform 128-bit number U is compared with the thresholds floor(2^128 F(k)); the noise is the first k whose threshold
 lies above it. So k has probability p(k) within 2^-128, with p one of the distributions of `thresholds`, cut where less
-than 2^-140 of it is left. The distance to the ideal distribution is below 2^-108 per draw in total variation,
-whatever the scale: negligible beside any delta, and the only respect in which this noise is not the ideal one.
+than 2^-140 of it is left. With n outcomes the distance to the ideal distribution is below n 2^-129 + 2^-140 per draw in total
+variation, and below 2^-109 whatever the scale: the only respect in which this noise is not the ideal one. What it adds to
+delta is stated with every release (`accounting.sampler`).
 
 The first 64 bits of U decide all but one draw in 2^45 or more; the other 64 are drawn for those only. Which of these
 ways a draw takes depends on its random bits alone, never on the counts that the noise is for.

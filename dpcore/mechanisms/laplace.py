@@ -30,7 +30,7 @@ class DiscreteLaplace:
         l1 and linf, by `accounting.discrete_laplace_zcdp`, which also proves it. The well-known rho of continuous
         Laplace noise, e + exp(-e) - 1, does not cover discrete noise: a count that moves by 1 costs e tanh(e / 2),
         which is more. In GDP the mu^2 of any mechanism of that pure price; a movement of a single count by 1 costs no
-        less. Up to the sampler's distance of 2^-108 per count from this distribution.
+        less. Up to the sampler's distance of 2^-109 per count from this distribution.
 
     Sensitivity:
         l1 and linf, of whole counts. A movement that is spread over several counts costs at most as much as one that is

@@ -53,7 +53,7 @@ class ReportNoisyMax:
         loss is the movement of one score, up to what is the same for all candidates, and so lies in an interval of
         length 2D / scale, or D / scale if scores are monotone; it is epsilon either way. Hence epsilon^2 / 8 in zCDP and
         the mu^2 of a pure epsilon / 2 in GDP. Of the other two nothing better is known than that they are pure: epsilon
-        tanh(epsilon / 2), and the mu^2 of epsilon. Up to the samplers' distance of 2^-108 per candidate.
+        tanh(epsilon / 2), and the mu^2 of epsilon. Up to the samplers' distance of 2^-109 per candidate.
 
     Sensitivity:
         How far one neighbour step can move any one score: a whole number, true in machine arithmetic because scores are

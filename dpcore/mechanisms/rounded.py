@@ -28,7 +28,7 @@ class RoundedGaussian:
         The noisy counts are a function of what the continuous Gaussian mechanism returns, because a whole count plus
         rounded noise is the count plus continuous noise, rounded. So they have all of its guarantees: mu^2 = l2^2 /
         sigma^2 in Gaussian differential privacy, which the discrete Gaussian does not keep, and l2^2 / (2 sigma^2) in
-        zCDP. No pure guarantee. Up to the sampler's distance of 2^-108 per count from this distribution.
+        zCDP. No pure guarantee. Up to the sampler's distance of 2^-109 per count from this distribution.
 
     Sensitivity:
         l2, of whole counts, kept as its square.

@@ -23,7 +23,7 @@ class SparseVector:
         Pure epsilon = e1 + e2, for a whole session and values chosen one by one, with e1 = D / s1 and e2 = 2 c D / s2
         (c D / s2 if the values are monotone), D the sensitivity and c the positives. It is divided as e1 : e2 =
         1 : (2 c)^(2/3) (1 : c^(2/3)), which keeps the noise of a comparison least. Scales are rounded up. In zCDP and
-        GDP, the price of any mechanism of that pure price. Up to the sampler's distance of 2^-108 per noise.
+        GDP, the price of any mechanism of that pure price. Up to the sampler's distance of 2^-109 per noise.
 
         To see it, take any answers, values q and their neighbours q'. Where the threshold's noise is z on q, let it be
         z + D on q'. Noise on whole numbers can move by whole steps only, and this is one: it costs a factor e^(D / s1).
@@ -41,7 +41,7 @@ class SparseVector:
         The operating system's, through `entropy`. How much is drawn depends on the answers only.
 
     Reference:
-        Lyu, Su and Li 2017, Understanding the sparse vector technique for differential privacy, Alg. 7.
+        Lyu, Su and Li 2017, Understanding the sparse vector technique for differential privacy.
     """
 
     name: ClassVar[str] = "sparse-vector"

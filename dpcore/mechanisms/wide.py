@@ -8,7 +8,8 @@ minus, which would count the zero twice, is drawn again.
 Discrete Gaussian noise is such a number y, of scale t, accepted with probability e^(-(|y| - sigma^2 / t)^2 / (2 sigma^2)): the
 product is proportional to e^(-y^2 / (2 sigma^2)). About three in four are accepted at t = floor(sigma) + 1.
 
-Tables and coins are each off by less than 2^-112, so the noise is within 2^-108 of its distribution.
+Tables and coins together are off by less than 2^-113.7, and at least three draws in four are accepted, so the noise is within 2^-113
+of its distribution (`accounting.sampler`).
 
 Reference: Canonne, Kamath and Steinke 2020, The discrete Gaussian for differential privacy, Alg. 3.
 """

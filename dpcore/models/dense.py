@@ -1,14 +1,14 @@
 """A model that holds the weight of every cell of the universe: exact, for universes of up to a hundred million cells."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from dpcore.errors import UsageError
 from dpcore.models.model import RowCodes, Weights
 from dpcore.models.passes import scale_along, sum_to
-from dpcore.models.systematic import sample_cells
+from dpcore.models.systematic import Cells, sample_cells, sample_chunks
 from dpcore.queries import Axes
 
 MAX_CELLS = 100_000_000
@@ -125,7 +125,13 @@ class DenseModel:
         >>> model.rows(3, rng=np.random.default_rng(1))[0].tolist()
         [0, 0, 0]
         """
-        cells = sample_cells(self.weights.ravel(), count, rng=rng)
+        return self._codes(sample_cells(self.weights.ravel(), count, rng=rng))
+
+    def row_chunks(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[RowCodes, ...]]:
+        """Return the same rows chunk by chunk, in memory that does not depend on their number."""
+        return map(self._codes, sample_chunks(self.weights.ravel(), count, rng=rng))
+
+    def _codes(self, cells: Cells) -> tuple[RowCodes, ...]:
         return tuple(codes.astype(np.int64, copy=False) for codes in np.unravel_index(cells, self.shape))
 
     def _multiply_extreme(self, axes: Axes, factor: Weights) -> None:

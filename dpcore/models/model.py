@@ -1,6 +1,6 @@
 """What a strategy may ask of a model."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,4 +46,8 @@ class Model(Protocol):
 
     def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
         """Return the codes of as many rows, one array for each column, as close to the model as whole rows can be."""
+        ...
+
+    def row_chunks(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[RowCodes, ...]]:
+        """Return the same rows chunk by chunk, in memory that does not depend on their number."""
         ...

@@ -5,9 +5,14 @@ cell, and every run of neighbouring cells, gets its expected count rounded down 
 count. Independent draws would add their own noise to every marginal: on a seven-column table with 48,842 rows and 201,600 cells they add
 0.028 to the L1 error of a three-way marginal, systematic rows 0.004 to 0.007. Other orders of the cells (by size of axis, serpentine)
 change that by less than a tenth; moving rows greedily halves it, for seconds of work and rows that are no longer unbiased.
+
+A large sample is drawn in chunks, so that memory does not grow with the number of rows. With K chunks, each takes every K-th of the whole
+numbers. So each chunk is a systematic sample by itself, and all of them together are the one that would have been drawn at once: however
+many rows there are, no cell is off by more than one.
 """
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +22,15 @@ from dpcore.errors import UsageError
 Cells = NDArray[np.int64]
 
 
+CHUNK_ROWS = 1 << 20
+"""Rows that are drawn at once."""
+
+
 def sample_cells(probabilities: NDArray[np.float64], rows: int, *, rng: np.random.Generator) -> Cells:
     """Return the flat cells of sampled rows, in random order, so that their place in a file says nothing.
 
     The expectation of every cell's count is its share of the rows; each count is that share rounded down or up. A cell of weight zero is
-    never drawn. Time is a pass over the cells and a search for each row, memory is linear in both.
+    never drawn. Time is a pass over the cells and a search for each row, memory is linear in both; see `sample_chunks` for many rows.
 
     Args:
         probabilities: the weight of every cell: finite, not negative, up to a constant.
@@ -31,16 +40,34 @@ def sample_cells(probabilities: NDArray[np.float64], rows: int, *, rng: np.rando
     Raises:
         UsageError: the number of rows is negative, or the weights are not a distribution.
     """
+    chunks = list(sample_chunks(probabilities, rows, rng=rng))
+    return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, dtype=np.int64), *chunks])
+
+
+def sample_chunks(
+    probabilities: NDArray[np.float64], rows: int, *, rng: np.random.Generator, chunk_rows: int | None = None
+) -> Iterator[Cells]:
+    """Return the same sample chunk by chunk, each in random order and with about as many rows, at most `chunk_rows`; CHUNK_ROWS if None.
+
+    Memory is linear in the cells and in the rows of a chunk. The arguments are checked at once.
+    """
     if rows < 0:
         raise UsageError("A negative number of rows was asked for: use 0 or more.")
     if rows == 0:
-        return np.empty(0, dtype=np.int64)
+        return iter(())
     ends = np.cumsum(probabilities)
     if not (ends.size and math.isfinite(ends[-1]) and ends[-1] > 0 and probabilities.min() >= 0):
         raise UsageError("Rows need a distribution: finite weights, none negative and at least one positive.")
-    positions = (np.arange(rows) + rng.random()) * (ends[-1] / rows)
-    # Rounding may carry the last position to the very end, behind which there is no cell.
-    np.minimum(positions, np.nextafter(ends[-1], 0.0), out=positions)
-    cells: Cells = np.searchsorted(ends, positions, side="right").astype(np.int64, copy=False)
-    rng.shuffle(cells)
-    return cells
+    return _chunks(ends, rows, chunks=math.ceil(rows / (chunk_rows or CHUNK_ROWS)), rng=rng)
+
+
+def _chunks(ends: NDArray[np.float64], rows: int, *, chunks: int, rng: np.random.Generator) -> Iterator[Cells]:
+    offset = rng.random()
+    # In random order: otherwise each chunk would begin a little later in the first cell than the one before it.
+    for first in rng.permutation(chunks).tolist() if chunks > 1 else [0]:
+        positions = (np.arange(first, rows, chunks) + offset) * (ends[-1] / rows)
+        # Rounding may carry the last position to the very end, behind which there is no cell.
+        np.minimum(positions, np.nextafter(ends[-1], 0.0), out=positions)
+        cells: Cells = np.searchsorted(ends, positions, side="right").astype(np.int64, copy=False)
+        rng.shuffle(cells)
+        yield cells

@@ -21,7 +21,7 @@ ABSOLUTE = math.sqrt(2 / math.pi)  # how large noise of standard deviation 1 is 
 class Terms:
     """What a run sets aside, and what it means to measure for that in a table of about so many rows.
 
-    `left` is the share of it that finding values and edges in the data leaves to the strategy.
+    `left` is the share of it that checking the total and finding values and edges in the data leave to the strategy.
     """
 
     units: int
@@ -64,7 +64,7 @@ def terms_of(
     """Return the terms of a run, or refuse an epsilon that is too small, as the run would."""
     units = units_to_reserve(declaration, strategy, currency=currency, smallest=smallest)
     protection, single = declaration.protection, isinstance(declaration.strategy, PmwSpec)
-    left = 1 - declaration.discovering
+    left = 1 - declaration.discovering - declaration.checking
 
     def noise_of(share: Fraction) -> float:
         return _noise(int(units * left * share), currency, protection=protection, single=single)

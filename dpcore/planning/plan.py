@@ -1,5 +1,7 @@
 """What a run would do and cost, from its spec and a guess at the number of rows: no data is touched, and nothing is spent."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -8,16 +10,18 @@ from dpcore.accounting import UNIT, Currency
 from dpcore.block_reservation import blocks_to_read, scarcest
 from dpcore.blocks import checked_day
 from dpcore.errors import UsageError
+from dpcore.expected_rows import FAINT, margin_of, weak_check_warning
 from dpcore.ledger import Account, Balance, open_ledger
 from dpcore.ledger.refusals import refuse_if_closed
+from dpcore.places import places_of_spec
 from dpcore.planning.costs import Costs, costs_of
 from dpcore.planning.discovery import PlannedDiscovery, planned_discovery
 from dpcore.planning.noise import Terms, terms_of
 from dpcore.planning.scope import PlannedAmounts, PlannedCandidates, PlannedUniverse, cells_of, unspent_share
-from dpcore.reservation import check_remaining, paying_account
+from dpcore.reservation import check_remaining, paying_account, total_noise
 from dpcore.spec import Declaration
 from dpcore.strategies import has_levels, strategy_for
-from dpcore.wording import epsilon_in
+from dpcore.wording import askable
 
 USUAL_ROWS = 100_000
 FINEST_THAT_FITS = 2  # adaptive's ladders go in steps: it measures so many times fewer cells than would be worth it
@@ -67,6 +71,20 @@ class PlannedRounds:
 
 
 @dataclass(frozen=True)
+class PlannedTotal:
+    """The noisy total that is bought first and compared with `expect_rows`: its price as a share of the budget, its noise.
+
+    The run stops if the total is off the expected range by more than `margin`.
+    """
+
+    least: int
+    most: int
+    share: float
+    noise: float
+    margin: float
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a run would do.
 
@@ -87,11 +105,13 @@ class Plan:
     amounts: PlannedAmounts
     unspent: float
     account: Payer
+    expects: PlannedTotal | None
     discovers: tuple[PlannedDiscovery, ...]
     first: tuple[PlannedColumn, ...]
     ranges: tuple[str, ...]
     rounds: PlannedRounds | None
     costs: Costs
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain JSON values."""
@@ -122,6 +142,7 @@ def plan_run(declaration: Declaration, *, rows: int | None) -> Plan:
     payer = _payer(declaration, grounds.account, currency=grounds.currency, units=terms.units)
     rounds = _rounds(declaration, terms, at_most=strategy.rounds)
     number, cells = (rounds.number, rounds.typical_cells) if rounds else (0, 0)
+    expects, first = _expects(declaration, terms), _first(declaration, terms)
     return Plan(
         dataset=declaration.spec.dataset,
         strategy=declaration.strategy.name,
@@ -135,12 +156,37 @@ def plan_run(declaration: Declaration, *, rows: int | None) -> Plan:
         amounts=PlannedAmounts.of(privacy.epsilon, delta=privacy.delta),
         unspent=unspent_share(terms),
         account=payer,
+        expects=expects,
         discovers=planned_discovery(declaration, terms),
-        first=_first(declaration, terms),
+        first=first,
         ranges=tuple(name for name in declaration.spec.workload.ranges or () if has_levels(columns[name].size)),
         rounds=rounds,
         costs=costs_of(declaration, rows=grounds.rows, rounds=number, cells=cells),
+        warnings=tuple(_warnings(expects, first)),
     )
+
+
+def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
+    """Return the check of the total, if the spec says how many rows it expects."""
+    expected = declaration.spec.privacy.expect_rows
+    if expected is None:
+        return None
+    noise = total_noise(declaration, currency=terms.currency, units=terms.units)
+    return PlannedTotal(*expected, share=float(declaration.checking), noise=noise, margin=margin_of(noise))
+
+
+def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...]) -> Iterator[str]:
+    """Yield what can be known to go wrong before anything is paid."""
+    if expects is None:
+        return
+    if weak := weak_check_warning((expects.least, expects.most), noise=expects.noise):
+        yield weak
+    noise = 1 / math.sqrt(sum(1 / (column.noise**2 * column.cells) for column in first))
+    if expects.most < FAINT * noise:
+        yield (
+            f"at most {expects.most:,} rows are expected, which is small against the noise of their total, {noise:,.1f}: "
+            "the release would hold little but noise; ask for a larger epsilon"
+        )
 
 
 def grounds_of(declaration: Declaration, *, rows: int | None) -> Grounds:
@@ -155,7 +201,7 @@ def grounds_of(declaration: Declaration, *, rows: int | None) -> Grounds:
 def _account(declaration: Declaration) -> tuple[Account, str | None, Balance] | str:
     """Return the account as it is now, with the scarcest block of the run, or why there is none; one that does not suit the spec refuses."""
     try:
-        ledger = open_ledger()
+        ledger = open_ledger(places=places_of_spec(declaration.path))
     except UsageError as error:
         return str(error)
     with ledger:
@@ -177,7 +223,10 @@ def _payer(
     account, block, balance = found
     check_remaining(account, declaration, units=units, remaining=balance.remaining, block=block)
     left = balance.remaining - account.weight * units
-    epsilon = epsilon_in(account, left)
+    most = left // account.weight
+    if account.across_remaining is not None:
+        most = min(most, account.across_remaining - units)
+    epsilon = askable(account, most)
     return Payer(account.name, currency.value, remaining=left / UNIT, remaining_epsilon=epsilon, missing=None)
 
 

@@ -1,18 +1,23 @@
 """What leaves: Parquet, measurements, manifest, card and the statement of what was promised."""
 
-from dpcore.accounting import epsilon_of
 from dpcore.release.covered import BlocksStatement, state_blocks
-from dpcore.release.draft import Codes, Draft
+from dpcore.release.draft import Codes, Draft, SyntheticRows
+from dpcore.release.integrity import MANIFEST
+from dpcore.release.ownership import adopt_folder, check_owner, claim_folder
 from dpcore.release.publishing import check_writable, publish, release_id
 from dpcore.release.statement import Statement, state
 
 __all__ = [
+    "MANIFEST",
     "BlocksStatement",
     "Codes",
     "Draft",
     "Statement",
+    "SyntheticRows",
+    "adopt_folder",
+    "check_owner",
     "check_writable",
-    "epsilon_of",
+    "claim_folder",
     "publish",
     "release_id",
     "state",

@@ -19,7 +19,7 @@ _MOST_LABELS, _MOST_CELLS = 8, 10_000
 
 def card(draft: Draft, *, files: Sequence[Mapping[str, Any]]) -> str:
     """Write the page from the draft of a release and its other files, as the manifest lists them."""
-    dataset, statement, rows = draft.declaration.spec.dataset, draft.statement, len(draft.codes[0])
+    dataset, statement, rows = draft.declaration.spec.dataset, draft.statement, draft.rows.count
     title = f"Synthetic table {dataset}"
     policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
     return "\n".join(
@@ -42,6 +42,7 @@ def card(draft: Draft, *, files: Sequence[Mapping[str, Any]]) -> str:
             _paragraph(
                 f"{rows:,} rows, drawn from a model that was made of noisy counts. No row was taken from the real table."
             ),
+            *(_paragraph(f"Warning: {warning}.") for warning in draft.warnings),
             *([] if statement.weight is None else [_weighed(statement)]),
             *_promise(statement),
             *_columns(draft),
@@ -68,6 +69,7 @@ def _promise(statement: Statement) -> Iterator[str]:
     adding = statement.neighbours == "add-remove"
     step = f"by one {whom} that is in one of them only" if adding else f"in one {whom} that is exchanged for another"
     plus = f", plus {at_most(statement.delta)}" if statement.delta else ""
+    booked = statement.bookkeeping
     yield "<h2>What is promised</h2>"
     yield _paragraph(
         f"How much anyone can learn from this release about one {whom}, beyond what the other rows of the table tell, is limited. The "
@@ -81,12 +83,14 @@ def _promise(statement: Statement) -> Iterator[str]:
         "The promise is about this release. Others that were made of the same table add to it; the steward's ledger keeps the sum. "
         "What is true of many people at once, such as that smoking harms, is meant to be seen, and is not hidden."
     )
+    yield _paragraph(statement.sampling)
     if statement.blocks is not None:
         yield _paragraph(consequences(statement.blocks, unit=statement.unit, rows=statement.max_rows_per_unit))
     yield "<h2>What was protected</h2>"
     terms = [
         ("epsilon", at_most(statement.epsilon)),
         ("delta", at_most(statement.delta)),
+        ("delta of the samplers, on top", at_most(statement.sampler_delta)),
         *(
             (name, at_most(amount))
             for name, amount in (("rho", statement.rho), ("mu", statement.mu))
@@ -103,8 +107,9 @@ def _promise(statement: Statement) -> Iterator[str]:
         ("accounting", statement.accounting),
         ("account", statement.account),
         ("run", statement.run),
+        (f"spent (bookkeeping), in {booked.counts}", f"{at_most(booked.spent)} of {at_most(booked.reserved)} reserved"),
     ]
-    yield _table("The terms of the promise", ("term", "as declared and paid"), terms)
+    yield _table("The terms of the promise", ("term", "as promised"), terms)
 
 
 def _columns(draft: Draft) -> Iterator[str]:
@@ -185,7 +190,7 @@ def _files(files: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _check(statement: Statement) -> Iterator[str]:
     yield "<h2>How to check the receipt</h2>"
     yield _paragraph(
-        "What was spent is written in a ledger, whose entries hold each other in place. The head below stands for all of it up to this "
+        "What was paid is written in a ledger, whose entries hold each other in place. The head below stands for all of it up to this "
         "release. Whoever has the ledger checks from this folder that it still holds that history, and every price in it:"
     )
     yield _code(f"dpflow ledger verify --releases . --head {statement.ledger_head}")

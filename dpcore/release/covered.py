@@ -1,16 +1,20 @@
 """Which blocks a release covers, and what that means for somebody who is in several of them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from dpcore.accounting import Promise
 from dpcore.ledger import Ledger, Run
 from dpcore.overview import overview
+from dpcore.promises import AccountPromise
 from dpcore.spec import Declaration
-from dpcore.wording import epsilon_in, pair
+from dpcore.wording import pair, several_blocks
 
 
 @dataclass(frozen=True)
 class BlocksStatement:
-    """The blocks of a release, and what the account's releases so far, this one among them, amount to.
+    """The blocks of a release, and what its account promises for everything that it pays for, as of this release.
 
     Attributes:
         by: What the account's blocks are.
@@ -20,9 +24,7 @@ class BlocksStatement:
         first: The earliest.
         last: The latest.
         names: All of them.
-        epsilon_in_one_block: For a unit whose rows lie in one block: what the block that has spent most has spent.
-        epsilon_in_all_blocks: For a unit with rows in every block: what all runs have spent together. None where a unit is a row.
-        delta: The delta of both.
+        account: What the account's caps promise. A run's own promise, which is for its release alone, is in the statement itself.
     """
 
     by: str
@@ -32,23 +34,20 @@ class BlocksStatement:
     first: str
     last: str
     names: tuple[str, ...]
-    epsilon_in_one_block: float
-    epsilon_in_all_blocks: float | None
-    delta: float
+    account: AccountPromise
 
 
 def state_blocks(ledger: Ledger, declaration: Declaration, *, run: Run) -> BlocksStatement | None:
-    """State which blocks a run has read, and what was spent on them so far; None if the whole table is one block.
+    """State which blocks a run has read, and what their account promises; None if the whole table is one block.
 
     A run keeps k rows of a unit over all its blocks together, so that it costs a unit its price once, in however many of them the
-    unit is. A unit whose rows lie in one block has met the runs that touched that block; one with rows in all of them, all runs.
+    unit is. A unit whose rows lie in one block meets the runs that touch that block; one with rows in all of them, all runs.
     """
     calendar, blocks = declaration.calendar, declaration.spec.blocks
     if calendar is None or blocks is None:
         return None
     (found,) = overview(ledger, run.account).accounts
-    names, account = ledger.blocks_of(run.id), found.account
-    by_row = account.unit == "row"
+    names = ledger.blocks_of(run.id)
     return BlocksStatement(
         by=calendar.words,
         window=blocks.window,
@@ -57,16 +56,15 @@ def state_blocks(ledger: Ledger, declaration: Declaration, *, run: Run) -> Block
         first=names[0],
         last=names[-1],
         names=names,
-        epsilon_in_one_block=epsilon_in(account, found.most_spent[1].spent),
-        epsilon_in_all_blocks=None if by_row else epsilon_in(account, found.spent_by_all_runs),
-        delta=account.delta,
+        account=found.promise(),
     )
 
 
 def coverage(blocks: BlocksStatement) -> str:
     """Say which blocks a release covers.
 
-    >>> coverage(BlocksStatement("month of day", "new", "s", 2, "2026-01", "2026-02", ("2026-01", "2026-02"), 1.0, None, 0))
+    >>> promise = AccountPromise(Promise(1.0, 0.0), across=None, in_several=False, raised=False)
+    >>> coverage(BlocksStatement("month of day", "new", "s", 2, "2026-01", "2026-02", ("2026-01", "2026-02"), promise))
     '2 blocks, 2026-01 to 2026-02, by month of day; window: new'
     """
     which = (
@@ -76,13 +74,26 @@ def coverage(blocks: BlocksStatement) -> str:
 
 
 def consequences(blocks: BlocksStatement, *, unit: str, rows: int) -> str:
-    """Say what this release, and all of the account's so far, cost somebody, by how many blocks they are in."""
-    one = pair(blocks.epsilon_in_one_block, blocks.delta)
-    if blocks.epsilon_in_all_blocks is None:
-        return f"Each row is in one block. All that the account has paid for so far is {one}-differentially private for a row of any block."
+    """Say what this release costs somebody, and what its account promises them, by how many blocks they are in."""
+    promise = blocks.account
+    one = pair(promise.one.epsilon, promise.one.delta)
+    if not promise.in_several:
+        return f"Each row is in one block. Everything that the account pays for is {one}-differentially private for a row of any block."
     return (
         f"Of one {unit}, at most {rows:,} rows count in all these blocks together: in however many of them there are some, this release "
-        f"costs that {unit} its epsilon once. All that the account has paid for so far is {one}-differentially private for a {unit} whose "
-        f"rows lie in one block, and at worst {pair(blocks.epsilon_in_all_blocks, blocks.delta)}-differentially private for one with rows "
-        "in all blocks."
+        f"costs that {unit} its epsilon once. Everything that the account pays for is {one}-differentially private for a {unit} whose "
+        f"rows lie in one block. {several_blocks(unit, promise)}"
     )
+
+
+def read_blocks(stored: Mapping[str, Any]) -> BlocksStatement:
+    """Read the statement of a manifest back."""
+    promise = stored["account"]
+    across = promise["across"]
+    account = AccountPromise(
+        one=Promise(**promise["one"]),
+        across=None if across is None else Promise(**across),
+        in_several=promise["in_several"],
+        raised=promise["raised"],
+    )
+    return BlocksStatement(**{**stored, "account": account})

@@ -1,6 +1,6 @@
 """What a release is made of, before it is written."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,11 +18,19 @@ Codes = Sequence[npt.NDArray[np.integer[Any]]]
 
 
 @dataclass(frozen=True, eq=False)
+class SyntheticRows:
+    """The rows of a release, as codes: how many there are, and how to draw them, chunk by chunk and always the same ones."""
+
+    count: int
+    chunks: Callable[[], Iterator[Codes]]
+
+
+@dataclass(frozen=True, eq=False)
 class Draft:
-    """All that a release is made of: the model's rows as codes, the measurements, what was promised, and what was found in the data."""
+    """All that a release is made of: the model's rows, the measurements, what was promised, and what was found in the data."""
 
     declaration: Declaration
-    codes: Codes
+    rows: SyntheticRows
     measurements: Sequence[Measurement]
     resolutions: Resolutions
     rounds: Sequence[Round]
@@ -30,3 +38,4 @@ class Draft:
     name: str
     seed: int
     findings: Sequence[Finding] = ()
+    warnings: Sequence[str] = ()

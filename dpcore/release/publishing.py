@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from dpcore.errors import OutputError
 from dpcore.release.card import card
 from dpcore.release.draft import Draft
+from dpcore.release.integrity import MANIFEST
 from dpcore.release.measured import measurement_schema, measurement_tables
 
 ROWS_PER_GROUP = 1 << 18
@@ -53,8 +54,13 @@ def check_writable(folder: Path) -> None:
         raise OutputError(f"the disk of the output folder {folder} is full; free some space and run again")
 
 
-def publish(draft: Draft) -> Path:
-    """Write rows, measurements, card and manifest, and let the release appear at once. An existing release of the run is left alone."""
+def publish(draft: Draft, *, confirm: Callable[[], None]) -> Path:
+    """Write rows, measurements, card and manifest, and let the release appear at once. An existing release of the run is left alone.
+
+    Args:
+        draft: What to write.
+        confirm: Called when everything is written, before it appears; raises an error if it must not.
+    """
     folder, name = draft.declaration.output_folder, draft.name
     final = folder / name
     with _output_errors(folder, draft.statement.run):
@@ -63,6 +69,7 @@ def publish(draft: Draft) -> Path:
             partial = folder / f".partial-{name}-{secrets.token_hex(4)}"
             try:
                 _write(partial, draft)
+                confirm()
                 _rename(partial, final)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
@@ -75,14 +82,10 @@ def publish(draft: Draft) -> Path:
 def _write(partial: Path, draft: Draft) -> None:
     (partial / "data").mkdir(parents=True)
     footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}
-    universe, codes = draft.declaration.universe, draft.codes
-    rng = np.random.default_rng(draft.seed)
-    rows = len(codes[0])
-    starts = range(0, max(rows, 1), ROWS_PER_GROUP)
-    chunks = (universe.decode([axis[start : start + ROWS_PER_GROUP] for axis in codes], rng) for start in starts)
+    universe = draft.declaration.universe
     measured = measurement_tables(universe, draft.measurements, draft.resolutions)
     files = [
-        _write_parquet(partial, "data/part-00000.parquet", chunks, universe.schema.with_metadata(footer)),
+        _write_parquet(partial, "data/part-00000.parquet", _decoded(draft), universe.schema.with_metadata(footer)),
         _write_parquet(partial, "measurements.parquet", measured, measurement_schema().with_metadata(footer)),
     ]
     files.append(_write_card(partial, card(draft, files=files)))
@@ -91,7 +94,8 @@ def _write(partial: Path, draft: Draft) -> None:
         "dataset": draft.declaration.spec.dataset,
         "release": draft.name,
         "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        "rows": rows,
+        "rows": draft.rows.count,
+        "warnings": list(draft.warnings),
         "privacy": draft.statement.to_json(),
         "columns": {field.name: str(field.type) for field in universe.schema},
         "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source", "engine"}),
@@ -100,9 +104,17 @@ def _write(partial: Path, draft: Draft) -> None:
         "rounds": [asdict(each) for each in draft.rounds],
         "files": files,
     }
-    _write_text(partial / "manifest.json", json.dumps(manifest, indent=2) + "\n")
+    _write_text(partial / MANIFEST, json.dumps(manifest, indent=2) + "\n")
     for part in (partial / "data", partial):
         _sync(part)
+
+
+def _decoded(draft: Draft) -> Iterator[pa.Table]:
+    """Yield the rows as values, a row group at a time: memory does not depend on how many there are."""
+    universe, rng = draft.declaration.universe, np.random.default_rng(draft.seed)
+    for chunk in draft.rows.chunks():
+        for start in range(0, len(chunk[0]), ROWS_PER_GROUP):
+            yield universe.decode([axis[start : start + ROWS_PER_GROUP] for axis in chunk], rng)
 
 
 def _write_parquet(partial: Path, name: str, tables: Iterator[pa.Table], schema: pa.Schema) -> dict[str, Any]:

@@ -1,13 +1,15 @@
-"""The privacy statement: what was promised to whom, and what it cost, in the manifest and in every Parquet footer."""
+"""The privacy statement: what is promised to whom, in the manifest and in every Parquet footer."""
 
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from dpcore.accounting import UNIT, Currency, epsilon_of, mu_of
+from dpcore.accounting import UNIT, Currency, mu_of, sampler_delta
 from dpcore.ledger import Account, Run
+from dpcore.promises import release_promise
 from dpcore.release.covered import BlocksStatement
 from dpcore.spec import Declaration
+from dpcore.wording import at_most, pair
 
 ACCOUNTING = {
     Currency.PURE: "pure epsilon, basic composition",
@@ -17,14 +19,37 @@ ACCOUNTING = {
 
 
 @dataclass(frozen=True)
+class Bookkeeping:
+    """What a run has reserved and spent, in what its account counts in. An epsilon of what was spent would promise nothing."""
+
+    counts: str
+    reserved: float
+    spent: float
+
+
+@dataclass(frozen=True)
 class Statement:
-    """What a reader may rely on, in one record of public facts."""
+    """What a reader may rely on, in one record of public facts.
+
+    Attributes:
+        epsilon: What the run's reservation promises at `delta`, rounded up. What it has spent of the reservation is bookkeeping.
+        delta: The spec's.
+        sampler_delta: What comes on top of `delta` because noise is drawn from its distribution up to a proved distance only.
+        draws: From how many draws that follows.
+        accounting: By which kind of accounting.
+        rho: The reservation, where the account counts in rho.
+        mu: The mu of the reservation, where the account counts in mu^2.
+        bookkeeping: What the run has reserved and spent, in the account's currency.
+    """
 
     epsilon: float
     delta: float
+    sampler_delta: float
+    draws: int
     accounting: str
     rho: float | None
     mu: float | None
+    bookkeeping: Bookkeeping
     unit: str
     max_rows_per_unit: int
     neighbours: str
@@ -40,7 +65,7 @@ class Statement:
 
     def to_json(self) -> dict[str, Any]:
         """Return the statement as plain JSON values."""
-        return {"guarantee": self.sentence, **asdict(self)}
+        return {"guarantee": f"{self.sentence} {self.sampling}", **asdict(self)}
 
     @property
     def sentence(self) -> str:
@@ -51,8 +76,16 @@ class Statement:
             each = "" if self.weight is None else f", each {self.weighing}"
             whom = f"one {self.unit} with all its rows, of which at most {self.max_rows_per_unit} count{each}"
         change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
-        what = f"({self.epsilon:.6g}, {self.delta:g})" if self.delta else f"{self.epsilon:.6g}"
+        what = pair(self.epsilon, self.delta)
         return f"This release is {what}-differentially private with respect to {change} {whom}."
+
+    @property
+    def sampling(self) -> str:
+        """Say what the samplers add to delta."""
+        return (
+            f"Its {self.draws:,} random draws follow their distributions up to a proved distance, which adds at most "
+            f"{at_most(self.sampler_delta)} to delta."
+        )
 
     @property
     def weighing(self) -> str:
@@ -69,16 +102,21 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
     run: Run,
     ledger: str,
     head: str,
+    draws: int,
     blocks: BlocksStatement | None = None,
 ) -> Statement:
-    """State what a run has spent and whom its release protects."""
+    """State what a run promises and whom its release protects; `draws` are those that its answers were made of."""
     privacy = declaration.spec.privacy
+    promise = release_promise(account, run, delta=privacy.delta)
     return Statement(
-        epsilon=epsilon_of(run.spent, currency=account.currency, delta=privacy.delta),
-        delta=privacy.delta,
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        sampler_delta=sampler_delta(draws, epsilon=promise.epsilon),
+        draws=draws,
         accounting=ACCOUNTING[account.currency],
-        rho=run.spent / UNIT if account.currency is Currency.ZCDP else None,
-        mu=mu_of(run.spent) if account.currency is Currency.GDP else None,
+        rho=run.reserved / UNIT if account.currency is Currency.ZCDP else None,
+        mu=mu_of(run.reserved) if account.currency is Currency.GDP else None,
+        bookkeeping=Bookkeeping(account.currency.symbol, reserved=run.reserved / UNIT, spent=run.spent / UNIT),
         unit=privacy.unit,
         max_rows_per_unit=privacy.max_rows_per_unit,
         neighbours=privacy.neighbours.value,

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from dpcore.spec.categories import BooleanSpec, CategoricalSpec
-from dpcore.spec.days import DateSpec, DatetimeSpec, Day, Moment
+from dpcore.spec.days import DateSpec, DatetimeSpec, Day, Formats, Moment
 from dpcore.spec.numbers import IntegerSpec, NumberSpec, Whole
 from dpcore.spec.parts import Finite, SpecPart
 
@@ -17,6 +17,7 @@ __all__ = [
     "DatetimeSpec",
     "Day",
     "Finite",
+    "Formats",
     "IntegerSpec",
     "Moment",
     "NumberSpec",

@@ -2,13 +2,13 @@
 
 import datetime as dt
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from dpcore.blocks import Calendar
 from dpcore.errors import SpecError
-from dpcore.spec.attributes import Day, SpecPart
+from dpcore.spec.attributes import Day, Formats, SpecPart
 from dpcore.spec.document import Document
 from dpcore.universe import Attribute, Date, Datetime, Every
 
@@ -40,6 +40,10 @@ class BlocksSpec(SpecPart):
     grace_days: Annotated[int, Field(ge=0, le=3660)] = Field(
         0, description="how many days after its end a block is closed, and may be read"
     )
+    format: Formats | None = Field(
+        None,
+        description="how `column` and `arrived` are written as text; left out, as `format` of `column` in the universe says",
+    )
 
     @field_validator("arrived")
     @classmethod
@@ -56,13 +60,26 @@ def calendar_of(spec: BlocksSpec, attributes: Mapping[str, Attribute]) -> Calend
         raise SpecError(
             f"`blocks` needs `start`, the day on which the first block begins: `{spec.column}` is no date in the universe"
         )
-    return Calendar(spec.column, Every(spec.every), start=start, arrived=spec.arrived, grace_days=spec.grace_days)
+    declared = attributes.get(spec.column)
+    return Calendar(
+        spec.column,
+        Every(spec.every),
+        start=start,
+        arrived=spec.arrived,
+        grace_days=spec.grace_days,
+        formats=spec.format or (declared.formats if isinstance(declared, Date | Datetime) else ()),
+    )
 
 
 def check_blocks(document: Document, attributes: Mapping[str, Attribute]) -> None:
-    """Note it if nothing says when the first block begins; on the raw document, so that it is reported beside all other mistakes."""
+    """Note it if nothing says when the first block begins, or if two formats are declared for one column.
+
+    This looks at the raw document, so that it is reported beside all other mistakes.
+    """
     blocks = document.data.get("blocks")
     column = blocks.get("column") if isinstance(blocks, dict) else None
+    if isinstance(blocks, dict) and isinstance(column, str) and "format" in blocks:
+        _check_formats(document, blocks, attributes)
     if not isinstance(blocks, dict) or not isinstance(column, str) or blocks.get("start") is not None:
         return
     declared = document.data.get("universe")
@@ -73,6 +90,17 @@ def check_blocks(document: Document, attributes: Mapping[str, Attribute]) -> Non
             "`start` is missing; write the day on which the first block begins, such as `start: 2026-01-01`, "
             f"or declare `{column}` as a date in the universe",
         )
+
+
+def _check_formats(document: Document, blocks: dict[str, Any], attributes: Mapping[str, Attribute]) -> None:
+    """Refuse that a column's text means one day for its block and another in the release."""
+    written = blocks["format"] if isinstance(blocks["format"], list) else [blocks["format"]]
+    for name in (blocks.get("column"), blocks.get("arrived")):
+        declared = attributes.get(name) if isinstance(name, str) else None
+        if isinstance(declared, Date | Datetime) and list(declared.formats) != written:
+            document.mistake(
+                ("blocks", "format"), f"`format` differs from that of `{name}` in the universe; write the same in both"
+            )
 
 
 def _earliest(attribute: Attribute | None) -> dt.date | None:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -31,7 +31,18 @@ class CategoricalSpec(Nullable):
         None,
         description="prefix: a value that is not declared belongs to the longest declared one that it begins with; left out, exact",
     )
-    outside: OtherDrop = "drop"
+    outside: OtherDrop = Field(
+        "drop",
+        description="an undeclared value: count it in a cell of its own, or drop the row; left out, drop, and other where `discover` finds the values",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_what_is_not_found(cls, given: Any) -> Any:
+        """Count values that are not found as `other`: nobody can know which rows would be dropped."""
+        if isinstance(given, dict) and given.get("discover") is not None and "outside" not in given:
+            return {**given, "outside": "other"}
+        return given
 
     @field_validator("values")
     @classmethod

@@ -4,10 +4,12 @@ import datetime as dt
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
+from dpcore.errors import SpecError
 from dpcore.spec.parts import ClipOtherDrop, Nullable, ordered_bounds
 from dpcore.universe import Attribute, Date, Datetime, Every, Outside
+from dpcore.universe.formats import SUPPORTED, checked_formats
 
 
 def _iso_date(value: Any) -> Any:
@@ -34,6 +36,27 @@ def _iso_datetime(value: Any) -> Any:
     raise ValueError("must be a date and time without zone, such as 2025-01-31T08:00:00")
 
 
+def _formats(value: Any) -> Any:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple) or not texts or not all(isinstance(text, str) for text in texts):
+        raise ValueError('must be a format such as "%m/%d/%Y", or a list of them')
+    try:
+        return checked_formats(texts)
+    except SpecError as error:
+        raise ValueError(f"can't be used: {error}") from None
+
+
+Formats = Annotated[
+    tuple[str, ...],
+    BeforeValidator(_formats),
+    WithJsonSchema(
+        {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}], "default": None}
+    ),
+]
+FORMAT_HELP = (
+    f"how text is written, such as %m/%d/%Y, or a list of formats that are tried in this order, made of {SUPPORTED}; "
+    "left out, as ISO 8601 writes it; columns of a date type do not need it"
+)
 Day = Annotated[dt.date, BeforeValidator(_iso_date)]
 Moment = Annotated[dt.datetime, BeforeValidator(_iso_datetime)]
 
@@ -45,6 +68,7 @@ class DateSpec(Nullable):
     min: Day = Field(description="the first day")
     max: Day = Field(description="the last day, included")
     every: Literal["day", "week", "month", "quarter", "year"] = Field(description="how long a bin is")
+    format: Formats | None = Field(None, description=FORMAT_HELP)
     outside: ClipOtherDrop = "clip"
 
     _bounds = field_validator("max")(ordered_bounds)
@@ -58,6 +82,7 @@ class DateSpec(Nullable):
             missing=bool(self.missing),
             nulls=self.nulls,
             outside=Outside(self.outside),
+            formats=self.format or (),
         )
 
 
@@ -68,6 +93,7 @@ class DatetimeSpec(Nullable):
     min: Moment = Field(description="the first moment")
     max: Moment = Field(description="the last moment, included")
     every: Literal["minute", "hour", "day", "week", "month", "quarter", "year"] = Field(description="how long a bin is")
+    format: Formats | None = Field(None, description=FORMAT_HELP)
     outside: ClipOtherDrop = "clip"
 
     _bounds = field_validator("max")(ordered_bounds)
@@ -81,4 +107,5 @@ class DatetimeSpec(Nullable):
             missing=bool(self.missing),
             nulls=self.nulls,
             outside=Outside(self.outside),
+            formats=self.format or (),
         )

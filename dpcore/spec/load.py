@@ -27,7 +27,10 @@ from dpcore.universe import Attribute, Date, Datetime, Universe
 DENSE_CELLS = 1_000_000
 """Up to so many cells in the universe, a spec without a strategy gets the model that holds every cell; above, the factored one."""
 
-LATER_KEYS = ("discover", "match")
+CHECKING = Fraction(1, 50)
+"""The share of the budget that buys the noisy total first, where the spec has `expect_rows`."""
+
+LATER_KEYS = ("discover", "format", "match")
 """Of a column: those that older specs had no word for. All others are part of a hash even where they are left out."""
 
 
@@ -56,6 +59,11 @@ class Declaration:
     def discovering(self) -> Fraction:
         """The share of the budget that is for finding them."""
         return sum((descent.share for descent in self.descents().values()), Fraction(0))
+
+    @property
+    def checking(self) -> Fraction:
+        """The share of the budget that buys the noisy total, to compare it with `expect_rows`; 0 without these."""
+        return Fraction(0) if self.spec.privacy.expect_rows is None else CHECKING
 
     def discovered(self, found: Mapping[str, Attribute]) -> "Declaration":
         """Return the same declaration, with what was found in place of what might be: of the same hash, and with no more cells."""

@@ -14,6 +14,9 @@ from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 
 
+RowCount = Annotated[int, Field(ge=1, le=10**12)]
+
+
 class WeightSpec(SpecPart):
     """A column of whole numbers: a row counts as often as it says."""
 
@@ -38,6 +41,18 @@ class PrivacySpec(SpecPart):
     delta: Annotated[Finite, Field(ge=0, lt=1)] = Field(
         description="0 for pure differential privacy; else below 1 / people"
     )
+    expect_rows: Annotated[tuple[RowCount, RowCount], Field(strict=False)] | None = Field(
+        None,
+        description="the least and the most rows that should count, such as [20000, 200000]: a fiftieth of the budget buys the noisy total first, "
+        "and the run stops if that lies outside",
+    )
+
+    @field_validator("expect_rows")
+    @classmethod
+    def _rising(cls, value: tuple[int, int] | None) -> tuple[int, int] | None:
+        if value is not None and value[0] > value[1]:
+            raise ValueError("has its larger number first; swap them")
+        return value
 
     @field_validator("max_rows_per_unit")
     @classmethod

@@ -52,6 +52,7 @@ _EXAMPLES = {
     "min": "min: 0",
     "max": "max: 99",
     "every": "every: month",
+    "format": 'format: "%m/%d/%Y"',
     "marginals": "marginals: 3",
     "columns": "columns: [age, income]",
     "target": "target: income",
@@ -96,6 +97,9 @@ def place_of(loc: tuple[str | int, ...]) -> Place:
 
 _EITHER: Mapping[Place, str] = {
     ("blocks", "window"): "`window` must be all, new, or last and a number of periods, such as `last 3`",
+    ("privacy", "expect_rows"): (
+        "`expect_rows` must be the least and the most rows that should count, such as [20000, 200000], both from 1 to 10^12"
+    ),
     ("output", "rows"): "`rows` must be `noisy` or a whole number from 1 on",
     ("workload", "marginals"): (
         f"`marginals` must be a whole number from 1 to {MOST_COLUMNS}, or a list of lists of columns such as [[sex, age]]"
@@ -109,7 +113,7 @@ def sentence(place: Place, detail: ErrorDetails) -> str:  # noqa: PLR0911  a tab
     if place and isinstance(place[-1], int):
         key = f"{place[-2]}[{place[-1]}]"
     context = detail.get("ctx", {})
-    if kind == "missing":
+    if kind == "missing" and not isinstance(detail["loc"][-1], int):  # a key, not an item of a list
         return f"`{key}` is missing; write `{_EXAMPLES.get(key, f'{key}: ...')}`"
     if kind == "extra_forbidden":
         return _unknown_key(place, detail)

@@ -1,6 +1,5 @@
 """Where the raw table is, as it is written in a spec."""
 
-import codecs
 import re
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
@@ -9,12 +8,11 @@ from fsspec.registry import known_implementations
 from pydantic import AfterValidator, Field, model_validator
 
 from dpcore.spec.attributes import SpecPart
+from dpcore.spec.encodings import is_known, keeps_ascii
 
 NO_QUOTE = "none"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _SECRET = re.compile(r"key|token|sig|secret|passw|pwd|credential|auth", re.IGNORECASE)
-# In these a character may change the meaning of all that follow, so that one row would decide how others are read.
-_STATEFUL = re.compile(r"iso2022|hz|utf_?7|punycode|idna|escape|undefined|mbcs|oem")
 
 
 def _path(text: str) -> str:
@@ -62,16 +60,12 @@ def _quote(text: str) -> str:
 
 
 def _encoding(text: str) -> str:
-    found = None
-    try:
-        found = codecs.lookup(text)
-        if not isinstance("".encode(text), bytes) or _STATEFUL.search(found.name.replace("-", "_")):
-            found = None
-    except (LookupError, UnicodeError, ValueError, TypeError):
-        found = None
-    if found is None:
+    if not is_known(text):
+        raise ValueError("is no encoding that is known here; write one such as utf-8, latin-1 or cp1252")
+    if not keeps_ascii(text):
         raise ValueError(
-            "is not an encoding that files are read in; write one such as utf-8, latin-1, cp1252 or utf-16"
+            "is an encoding in which one value can change how others are read; convert the file to UTF-8 first, as in "
+            "`iconv -f ENCODING -t UTF-8 visits.csv > visits-utf8.csv`, or to Parquet, and leave `encoding` out"
         )
     return text
 

@@ -21,6 +21,8 @@ AnyIntegers = npt.NDArray[np.integer[Any]]
 Floats = npt.NDArray[np.float64]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+DAY = 86_400
+"""Seconds of a day."""
 _SECOND = timedelta(seconds=1)
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
@@ -121,7 +123,7 @@ def seconds(array: pa.Array) -> Integers:
 def native_ticks(array: pa.Array) -> tuple[AnyIntegers, Fraction]:
     """Read days and timestamps as they are stored, and say how many of their units make a second."""
     if pa.types.is_date32(array.type):
-        return _filled(array.view(pa.int32())), Fraction(1, 86_400)
+        return _filled(array.view(pa.int32())), Fraction(1, DAY)
     unit = "ms" if pa.types.is_date64(array.type) else array.type.unit
     return _filled(array.view(pa.int64())), Fraction(_PER_SECOND[unit])
 

@@ -16,10 +16,11 @@ from dpcore.errors import SpecError
 from dpcore.universe import reading
 from dpcore.universe.attribute import Attribute, Codes, Outside, refuse_too_many_cells
 from dpcore.universe.codes import signed_type
+from dpcore.universe.formats import checked_formats, read_moments
 from dpcore.universe.places import ABOVE, ALIEN, BELOW, Places, all_of, cut
 from dpcore.universe.reading import Integers
 
-_DAY = 86_400
+_DAY = reading.DAY
 MOST_SLOTS = 1 << 18
 
 
@@ -45,16 +46,19 @@ _NUMPY_UNIT = {Every.MINUTE: "m", Every.HOUR: "h", Every.DAY: "D", Every.MONTH: 
 class _Calendar(Attribute):
     """What days and points in time have in common: whole ticks since 1970, cut where the calendar says.
 
-    The first bin starts at the minimum, the last one ends with the maximum; the others are whole units of the calendar.
+    The first bin starts at the minimum, the last one ends with the maximum; the others are whole units of the calendar. Text is read in
+    the first of the `formats` that it fits; without formats, as ISO 8601 writes it. Columns of a date type do not need them.
     """
 
     every: Every
     outside: Outside = field(default=Outside.CLIP)
+    formats: tuple[str, ...] = ()
 
     tick: ClassVar[int]  # seconds
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "formats", checked_formats(self.formats))
         if not isinstance(self.every, Every):
             raise SpecError(f"every must be one of {', '.join(Every)}")
         if self._first > self._last:
@@ -118,7 +122,7 @@ class _Calendar(Attribute):
         if reading.is_moment(array.type):
             return self._place_moments(array)
         if reading.is_text(array.type):
-            seconds, states = reading.parsed_seconds(array)
+            seconds, states = read_moments(array, self.formats) if self.formats else reading.parsed_seconds(array)
             return np.where(states < 0, states, cut(seconds // self.tick, self._bounds))
         return all_of(len(array), ALIEN)
 

@@ -28,18 +28,19 @@ def server_started_here(machine: Machine) -> Finding:
 
 
 def server_configured(machine: Machine) -> Finding:
-    """Look whether the configured server, if others can reach it, answers anybody."""
+    """Look whether the configured server answers anybody; loopback keeps out neither other accounts nor web pages."""
     server = machine.server
     if server is None:
         return ok("no server is configured; runs have a temporary one that listens to this machine only")
     if not server.answers:
         return warning(f"the server at {server.url} does not answer", f"curl -i {server.url}/health")
-    if server.is_open and server.reach is not Reach.LOOPBACK:
-        return leak(
-            f"the server at {server.url} answers anybody", f"{ASK_WHO}  # where it is started, then start it again"
-        )
     if server.is_open:
-        return ok(f"the server at {server.url} can be reached from this machine only")
+        local = "every account and every web page on this machine"
+        whom = local if server.reach is Reach.LOOPBACK else "anybody"
+        return leak(
+            f"the server at {server.url} asks for no password and answers {whom}",
+            f"{ASK_WHO}  # where it is started, then start it again; or use `dpflow ui`",
+        )
     return ok(f"the server at {server.url} asks for a password")
 
 
@@ -71,7 +72,8 @@ def forged_requests(machine: Machine) -> Finding:
     told = machine.server.setting(accessor) if machine.server else machine.value(accessor)
     if told:
         return ok("web pages can't start runs in another's name")
-    return warning(
+    bad = leak if machine.server and machine.server.is_open else warning
+    return bad(
         "a web page in the browser of who may use the server could start runs there"
         + (", unless CSRF protection is on" if told is None else ": CSRF protection is off"),
         "export PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED=true  # where the server is started, then start it again",

@@ -52,7 +52,7 @@ def _opening(spec: SpecKeeping) -> str:
         return "dpflow ledger open --help"
     privacy = spec.declaration.spec.privacy
     who = f"--unit {shlex.quote(privacy.unit)} --neighbours {privacy.neighbours.value}"
-    return f"dpflow ledger open {spec.entry.account} {who} --delta {privacy.delta:g} --epsilon E"
+    return f"dpflow ledger open {spec.entry.account} {who} --delta {privacy.delta!r} --epsilon E"
 
 
 def changed_specs(machine: Machine) -> Finding:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from dpcore.custody import LedgerKeeping, SpecKeeping, ledger_keeping, spec_keepings
 from dpcore.errors import UsageError
-from dpcore.registry import registry_folder
-from dpcore.stewardlog import private_folder
+from dpcore.places import private_folder, registry_folder
 from flows.connection import environment, homes, no_warnings
 from flows.doctor.server import Server, ask
+from flows.password import kept_password
 from flows.running import running_url
 from flows.temporary_server import own_home
 
@@ -90,11 +90,13 @@ def look(settings: "Settings | None" = None) -> Machine:
         UsageError: Prefect's settings, or the registry, can't be read.
     """
     settings = settings or _settings()
-    url = settings.api.url or running_url()
+    url, secret = settings.api.url, None
+    if not url and (url := running_url()):
+        secret = kept_password()
     return Machine(
         settings=settings,
         environ=dict(os.environ),
-        server=ask(url, settings) if url else None,
+        server=ask(url, settings, secret=secret) if url else None,
         ledger=ledger_keeping(),
         specs=spec_keepings(),
         private=private_folder().resolve(),

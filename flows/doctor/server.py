@@ -1,6 +1,5 @@
 """The Prefect server that is configured: who can reach it, and what it tells whom."""
 
-import base64
 import ipaddress
 import socket
 import ssl
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from flows.connection import shown
+from flows.password import authorization
 
 if TYPE_CHECKING:
     from prefect.settings import Settings
@@ -63,10 +63,15 @@ class Server:
         return found
 
 
-def ask(url: str, settings: "Settings") -> Server:
+def ask(url: str, settings: "Settings", *, secret: str | None = None) -> Server:
     """Ask a server for its settings and version, first as anybody.
 
     Credentials are sent only where they can't be read on the way, and only to who proves to be the host of the URL.
+
+    Args:
+        url: Its API.
+        settings: Prefect's.
+        secret: `USER:PASSWORD` of the server, if it is not the one in the settings.
     """
     url = shown(url).rstrip("/")
     server = Server(url, reach=reach(urlsplit(url).hostname or ""))
@@ -79,7 +84,7 @@ def ask(url: str, settings: "Settings") -> Server:
         if isinstance(told, dict) and "server" in told:
             return _answered(anybody, server, told, is_open=True)
     safe = server.reach is Reach.LOOPBACK or (server.is_encrypted and not settings.api.tls_insecure_skip_verify)
-    credentials = _credentials(settings)
+    credentials = authorization(secret)["Authorization"] if secret else _credentials(settings)
     if not (safe and credentials):
         return Server(url, reach=server.reach, answers=True)
     with httpx.Client(
@@ -146,5 +151,5 @@ def _trusted(server: Server, settings: "Settings") -> ssl.SSLContext | bool:
 
 def _credentials(settings: "Settings") -> str | None:
     if settings.api.auth_string:
-        return f"Basic {base64.b64encode(settings.api.auth_string.get_secret_value().encode()).decode()}"
+        return authorization(settings.api.auth_string.get_secret_value())["Authorization"]
     return f"Bearer {settings.api.key.get_secret_value()}" if settings.api.key else None

@@ -20,9 +20,8 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
-    # Whatever a page or the browser itself may want: from here no name leads to another machine.
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 )
+LOCAL_CHECKS = "LocalNetworkAccessChecks,LocalNetworkAccessChecksWebSockets,BlockInsecurePrivateNetworkRequests"
 WITHOUT_HOST = {"data", "blob", "about", "file"}
 SCREENSHOTS = Path(__file__).parents[2] / "test-output" / "screenshots"
 SCHEMES = ("dark", "light")
@@ -87,12 +86,19 @@ def browser_path() -> str:
 
 
 @contextmanager
-def launched() -> Iterator[Browser]:
-    """Start a browser and close it at the end. Never for the whole session: meanwhile nothing else here can use asyncio."""
+def launched(names: tuple[str, ...] = ()) -> Iterator[Browser]:
+    """Start a browser and close it at the end. Never for the whole session: meanwhile nothing else here can use asyncio.
+
+    Args:
+        names: Host names that lead to this machine, which new Chromiums would let no page use so; they are told to be as other browsers
+            are. Whatever a page or the browser itself may want, no other name leads anywhere.
+    """
     path = browser_path()
+    rules = ", ".join([*(f"MAP {name} 127.0.0.1" for name in names), "MAP * ~NOTFOUND", "EXCLUDE 127.0.0.1"])
+    flags = [*FLAGS, f"--host-resolver-rules={rules}", *([f"--disable-features={LOCAL_CHECKS}"] if names else [])]
     expect.set_options(timeout=ACTION_MILLISECONDS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS, headless=True)
+        browser = playwright.chromium.launch(executable_path=path, args=flags, headless=True)
         try:
             yield browser
         finally:

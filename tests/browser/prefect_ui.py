@@ -8,7 +8,6 @@ from typing import Any
 from playwright.sync_api import Locator, Page, Response, expect
 
 RUN_MILLISECONDS = 90_000
-BUSY, MOST_BUSY = 503, 5
 FIELDS = ("release", "epsilon", "delta", "rows", "workload", "strategy", "note")
 
 
@@ -35,16 +34,8 @@ class Form:
         return self.field(name).locator("button.p-select-button__control")
 
     def submit(self) -> Response:
-        """Press the button and return the server's answer to the request for a run.
-
-        A server on SQLite that is busy answers, now and then, that it is; a person presses the button again.
-        """
-        answer = self._press("/create_flow_run")
-        for _ in range(MOST_BUSY):
-            if answer.status != BUSY:
-                break
-            answer = self._press("/create_flow_run")
-        return answer
+        """Press the button and return the server's answer to the request for a run."""
+        return self._press("/create_flow_run")
 
     def check(self) -> Response:
         """Press the button for values of which the UI can tell by itself that they are wrong; return what it was told."""
@@ -54,6 +45,12 @@ class Form:
         with self.page.expect_response(re.compile(f"{request}$"), timeout=RUN_MILLISECONDS) as answer:
             self.page.get_by_role("button", name="Submit").click()
         return answer.value
+
+
+def log_in(page: Page, address: str) -> None:
+    """Open the address that `dpflow ui` prints, and wait for the page that it leads to."""
+    page.goto(address)
+    expect(page.get_by_text("Active Work Pools")).to_be_visible()
 
 
 def open_form(page: Page, address: str, deployment: str) -> Form:

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, expect
 from flows.form import AS_DECLARED
 from tests.browser.accessibility import violations
 from tests.browser.chromium import Visitor, visiting
-from tests.browser.prefect_ui import FIELDS, Form, expect_state, open_form, open_run, open_tab, options, sent
+from tests.browser.prefect_ui import FIELDS, Form, expect_state, log_in, open_form, open_run, open_tab, options, sent
 from tests.flows.connections import recorded
 from tests.flows.stack import Stack
 
@@ -33,6 +33,7 @@ def form(stack: Stack, visitor: Visitor) -> Form:
     stack.register(NAME, epsilon=2)
     stack.dpflow("approval", NAME, "--above", str(THRESHOLD))
     stack.dpflow("serve", "--deploy-only")
+    log_in(visitor.page, stack.login)
     return open_form(visitor.page, stack.page, NAME)
 
 
@@ -155,7 +156,7 @@ def links(run: str, budget: str, visitor: Visitor, stack: Stack) -> dict[str, st
 @pytest.mark.parametrize(
     ("kind", "pictures", "words"),
     [
-        ("budget", 1, f"This run has spent epsilon {EPSILON:g}"),
+        ("budget", 1, f"This run promises epsilon {EPSILON:g}"),
         ("rounds", 1, "age × smoker"),  # noqa: RUF001  a sign of multiplication
         ("release", 0, NOTE),
         ("account", 1, "The account is open."),
@@ -204,6 +205,6 @@ def test_server_worker_and_runs_call_no_other_machine(run: str, stack: Stack) ->
     """What they do is recorded from within each program, from its start."""
     found = recorded(Path(stack.more["RECORD_CONNECTIONS"]))
     spoken = {it.program for it in found if it.event != "start"}
-    for program in ("prefect server start", "flows serve", "flows.execute"):
+    for program in ("flows.server_app", "flows serve", "flows.execute"):
         assert any(program in it for it in spoken), (program, spoken)
     assert [it for it in found if it.outside] == []

@@ -235,9 +235,12 @@ def test_a_restored_postgres_ledger_shows_that_it_forgot_a_release(
     Path("releases").rename("away")
     audit(expected_head=Path("backup/head").read_text(encoding="utf-8").strip())
     with open_ledger() as ledger, pytest.raises(LedgerError, match="may not be used so by this role"):
-        ledger.close_account("visits", reason="restored")
+        ledger.accept_restoration(reason="the disk broke")
     as_person(server, monkeypatch, "steward")
     with open_ledger() as ledger:
+        with pytest.raises(LedgerDamaged, match="accept-restoration"):
+            ledger.close_account("visits", reason="restored")
+        ledger.accept_restoration(reason="the disk broke")
         ledger.close_account("visits", reason="restored")
 
 

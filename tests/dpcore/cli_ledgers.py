@@ -21,6 +21,13 @@ def dpflow(*arguments: object) -> int:
     return cli.main([str(argument) for argument in arguments], runner=runner)
 
 
+def without_ledger(text: str) -> str:
+    """Return what a verb said without its first line, which must name the ledger of the working folder."""
+    used, _, said = text.partition("\n\n")
+    assert used.startswith(f"ledger {Path.cwd()}/.dpflow/ledger.sqlite, identity "), text
+    return said
+
+
 def made_at_noon() -> Ledger:
     """Open the working folder's ledger, making it, with every event at the same time."""
     return open_ledger(create=True, clock=lambda: NOON)

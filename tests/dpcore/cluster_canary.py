@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from dpcore.cluster import connected
 from dpcore.cluster.histogram import ClusterHistogram
-from dpcore.cluster.records import ingest_on, versions_on
+from dpcore.cluster.records import ingest_on, readable_version_on
 from dpcore.errors import DpflowError
-from dpcore.ingest import Coding, Draws, Source
+from dpcore.ingest import Coding, Draws, Fingerprint, Source
 from dpcore.privacy import Neighbours, Protection
 from dpcore.spec.engine import EngineSpec
 from dpcore.spec.source import SourceSpec
 from dpcore.universe import Categorical, Integer, Universe
-from tests.dpcore.cluster_parts import Careless
+from tests.dpcore.cluster_parts import Careless, CarelessCoding
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -36,18 +36,28 @@ def main() -> None:
     marker, planted = sys.argv[1:]
     source, draws = Source.locate(SourceSpec(path="visits.csv"), base=Path.cwd()), Draws.fresh()
     broken = Source((Careless(source.parts[0]),))
+    careless = CarelessCoding(universe=UNIVERSE, protection=CODING.protection, window=None)
+    fingerprint = Fingerprint(draws._key[::-1])
     said, secrets = (
         [],
-        {"marker": marker.encode(), "planted": planted.encode(), "key": draws._key, "id": draws.unit_key()},
+        {
+            "marker": marker.encode(),
+            "planted": planted.encode(),
+            "key": draws._key,
+            "id": draws.unit_key(),
+            "version": fingerprint._key,
+        },
     )
     with connected(EngineSpec(name="dask", workers=2)) as client:
-        histogram = ClusterHistogram(ingest_on(client, source, coding=CODING, draws=draws), UNIVERSE)
+        histogram = ClusterHistogram(
+            ingest_on(client, source, coding=CODING, draws=draws, fingerprint=fingerprint), UNIVERSE
+        )
         histogram.marginal((0, 1))
         kept = Path("private").rglob("storage/*dpflow-boundunits*")  # for as long as the histogram
         spilled = [path.read_bytes() for path in kept]
         for fail in (
-            lambda: ingest_on(client, broken, coding=CODING, draws=draws),
-            lambda: versions_on(client, broken.parts, columns=CODING.columns, key=bytes(32)),
+            lambda: ingest_on(client, broken, coding=CODING, draws=draws, fingerprint=fingerprint),
+            lambda: readable_version_on(client, source, coding=careless, undecided=("age",), fingerprint=fingerprint),
         ):
             try:
                 fail()

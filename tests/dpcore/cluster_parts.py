@@ -5,9 +5,11 @@ import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 
+from dpcore.ingest.coding import Coding
 from dpcore.ingest.source import Part
 
 
@@ -34,9 +36,6 @@ class Around:
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return self.inner.batches(columns)
 
-    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:
-        return self.inner.version(columns, key=key)
-
     def split(self) -> tuple["Around", ...]:
         return (self,)
 
@@ -56,7 +55,7 @@ class Killing(Around):
 
 @dataclass(frozen=True)
 class Careless(Around):
-    """Prints what it reads, and fails with it; after a version that does the same."""
+    """Prints what it reads, and fails with it."""
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for batch in self.inner.batches(columns):
@@ -64,6 +63,10 @@ class Careless(Around):
             raise ValueError(str(batch.to_pydict())) from KeyError(str(batch.to_pydict()))
         yield from ()
 
-    def version(self, columns: Sequence[str], *, key: bytes) -> bytes:
-        next(self.batches(columns))
-        return b""
+
+@dataclass(frozen=True)
+class CarelessCoding(Coding):
+    """Fails with the rows that it is to code."""
+
+    def words(self, batch: pa.RecordBatch, **_: object) -> NoReturn:  # type: ignore[override]
+        raise ValueError(str(batch.to_pydict()))

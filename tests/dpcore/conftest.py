@@ -1,11 +1,32 @@
 """Ledgers in the session's PostgreSQL server."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from dpcore.ledger import open_ledger
 from tests.dpcore.ledger_fixtures import MECHANISM, opened
 from tests.dpcore.ledger_postgres import LEASE
 from tests.postgres import PostgresServer
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _private_folder_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let what a module's own fixtures see of ledgers be remembered in a folder that is not this project's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPFLOW_PRIVATE", str(tmp_path_factory.mktemp("private")))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _private_folder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let it be beside the file of a ledger, as it is by default; for a ledger in a database it is the test's own."""
+    if {"postgres_server", "server"}.intersection(request.fixturenames):
+        own: Path = request.getfixturevalue("tmp_path")
+        monkeypatch.setenv("DPFLOW_PRIVATE", str(own / "private"))
+    else:
+        monkeypatch.delenv("DPFLOW_PRIVATE")
 
 
 @pytest.fixture(scope="session")

@@ -125,6 +125,25 @@ class LedgerAccounts(LedgerStoreTests):
         assert told.details == {"cap": CAP + 500, "epsilon": 1.5, "reason": "approved, decision 12"}
         assert_sound(ledger)
 
+    def test_the_first_cap_is_the_one_that_the_first_charge_met(self, ledger: Ledger) -> None:
+        def first_cap(name: str) -> int | None:
+            with ledger.reading() as rows:
+                return rows.first_cap(name)
+
+        def charge(run: str, account: str) -> None:
+            ledger.reserve(run, account=account, amount=1, claim="claim")
+            ledger.start(ledger.lease(run), step="s", amount=1, mechanism=MECHANISM)
+
+        opened(ledger, "births", cap=CAP)
+        charge("other", "births")
+        ledger.raise_cap("clinic", cap=CAP + 1, epsilon=1.0, reason="before")
+        assert first_cap("clinic") is None
+        charge("first", "clinic")
+        ledger.raise_cap("clinic", cap=CAP + 2, epsilon=1.0, reason="after")
+        charge("second", "clinic")
+        ledger.raise_cap("clinic", cap=CAP + 3, epsilon=1.0, reason="after")
+        assert (first_cap("clinic"), first_cap("births")) == (CAP + 1, CAP)
+
     def test_a_raised_cap_is_that_of_every_block(self, ledger: Ledger) -> None:
         opened_by_month(ledger, "2026-01", "2026-02")
         ledger.open_blocks("visits", ["2026-03"])

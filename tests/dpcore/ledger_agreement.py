@@ -17,6 +17,11 @@ def assert_agrees(ledger: Ledger, model: PlainLedger, name: str) -> dict[str, in
         used, spent = model.used(name, block.name), model.spent(name, block.name)
         assert balance == Balance(plain.cap, spent=spent, reserved=used - spent)
         assert block.used == used <= plain.cap == block.cap
+    with ledger.reading() as rows:
+        account, held = rows.account(name), sum(run.remaining for run in runs)
+    used_across = 0 if plain.across is None else model.used_across(name)
+    assert (account.across, account.across_used) == (plain.across, used_across)
+    assert plain.across is None or ledger.across(name) == Balance(plain.across, used_across - held, held)
     assert {(allowance.kind, allowance.name): allowance.cap for allowance in allowances} == plain.allowed
     for allowance in allowances:
         assert allowance.used == model.used_by(name, allowance.kind, allowance.name) <= allowance.cap

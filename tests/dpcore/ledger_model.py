@@ -39,11 +39,25 @@ class PlainLedger:
         return sum(run.granted for run in self.runs_of(account).values() if run.request[kind] == name)
 
     def open_account(self, name: str, *, now: datetime, **terms: Any) -> Answer:
-        kept = {key: terms[key] for key in ("currency", "cap", "epsilon", "neighbours", "blocks_by")}
+        kept = {key: terms[key] for key in ("currency", "cap", "epsilon", "neighbours", "blocks_by", "across")}
         account = PlainAccount(**kept, sealed={} if terms["blocks_by"] else {"all": True})
         reasons = [Reason("the name is taken")] if name in self.accounts else []
         reasons += _cap_reasons(account.cap, account.epsilon)
         return self._answer(reasons, "opened", lambda: self.accounts.update({name: account}))
+
+    def used_across(self, account: str) -> int:
+        """Sum up what all runs were granted and did not give back, each once."""
+        return sum(run.granted for run in self.runs_of(account).values())
+
+    def raise_across(self, name: str, *, cap: int, epsilon: float, reason: str, now: datetime) -> Answer:
+        if not (account := self.accounts.get(name)):
+            return Answer(tuple(self._account_reasons(name)))
+        reasons = [*self._account_reasons(name), *_cap_reasons(cap, epsilon)]
+        if account.across is None:
+            reasons = [*self._account_reasons(name), Reason("no cap across blocks")]
+        elif cap <= account.across:
+            reasons.append(Reason("not more than before"))
+        return self._answer(reasons, "raised", lambda: _put(account, across=cap))
 
     def raise_cap(self, name: str, *, cap: int, epsilon: float, reason: str, now: datetime) -> Answer:
         if not (account := self.accounts.get(name)):
@@ -94,6 +108,7 @@ class PlainLedger:
             return Answer((), "again")
         new = PlainRun(request, run.began if run else now, now, run.fence if run else 0)
         reasons = [*self._account_reasons(new.account), *self._block_reasons(new), *self._allowance_reasons(new)]
+        reasons += self._across_reasons(new)
         return self._answer(reasons, "anew" if run else "granted", lambda: self.runs.update({run_id: new}))
 
     def lease(self, run_id: str, *, holder: str, seconds: int, now: datetime) -> Answer:
@@ -186,6 +201,11 @@ class PlainLedger:
         price = account.times * run.granted
         if price > min(left.values(), default=price):
             yield Reason("the budget", price, min(left.values()))
+
+    def _across_reasons(self, run: PlainRun) -> list[Reason]:
+        across = self.accounts[run.account].across
+        left = run.granted if across is None else across - self.used_across(run.account)
+        return [Reason("the cap across blocks", run.granted, left)] if run.granted > left else []
 
     def _allowance_reasons(self, run: PlainRun) -> Iterator[Reason]:
         allowed = self.accounts[run.account].allowed

@@ -33,15 +33,15 @@ FATES = (LIVES,) * 36 + (1, 3, 5, 7, BEFORE, *(AFTER,) * 7, REOPENS, STUMBLES, S
 """A number: the worker dies before that statement."""
 ACTORS = any_of(range(3), FATES)
 
-CAP = 100
+CAP, ACROSS = 100, 70
 TOO_LITTLE = {"epsilon": CAP / 4 * 1e-12}
 """An epsilon below the cap of an account in pure epsilon."""
 TERMS = [
     {"currency": currency, "delta": delta, "neighbours": neighbours, "blocks_by": blocks_by}
-    | {"cap": CAP, "epsilon": 1.0, "unit": "row"}
+    | {"cap": CAP, "epsilon": 1.0, "unit": "person", "across": across, "across_epsilon": across and 1.0}
     for currency, delta in ((Currency.PURE, 0.0), (Currency.ZCDP, 1e-9))
     for neighbours in Neighbours
-    for blocks_by in ("month", None)
+    for blocks_by, across in (("month", None), ("month", ACROSS), (None, None))
 ]
 ANN, BOB = {"kind": "analyst", "name": "ann"}, {"kind": "analyst", "name": "bob"}
 AUDIT = {"kind": "purpose", "name": "audit"}
@@ -50,6 +50,8 @@ MORE = {"epsilon": 2.0, "reason": "because"}
 CHANGES: list[Call] = [
     *(("allow", MORE | whom | {"cap": cap}) for whom in (ANN, BOB, AUDIT) for cap in (60, 30)),
     *(("raise_cap", MORE | {"cap": cap}) for cap in (CAP + 40, CAP + 80, CAP)),
+    *(("raise_across", MORE | {"cap": cap}) for cap in (ACROSS + 40, ACROSS + 80, ACROSS)),
+    ("raise_across", MORE | TOO_LITTLE | {"cap": ACROSS + 50}),
     *(("open_blocks", {"names": names}) for names in (("mar",), ("apr", "may"), ("jun",), ())),
     *(("seal_blocks", {"names": names}) for names in (("mar",), ("jan",), ("jan", "apr"), ("mar", "feb"), ())),
     *(("open_account", terms) for terms in TERMS[::3]),

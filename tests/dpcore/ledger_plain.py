@@ -41,6 +41,7 @@ class PlainAccount:
     epsilon: float
     neighbours: Neighbours
     blocks_by: str | None
+    across: int | None
     sealed: dict[str, bool]
     closed: bool = False
     allowed: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -14,8 +14,26 @@ from dpcore.ledger import Balance, Lease, Ledger, open_ledger
 from tests.dpcore.ledger_fixtures import CAP, MECHANISM, assert_sound, opened
 from tests.dpcore.ledger_store import LedgerStoreTests
 
+RELEASED = {"manifest": "/releases/1/manifest.json", "manifest_sha256": "ab" * 32}
+
 
 class LedgerRuns(LedgerStoreTests):
+    @pytest.mark.parametrize(
+        "told",
+        [
+            {"manifest": "m"},
+            {"manifest_sha256": "ab" * 32},
+            {"manifest": "m", "manifest_sha256": "AB" * 32},
+            {"manifest": "m", "manifest_sha256": "ab"},
+            {"manifest": "m", "manifest_sha256": 7},
+        ],
+        ids=str,
+    )
+    def test_a_manifest_is_recorded_with_its_hash(self, ledger: Ledger, url: str, told: dict[str, Any]) -> None:
+        ledger.reserve("run", account="clinic", amount=300, claim="claim")
+        with self.refused(url, UsageError, "SHA-256"):
+            ledger.settle("run", release="release-1", lease=None, **told)
+
     def test_a_reservation_is_held_until_it_is_settled(self, ledger: Ledger) -> None:
         run = ledger.reserve("run", account="clinic", amount=300, claim="claim")
         assert (run.account, run.reserved, run.spent, run.state, run.claim) == ("clinic", 300, 0, "open", "claim")
@@ -213,7 +231,7 @@ class LedgerRuns(LedgerStoreTests):
         lease = ledger.lease("run")
         lost = ledger.start(lease, step="select", amount=70, mechanism=MECHANISM)
         ledger.commit(ledger.start(lease, step="measure", amount=30, mechanism=MECHANISM), b"noisy")
-        run = ledger.settle("run", release="clinic/release-1", lease=lease, manifest="/releases/1/manifest.json")
+        run = ledger.settle("run", release="clinic/release-1", lease=lease, **RELEASED)
         assert (run.state, run.spent, run.reserved, run.remaining) == ("settled", 100, 300, 0)
         assert run.release == "clinic/release-1"
         assert ledger.balance("clinic") == Balance(cap=CAP, spent=100, reserved=0)
@@ -221,7 +239,7 @@ class LedgerRuns(LedgerStoreTests):
             "spent": 100,
             "returned": 200,
             "release": "clinic/release-1",
-            "manifest": "/releases/1/manifest.json",
+            **RELEASED,
         }
         with self.unchanged(url):
             for holding in (lease, None):
@@ -354,3 +372,16 @@ class LedgerRuns(LedgerStoreTests):
         with pytest.raises(LedgerError, match="closed"):
             ledger.head()
         ledger.close()
+
+    def test_a_release_that_was_made_again_is_recorded_once(self, ledger: Ledger, url: str) -> None:
+        ledger.reserve("run", account="clinic", amount=300, claim="claim")
+        run = ledger.settle("run", release="release-1", lease=None, **RELEASED)
+        anew = RELEASED | {"manifest_sha256": "cd" * 32}
+        assert ledger.settle("run", release="release-1", lease=None, **anew) == run
+        event = list(ledger.history("clinic"))[-1]
+        assert (event.kind, event.run) == ("republished", None)
+        assert event.details == {"run": "run", "release": "release-1", **anew}
+        for told in (RELEASED, anew, {}):
+            with self.unchanged(url):
+                assert ledger.settle("run", release="release-1", lease=None, **told) == run
+        assert_sound(ledger)

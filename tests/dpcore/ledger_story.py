@@ -1,7 +1,9 @@
 """A ledger with a bit of everything in it, for whoever checks a ledger as a whole."""
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ from dpcore.ledger import AllowanceKind, Lease, Ledger, Run, open_ledger
 from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, RoundedGaussian
 from dpcore.privacy import Neighbours, Sensitivity
+from dpcore.promises import release_promise
 
 ONE = Sensitivity(l1=1, l2_squared=1, linf=1)
 NOISE: dict[Currency, Mechanism] = {
@@ -53,9 +56,17 @@ def reserve(ledger: Ledger, run_id: str, account: str, *, steps: int, **request:
 def write_manifest(ledger: Ledger, run_id: str, path: Path) -> None:
     """Write what a release says of its run, and of the ledger at this moment."""
     run = ledger.run(run_id)
-    privacy = {"account": run.account, "run": run_id, "ledger_head": ledger.head(), "epsilon": run.spent / UNIT}
+    account = ledger.account(run.account)
+    books = {"counts": account.currency.symbol, "reserved": run.reserved / UNIT, "spent": run.spent / UNIT}
+    promise = asdict(release_promise(account, run))
+    privacy = {"account": run.account, "run": run_id, "ledger_head": ledger.head(), **promise, "bookkeeping": books}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"format": 1, "privacy": privacy}), encoding="utf-8")
+
+
+def recorded(manifest: Path) -> dict[str, str]:
+    """What a run records of the manifest of its release."""
+    return {"manifest": str(manifest), "manifest_sha256": sha256(manifest.read_bytes()).hexdigest()}
 
 
 def _open_accounts(ledger: Ledger) -> None:
@@ -67,7 +78,8 @@ def _open_accounts(ledger: Ledger) -> None:
     ledger.open_account("clinic", **zcdp, neighbours=Neighbours.REPLACE_ONE)
     gdp = {"currency": Currency.GDP, "delta": 1e-6, **common}
     ledger.open_account("visits", **gdp, neighbours=Neighbours.ADD_REMOVE, blocks_by="month of visit_date")
-    ledger.open_account("wards", **pure, neighbours=Neighbours.REPLACE_ONE, blocks_by="ward")
+    across = {"across": UNIT // 4, "across_epsilon": 20.0}
+    ledger.open_account("wards", **pure, **across, neighbours=Neighbours.REPLACE_ONE, blocks_by="ward")
 
 
 def _release_births(ledger: Ledger, manifest: Path) -> None:
@@ -81,7 +93,7 @@ def _release_births(ledger: Ledger, manifest: Path) -> None:
     second = ledger.lease("births-1", holder="far-away 4711 99", seconds=60)
     measure(ledger, second, "round-2", output=b"two")
     write_manifest(ledger, "births-1", manifest)
-    ledger.settle("births-1", release="births-2026", lease=second, manifest=str(manifest))
+    ledger.settle("births-1", release="births-2026", lease=second, **recorded(manifest))
 
 
 def _begin_again(ledger: Ledger) -> None:
@@ -128,6 +140,7 @@ def _measure_months(ledger: Ledger) -> None:
     measure(ledger, ledger.lease("wards-1", holder="night-shift"), "round-1", output=b"four")
     ledger.settle("wards-1", release=None, lease=Lease("wards-1", 1))
     reserve(ledger, "wards-2", "wards", steps=1, blocks=["east", "west"])
+    ledger.raise_across("wards", cap=UNIT, epsilon=25.0, reason="more wards")
 
 
 def _close(ledger: Ledger) -> None:

@@ -50,8 +50,8 @@ def race(work: str, url: str, *, processes: int, charges: int) -> tuple[int, lis
         granted, said = [], []
         while len(granted) < processes:
             line = racing.said()
+            assert line != "failed", "a process failed, and says nothing more"
             (granted if line.isdecimal() else said).append(line)
-        assert "failed" not in said
         return sum(map(int, granted)), said
 
 

@@ -157,7 +157,9 @@ class PostgresBooks(Books):
             " WHERE table_schema = 'dpflow' AND table_name = :table ORDER BY ordinal_position",
             table=table,
         )
-        return {name: kind for name, kind in found if name != "moved"}  # what its own rules remember
+        return {
+            name: kind for name, kind in found if name not in {"moved", "across_moved"}
+        }  # what its own rules remember
 
 
 def _key(table: str, row: Row) -> dict[str, Any]:
@@ -167,7 +169,16 @@ def _key(table: str, row: Row) -> dict[str, Any]:
 def others(value: Any, kind: str) -> list[Any]:
     """Return values that differ from this one as little as possible, and the absence of any."""
     if value is None:
-        return [{"TEXT": "x", "INTEGER": 1, "BIGINT": 1, "BLOB": b"x", "BYTEA": b"x"}[kind]]
+        some = {
+            "TEXT": "x",
+            "INTEGER": 1,
+            "BIGINT": 1,
+            "REAL": 1.0,
+            "DOUBLE PRECISION": 1.0,
+            "BLOB": b"x",
+            "BYTEA": b"x",
+        }
+        return [some[kind]]
     if isinstance(value, str):
         changed = [value + "x", value[:-1], chr(ord(value[0]) ^ 1) + value[1:] if value else " ", None]
     elif isinstance(value, bytes):

@@ -18,9 +18,11 @@ from typing import Any, NoReturn
 
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Lease, Ledger, open_ledger
+from dpcore.ledger import ledger as protocol
 
 SHARED_RUN = "shared"
 MECHANISM = {"name": "laplace", "sensitivity": 1, "scale": 8}
+ACROSS = 200
 BLOCKS = [f"day-{number:03}" for number in range(200)]
 DUEL_STEPS = 50
 LARGE = bytes(range(256)) * 5000
@@ -48,6 +50,22 @@ def reserve_blocks(ledger: Ledger) -> Charge:
         return bool(ledger.reserve(step, account="days", amount=chosen.randint(1, 3), claim="claim", blocks=blocks))
 
     return charge
+
+
+def reserve_across(ledger: Ledger) -> Charge:
+    """One run for each step, of one unit in one of many blocks, under a cap across them."""
+
+    def charge(step: str) -> bool:
+        block = random.Random(step).choice(BLOCKS)  # noqa: S311  which block a test charges is no secret
+        return bool(ledger.reserve(step, account="visits", amount=1, claim="claim", blocks=[block]))
+
+    return charge
+
+
+def reserve_across_unlocked(ledger: Ledger) -> Charge:
+    """Do the same with a planted bug: the cap across blocks is looked at once, before any transaction that charges it."""
+    protocol._require_across = lambda payer, amount: None
+    return reserve_across(ledger)
 
 
 def start(ledger: Ledger) -> Charge:
@@ -121,7 +139,8 @@ def die(ledger: Ledger) -> Charge:
 
 
 WORKS: dict[str, Callable[[Ledger], Charge]] = {
-    work.__name__: work for work in (reserve, reserve_blocks, start, commit, duel, die)
+    work.__name__: work
+    for work in (reserve, reserve_blocks, reserve_across, reserve_across_unlocked, start, commit, duel, die)
 }
 
 

@@ -12,8 +12,11 @@ import pyarrow as pa
 from pyarrow import ipc, parquet
 
 from dpcore.errors import SourceError
+from dpcore.ingest import Coding, Fingerprint, readable_version
 from dpcore.ingest.source import Source, check_columns, read_piece
+from dpcore.privacy import Neighbours, Protection
 from dpcore.spec.source import SourceSpec
+from dpcore.universe import Categorical, Universe
 
 CANARY = "Jane Doe 4711"
 
@@ -33,6 +36,17 @@ def rows(source: Source, *columns: str) -> list[tuple[object, ...]]:
     batches = list(read_batches(source, columns=columns))
     assert all(tuple(batch.schema.names) == columns for batch in batches)
     return [row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+
+
+def data_version(source: Source, *, columns: Sequence[str], key: bytes) -> str:
+    """Return the version of some columns as they are stored: what a run is bound to before the cells are found."""
+    coding = Coding(
+        universe=Universe({column: Categorical(values=("F", "M")) for column in columns}),
+        protection=Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE),
+        window=None,
+    )
+    check_columns(source, columns=columns)
+    return readable_version(source, coding=coding, undecided=columns, fingerprint=Fingerprint(key))
 
 
 def write(folder: Path, name: str, content: bytes | str) -> Path:

@@ -2,20 +2,19 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpcore.accounting import UNIT, Currency, mu_of
+from dpcore.accounting import UNIT, Currency, epsilon_of
 from dpcore.audit import audit
 from dpcore.errors import LedgerDamaged, UsageError
 from dpcore.ledger import GENESIS, open_ledger
 from dpcore.synthesis import synthesize
 from tests.conftest import Workspace
 from tests.dpcore.ledger_fixtures import opened
-from tests.dpcore.ledger_story import measure, price, reserve, tell, write_manifest
+from tests.dpcore.ledger_story import measure, price, recorded, reserve, tell, write_manifest
 
 
 @pytest.fixture
@@ -52,8 +51,11 @@ def test_a_recorded_manifest_is_looked_at_without_being_named(books: Path) -> No
 
 def test_a_manifest_that_is_elsewhere_now_is_looked_at_when_it_is_named(books: Path, tmp_path: Path) -> None:
     shutil.move(books.parent, tmp_path / "elsewhere")
-    assert audit().manifests == 0
-    assert audit(releases=[tmp_path / "elsewhere"]).manifests == 1
+    assert (audit().manifests, audit().absent) == (0, 1)
+    with pytest.raises(LedgerDamaged, match=r"births-2026 of run 'births-1' is missing; restore it"):
+        audit(complete=[books.parents[1]])
+    found = audit(complete=[tmp_path / "elsewhere"])
+    assert (found.manifests, found.absent) == (1, 0)
 
 
 def test_one_that_is_still_being_written_is_left_alone(books: Path) -> None:
@@ -68,10 +70,13 @@ def test_one_that_is_still_being_written_is_left_alone(books: Path) -> None:
     [
         ({"run": "births-7"}, "is not of run 'births-1', which recorded it"),
         ({"account": "clinic"}, "names another account than its run"),
-        ({"epsilon": 0.05}, "states another epsilon than its run has spent"),
-        ({"epsilon": None}, "states another epsilon than its run has spent"),
-        ({"ledger_head": "ab" * 32}, r"abababababababab\.\.\., is not in this chain of 54 events"),
-        ({"ledger_head": GENESIS}, r"0000000000000000\.\.\., is not in this chain of 54 events"),
+        ({"epsilon": 0.05}, "states another epsilon than its run's reservation promises"),
+        ({"epsilon": None}, "states no epsilon and delta that a run of its account can have"),
+        ({"delta": 1e-9}, "states no epsilon and delta that a run of its account can have"),
+        ({"bookkeeping": None}, "states another reservation than its run has"),
+        ({"bookkeeping": {"reserved": 0.001, "spent": 0.001}}, "states another reservation than its run has"),
+        ({"ledger_head": "ab" * 32}, r"abababababababab\.\.\., is not in this chain of 55 events"),
+        ({"ledger_head": GENESIS}, r"0000000000000000\.\.\., is not in this chain of 55 events"),
         ({"ledger_head": "ab"}, "does not read"),
         ({"ledger_head": None}, "does not read"),
         ({"run": ["births-1"]}, "does not read"),
@@ -120,16 +125,16 @@ def test_an_older_backup_is_found_through_a_release_that_it_does_not_know(books:
         lease = ledger.lease("births-2", holder="day-shift")
         measure(ledger, lease, "round-2", output=b"more")
         write_manifest(ledger, "births-2", later)
-        ledger.settle("births-2", release="births-2027", lease=lease, manifest=str(later))
+        ledger.settle("births-2", release="births-2027", lease=lease, **recorded(later))
         head = ledger.head()
     assert audit(expected_head=head).manifests == 2
     shutil.copyfile(backup, path)
     for told in ({}, {"releases": [books.parents[1]]}, {"expected_head": head}):
-        with pytest.raises(LedgerDamaged, match="not in this chain of 54 events: events were dropped since"):
+        with pytest.raises(LedgerDamaged, match="not in this chain of 55 events: events were dropped since"):
             audit(**told)
     later.unlink()
     assert audit().manifests == 1  # nothing in the file itself tells of what came after
-    with pytest.raises(LedgerDamaged, match="not in this chain of 54 events: events were dropped since"):
+    with pytest.raises(LedgerDamaged, match="not in this chain of 55 events: events were dropped since"):
         audit(expected_head=head)
 
 
@@ -148,34 +153,56 @@ def test_a_release_of_another_ledger_is_told_from_one_that_was_forgotten(books: 
         audit(releases=[books.parents[1]])
 
 
-@pytest.mark.parametrize(
-    ("currency", "key", "amount"),
-    [(Currency.PURE, "epsilon", lambda units: units / UNIT), (Currency.ZCDP, "rho", lambda units: units / UNIT), (Currency.GDP, "mu", mu_of)],
-)  # fmt: skip
+@pytest.mark.parametrize("currency", Currency)
 def test_a_run_that_is_not_settled_may_have_spent_more_since_but_not_less(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, currency: Currency, key: str, amount: Callable[[int], float]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, currency: Currency
 ) -> None:
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/ledger.sqlite")
     manifest = tmp_path / "release" / "manifest.json"
     with open_ledger(create=True) as ledger:
         opened(ledger, currency=currency, delta=0.0 if currency is Currency.PURE else 1e-9, cap=UNIT, epsilon=20.0)
         reserve(ledger, "run", "clinic", steps=3)
+        reserved = ledger.run("run").reserved / UNIT
         lease = ledger.lease("run")
         measure(ledger, lease, "round-1", output=b"")
         measure(ledger, lease, "round-2", output=b"")
         write_manifest(ledger, "run", manifest)
+
+    def books(steps: int) -> dict[str, float]:
+        return {"reserved": reserved, "spent": steps * price(currency) / UNIT}
+
     for steps, fits in ((1, True), (2, True), (3, False)):
-        edit(manifest, **{key: amount(steps * price(currency))})
+        edit(manifest, bookkeeping=books(steps))
         if fits:
             assert audit(releases=[manifest]).manifests == 1
         else:
-            with pytest.raises(LedgerDamaged, match=f"states another {key}"):
+            with pytest.raises(LedgerDamaged, match="states another amount than its run has spent"):
                 audit(releases=[manifest])
-    edit(manifest, **{key: amount(price(currency))})
+    edit(manifest, bookkeeping=books(1))
     with open_ledger() as ledger:
-        ledger.settle("run", release="release", lease=lease, manifest=str(manifest))
-    with pytest.raises(LedgerDamaged, match=f"states another {key}"):
+        ledger.settle("run", release="release", lease=lease, **recorded(manifest))
+    with pytest.raises(LedgerDamaged, match="states another amount than its run has spent"):
         audit()
+
+
+@pytest.mark.parametrize("currency", Currency)
+def test_a_manifest_that_states_the_epsilon_of_what_was_spent_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, currency: Currency
+) -> None:
+    """The control: what manifests must not state."""
+    delta = 0.0 if currency is Currency.PURE else 1e-9
+    monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/ledger.sqlite")
+    manifest = tmp_path / "release" / "manifest.json"
+    with open_ledger(create=True) as ledger:
+        opened(ledger, currency=currency, delta=delta, cap=UNIT, epsilon=20.0)
+        reserve(ledger, "run", "clinic", steps=3)
+        measure(ledger, ledger.lease("run"), "round-1", output=b"")
+        write_manifest(ledger, "run", manifest)
+        spent = ledger.run("run").spent
+    assert audit(releases=[manifest]).manifests == 1
+    edit(manifest, epsilon=epsilon_of(spent, currency=currency, delta=delta))
+    with pytest.raises(LedgerDamaged, match="states another epsilon than its run's reservation promises"):
+        audit(releases=[manifest])
 
 
 @pytest.mark.parametrize("head", ["", "ab", "g" * 64, "AB" * 32])

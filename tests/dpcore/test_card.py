@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from dpcore import synthesize
-from dpcore.release import Draft
+from dpcore.release import Draft, SyntheticRows
 from dpcore.release.card import card
 from dpcore.release.card_style import STYLE
-from dpcore.release.statement import Statement
+from dpcore.release.statement import Bookkeeping, Statement
 from dpcore.report import Round
 from dpcore.resolutions import Resolutions
 from dpcore.spec import load_spec
@@ -30,9 +30,12 @@ VOID = {"meta", "img"}
 STATEMENT = Statement(
     epsilon=1.0,
     delta=1e-9,
+    sampler_delta=7e-27,
+    draws=1_000_000,
     accounting="zero-concentrated differential privacy",
     rho=0.0149731,
     mu=None,
+    bookkeeping=Bookkeeping("rho", reserved=0.0149731, spent=0.0101),
     unit="person",
     max_rows_per_unit=2,
     neighbours="add-remove",
@@ -84,7 +87,7 @@ def draft(workspace: Workspace) -> Draft:
     declaration = load_spec(workspace.spec)
     return Draft(
         declaration=declaration,
-        codes=[np.zeros(1234, dtype=np.int64)] * 4,
+        rows=SyntheticRows(1234, chunks=lambda: iter([[np.zeros(1234, dtype=np.int64)] * 4])),
         measurements=[],
         resolutions=Resolutions(declaration.universe.shape),
         rounds=rounds,
@@ -219,5 +222,7 @@ def test_every_release_has_its_card_and_lists_it(workspace: Workspace) -> None:
     assert [each["number"] for each in manifest["rounds"]] == [1, 2, 3, 4]
     assert {"columns", "noise", "before", "after", "noise_floor", "spent"} <= set(manifest["rounds"][0])
     page = Page(written.decode())
-    for told in (manifest["privacy"]["guarantee"], *(file["sha256"] for file in manifest["files"] if file != listed)):
+    sentence, _, sampling = manifest["privacy"]["guarantee"].partition(". ")
+    guarantee = (f"{sentence}.", sampling)
+    for told in (*guarantee, *(file["sha256"] for file in manifest["files"] if file != listed)):
         assert told in page.text

@@ -2,15 +2,18 @@
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dpcore.auditing import run
 from dpcore.auditing.cases import CASES
+from dpcore.auditing.whole_run import RELEASES
+from dpcore.auditing.whole_run.check import ReleaseCheck
 from dpcore.cli import audit
 from dpcore.cli.answer import Answer
-from dpcore.errors import OutputError
+from dpcore.errors import OutputError, UsageError
 
 
 def answer(*arguments: str) -> Answer:
@@ -74,3 +77,26 @@ def test_several_mechanisms_are_audited_in_processes_of_their_own_and_told_in_th
 def test_the_human_table_fits_120_columns_for_all_settings() -> None:
     widest = max(len(check.setting) for make in CASES.values() for check in make().checks)
     assert widest <= 42
+
+
+def test_complete_releases_are_audited_by_a_switch_and_told_like_mechanisms(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "release-persons-pure"
+    few = replace(RELEASES[name]().checks[0].of, canaries=2000)  # type: ignore[attr-defined]
+    case = replace(RELEASES[name](), checks=(ReleaseCheck(of=few),), bugs=RELEASES[name]().bugs[:1])
+    monkeypatch.setattr(run, "RELEASES", {name: lambda: case})
+    given = answer("--whole-run")
+    assert given.exit_code == 0
+    (one,) = given.data["mechanisms"]
+    (finding,) = one["findings"]
+    assert (finding["check"], finding["epsilon"], finding["sound"]) == ("whole run", 2.0, True)
+    assert finding["measured"] <= finding["charged"]
+    assert [bug["name"] for bug in one["bugs"] if bug["caught"]] == ["not bounded"]
+    assert "all 1 hold, and all 1 planted bugs are caught" in given.text
+    unsound = replace(case, checks=(case.bugs[0].check,), bugs=())
+    monkeypatch.setattr(run, "RELEASES", {name: lambda: unsound})
+    assert answer("--whole-run").exit_code == 1
+
+
+def test_mechanisms_and_complete_releases_are_audited_apart() -> None:
+    with pytest.raises(UsageError, match="leave --mechanism or --whole-run out"):
+        answer("--whole-run", "--mechanism", "exponential")

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import Currency, budget_of
+from dpcore.accounting import Currency, budget_of, epsilon_of
 from dpcore.ledger import EventKind, open_ledger
-from tests.dpcore.cli_ledgers import NOON, dpflow, made_at_noon, opened, spent
+from dpcore.ledger.heads import SeenHead
+from tests.dpcore.cli_ledgers import NOON, dpflow, made_at_noon, opened, spent, without_ledger
 
 Read = Callable[..., dict[str, Any]]
 
 TERMS = ("--epsilon", "2", "--delta", "0", "--unit", "row", "--neighbours", "add-remove")
+PERSONS = ("--epsilon", "2", "--delta", "0", "--unit", "person", "--neighbours", "add-remove")
 ELSEWHERE = "elsewhere 4120 99"
 
 
@@ -35,6 +37,8 @@ def read(capsys: pytest.CaptureFixture[str]) -> Read:
         capsys.readouterr()
         assert dpflow(*arguments, "--json") == code
         data: dict[str, Any] = json.loads(capsys.readouterr().out)
+        if code == 0:
+            assert data.pop("ledger").keys() == {"url", "id", "hides", "warning"}
         return data
 
     return reading
@@ -49,7 +53,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         assert dpflow(*arguments) == code
         captured = capsys.readouterr()
         assert "Traceback" not in captured.err
-        return captured.out + captured.err
+        return (without_ledger(captured.out) if code == 0 else captured.out) + captured.err
 
     return saying
 
@@ -100,7 +104,10 @@ def test_an_account_is_opened_in_the_currency_asked_for(
     assert (account["about"], account["blocks_by"]) == ("visits", "month of visit_date")
     _, cap = budget_of(2.0, delta=float(delta), currency=Currency(counted_in))
     assert account["cap"] == account["remaining"] == cap / 10**12
-    assert account["remaining_epsilon"] == pytest.approx(2.0)
+    assert account["promise"] == {"epsilon": pytest.approx(2.0), "delta": float(delta)}
+    # Each block pays double, so that a run can ask for what half of the cap promises.
+    half = epsilon_of(cap // 2, currency=Currency(counted_in), delta=float(delta))
+    assert account["remaining_epsilon"] == pytest.approx(half)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +171,10 @@ def test_what_cannot_be_done_is_one_line_and_changes_nothing(
 def test_a_budget_is_raised_for_a_reason_that_stays(said: Callable[..., str], read: Read) -> None:
     read("ledger", "open", "clinic", "--epsilon", 1, "--delta", "1e-9", *TERMS[4:], "--currency", "gdp")
     text = said("ledger", "raise", "clinic", "--epsilon", 2, "--reason", "approved by the board")
-    assert text == "raised account clinic from epsilon 1 to 2; epsilon 2.0000 at delta 1e-09 is left\n"
+    assert (
+        text
+        == "raised account clinic from epsilon 1 to 2; the next run can ask for epsilon 2.0000 at delta 1e-09\nit promises epsilon 2 at delta 1e-09 from now on\n"
+    )
     assert read("ledger", "raise", "clinic", "--epsilon", 3, "--reason", "again")["epsilon"] == 3.0
     assert "to epsilon 2: approved by the board" in said("ledger", "history")
 
@@ -183,7 +193,10 @@ def test_a_closed_account_takes_no_runs_but_lets_open_ones_finish(said: Callable
 def test_an_analyst_and_a_purpose_are_allowed_a_part(said: Callable[..., str], read: Read) -> None:
     read("ledger", "open", "clinic", *TERMS)
     text = said("ledger", "allow", "clinic", "--analyst", "ann", "--epsilon", 0.5, "--reason", "thesis")
-    assert "analyst ann may use epsilon 0.5 of account clinic: 0 is used, 0.5000 is left" in text
+    assert (
+        "analyst ann may use epsilon 0.5 of account clinic: epsilon 0 is used, the next run can ask for epsilon 0.5000;"
+        in text
+    )
     with made_at_noon() as ledger:
         spent(ledger, "run-1", account="clinic", amount=10**11, analyst="ann", purpose="billing")
     allowance = read("ledger", "allow", "clinic", "--purpose", "billing", "--epsilon", 1, "--reason", "invoices")
@@ -234,7 +247,9 @@ def test_a_run_that_never_started_gives_everything_back(said: Callable[..., str]
 @pytest.mark.usefixtures("two_accounts")
 def test_a_run_that_will_not_go_on_is_settled(said: Callable[..., str], read: Read) -> None:
     text = said("ledger", "settle", "run-2")
-    assert text.startswith("run run-2 is settled: rho 0.002 stays spent, rho 0.008 went back\nepsilon ")
+    assert text.startswith(
+        "run run-2 is settled: rho 0.002 stays spent, rho 0.008 went back\nthe next run can ask for epsilon "
+    )
     assert "is settled already: rho 0.002 stays spent, rho 0 went back" in said("ledger", "settle", "run-2")
     assert read("ledger", "settle", "run-3")["returned"] == 0.001
 
@@ -256,11 +271,18 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         lease = ledger.lease("run-3", holder=ELSEWHERE)
         ledger.record_data_version(lease, "0123456789abcdef0123456789abcdef")
         opened(ledger, "stays", epsilon=1, delta=1e-6, currency=Currency.GDP)
+        ledger.settle("run-1", release="release-of-run-1", lease=None, manifest="m", manifest_sha256="ab" * 32)
         ledger.reserve("run-4", account="sales", amount=10**9, claim="test", blocks=["month-01", "month-02"])
     read("ledger", "release", "run-4")
     read("ledger", "allow", "sales", "--analyst", "ann", "--epsilon", 1, "--reason", "thesis")
     read("ledger", "raise", "sales", "--epsilon", 3, "--reason", "more")
+    with made_at_noon() as ledger:
+        ledger.adopt("sales", folder="/releases/sales", owner="5" * 64, reason="moved")
+        ledger._lost = SeenHead(ledger=ledger.identity(), seq=99, hash="7" * 64, at="2026-07-01T13:00:00", place="")
+        ledger.accept_restoration(reason="lost disk")
     read("ledger", "close", "sales", "--reason", "over")
+    read("ledger", "open", "trips", *PERSONS, "--blocks", "month", "--across-blocks", 5)
+    read("ledger", "raise", "trips", "--across-blocks", 6, "--reason", "more")
     text = said("ledger", "history")
     lines = [line.split(None, 6) for line in text.splitlines()]
     told = {(kind, what) for _, _, _, kind, _, _, what in lines[1:]}
@@ -278,9 +300,14 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         ("started", "round-002/measure, rho 0.001, discrete-laplace"),
         ("settled", "rho 0.002 spent, rho 0.008 back, release release-of-run-1"),
         ("released", "epsilon 0.001 back"),
+        ("republished", "release release-of-run-1 of run run-1 was made again"),
         ("allowed", "analyst ann, epsilon 1: thesis"),
+        ("account-opened", "epsilon 2 in pure, person, add-remove, by month, epsilon 5 across blocks"),
         ("cap-raised", "to epsilon 3: more"),
+        ("across-raised", "to epsilon 6 across blocks: more"),
         ("account-closed", "over"),
+        ("adopted", "/releases/sales, from 555555555555...: moved"),
+        ("restored", "without event 99 (777777777777...): lost disk"),
     } <= told
     assert any(kind == "committed" and what.startswith("round-001/measure, 5 bytes, ") for kind, what in told)
     assert {kind for kind, _ in told} == set(EventKind)
@@ -329,6 +356,8 @@ def test_verify_says_what_it_found_whole(said: Callable[..., str], read: Read) -
         "manifests": 0,
         "head": head(),
         "others": 0,
+        "files": 0,
+        "absent": 0,
     }
     text = said("ledger", "verify", "--head", head())
     assert text.startswith("the ledger is sound\n")
@@ -340,3 +369,55 @@ def test_a_ledger_that_is_not_there_is_not_made(said: Callable[..., str], folder
     for arguments in (("show",), ("history",), ("verify",), ("export", "--to", "out"), ("settle", "run-1")):
         assert "dpflow ledger open" in said("ledger", *arguments, code=2)
     assert not list(folder.iterdir())
+
+
+def test_a_cap_across_blocks_is_opened_shown_raised_and_exported(
+    said: Callable[..., str], read: Read, folder: Path
+) -> None:
+    told = said("ledger", "open", "visits", *PERSONS, "--blocks", "month of day", "--across-blocks", "5")
+    assert "across blocks" in told
+    with open_ledger() as ledger:
+        ledger.open_blocks("visits", ["2026-01", "2026-02"])
+        ledger.seal_blocks("visits", ["2026-01", "2026-02"])
+        ledger.reserve("one", account="visits", amount=10**12, claim="c", blocks=["2026-01", "2026-02"])
+    (account,) = read("ledger", "show", "visits")["accounts"]
+    assert (
+        account["across_blocks"] | {"cap": 5, "reserved": 1, "remaining": 4, "epsilon": 5} == account["across_blocks"]
+    )
+    assert "for one person in many blocks" in said("ledger", "show", "visits")
+    assert "epsilon 5 across blocks" in said("ledger", "history")
+    raised = read("ledger", "raise", "visits", "--across-blocks", "6", "--reason", "a second year")
+    assert (raised["across_blocks"]["epsilon"], raised["across_blocks"]["remaining"]) == (6, 5)
+    assert "to epsilon 6 across blocks: a second year" in said("ledger", "history")
+    text = said("ledger", "raise", "visits", "--across-blocks", "7", "--reason", "more")
+    assert text == "raised the cap across blocks of account visits from epsilon 6 to 7; epsilon 6.0000 is left\n"
+    read("ledger", "export", "--to", folder / "out")
+    (stated,) = json.loads((folder / "out" / "statement.json").read_text(encoding="utf-8"))["accounts"]
+    assert (stated["across_epsilon"], stated["across"]["amount"]) == (7, 7)
+    page = (folder / "out" / "statement.md").read_text(encoding="utf-8")
+    assert "ever, for a person with rows in several blocks, unless that cap is raised" in page
+    said("ledger", "verify")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("open", "visits", *PERSONS, "--across-blocks", "5"), "needs blocks; say what they are with --blocks"),
+        (("open", "visits", *TERMS, "--blocks", "month", "--across-blocks", "5"), "a row lies in one block"),
+        (("open", "visits", *PERSONS, "--blocks", "month", "--across-blocks", "0"), "--across-blocks must be a number"),
+        (
+            ("open", "visits", *PERSONS, "--blocks", "month", "--across-blocks", "nan"),
+            "--across-blocks must be a number",
+        ),
+        (("raise", "sales", "--across-blocks", "5", "--reason", "r"), "was opened without a cap across blocks"),
+    ],
+    ids=str,
+)
+def test_a_cap_across_blocks_that_cannot_be_is_refused(
+    said: Callable[..., str], arguments: tuple[str, ...], problem: str
+) -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "sales", months=1, unit="person")
+    before = head()
+    assert problem in said("ledger", *arguments, code=2)
+    assert head() == before

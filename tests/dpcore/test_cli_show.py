@@ -11,7 +11,7 @@ from dpcore.accounting import Currency
 from dpcore.ledger import AllowanceKind, open_ledger
 from dpcore.ledger.holder import this_worker
 from dpcore.privacy import Neighbours
-from tests.dpcore.cli_ledgers import dpflow, made_at_noon, opened, spent
+from tests.dpcore.cli_ledgers import dpflow, made_at_noon, opened, spent, without_ledger
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     capsys.readouterr()
     assert dpflow("ledger", "show", *arguments) == 0
-    return capsys.readouterr().out
+    text = capsys.readouterr().out
+    return text if "--json" in arguments else without_ledger(text)
 
 
 CLINIC = """\
@@ -32,26 +33,28 @@ clinic                                                                         o
 ────────────────────────────────────────────────────────────────────────────────────────────────────
 what clinic is about
 neighbours  adding or removing one person with all its rows
+promise     epsilon 10 at delta 1e-09, whatever runs choose within the budget
 
             ███████████████▒▒▒▒▒▒▒▒▒··························   █ spent   ▒ reserved   · left
 
-            epsilon       rho   share  at delta 1e-09
-budget      10.0000  1.090785          rho adds up; an epsilon is what its rho alone amounts to
-spent        5.1341  0.327236  30.0 %
-reserved     3.9527  0.201796  18.5 %
-remaining    6.9033  0.561754  51.5 %
+                 rho   share  bookkeeping
+budget      1.090785
+spent       0.327236  30.0 %
+reserved    0.201796  18.5 %
+remaining   0.561754  51.5 %  the next run can ask for epsilon 6.9033
 
-allowed to       epsilon    used  remaining  used of what is allowed
-analyst     ann   7.0000  4.7502     4.5486  ████████████████··············
+allowed to       epsilon  rho used  rho left  used of what is allowed
+analyst     ann        7  0.283605  0.261788  ████████████████··············
 
-run    opened (UTC)      state    epsilon  of reserved  release
-run-1  2026-07-01 12:00  settled   4.3927  ██████████·  release-of-run-1
-run-2  2026-07-01 12:00  open      2.4410  ███▒▒▒▒▒▒▒▒  -
+run    opened (UTC)      state     promise  spent of it  release
+run-1  2026-07-01 12:00  settled   4.65029  ██████████·  release-of-run-1
+run-2  2026-07-01 12:00  open      4.65029  ███▒▒▒▒▒▒▒▒  -
     analyst ann, purpose care
     process 4120 on worker-7, whose lease lapsed at 2026-07-01 12:05 UTC
-run-3  2026-07-01 12:00  open      0.0000  ▒▒▒▒▒▒▒▒▒▒▒  -
+run-3  2026-07-01 12:00  open     0.847703  ▒▒▒▒▒▒▒▒▒▒▒  -
     analyst ann
     nobody is at work on it
+promise: the epsilon of what a run reserved at delta 1e-09, which is what its release promises
 
 
 head HEAD after 32 events
@@ -76,28 +79,30 @@ sales                                                                          o
 what sales is about
 neighbours  replacing one row by another, in the same block or in another
 blocks      month of visit: 4, of which 1 may still grow
+promise     epsilon 2, whatever runs choose within the budget
 
             █████████████████████████▒▒▒▒▒····················   █ spent   ▒ reserved   · left
 
-            epsilon   share  in block month-02, of which least is left
+            epsilon   share  bookkeeping, in block month-02, of which least is left
 budget       2.0000
 spent        1.0000  50.0 %
 reserved     0.2000  10.0 %
-remaining    0.8000  40.0 %
+remaining    0.8000  40.0 %  the next run can ask for epsilon 0.4000
 
-block     state    spent  reserved  remaining  in epsilon
+block     state    spent  reserved  remaining  bookkeeping in epsilon
 month-01  sealed  0.8000    0.0000     1.2000  ████████████··················
 month-02  sealed  1.0000    0.2000     0.8000  ███████████████▒▒▒············
 month-03  sealed  0.0000    0.0000     2.0000  ······························
 month-04  open    0.0000    0.0000     2.0000  ······························
 each block pays double, as replacing one may touch two of them
 
-run    opened (UTC)      state    epsilon  of reserved  release
-run-1  2026-07-01 12:00  settled   0.4000  ███████████  release-of-run-1
+run    opened (UTC)      state    promise  spent of it  release
+run-1  2026-07-01 12:00  settled      0.4  ███████████  release-of-run-1
     2 blocks, month-01 to month-02
-run-2  2026-07-01 12:00  open      0.1000  ██████▒▒▒▒▒  -
+run-2  2026-07-01 12:00  open         0.2  ██████▒▒▒▒▒  -
     block month-02
     process 4120 on worker-7, whose lease lapsed at 2026-07-01 12:05 UTC
+promise: the epsilon of what a run reserved, which is what its release promises
 
 
 head HEAD after 39 events

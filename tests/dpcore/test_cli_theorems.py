@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import UNIT, Currency, epsilon_of, optimal_composition
+from dpcore.accounting import UNIT, Cap, Currency, budget_of, epsilon_of, optimal_composition, promise_of
 from dpcore.cli.answer import Answer
 from dpcore.cli.ledger_theorems import add_verb
 from dpcore.errors import UsageError
@@ -67,12 +67,12 @@ theorem   so far  promised
 basic     2.1590         -  not valid          it is a filter, but no cap in epsilon was fixed in advance
 advanced  4.7065         -  not valid          it needs prices and their number fixed in advance
 optimal   2.1590         -  not valid          it needs prices and their number fixed in advance
-zcdp      0.7558   10.0000  promised is valid  so far; no theorem promises it where prices are chosen on the way
+zcdp      0.7558        10  promised is valid  so far; no theorem promises it where prices are chosen on the way
 gdp            -         -  does not apply     a step has no price from which a mu squared follows
 numeric   0.7753         -  not valid          it needs prices and their number fixed in advance
 
 so far: what the operations come to as epsilon
-promised: what the whole cap in rho comes to, whatever is chosen on the way
+promised: what the whole cap in rho promises, whatever is chosen on the way
 the smallest that is valid: epsilon 10 at delta 1e-09, promised, by zcdp"""
 
 
@@ -152,18 +152,57 @@ def test_one_that_has_no_operation_has_spent_nothing() -> None:
     with made_at_noon() as ledger:
         opened(ledger, "empty")
     answer = told("empty")
-    assert answer.text == "no operation was started yet"
+    assert answer.text == "no operation was started yet\npromised: epsilon 2, for adding or removing one row"
+    assert (answer.data["promised"]["epsilon"], answer.data["promised"]["delta"]) == (2.0, 0.0)
     assert (answer.data["operations"], answer.data["theorems"], answer.data["smallest"]) == (0, [], None)
 
 
-def test_an_account_by_blocks_an_unknown_one_and_a_bad_delta_are_refused() -> None:
+def test_of_an_account_by_blocks_the_promise_is_told_and_no_history_is_composed() -> None:
     with made_at_noon() as ledger:
         opened(ledger, "sales", months=2)
+        opened(ledger, "visits", months=2, unit="person", epsilon=4, delta=1e-6)
+    sales, visits = told("sales"), told("visits", "--delta", "1e-9")
+    assert (sales.data["operations"], sales.data["theorems"], sales.data["promised"]["epsilon"]) == (None, [], 2.0)
+    assert "each has a history of its own" in sales.text
+    assert "several" not in sales.text
+    promised, cap = visits.data["promised"], visits.data["cap"]
+    assert promised["epsilon"] == epsilon_of(cap, currency=Currency.ZCDP, delta=1e-9)
+    assert "for adding or removing one person, all of whose rows are in one block" in visits.text
+    assert visits.text.endswith(
+        "One person with rows in several blocks loses what these lose together; no cap limits that."
+    )
+    with pytest.raises(UsageError, match="delta must be above 0"):
+        told("visits", "--delta", "0")
+
+
+def test_a_raise_after_the_first_charge_is_told_and_is_part_of_the_promise() -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "early", epsilon=1.0, delta=1e-9)
+        opened(ledger, "late", epsilon=1.0, delta=1e-9)
+        _, cap = budget_of(2.0, delta=1e-9)
+        first = ledger.account("late").cap
+        ledger.raise_cap("early", cap=cap, epsilon=2.0, reason="before anything was charged")
+        for name in ("early", "late"):
+            measured(ledger, name, [DiscreteGaussian(sigma=40.0, sensitivity=ONE)])
+        ledger.raise_cap("late", cap=cap, epsilon=2.0, reason="after it")
+    early, late = told("early"), told("late")
+    assert (early.data["raised"], late.data["raised"]) == (False, True)
+    assert early.data["promised"]["delta"] == 1e-9
+    assert early.data["promised"]["epsilon"] <= 2.0
+    assert late.data["smallest"] == late.data["promised"]
+    stated = promise_of(Cap(Currency.ZCDP, cap, first=first), delta=1e-9)
+    assert (late.data["promised"]["epsilon"], late.data["promised"]["delta"]) == (stated.epsilon, stated.delta)
+    assert stated.delta == 2e-9
+    assert "the cap was raised after the first charge" in late.text
+    assert late.text.endswith("at delta 2e-09, promised, by zcdp")
+    assert "raised" not in early.text
+
+
+def test_an_unknown_account_and_a_bad_delta_are_refused() -> None:
+    with made_at_noon() as ledger:
         opened(ledger, "births", epsilon=2.0)
         measured(ledger, "births", [DiscreteLaplace(scale=10.0, sensitivity=ONE)])
         assert ledger.run("run-births").spent == UNIT // 10
-    with pytest.raises(UsageError, match=r"kept by blocks.*ledger show"):
-        told("sales")
     with pytest.raises(UsageError, match="nobody"):
         told("nobody")
     with pytest.raises(UsageError, match="delta must be"):

@@ -1,10 +1,12 @@
 """A table on a Dask cluster of two processes: the same counts, whoever is killed, and not a word about the rows."""
 
 import os
+import random
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +18,10 @@ import pytest
 from dpcore.blocks import Calendar
 from dpcore.cluster import connected
 from dpcore.cluster.histogram import ClusterHistogram
-from dpcore.cluster.records import ingest_on, versions_on
+from dpcore.cluster.records import ingest_on, readable_version_on
 from dpcore.errors import SourceError, StepFailed
 from dpcore.histogram import Histogram, LocalHistogram
-from dpcore.ingest import Coding, Draws, Source, data_version, ingest
-from dpcore.ingest.fingerprint import joined_version
+from dpcore.ingest import Coding, Draws, Fingerprint, Source, ingest, readable_version
 from dpcore.ingest.window import Window
 from dpcore.privacy import Neighbours, Protection
 from dpcore.spec.engine import EngineSpec
@@ -28,6 +29,10 @@ from dpcore.spec.source import SourceSpec
 from dpcore.universe import Boolean, Categorical, Every, Integer, Universe
 from tests.conftest import visits
 from tests.dpcore.cluster_parts import Careless, Killing
+from tests.dpcore.one_record import UNIVERSE as ANYTHING
+from tests.dpcore.one_record import WORLDS, Kind, case, tables
+from tests.dpcore.one_record import counted as counted_here
+from tests.dpcore.one_record_kinds import csv_kinds, parquet_kinds, partition_kinds
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -123,10 +128,34 @@ def test_axes_that_are_taken_together_count_the_same(client: "Client", folder: P
     assert_equal(here, there, [(4,), (5, 4), (0, 4), (2, 5, 0), (1, 3)])
 
 
+@pytest.mark.parametrize("kind", [csv_kinds()[0], parquet_kinds()[3], *partition_kinds()], ids=lambda kind: kind.name)
+def test_records_of_any_bytes_count_as_on_one_machine(client: "Client", tmp_path: Path, kind: Kind) -> None:
+    chance, draws = random.Random(kind.name), Draws.fresh()  # noqa: S311  not for secrets
+    made = [case(kind, chance, world, by_person=False) for world in WORLDS]
+    coding = Coding(universe=ANYTHING, protection=BY_ROW, window=None)
+    for table in tables(made):
+        source = kind.write(tmp_path, table)
+        there = ClusterHistogram(ingest_on(client, source, coding=coding, draws=draws), ANYTHING)
+        found = there.marginal(tuple(range(len(ANYTHING.names))))
+        here = counted_here(source, protection=BY_ROW, draws=draws)
+        assert sum(counts.total() for counts in here.values()) == found.sum()
+        assert all(found[world, *cell] == n for world, counts in here.items() for cell, n in counts.items())
+
+
 def test_the_version_of_the_data_is_that_of_one_machine(client: "Client", folder: Path) -> None:
-    source, key = Source.locate(SourceSpec(path="csv"), base=folder), bytes(32)
-    there = joined_version(versions_on(client, source.parts, columns=UNIVERSE.names, key=key), key=key)
-    assert there == data_version(source, columns=UNIVERSE.names, key=key)
+    source, fingerprint = Source.locate(SourceSpec(path="csv"), base=folder), Fingerprint(bytes(32))
+    coding = Coding(universe=UNIVERSE, protection=WEIGHTED, window=None)
+    draws = Draws.fresh(unit_key=fingerprint.unit_key())
+    here, there = (
+        read(source, coding=coding, draws=draws, fingerprint=fingerprint).version
+        for read in (ingest, partial(ingest_on, client))
+    )
+    assert here == there
+    here, there = (
+        read(source, coding=coding, undecided={"age"}, fingerprint=fingerprint)
+        for read in (readable_version, partial(readable_version_on, client))
+    )
+    assert here == there
 
 
 def test_a_worker_that_is_killed_while_it_reads_changes_no_count(

@@ -59,7 +59,7 @@ def test_it_failed_on_workers_and_put_rows_down_on_disk(flight: Flight) -> None:
 
 
 def test_nothing_that_the_cluster_knows_holds_a_private_value_or_a_secret(flight: Flight) -> None:
-    assert flight.found["marker"] == flight.found["key"] == flight.found["id"] == []
+    assert flight.found["marker"] == flight.found["key"] == flight.found["id"] == flight.found["version"] == []
 
 
 def test_nothing_but_the_result_is_printed(flight: Flight) -> None:

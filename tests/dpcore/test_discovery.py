@@ -20,14 +20,15 @@ from dpcore import Outcome, Synthesis, cli, load_spec, synthesize
 from dpcore.accounting import Currency
 from dpcore.errors import SourceError, UsageError
 from dpcore.histogram import LocalHistogram
-from dpcore.ingest import Coding, Draws, Source, ingest
+from dpcore.ingest import Coding, Draws, Fingerprint, Source, ingest
 from dpcore.ledger import Ledger, open_ledger
-from dpcore.mechanisms import from_description
+from dpcore.mechanisms import entropy, from_description
 from dpcore.planning.plan import plan_run
 from dpcore.privacy import Neighbours, Protection, Sensitivity
 from dpcore.spec.discover import DiscoverBins, DiscoverValues
 from dpcore.universe import Categorical, Number, Outside, Universe
 from tests.conftest import Workspace
+from tests.dpcore.mechanism_contract import recorded_words
 
 CODES = {"250": 0.4, "250.13": 0.2, "401.9": 0.2, "V27": 0.1, "E812": 0.09, "9": 0.01}
 SPEC = """\
@@ -107,7 +108,8 @@ def test_the_heavy_values_are_found_and_each_level_is_charged_its_part(
         assert from_description(done[step].mechanism).sensitivity == Sensitivity(l1=2, l2_squared=4, linf=2)  # type: ignore[union-attr]
     assert dx["spent"] == pytest.approx(0.1, rel=1e-3)
     assert {level["step"] for level in (*dx["levels"], *cost["levels"])} == set(LEVELS)
-    assert 0.99 * 20 < outcome.spent_epsilon <= 20
+    assert 0.99 * 20 < outcome.epsilon <= 20
+    assert 0.98 < outcome.spent / outcome.reserved <= 1.0
     released = pq.read_table(Path(outcome.release) / "data").to_pandas()
     assert set(released.dx.unique()) <= {*CODES, *false, "other"}
     assert released.sex.isna().mean() == pytest.approx(1 / 3, abs=0.1)
@@ -200,9 +202,9 @@ def test_levels_that_are_in_the_transcript_are_not_read_again(
     spec = codes(currency=Currency.ZCDP)
     read: list[tuple[str, ...]] = []
 
-    def watched(source: Source, *, coding: Coding, draws: Draws) -> object:
+    def watched(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint) -> object:
         read.append(coding.universe.names)
-        return ingest(source, coding=coding, draws=draws)
+        return ingest(source, coding=coding, draws=draws, fingerprint=fingerprint)
 
     monkeypatch.setattr("dpcore.engines.ingest", watched)
     with monkeypatch.context() as patch:
@@ -328,3 +330,21 @@ def test_removing_a_unit_moves_the_counts_of_a_level_by_at_most_k(
         assert one.sum() == sum(
             min(k, sum(row[0] == person for row in rows)) for person in range(5)
         )  # nobody is dropped
+
+
+def test_the_log_says_how_much_was_found_and_the_outcome_warns_where_it_was_nothing(
+    codes: Callable[..., Path], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        entropy, "random_words", recorded_words(1)
+    )  # with other noise a value might be found where none is
+    found = codes(("epsilon: 2.0", "epsilon: 20"), currency=Currency.ZCDP)
+    with caplog.at_level("INFO", logger="dpcore.progress"):
+        dx, cost = manifest_of(synthesize(found))["discovered"]
+    assert dx["found"] == len(set(dx["cells"]) - {"other"})
+    assert f"found {dx['found']} values in dx, {cost['found']} bins in cost" in caplog.messages
+    nothing = codes(("alphabet: 0123456789.EV", "alphabet: xyz"), ("outside: other", "outside: drop"))
+    with caplog.at_level("INFO", logger="dpcore.progress"):
+        outcome = synthesize(nothing)
+    assert any(line.startswith("found 0 values in dx, ") for line in caplog.messages)
+    assert [warning[:40] for warning in outcome.warnings] == ["no value of `dx` stood out of the noise,"]

@@ -32,7 +32,8 @@ def test_a_release_is_made_on_a_cluster_that_is_gone_afterwards(workspace: Works
     workspace.write_spec(ON_CLUSTER)
     before = len(psutil.Process().children(recursive=True))
     outcome = synthesize(workspace.spec)
-    assert 0.999 < outcome.spent_epsilon <= 1.0
+    assert 0.999 < outcome.epsilon <= 1.0
+    assert 0.998 < outcome.spent / outcome.reserved <= 1.0
     assert (Path(outcome.release) / "manifest.json").exists()
     assert (
         len(psutil.Process().children(recursive=True)) <= before + 1

@@ -47,8 +47,8 @@ def exported(*arguments: object) -> dict[str, Any]:
     return statement
 
 
-def epsilons(spend: dict[str, Any]) -> dict[int, float]:
-    return {guarantee["group"]: guarantee["epsilon"] for guarantee in spend["guarantees"]}
+def epsilons(promise: list[dict[str, Any]]) -> dict[int, float]:
+    return {guarantee["group"]: guarantee["epsilon"] for guarantee in promise}
 
 
 def test_the_history_reads_back_and_its_chain_can_be_checked_from_the_file_alone(ledger: Ledger) -> None:
@@ -98,8 +98,8 @@ def test_a_group_of_k_in_pure_epsilon_has_k_times_as_much(ledger: Ledger) -> Non
     opened(ledger, "sales")
     spent(ledger, "run-1", account="sales", amount=5 * 10**11)
     (account,) = exported()["accounts"]
-    assert epsilons(account["spent"]) == pytest.approx({1: 0.1, 2: 0.2, 5: 0.5, 10: 1.0})
-    assert epsilons(account["declared"]) == {1: 2.0, 2: 4.0, 5: 10.0, 10: 20.0}
+    assert epsilons(account["promise"]) == {1: 2.0, 2: 4.0, 5: 10.0, 10: 20.0}
+    assert epsilons(account["releases"][0]["promise"]) == {1: 0.5, 2: 1.0, 5: 2.5, 10: 5.0}
 
 
 @pytest.mark.parametrize(("currency", "to_epsilon"), [(Currency.ZCDP, zcdp_to_epsilon), (Currency.GDP, gdp_to_epsilon)])
@@ -108,38 +108,45 @@ def test_a_group_of_k_has_k_squared_of_rho_or_mu_squared(ledger: Ledger, currenc
     spent(ledger, "run-1", account="clinic", amount=10**11, steps=4)
     spent(ledger, "run-2", account="clinic", amount=10**10, steps=1, ended=False)
     (account,) = exported("--group", 3, "--group", 7)["accounts"]
-    total, reserved = Fraction(41, 1000), Fraction(50, 1000)
-    for name, amount in (("spent", total), ("at_most", reserved)):
-        expected = {k: to_epsilon(k * k * amount, delta=1e-6) for k in (1, 3, 7)}
-        assert epsilons(account[name]) == pytest.approx(expected, rel=1e-12)
     first, second = account["releases"]
-    assert epsilons(first["spent"])[1] == pytest.approx(to_epsilon(Fraction(40, 1000), delta=1e-6))
+    cap = Fraction(ledger.account("clinic").cap, 10**12)
+    for promise, amount in ((account["promise"], cap), (first["promise"], Fraction(1, 10))):
+        expected = {k: to_epsilon(k * k * amount, delta=1e-6) for k in (1, 3, 7)}
+        assert epsilons(promise) == pytest.approx(expected, rel=1e-12)
+    assert (first["bookkeeping"]["spent"], second["bookkeeping"]["spent"]) == (0.04, 0.001)
+    assert account["bookkeeping"] == pytest.approx(
+        {"counts": currency.symbol, "cap": float(cap), "spent": 0.041, "reserved": 0.009}
+    )
     assert (first["release"], second["release"], second["state"]) == ("release-of-run-1", None, "open")
 
 
-def test_what_is_spent_and_what_may_be_are_over_the_worst_block_of_each(ledger: Ledger) -> None:
+def test_a_person_in_several_blocks_is_told_that_no_cap_limits_their_loss(ledger: Ledger) -> None:
     opened(ledger, "sales", months=3, unit="person")
     spent(ledger, "run-1", account="sales", amount=10**12, steps=9, blocks=["month-01"])
     spent(ledger, "run-2", account="sales", amount=15 * 10**11, steps=1, blocks=["month-02"], ended=False)
     (account,) = exported()["accounts"]
-    assert (account["spent_in"], account["spent"]["amount"]) == ("month-01", 0.9)
-    assert (account["at_most_in"], account["at_most"]["amount"]) == ("month-02", 1.5)
-    by_block = {block["block"]: (block["spent"]["amount"], block["at_most"]["amount"]) for block in account["blocks"]}
-    assert by_block == {"month-01": (0.9, 0.9), "month-02": (0.15, 1.5), "month-03": (0.0, 0.0)}
+    assert (account["most_used_block"], account["bookkeeping"]["spent"]) == ("month-02", 0.15)
+    by_block = {block["block"]: block["bookkeeping"] for block in account["blocks"]}
+    assert {name: (books["spent"], books["reserved"]) for name, books in by_block.items()} == {
+        "month-01": (0.9, 0.0),
+        "month-02": (0.15, 1.35),
+        "month-03": (0.0, 0.0),
+    }
     page = Path("out/statement.md").read_text(encoding="utf-8")
-    assert "| spent so far, in block month-01 | 0.9 | 1.8 | 4.5 | 9 |" in page
-    assert "| at most, if open runs spend all they reserved, in block month-02 | 1.5 | 3 | 7.5 | 15 |" in page
-    assert account["spent_by_all_runs"]["amount"] == 1.05
-    assert "A person with rows in several blocks has met the runs of each of them, each run once" in page
-    assert "with rows in all, at worst epsilon 1.05 is spent so far." in page
+    assert "| with rows in one block | 2 | 4 | 10 | 20 |" in page
+    assert "| with rows in several blocks | no cap | no cap | no cap | no cap |" in page
+    assert (account["spent_by_all_runs"], account["across_blocks"]) == (1.05, None)
+    assert "no cap limits that" in account["sentence"]
+    assert "All runs together have spent epsilon 1.05, which a person with rows in all blocks has met." in page
 
 
 def test_where_one_is_replaced_two_blocks_count_together(ledger: Ledger) -> None:
     opened(ledger, "sales", months=2, neighbours=Neighbours.REPLACE_ONE)
     spent(ledger, "run-1", account="sales", amount=10**11, steps=10, blocks=["month-01"])
     (account,) = exported()["accounts"]
-    assert account["spent"]["amount"] == pytest.approx(0.2)
-    assert account["releases"][0]["spent"]["amount"] == pytest.approx(0.1)  # by itself it touches one block
+    assert account["bookkeeping"]["spent"] == pytest.approx(0.2)
+    assert account["releases"][0]["promise"][0]["epsilon"] == 0.1  # by itself it touches one block
+    assert account["promise"][0]["epsilon"] == 2.0
     assert "each block is charged double" in Path("out/statement.md").read_text(encoding="utf-8")
 
 
@@ -147,15 +154,17 @@ def test_the_sentences_say_what_holds_for_whom(ledger: Ledger) -> None:
     opened(ledger, "clinic", epsilon=10, delta=1e-9, unit="person")
     opened(ledger, "idle")
     opened(ledger, "sales", months=1, neighbours=Neighbours.REPLACE_ONE)
-    spent(ledger, "run-1", account="clinic", amount=10**10, steps=10)
+    spent(ledger, "run-1", account="clinic", amount=10**10, steps=5)
     spent(ledger, "run-2", account="sales", amount=10**11, blocks=["month-01"])
     clinic, idle, sales = exported()["accounts"]
     with_respect = "-differentially private with respect to adding or removing one person with all its rows."
-    assert clinic["sentence"].endswith(with_respect)
-    assert clinic["sentence"].startswith("All that this account has paid for so far, taken together, is (0.81")
-    assert clinic["releases"][0]["sentence"].startswith("This release, taken by itself, is (0.81")
-    assert idle["sentence"] == "Nothing was spent yet: nothing that depends on the data has left."
+    assert clinic["sentence"] == f"Everything that this account pays for, taken together, is (10, 1e-09){with_respect}"
+    assert clinic["releases"][0]["sentence"].startswith("This release, taken by itself, is (0.81")  # of all it reserved
+    assert idle["sentence"].startswith(
+        "Everything that this account pays for, taken together, is 2-differentially private"
+    )
     assert sales["sentence"].endswith("replacing one row by another, in the same block or in another.")
+    assert sales["releases"][0]["sentence"].endswith("replacing one row by another.")
 
 
 def test_no_printed_figure_is_below_the_exact_one(ledger: Ledger) -> None:
@@ -163,9 +172,9 @@ def test_no_printed_figure_is_below_the_exact_one(ledger: Ledger) -> None:
     spent(ledger, "run-1", account="clinic", amount=123_456_789_012, steps=7)
     (account,) = exported()["accounts"]
     page = Path("out/statement.md").read_text(encoding="utf-8")
-    (line,) = [line for line in page.splitlines() if line.startswith("| spent so far")]
-    printed = [float(cell) for cell in line.split("|")[2:-1]]
-    for shown, exact in zip(printed, epsilons(account["spent"]).values(), strict=True):
+    (line,) = [line for line in page.splitlines() if line.startswith("| `release-of-run-1`")]
+    printed = [float(cell.strip(" ()").split(",")[0]) for cell in line.split("|")[3:-2]]
+    for shown, exact in zip(printed, epsilons(account["releases"][0]["promise"]).values(), strict=True):
         assert exact <= shown <= exact * (1 + 1e-5)
 
 
@@ -240,7 +249,7 @@ def test_an_export_says_what_it_wrote(ledger: Ledger, capsys: pytest.CaptureFixt
     assert dpflow("ledger", "export", "--to", "deep/below", "--json") == 0
     answer = json.loads(capsys.readouterr().out)
     assert (answer["head"], len(answer["files"])) == (ledger.head(), 3)
-    assert answer["accounts"][0]["spent_epsilon"] == pytest.approx(0.002)
+    assert (answer["accounts"][0]["epsilon"], answer["accounts"][0]["delta"]) == (2.0, 0.0)
 
 
 def test_groups_have_at_least_one_unit() -> None:

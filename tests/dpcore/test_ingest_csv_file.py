@@ -110,9 +110,9 @@ def test_a_delimiter_that_is_a_control_character_is_none_of_those_that_stand_for
     assert read(tmp_path, b"x\1y\1z\na\0\1\2\1\3\n", delimiter="\1") == [("a\0", "\2", "\3")]
 
 
-@pytest.mark.parametrize("encoding", [None, "utf-16", "cp1252"])
+@pytest.mark.parametrize("encoding", [None, "utf-8-sig", "cp1252"])
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
-def test_packed_and_transcoded_files_are_cut_where_a_record_ends(
+def test_packed_and_encoded_files_are_cut_where_a_record_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, encoding: str | None
 ) -> None:
     monkeypatch.setattr(csv_file, "BLOCK_BYTES", (48, 4096))

@@ -1,11 +1,11 @@
-"""Blocks of whole records: nothing is lost, each ends where a record does, and long records are told wherever they stand."""
+"""Blocks of whole records: nothing is lost but records that are too long, and each block ends where a record does."""
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.ingest.csv_records import LongRecordError, record_ends, whole_records
+from dpcore.ingest.csv_records import record_ends, whole_records
 
 RECORDS = st.lists(st.sampled_from([b"a", b"", b'"\r\n"', b'"""\r"', b'"\n",b', b"abcdef", b'"' + b"\r" * 9 + b'"']))
 
@@ -38,8 +38,14 @@ def test_whether_a_record_is_too_long_depends_on_nothing_before_it(before: int, 
     fits = b'"' + b"\n" * (38 - len(line_end)) + b'"' + line_end
     assert len(fits) == 40
     assert b"".join(blocks(start + fits * 3, usual=8, largest=40)) == start + fits * 3
-    with pytest.raises(LongRecordError):
-        blocks(start + b"z" + fits + fits, usual=8, largest=39)
+    long = b"z" + fits
+    largest = 40 - len(line_end)  # which does not count
+    for content in (start + long + fits * 2, start + fits + long + fits, start + fits * 2 + long):
+        assert b"".join(blocks(content, usual=8, largest=largest)) == start + fits * 2
+        without_end = content.removesuffix(line_end)
+        assert b"".join(blocks(without_end, usual=8, largest=largest)).removesuffix(line_end) == (
+            start + fits * 2
+        ).removesuffix(line_end)
 
 
 def test_without_quoting_every_line_end_ends_a_record() -> None:

@@ -11,10 +11,9 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import SourceError, UsageError
-from dpcore.ingest.fingerprint import data_version
 from dpcore.ingest.source import Source
 from dpcore.ingest.values import as_text
-from tests.dpcore.sources import CANARY, check_silent, read_batches, rows
+from tests.dpcore.sources import CANARY, check_silent, data_version, read_batches, rows
 
 KEY = bytes(range(32))
 COLUMNS = {"a": [1, 2, None], "b": ["x", None, "z"], "c": [dt.date(2025, 1, 31), None, dt.date(2025, 2, 1)]}
@@ -177,10 +176,8 @@ def test_the_version_tells_the_named_columns_values() -> None:
 
     frame = pd.DataFrame({"a": [1.5, np.nan], "b": ["x", "y"]})
     assert version(frame) == version(frame.copy()) == version(frame.assign(b="z"))
-    assert (
-        len({version(frame), version(frame, "b"), version(frame, "a", "b"), version(frame[::-1]), version(frame[:1])})
-        == 5
-    )
+    assert version(frame) == version(frame[::-1])
+    assert len({version(frame), version(frame, "b"), version(frame, "a", "b"), version(frame[:1])}) == 4
     # what lies under a null is no part of it
     masked = [
         pa.Array.from_buffers(pa.int64(), 2, [pa.py_buffer(b"\1"), pa.py_buffer(bytes(8) + bytes([x] * 8))])

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import SourceError
-from dpcore.ingest.fingerprint import data_version
-from tests.dpcore.sources import CANARY, check_silent, located, parquet_bytes, rows, write
+from tests.dpcore.sources import CANARY, check_silent, data_version, located, parquet_bytes, rows, write
 
 KEY = bytes(range(32))
 

@@ -10,9 +10,18 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import SourceError
-from dpcore.ingest.fingerprint import data_version
 from dpcore.ingest.source import Source
-from tests.dpcore.sources import CANARY, arrow_bytes, check_silent, gzipped, located, parquet_bytes, rows, write
+from tests.dpcore.sources import (
+    CANARY,
+    arrow_bytes,
+    check_silent,
+    data_version,
+    gzipped,
+    located,
+    parquet_bytes,
+    rows,
+    write,
+)
 
 KEY = bytes(range(32))
 TABLE = pa.table({"a": [1, 2], "b": ["x", "y"]})

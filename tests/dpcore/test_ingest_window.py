@@ -1,6 +1,7 @@
 """The window of a run: which rows it reads, whatever is in the columns that tell, and every row in one block only."""
 
 import pickle
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -62,6 +63,18 @@ MOMENTS = [datetime(2026, 1, 31, 23, 59, 59, tzinfo=UTC), datetime(2026, 2, 1, t
 def test_days_are_read_from_every_type_that_can_tell_them(column: pa.Array) -> None:
     assert has_days(column.type)
     assert kept(Window.of(calendar(), ["2026-02"]), visit=column) == [False, True, False]
+
+
+def test_days_are_read_in_the_declared_format_and_typed_ones_as_they_are() -> None:
+    american = replace(calendar(arrived="sent"), formats=("%m/%d/%Y",))
+    window = Window.of(american, ["2026-02"])
+    visits = pa.array(["02/01/2026", "01/02/2026", "2026-02-01", "13/02/2026", None, "2/28/2026"])
+    sent = pa.array(["02/03/2026"] * 6)
+    assert kept(window, visit=visits, sent=sent) == [True, False, False, False, False, True]
+    assert kept(window, visit=days("2026-02-01", "2026-01-02"), sent=sent[:2]) == [True, False]
+    european = Window.of(replace(american, formats=("%d/%m/%Y",)), ["2026-02"])
+    assert kept(european, visit=visits, sent=pa.array(["03/02/2026"] * 6)) == [False, True, False, True, False, False]
+    assert american.words != european.calendar.words  # a row that may be in two months is in two accounts
 
 
 @pytest.mark.parametrize(

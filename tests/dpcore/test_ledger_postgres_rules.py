@@ -31,7 +31,8 @@ def prepared(server: PostgresServer) -> str:
     with open_ledger(url, create=True) as ledger:
         opened(ledger)
         opened(ledger, "closed")
-        opened_by_month(ledger, "2026-01", "2026-02", "2026-03", neighbours=Neighbours.REPLACE_ONE)
+        terms = {"unit": "person", "across": 900, "across_epsilon": 1.0, "neighbours": Neighbours.REPLACE_ONE}
+        opened_by_month(ledger, "2026-01", "2026-02", "2026-03", **terms)
         for analyst in ("ana", "bob"):
             ledger.allow("visits", kind=AllowanceKind.ANALYST, name=analyst, cap=500, epsilon=1.0, reason="r")
         ledger.reserve("january", account="visits", amount=40, claim="c", blocks=["2026-01"], analyst="ana")
@@ -74,18 +75,24 @@ class Forger:
         self.do("INSERT INTO dpflow.event VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", *vars(event).values())
         return event.seq
 
-    def reserve(self, run: str, *, account: str = "clinic", paid: int = 0, **changes: object) -> None:
+    def reserve(
+        self, run: str, *, account: str = "clinic", paid: int = 0, allowed: int = 0, across: int = 0, **changes: object
+    ) -> None:
         request = REQUEST | changes
         seq = self.tell("reserved", run, account=account, **request)
         if paid:
             self.do("UPDATE dpflow.block SET used = used + %s WHERE (account, name) IN "
                     "(('clinic', 'all'), ('closed', 'all'), ('visits', '2026-01')) AND account = %s", paid, account)  # fmt: skip
+        if allowed:
+            self.do("UPDATE dpflow.allowance SET used = used + %s WHERE name = %s", allowed, request["analyst"])
+        if across:
+            self.do("UPDATE dpflow.account SET across_used = across_used + %s WHERE name = %s", across, account)
         row = (run, account, abs(request["amount"]), request["analyst"], request["purpose"], seq, seq)
         self.do("INSERT INTO dpflow.run (id, account, reserved, analyst, purpose, first, last, spent, state, claim,"
                 " opened_at, fence, lease_seconds) VALUES (%s, %s, %s, %s, %s, %s, %s, 0, 'open', 'c', '', 0, 0)", *row)  # fmt: skip
 
     def end(self, run: str, kind: str, *, account: str = "clinic", **body: object) -> None:
-        seq = self.tell(kind, run, account=account, release=None, manifest=None, **body)
+        seq = self.tell(kind, run, account=account, release=None, manifest=None, manifest_sha256=None, **body)
         self.do("UPDATE dpflow.run SET state = %s, last = %s WHERE id = %s", kind, seq, run)
 
 
@@ -171,6 +178,52 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
         "reserve without an allowance",
         ("run_follows_chain",),
         lambda by: by.reserve("new", account="visits", blocks=["2026-01"], analyst="eve", paid=200),
+    ),
+    (
+        "take back what was used across blocks, without an event",
+        ("account_follows_chain",),
+        lambda by: by.do("UPDATE dpflow.account SET across_used = across_used - 1 WHERE name = 'visits'"),
+    ),
+    (
+        "reserve without paying across blocks",
+        ("run_follows_chain",),
+        lambda by: by.reserve("new", account="visits", blocks=["2026-01"], analyst="ana", paid=200, allowed=100),
+    ),
+    (
+        "pay less across blocks than was reserved",
+        ("account_follows_chain", "run_follows_chain"),
+        lambda by: by.reserve(
+            "new", account="visits", blocks=["2026-01"], analyst="ana", paid=200, allowed=100, across=1
+        ),
+    ),
+    (
+        "give back across blocks what was given back already",
+        ("account_follows_chain",),
+        lambda by: (
+            by.end("january", "released", account="visits", returned=40),
+            by.do("UPDATE dpflow.account SET across_used = across_used - 40 WHERE name = 'visits'"),
+            by.do("UPDATE dpflow.account SET across_used = across_used - 40 WHERE name = 'visits'"),
+        ),
+    ),
+    (
+        "open an account with something used",
+        ("account_begins_unused",),
+        lambda by: by.do(
+            "INSERT INTO dpflow.account VALUES ('mine', 'pure', 9, 1, 0, 'person', 'add-remove', '', 'month', 'open', '',"
+            " 5, 1, 1)"
+        ),
+    ),
+    (
+        "lower the cap across blocks",
+        ("account_only_raised",),
+        lambda by: by.do("UPDATE dpflow.account SET across = 899 WHERE name = 'visits'"),
+    ),
+    (
+        "take the cap across blocks away",
+        ("account_only_raised", "account_follows_chain"),
+        lambda by: by.do(
+            "UPDATE dpflow.account SET across = NULL, across_epsilon = NULL, across_used = 0 WHERE name = 'visits'"
+        ),
     ),
     (
         "reserve in the name of somebody else than was told",

@@ -69,6 +69,8 @@ def test_a_database_without_its_version_is_damaged(postgres_url: str) -> None:
 
 @pytest.fixture
 def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version that adds a table, which the catalogue of that version would list."""
+    monkeypatch.setattr("dpcore.ledger.postgres.store.rules_changed", lambda _: None)
     monkeypatch.setattr(postgres_schema, "VERSION", 3)
     monkeypatch.setitem(postgres_schema.MIGRATIONS, 2, "CREATE TABLE note (words text); INSERT INTO note VALUES ('%');")
 

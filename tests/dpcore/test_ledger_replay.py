@@ -27,9 +27,17 @@ OPENED: Told = (
         "neighbours": "replace-one",
         "description": "",
         "blocks_by": None,
+        "across": None,
+        "across_epsilon": None,
     },
 )
 BY_MONTH: Told = ("account-opened", None, OPENED[2] | {"blocks_by": "month"})
+ACROSS: Told = (
+    "account-opened",
+    None,
+    BY_MONTH[2] | {"unit": "person", "across": 60, "across_epsilon": 0.6},
+)
+RAISED: Told = ("across-raised", None, {"across": 61, "across_epsilon": 0.7, "reason": "more"})
 MONTHS: Told = ("blocks-opened", None, {"blocks": ["feb", "jan"]})
 SEALED: Told = ("blocks-sealed", None, {"blocks": ["jan"]})
 CLOSED: Told = ("account-closed", None, {"reason": "over"})
@@ -43,8 +51,18 @@ STARTED: Told = (
     {"step": "one", "attempt": 1, "amount": 40, "mechanism": {"name": "noise"}, "fence": 1},
 )
 COMMITTED: Told = ("committed", "run", {"step": "one", "attempt": 1, "sha256": "ab" * 32, "size": 3})
-SETTLED: Told = ("settled", "run", {"spent": 40, "returned": 20, "release": "release", "manifest": None})
+SETTLED: Told = (
+    "settled",
+    "run",
+    {"spent": 40, "returned": 20, "release": "release", "manifest": None, "manifest_sha256": None},
+)
 RELEASED: Told = ("released", "run", {"returned": 60})
+RELEASED_50: Told = ("released", "run", {"returned": 50})
+REPUBLISHED: Told = (
+    "republished",
+    None,
+    {"run": "run", "release": "release", "manifest": "m", "manifest_sha256": "ab" * 32},
+)
 ALLOWED: Told = ("allowed", None, {"kind": "analyst", "name": "ada", "cap": 70, "epsilon": 0.5, "reason": "course"})
 
 
@@ -74,6 +92,7 @@ def follow(*told: Told) -> Replay:
     ("told", "used"),
     [
         ((OPENED, RESERVED, LEASED, VERSION, STARTED, COMMITTED, SETTLED), 40),
+        ((OPENED, RESERVED, LEASED, STARTED, SETTLED, REPUBLISHED, CLOSED, REPUBLISHED), 40),
         ((OPENED, RESERVED, LEASED, STARTED), 60),
         ((OPENED, RESERVED, LEASED, RELEASED, RESERVED, says(LEASED, fence=2), says(STARTED, fence=2)), 60),
         ((OPENED, RESERVED, LEASED, CLOSED, STARTED, SETTLED), 40),
@@ -95,10 +114,34 @@ def test_each_block_of_a_replaced_unit_pays_double() -> None:
     ]
 
 
+def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
+    both = says(SEALED, blocks=["feb", "jan"])
+    reserved = says(RESERVED, amount=50, blocks=["feb", "jan"])
+    for more, used in (
+        ((), 50),
+        ((RAISED,), 50),
+        ((RELEASED_50,), 0),
+        ((LEASED, STARTED, says(SETTLED, returned=10)), 40),
+    ):
+        assert follow(ACROSS, MONTHS, both, reserved, *more).accounts["clinic"].across_used == used
+
+
 @pytest.mark.parametrize(
     ("told", "problem"),
     [
         ((OPENED, OPENED), "opens it again"),
+        ((says(ACROSS, across=None),), "declares a cap across blocks that its epsilon"),
+        ((says(ACROSS, across_epsilon=None),), "declares a cap across blocks that its epsilon"),
+        ((says(ACROSS, across=UNIT),), "declares a cap across blocks that its epsilon"),
+        ((says(ACROSS, blocks_by=None),), "declares a cap across blocks that its epsilon"),
+        ((says(ACROSS, unit="row"),), "declares a cap across blocks that its epsilon"),
+        ((says(ACROSS, across=True),), "whose across makes no sense"),
+        ((ACROSS, says(RAISED, across=60)), "does not raise the cap across blocks"),
+        ((ACROSS, says(RAISED, across=UNIT)), "declares a cap across blocks that its epsilon"),
+        ((ACROSS, CLOSED, RAISED), "account that is closed"),
+        ((BY_MONTH, RAISED), "does not raise the cap across blocks"),
+        ((says(ACROSS, neighbours="add-remove"), MONTHS, SEALED, says(RESERVED, amount=61, blocks=["jan"])), "takes more than the cap across blocks has"),
+        ((ACROSS, MONTHS, says(SEALED, blocks=["feb", "jan"]), says(RESERVED, amount=50, blocks=["jan"]), says(RESERVED, run="b", amount=11, blocks=["feb"])), "takes more than the cap across blocks has"),
         ((RESERVED,), "account that is not open"),
         ((says(OPENED, run="run"),), "names a run that it is not about"),
         ((OPENED, says(RESERVED, run=None)), "or lacks one"),
@@ -140,6 +183,7 @@ def test_each_block_of_a_replaced_unit_pays_double() -> None:
         ((OPENED, says(RESERVED, analyst="ada"), says(ALLOWED, cap=59)), "allows less than was used"),
         ((OPENED, says(ALLOWED, name="bob")), "tells of an allowance that has no row"),
         ((OPENED, says(ALLOWED, kind="friend")), "whose kind makes no sense"),
+        ((OPENED, says(REPUBLISHED, manifest_sha256=None)), "whose manifest_sha256 makes no sense"),
         ((OPENED, LEASED), "is of a run that is not reserved"),
         ((OPENED, RESERVED, says(LEASED, fence=2)), "does not count the leases"),
         ((OPENED, RESERVED, LEASED, LEASED), "does not count the leases"),
@@ -152,6 +196,9 @@ def test_each_block_of_a_replaced_unit_pays_double() -> None:
         ((OPENED, RESERVED, LEASED, STARTED, says(COMMITTED, sha256="../" * 21 + "x")), "whose sha256 makes no sense"),
         ((OPENED, RESERVED, LEASED, STARTED, says(SETTLED, spent=39)), "does not say what its run has spent"),
         ((OPENED, RESERVED, LEASED, STARTED, says(SETTLED, returned=21)), "does not return what was never started"),
+        ((OPENED, RESERVED, LEASED, STARTED, says(SETTLED, manifest="m")), "names a manifest without its hash"),
+        ((OPENED, RESERVED, LEASED, STARTED, says(SETTLED, manifest_sha256="ab" * 32)), "a hash without its manifest"),
+        ((OPENED, RESERVED, LEASED, STARTED, says(SETTLED, manifest="m", manifest_sha256="AB")), "whose manifest_sha256 makes"),
         ((OPENED, RESERVED, LEASED, STARTED, SETTLED, SETTLED), "changes a run that has ended"),
         ((OPENED, RESERVED, LEASED, STARTED, SETTLED, COMMITTED), "changes a run that has ended"),
         ((OPENED, RESERVED, LEASED, STARTED, SETTLED, says(LEASED, fence=2)), "changes a run that has ended"),

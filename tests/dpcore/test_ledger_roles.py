@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from dpcore.errors import LedgerDamaged, LedgerError, UsageError
 from dpcore.ledger import AllowanceKind, Ledger, open_ledger
+from dpcore.ledger.heads import SeenHead
 from dpcore.ledger.verification import Verified, verify
 from tests.dpcore.ledger_fixtures import MECHANISM, opened, opened_by_month
 from tests.postgres import PostgresServer, postgres_folder
@@ -66,7 +67,7 @@ def prepared(server: PostgresServer, as_role: AsRole) -> str:
 
 def fill(ledger: Ledger) -> None:
     opened(ledger)
-    opened_by_month(ledger, "2026-01", "2026-02")
+    opened_by_month(ledger, "2026-01", "2026-02", unit="person", across=2_000, across_epsilon=2.0)
     ledger.allow("visits", kind=AllowanceKind.ANALYST, name="ana", cap=500, epsilon=1.0, reason="r")
     ledger.reserve("open", account="clinic", amount=100, claim="c")
     lease = ledger.lease("open")
@@ -113,9 +114,15 @@ def whole_run(ledger: Ledger) -> None:
     ledger.start(lease, step="s", amount=20, mechanism=MECHANISM)
     lease = ledger.lease("new")
     ledger.commit(ledger.start(lease, step="s", amount=20, mechanism=MECHANISM), b"1")
-    ledger.settle("new", release="release", lease=lease, manifest="manifest.json")
+    ledger.settle("new", release="release", lease=lease, manifest="manifest.json", manifest_sha256="0" * 64)
     assert [balance.used for _, balance in ledger.blocks("visits")] == [40, 0, 40]
     assert ledger.allowances("visits")[0].used == 40
+    assert ledger.account("visits").across_used == 40
+
+
+def accept_loss(ledger: Ledger) -> None:
+    ledger._lost = SeenHead(ledger=ledger.identity(), seq=999, hash="9" * 64, at="2026-01-01T00:00:00", place="")
+    ledger.accept_restoration(reason="r")
 
 
 STEWARDSHIP: dict[str, Callable[[Ledger], object]] = {
@@ -127,6 +134,9 @@ STEWARDSHIP: dict[str, Callable[[Ledger], object]] = {
     "change an allowance": lambda ledger: ledger.allow(
         "visits", kind=AllowanceKind.ANALYST, name="ana", cap=9, epsilon=1.0, reason="r"
     ),
+    "raise a cap across blocks": lambda ledger: ledger.raise_across("visits", cap=9_000, epsilon=9.0, reason="r"),
+    "adopt": lambda ledger: ledger.adopt("clinic", folder="/releases/clinic", owner=None, reason="r"),
+    "accept a loss": accept_loss,
     "close an account": lambda ledger: ledger.close_account("clinic", reason="r"),
 }
 RUNNING: dict[str, Callable[[Ledger], object]] = {
@@ -245,6 +255,8 @@ FORBIDDEN = (
     "UPDATE dpflow.account SET state = 'closed'",
     "UPDATE dpflow.account SET unit = 'row', neighbours = 'add-remove'",
     "INSERT INTO dpflow.account VALUES ('mine', 'pure', 9, 1, 0, 'row', 'add-remove', '', NULL, 'open', '')",
+    "UPDATE dpflow.account SET across = across + 1 WHERE name = 'visits'",
+    "UPDATE dpflow.account SET across_moved = 0",
     "UPDATE dpflow.block SET cap = cap + 1",
     "UPDATE dpflow.block SET moved = 0",
     "UPDATE dpflow.block SET name = 'b' WHERE name = '2026-01'",
@@ -284,6 +296,7 @@ READERS = (
     "LOCK TABLE dpflow.writer IN ROW EXCLUSIVE MODE",
     "SELECT seq FROM dpflow.event FOR KEY SHARE",
     "UPDATE dpflow.block SET used = used",
+    "UPDATE dpflow.account SET across_used = across_used",
     "UPDATE dpflow.allowance SET used = used",
     "UPDATE dpflow.run SET spent = spent",
     "UPDATE dpflow.operation SET output = output",
@@ -312,7 +325,7 @@ def test_nothing_is_wrong_with_them_but_who_sends_them(prepared: str, statement:
         connection.rollback()
 
 
-@pytest.mark.parametrize("kind", ["account-opened", "cap-raised", "account-closed", "allowed"])
+@pytest.mark.parametrize("kind", ["account-opened", "cap-raised", "across-raised", "account-closed", "allowed"])
 def test_a_runner_does_not_record_what_is_the_stewards(prepared: str, kind: str, as_role: AsRole) -> None:
     forged = (
         "INSERT INTO dpflow.event SELECT seq + 1, '', %s, 'clinic', NULL, '{}', hash, hash "

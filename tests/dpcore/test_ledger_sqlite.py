@@ -100,10 +100,13 @@ def test_the_folder_and_the_file_are_for_their_owner_only(tmp_path: Path) -> Non
     path = tmp_path / ".dpflow" / "ledger.sqlite"
     with made(path) as ledger:
         opened(ledger)
-        modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir()}
+        modes = {file.name: file.stat().st_mode & 0o777 for file in path.parent.iterdir() if file.is_file()}
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert modes == dict.fromkeys(["ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"], 0o600)
-    assert list(path.parent.iterdir()) == [path]
+    assert [file for file in path.parent.iterdir() if file.is_file()] == [path]
+    heads = path.parent / "private" / "heads"
+    assert {folder.stat().st_mode & 0o777 for folder in (heads.parent, heads)} == {0o700}
+    assert {file.stat().st_mode & 0o777 for file in heads.iterdir()} == {0o600}
 
 
 def test_nothing_is_made_where_there_is_no_ledger(tmp_path: Path) -> None:
@@ -131,7 +134,7 @@ def test_a_ledger_made_by_many_at_once_is_one(tmp_path: Path) -> None:
     with at(path) as ledger:
         assert len(ledger.accounts()) == 6
         assert_sound(ledger)
-    assert list(path.parent.iterdir()) == [path]
+    assert [file for file in path.parent.iterdir() if file.is_file()] == [path]
 
 
 def test_every_transaction_is_synced_and_rules_are_on(path: Path) -> None:

@@ -27,7 +27,7 @@ from tests.dpcore.test_models_factored_rows import (
 @pytest.fixture(params=[50, 1000])
 def block_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Have rows drawn in small blocks."""
-    monkeypatch.setattr(rows, "BLOCK_ROWS", request.param)
+    monkeypatch.setattr(rows, "CHUNK_ROWS", request.param)
     return int(request.param)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from dpcore.models import FactoredModel, Weights
-from dpcore.models.factored.rows import BLOCK_ROWS, GOLDEN
+from dpcore.models.factored.rows import CHUNK_ROWS, GOLDEN
 from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
 from tests.dpcore.factored_reference import (
@@ -383,7 +383,7 @@ def test_three_hundred_thousand_rows_of_fourteen_columns() -> None:
     model = FactoredModel(of, total=1.0)
     model.assign(functions)
     rows = ours(model, 300_000, 0)
-    assert BLOCK_ROWS < 300_000  # so that there is more than one block
+    assert CHUNK_ROWS < 300_000  # so that there is more than one chunk
     assert [column.shape for column in rows] == [(300_000,)] * 14
     for axes in functions:
         error = np.abs(counted(of, rows, axes) - 300_000 * model.marginal(axes))

@@ -1,7 +1,7 @@
 """Rows from a model: exact totals, the right expectation, and less error than independent draws."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import combinations
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
 from dpcore.models import DenseModel
-from dpcore.models.systematic import sample_cells
+from dpcore.models.systematic import CHUNK_ROWS, sample_cells, sample_chunks
 
 Sampler = Callable[[NDArray[np.float64], int, np.random.Generator], NDArray[np.int64]]
 
@@ -152,3 +152,80 @@ def test_rows_are_nearer_to_the_model_than_independent_draws() -> None:
     weights = model.weights.ravel()
     drawn = np.repeat(np.arange(weights.size), rng.multinomial(rows, weights))
     assert error(sample_cells(weights, rows, rng=rng)) < error(drawn) / 2
+
+
+Chunks = Iterator[NDArray[np.int64]]
+
+
+def an_offset_for_each_chunk(weights: NDArray[np.float64], rows: int, rng: np.random.Generator, size: int) -> Chunks:
+    """Sample wrongly: each chunk by itself, so that the errors of all of them add up."""
+    for start in range(0, rows, size):
+        yield sample_cells(weights, min(size, rows - start), rng=rng)
+
+
+def slices_of_the_whole(weights: NDArray[np.float64], rows: int, rng: np.random.Generator, size: int) -> Chunks:
+    """Sample wrongly: the first chunk has the first cells only."""
+    ends = np.cumsum(weights)
+    cells = np.searchsorted(ends, (np.arange(rows) + rng.random()) * ends[-1] / rows, side="right")
+    for start in range(0, rows, size):
+        yield rng.permutation(cells[start : start + size])
+
+
+def in_chunks(weights: NDArray[np.float64], rows: int, rng: np.random.Generator, size: int) -> Chunks:
+    return sample_chunks(weights, rows, rng=rng, chunk_rows=size)
+
+
+def worst_off(chunks: list[NDArray[np.int64]], weights: NDArray[np.float64]) -> tuple[float, float]:
+    """Return how far a cell's count is from its expectation, at worst: in all chunks together, and in one of them."""
+    shares = weights / weights.sum()
+    counts = [np.bincount(chunk, minlength=weights.size) for chunk in chunks]
+    together = np.sum(counts, axis=0) - sum(map(len, chunks)) * shares
+    alone = [count - len(chunk) * shares for count, chunk in zip(counts, chunks, strict=True)]
+    return float(np.abs(together).max()), float(np.abs(alone).max())
+
+
+@given(WEIGHTS, st.integers(1, 3000), st.integers(1, 500), st.integers(0, 2**32))
+def test_all_chunks_together_and_each_alone_are_systematic_samples(
+    weights: NDArray[np.float64], rows: int, size: int, seed: int
+) -> None:
+    chunks = list(sample_chunks(weights, rows, rng=np.random.default_rng(seed), chunk_rows=size))
+    lengths = [len(chunk) for chunk in chunks]
+    assert sum(lengths) == rows
+    assert max(lengths) <= size
+    assert max(lengths) - min(lengths) <= 1
+    together, alone = worst_off(chunks, weights)
+    assert together < 1 + 1e-9
+    # A chunk has every K-th row: rounding its own length adds less than one row to what rounding adds anyway.
+    assert alone < 2 + 1e-9
+    assert not np.bincount(np.concatenate(chunks), minlength=weights.size)[weights == 0].any()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "together", "alone"), [(an_offset_for_each_chunk, 2.0, 0.0), (slices_of_the_whole, 0.0, 50.0)]
+)
+def test_chunks_that_add_up_badly_or_are_unlike_each_other_are_noticed(
+    wrong: Callable[[NDArray[np.float64], int, np.random.Generator, int], Chunks], together: float, alone: float
+) -> None:
+    weights = np.random.default_rng(0).gamma(0.4, size=30)
+    found = worst_off(list(wrong(weights, 20_000, np.random.default_rng(1), 200)), weights)
+    ours = worst_off(list(in_chunks(weights, 20_000, np.random.default_rng(1), 200)), weights)
+    assert found[0] > together
+    assert found[1] > alone
+    assert ours[0] < 1 + 1e-9
+    assert ours[1] < 2 + 1e-9
+
+
+def all_at_once(weights: NDArray[np.float64], rows: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Draw as it is defined, without chunks."""
+    ends = np.cumsum(weights)
+    positions = np.minimum((np.arange(rows) + rng.random()) * (ends[-1] / rows), np.nextafter(ends[-1], 0.0))
+    cells = np.searchsorted(ends, positions, side="right")
+    rng.shuffle(cells)
+    return cells
+
+
+@pytest.mark.parametrize("rows", [1, 13_350, CHUNK_ROWS])
+def test_up_to_a_chunk_the_rows_are_those_that_are_drawn_at_once(rows: int) -> None:
+    weights = np.random.default_rng(0).gamma(0.4, size=5000)
+    once = all_at_once(weights, rows, np.random.default_rng(rows))
+    np.testing.assert_array_equal(sample_cells(weights, rows, rng=np.random.default_rng(rows)), once)

@@ -1,9 +1,18 @@
+"""One ledger for a spec, whatever folder a command is called in: `.dpflow` is found upwards, as git finds `.git`."""
+
+import json
 import os
 from pathlib import Path
 
 import pytest
 
-from dpcore.places import absolute_places
+import dpcore.places
+from dpcore import register
+from dpcore.errors import UsageError
+from dpcore.ledger import open_ledger
+from dpcore.places import current_places, places_from, places_of_spec, using
+from tests.conftest import Workspace
+from tests.dpcore.cli_ledgers import dpflow
 
 NAMES = ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY")
 
@@ -15,37 +24,222 @@ def _nothing_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_what_is_not_set_gets_its_place_in_the_working_folder(tmp_path: Path) -> None:
-    assert absolute_places() == {
-        "DPFLOW_LEDGER_URL": f"sqlite:///{tmp_path}/.dpflow/ledger.sqlite",
-        "DPFLOW_PRIVATE": f"{tmp_path}/.dpflow/private",
-        "DPFLOW_REGISTRY": f"{tmp_path}/.dpflow/registry",
+def environment_of(folder: Path) -> dict[str, str]:
+    return {
+        "DPFLOW_LEDGER_URL": f"sqlite:///{folder}/ledger.sqlite",
+        "DPFLOW_PRIVATE": f"{folder}/private",
+        "DPFLOW_REGISTRY": f"{folder}/registry",
     }
 
 
-def test_registry_and_private_folder_stay_beside_a_ledger_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPFLOW_LEDGER_URL", "sqlite:///books/ledger.sqlite")
-    found = absolute_places()
-    assert found["DPFLOW_LEDGER_URL"] == f"sqlite:///{tmp_path}/books/ledger.sqlite"
-    assert found["DPFLOW_PRIVATE"] == f"{tmp_path}/books/private"
-    assert found["DPFLOW_REGISTRY"] == f"{tmp_path}/books/registry"
+def test_what_is_not_found_gets_its_place_in_the_working_folder(tmp_path: Path) -> None:
+    assert current_places().environment() == environment_of(tmp_path / ".dpflow")
+    assert not current_places().found
+
+
+def test_the_nearest_folder_upwards_is_used_and_the_next_one_named(tmp_path: Path) -> None:
+    deep = tmp_path / "a" / "b" / "c"
+    deep.mkdir(parents=True)
+    (tmp_path / ".dpflow").mkdir()
+    found = places_from(deep)
+    assert (found.found, found.folder, found.outer) == (True, tmp_path / ".dpflow", None)
+    assert found.environment() == environment_of(tmp_path / ".dpflow")
+    (tmp_path / "a" / ".dpflow").mkdir()
+    found = places_from(deep)
+    assert (found.folder, found.outer) == (tmp_path / "a" / ".dpflow", tmp_path / ".dpflow")
+    assert places_from(tmp_path).folder == tmp_path / ".dpflow"
+
+
+def test_a_file_of_that_name_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / ".dpflow").write_text("", encoding="utf-8")
+    assert not places_from(tmp_path).found
+
+
+def test_a_spec_that_is_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real" / ".dpflow").mkdir(parents=True)
+    (tmp_path / "linked" / ".dpflow").mkdir(parents=True)
+    (tmp_path / "real" / "spec.yaml").write_text("", encoding="utf-8")
+    (tmp_path / "linked" / "spec.yaml").symlink_to(tmp_path / "real" / "spec.yaml")
+    assert places_of_spec(tmp_path / "linked" / "spec.yaml").folder == tmp_path / "real" / ".dpflow"
+
+
+def test_registry_and_private_folder_lie_beside_the_file_of_the_ledger_whatever_link_leads_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "books").mkdir()
+    (tmp_path / "books" / "ledger.sqlite").write_text("", encoding="utf-8")
+    (tmp_path / "link.sqlite").symlink_to("books/ledger.sqlite")
+    for name in ("books/ledger.sqlite", "link.sqlite"):
+        monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{name}")
+        found = current_places().environment()
+        assert found == environment_of(tmp_path / "books") | {"DPFLOW_LEDGER_URL": f"sqlite:///{tmp_path}/{name}"}
 
 
 def test_what_is_set_is_kept_and_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPFLOW_LEDGER_URL", "postgresql://steward@host/ledger")
+    monkeypatch.setenv("DPFLOW_LEDGER_URL", "postgresql://steward:secret@host/ledger")
     monkeypatch.setenv("DPFLOW_PRIVATE", "mine")
     monkeypatch.setenv("DPFLOW_REGISTRY", "/elsewhere")
-    assert absolute_places() == {
-        "DPFLOW_LEDGER_URL": "postgresql://steward@host/ledger",
+    assert current_places().environment() == {
+        "DPFLOW_LEDGER_URL": "postgresql://steward:secret@host/ledger",
         "DPFLOW_PRIVATE": f"{tmp_path}/mine",
         "DPFLOW_REGISTRY": "/elsewhere",
     }
+    assert current_places().ledger_shown == "postgresql://host/ledger"
 
 
-def test_the_places_are_the_same_from_any_other_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = absolute_places()
+def test_another_process_finds_the_same_places_from_any_other_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = current_places().environment()
     for name, value in found.items():
         monkeypatch.setenv(name, value)
     (tmp_path / "other").mkdir()
     os.chdir(tmp_path / "other")
-    assert absolute_places() == found
+    assert current_places().environment() == found
+
+
+def test_what_is_used_is_used_inside_only(tmp_path: Path) -> None:
+    (tmp_path / "there" / ".dpflow").mkdir(parents=True)
+    with using(places_from(tmp_path / "there")):
+        assert current_places().folder == tmp_path / "there" / ".dpflow"
+    assert current_places().folder == tmp_path / ".dpflow"
+
+
+def of_another_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0:
+        os.chown(path, 12345, -1, follow_symlinks=False)
+    else:
+        someone = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: someone)
+
+
+@pytest.mark.parametrize("planted", ["folder", "link"])
+def test_a_folder_that_another_user_has_planted_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    (tmp_path / "mine").mkdir()
+    if planted == "folder":
+        (tmp_path / ".dpflow").mkdir()
+    else:
+        (tmp_path / "mine" / ".dpflow").mkdir()
+        (tmp_path / ".dpflow").symlink_to("mine/.dpflow")
+    of_another_user(tmp_path / ".dpflow", monkeypatch)
+    with pytest.raises(UsageError, match=r"belongs to another user.*set DPFLOW_LEDGER_URL=sqlite:///"):
+        open_ledger(create=True)
+    monkeypatch.setenv("DPFLOW_LEDGER_URL", "postgresql://steward@host/ledger")  # its private folder would be used
+    with pytest.raises(UsageError, match="belongs to another user"):
+        current_places()
+    monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/.dpflow/ledger.sqlite")
+    open_ledger(create=True).close()
+
+
+def test_without_a_folder_nothing_is_made_and_the_message_says_where_it_looked(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=rf"no .dpflow folder was found from {tmp_path} upwards; open an account first"
+    ):
+        open_ledger()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_inner_folder_without_a_ledger_does_not_hide_an_outer_one_silently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_ledger(create=True).close()
+    (tmp_path / "inner" / ".dpflow").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "inner")
+    for create in (False, True):
+        with pytest.raises(UsageError, match="holds no ledger and hides"):
+            open_ledger(create=create)
+    assert list((tmp_path / "inner" / ".dpflow").iterdir()) == []
+
+
+@pytest.fixture
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that is not below the steward's."""
+    return tmp_path_factory.mktemp("elsewhere")
+
+
+def ledgers_used(
+    workspace: Workspace, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> set[str]:
+    """Call every verb that names a spec from several folders, and return the ledgers that they say they have used."""
+    used = set()
+    (workspace.folder / "specs" / "deep").mkdir(parents=True, exist_ok=True)
+    for here in ("specs", "specs/deep", elsewhere, "."):
+        monkeypatch.chdir(workspace.folder / here)
+        spec = str(workspace.spec)
+        for verb in (("check", spec), ("plan", spec), *([("run", spec)] if here == elsewhere else [])):
+            capsys.readouterr()
+            dpflow(*verb, "--json")
+            used.add(json.loads(capsys.readouterr().out).get("ledger", {}).get("url", "none was opened"))
+    return used
+
+
+@pytest.fixture
+def project(workspace: Workspace) -> Workspace:
+    """A folder with its steward's folder, and a spec one folder below."""
+    workspace.open_account(epsilon=100.0)
+    below = workspace.folder / "specs"
+    below.mkdir()
+    for name in ("spec.yaml", "visits.csv"):
+        (workspace.folder / name).rename(below / name)
+    return Workspace(workspace.folder, below / "spec.yaml")
+
+
+def test_a_spec_pays_from_the_same_ledger_whatever_folder_a_verb_is_called_in(
+    project: Workspace, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ledgers_used(project, elsewhere, monkeypatch, capsys) == {f"{project.folder}/.dpflow/ledger.sqlite"}
+    assert list(project.folder.rglob(".dpflow")) == [project.folder / ".dpflow"]
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_search_that_begins_in_the_working_folder_would_be_noticed(
+    project: Workspace, elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cwd_relative = places_from
+    monkeypatch.setattr(dpcore.places, "places_from", lambda _start, **more: cwd_relative(Path.cwd(), **more))
+    assert len(ledgers_used(project, elsewhere, monkeypatch, capsys)) > 1
+
+
+def test_verbs_without_a_spec_look_upwards_and_say_what_lies_further_up(
+    project: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project.spec.parent)
+    terms = ("--epsilon", "1", "--delta", "0", "--unit", "row", "--neighbours", "add-remove")
+    assert dpflow("ledger", "open", "more", *terms) == 0
+    assert f"ledger {project.folder}/.dpflow/ledger.sqlite, identity " in capsys.readouterr().out
+    inner = project.spec.parent / ".dpflow" / "ledger.sqlite"
+    with open_ledger(f"sqlite:///{inner}", create=True):
+        pass
+    assert dpflow("ledger", "open", "inside", *terms) == 0
+    said = capsys.readouterr().out
+    assert f"ledger {inner}, identity " in said
+    assert f"{project.folder}/.dpflow lies further up and was not used" in said
+
+
+def test_a_spec_is_registered_where_its_ledger_is(project: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    assert dpflow("register", project.spec) == 0
+    register(project.spec, name="again")
+    assert sorted(path.name for path in (project.folder / ".dpflow" / "registry").iterdir()) == [
+        "again.json",
+        "spec.json",
+    ]
+
+
+def test_a_spec_without_a_steward_is_not_registered(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dpflow("register", workspace.spec) == 2
+    assert "no .dpflow folder was found" in capsys.readouterr().err
+    assert not (workspace.folder / ".dpflow").exists()
+
+
+def test_a_refusal_names_the_ledger_as_well(project: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    project.spec.write_text(
+        project.spec.read_text(encoding="utf-8").replace("epsilon: 1.0", "epsilon: 99"), encoding="utf-8"
+    )
+    assert dpflow("run", project.spec) == 0
+    assert dpflow("run", project.spec) == 3
+    assert f"(ledger {project.folder}/.dpflow/ledger.sqlite, identity " in capsys.readouterr().err
+    assert dpflow("ledger", "show", "nobody", "--json") == 2
+    assert json.loads(capsys.readouterr().out)["ledger"]["url"] == f"{project.folder}/.dpflow/ledger.sqlite"

@@ -71,9 +71,9 @@ def test_everybody_may_read_the_registry_whatever_the_mask(workspace: Workspace,
 def test_the_folder_is_the_chosen_one_or_lies_beside_the_ledger(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert registry_folder() == Path(".dpflow/registry")
+    assert registry_folder() == workspace.folder / ".dpflow" / "registry"
     monkeypatch.setenv("DPFLOW_LEDGER_URL", "postgresql://steward@db/ledger")
-    assert registry_folder() == Path(".dpflow/registry")
+    assert registry_folder() == workspace.folder / ".dpflow" / "registry"
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{workspace.folder}/led/ger.sqlite")
     assert registry_folder() == workspace.folder / "led" / "registry"
     monkeypatch.setenv("DPFLOW_REGISTRY", str(workspace.folder / "deep" / "down"))

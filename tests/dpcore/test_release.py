@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import synthesize
-from dpcore.accounting import UNIT, Currency, mu_of
+from dpcore.accounting import UNIT, Currency, epsilon_of, mu_of, sampler_delta
 from dpcore.errors import OutputError
 from dpcore.ledger import open_ledger
-from dpcore.release import epsilon_of, state
+from dpcore.release import state
 from dpcore.release.publishing import check_writable
-from dpcore.release.statement import Statement
+from dpcore.release.statement import Bookkeeping, Statement
 from dpcore.spec import load_spec
 from tests.conftest import Workspace, small_disk
 
@@ -115,11 +115,15 @@ def test_the_statement_says_whom_it_protects() -> None:
         "ledger_head": "",
         "spec_sha256": "",
         "versions": {},
+        "sampler_delta": 1.2345649e-27,
+        "draws": 1000,
+        "bookkeeping": Bookkeeping("rho", reserved=1.0, spent=0.5),
     }
     person = Statement(epsilon=1, delta=1e-9, unit="patient", max_rows_per_unit=2, neighbours="add-remove", **words)
     row = Statement(epsilon=0.5, delta=0, unit="row", max_rows_per_unit=1, neighbours="replace-one", **words)
     assert "(1, 1e-09)-differentially private with respect to adding or removing one patient" in person.sentence
     assert "0.5-differentially private with respect to replacing one row" in row.sentence
+    assert row.to_json()["guarantee"].endswith("which adds at most 1.23457e-27 to delta.")
     weighed = replace(person, weight="visits", max_row_weight=1000)
     assert "at most 2 count, each as often as visits says, at most 1,000 times." in weighed.sentence
     assert "one row, which counts as often as w says" in replace(row, weight="w", max_row_weight=3).sentence
@@ -138,11 +142,14 @@ def test_the_statement_names_its_accounting_and_the_amount_in_it(
     workspace: Workspace, currency: Currency, delta: float, accounting: str, amounts: tuple[float | None, float | None]
 ) -> None:
     workspace.write_spec(("delta: 1e-9", f"delta: {delta:g}"))
-    account, run = SimpleNamespace(name="visits", currency=currency), SimpleNamespace(id="r", spent=UNIT // 2)
-    statement = state(load_spec(workspace.spec), account=account, run=run, ledger="1" * 64, head="")
+    account = SimpleNamespace(name="visits", currency=currency, delta=delta)
+    run = SimpleNamespace(id="r", reserved=UNIT // 2, spent=UNIT // 3)
+    statement = state(load_spec(workspace.spec), account=account, run=run, ledger="1" * 64, head="", draws=1000)
     assert statement.accounting == accounting
     assert (statement.rho, statement.mu) == amounts
     assert statement.epsilon == epsilon_of(UNIT // 2, currency=currency, delta=delta)
+    assert statement.bookkeeping == Bookkeeping(currency.symbol, reserved=0.5, spent=UNIT // 3 / UNIT)
+    assert statement.sampler_delta == sampler_delta(1000, epsilon=statement.epsilon) > 0
 
 
 def test_a_disk_that_fills_up_leaves_nothing_half_and_the_run_goes_on_later(
@@ -157,7 +164,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_and_the_run_goes_on_later(
         patch.setattr("dpcore.release.publishing._sync", full)
         with pytest.raises(OutputError, match="--resume r1"):
             synthesize(workspace.spec, run_id="r1")
-    assert not [path for path in (workspace.folder / "releases").rglob("*") if path.is_file()]
+    assert [path.name for path in (workspace.folder / "releases").rglob("*") if path.is_file()] == ["ledger.json"]
     with open_ledger() as ledger:
         spent = ledger.run("r1").spent
     outcome = synthesize(workspace.spec, run_id="r1", resume=True)

@@ -53,6 +53,8 @@ def test_blocks_begin_where_the_spec_says_or_where_their_column_does(tmp_path: P
         ("column: day, every: month, arrived: day", "`arrived` is the same as `column`, so that nothing is ever late"),
         ("column: day, every: month, grace_days: -1", "`grace_days` must be >= 0"),
         ("column: day, every: month, series: a/b", "`series` must be letters, digits"),
+        ('column: day, every: month, format: "%m/%d"', "`format` can't be used: .* does not name a whole day"),
+        ('column: day, every: month, format: "%m/%d/%Y"', "4:.* `format` differs from that of `day` in the universe"),
         ("column: day, every: month, windows: all", "unknown key `windows`; did you mean `window`"),
     ],
 )
@@ -98,3 +100,18 @@ def test_a_spec_without_blocks_has_no_calendar_and_what_it_leaves_out_leaves_no_
         load_spec(written(tmp_path, "column: day, every: month, window: all, grace_days: 0")).digest
         == with_blocks.digest
     )
+
+
+def test_blocks_are_read_as_their_column_is_and_the_account_is_kept_by_that_format_too(tmp_path: Path) -> None:
+    path = written(tmp_path, "column: day, every: month")
+    path.write_text(
+        path.read_text().replace("2026-12-31, every: month}", '2026-12-31, every: month, format: "%m/%d/%Y"}', 1)
+    )
+    calendar = load_spec(path).calendar
+    assert calendar is not None
+    assert calendar.formats == ("%m/%d/%Y",)
+    assert calendar.words == 'month of day, written "%m/%d/%Y"'
+    blocks = 'column: seen, every: month, start: 2026-01-01, format: ["%d.%m.%Y", "%Y-%m-%d"]'
+    calendar = load_spec(written(tmp_path, blocks)).calendar
+    assert calendar is not None
+    assert calendar.words == 'month of seen, written "%d.%m.%Y" or "%Y-%m-%d"'

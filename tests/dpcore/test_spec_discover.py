@@ -140,3 +140,15 @@ def test_each_mistake_has_its_place_and_its_remedy(
     assert len(lines) == 1
     assert lines[0].startswith(place)
     assert hint in lines[0]
+
+
+def test_a_value_that_is_not_found_counts_as_other_unless_the_spec_drops_it(tmp_path: Path) -> None:
+    left_out = load_spec(write(tmp_path, NEW.replace(", outside: other", "")))
+    assert left_out.universe.attributes["dx"].outside is Outside.OTHER
+    assert left_out.digest == load_spec(write(tmp_path, NEW)).digest
+    dropped = load_spec(write(tmp_path, NEW.replace("outside: other", "outside: drop")))
+    assert dropped.universe.attributes["dx"].outside is Outside.DROP
+    assert (
+        load_spec(write(tmp_path, OLD.replace(", outside: other", ""))).universe.attributes["dx"].outside
+        is Outside.DROP
+    )

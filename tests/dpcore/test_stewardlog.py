@@ -89,9 +89,10 @@ def test_an_error_whose_text_fails_is_recorded_by_its_type(folder: Path) -> None
     assert "MuteError" in path.read_text()
 
 
-def test_without_a_setting_the_folder_lies_beside_the_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_setting_the_folder_lies_beside_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DPFLOW_PRIVATE", raising=False)
-    assert stewardlog.private_folder() == Path(".dpflow", "private")
+    monkeypatch.chdir(tmp_path)
+    assert stewardlog.private_folder() == tmp_path / ".dpflow" / "private"
 
 
 PRINTING = """

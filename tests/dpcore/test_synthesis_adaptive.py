@@ -132,7 +132,8 @@ def test_a_large_universe_is_released_unasked_in_every_currency_and_for_every_un
 
     outcome = synthesize(workspace.spec)
 
-    assert 4.99 < outcome.spent_epsilon <= 5.0
+    assert 4.99 < outcome.epsilon <= 5.0
+    assert 0.996 < outcome.spent / outcome.reserved <= 1.0
     check_the_books(outcome.run, crashes=0)
     check_the_release(outcome)
     with open_ledger() as ledger:

@@ -62,7 +62,8 @@ def released(workspace: Workspace, *, currency: Currency | None = None) -> pd.Da
     privacy, universe = declaration.spec.privacy, declaration.universe
     open_account(epsilon=2 * max(privacy.epsilon, 1.0), delta=privacy.delta, currency=currency)
     outcome = synthesize(workspace.spec)
-    assert 0 < outcome.spent_epsilon <= privacy.epsilon
+    assert 0 < outcome.spent <= outcome.reserved
+    assert outcome.epsilon <= privacy.epsilon
     check_the_books(outcome.run, crashes=0)
     check_the_release(outcome)
     assert audit().manifests == 1

@@ -20,7 +20,7 @@ import pytest
 from dpcore import Outcome, Synthesis, block_reservation, check_run, cli, load_spec, synthesize
 from dpcore.accounting import UNIT, Currency, budget_of, epsilon_of
 from dpcore.errors import BudgetRefused, UsageError
-from dpcore.ledger import Ledger, open_ledger
+from dpcore.ledger import Balance, Ledger, open_ledger
 from dpcore.planning.plan import plan_run
 from dpcore.privacy import Neighbours
 from tests.dpcore.ledger_fixtures import assert_sound
@@ -60,9 +60,15 @@ class Site:
         table.to_csv(self.folder / "visits.csv", index=False)
 
     def open_account(
-        self, *, times: int = 100, by: str | None = "month of day", neighbours: str = "add-remove", unit: str = "row"
+        self,
+        *,
+        times: int = 100,
+        by: str | None = "month of day",
+        neighbours: str = "add-remove",
+        unit: str = "row",
+        across: int | None = None,
     ) -> None:
-        epsilon = times * EPSILON
+        epsilon, across_epsilon = times * EPSILON, None if across is None else across * EPSILON
         with open_ledger(create=True) as ledger:
             ledger.open_account(
                 "visits",
@@ -73,6 +79,8 @@ class Site:
                 unit=unit,
                 neighbours=Neighbours(neighbours),
                 blocks_by=by,
+                across=across_epsilon and budget_of(across_epsilon, delta=0, currency=Currency.PURE)[1],
+                across_epsilon=across_epsilon,
             )
 
     def run(self, as_of: str, **options: Any) -> Outcome:
@@ -275,7 +283,7 @@ def test_replace_one_pays_double_in_each_block(site: Site) -> None:
         balance = ledger.balance("visits")
     assert outcome.remaining == balance.remaining / UNIT
     with pytest.raises(
-        BudgetRefused, match=r"block '2024-01' .* at most 100 remains .* each block pays double"
+        BudgetRefused, match=r"block '2024-01' .* at most 100.0000 remains .* each block pays double"
     ) as refused:
         site.run("2024-03-01")
     assert str(refused.value).count("was asked for") == 1
@@ -421,14 +429,14 @@ def test_a_release_says_what_it_covers_and_what_that_costs_a_person(site: Site) 
         "last": "2024-03",
         "names": MONTHS[:3],
     }
-    one = epsilon_of(round(first.spent * UNIT), currency=Currency.PURE, delta=0)
-    assert blocks["epsilon_in_one_block"] == blocks["epsilon_in_all_blocks"] == one
-    later = privacy_of(second)["blocks"]
-    assert later["epsilon_in_one_block"] == pytest.approx(one, abs=1)
-    assert later["epsilon_in_all_blocks"] == pytest.approx(first.spent + second.spent)
+    with open_ledger() as ledger:
+        cap = epsilon_of(ledger.account("visits").cap, currency=Currency.PURE, delta=0)
+    promise = {"one": {"epsilon": cap, "delta": 0.0}, "across": None, "in_several": True, "raised": False}
+    assert blocks["account"] == privacy_of(second)["blocks"]["account"] == promise
     card = (Path(second.release) / "card.html").read_text(encoding="utf-8")
     assert "block 2024-04, by month of day; window: new" in card
     assert "costs that person its epsilon once" in card
+    assert "One person with rows in several blocks loses what these lose together; no cap limits that." in card
     footer = json.loads(pq.read_schema(Path(second.release) / "data" / "part-00000.parquet").metadata[b"dpflow"])
     assert footer["blocks"]["names"] == ["2024-04"]
 
@@ -436,7 +444,7 @@ def test_a_release_says_what_it_covers_and_what_that_costs_a_person(site: Site) 
 def test_a_row_is_in_one_block_and_the_release_says_so(site: Site) -> None:
     site.open_account()
     outcome = site.run("2024-03-01")
-    assert privacy_of(outcome)["blocks"]["epsilon_in_all_blocks"] is None
+    assert privacy_of(outcome)["blocks"]["account"]["in_several"] is False
     assert "Each row is in one block." in (Path(outcome.release) / "card.html").read_text(encoding="utf-8")
 
 
@@ -549,3 +557,48 @@ def test_a_block_beyond_the_universe_is_refused_before_anything_is_spent(site: S
         site.run("2024-08-01")
     with open_ledger() as ledger:
         assert ledger.balance("visits").used == 0
+
+
+@pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
+def test_the_cap_across_blocks_bounds_what_all_runs_cost_a_person(site: Site, neighbours: str) -> None:
+    site.fill(year_of_visits().assign(person=lambda rows: rows["day"].str[-2:]))
+    site.write(
+        ("unit: row, neighbours: add-remove,", f"unit: person, max_rows_per_unit: 1, neighbours: {neighbours},"),
+        ("start: 2024-01-01", "start: 2024-01-01, window: new"),
+    )
+    site.open_account(unit="person", neighbours=neighbours, across=3)
+    for day in ("2024-02-01", "2024-04-01", "2024-05-01"):  # the second reads two blocks, and counts once
+        site.run(day)
+    with open_ledger() as ledger:
+        assert ledger.across("visits") == Balance(3 * int(EPSILON) * UNIT, 3 * int(EPSILON) * UNIT, 0)
+        head, blocks = ledger.head(), used(ledger)
+        assert max(blocks.values()) <= 2 * int(EPSILON) * UNIT
+    later = date(2024, 6, 1)
+    refused: list[Callable[[], object]] = [
+        lambda: site.run("2024-06-01"),
+        lambda: check_run(load_spec(site.spec), resume=None, as_of=later),
+        lambda: plan_run(load_spec(site.spec), rows=None),
+    ]
+    for ask in refused:
+        with pytest.raises(BudgetRefused, match="the cap across blocks of account 'visits' cannot pay 200 epsilon: 0 "):
+            ask()
+    with open_ledger() as ledger:
+        assert (ledger.head(), used(ledger)) == (head, blocks)  # no block was opened or sealed for nothing
+        ledger.raise_across("visits", cap=4 * int(EPSILON) * UNIT, epsilon=4 * EPSILON, reason="one more")
+    site.run("2024-06-01")
+    with open_ledger() as ledger:
+        assert_sound(ledger)
+
+
+def test_without_the_check_beforehand_blocks_would_be_opened_for_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.fill(year_of_visits().assign(person=lambda rows: rows["day"].str[-2:]))
+    site.write(("unit: row,", "unit: person, max_rows_per_unit: 1,"), ("01-01}", "01-01, window: new}"))
+    site.open_account(unit="person", across=1)
+    site.run("2024-02-01")
+    monkeypatch.setattr(block_reservation, "check_payable", lambda *_, **__: None)
+    with pytest.raises(BudgetRefused, match="the cap across blocks"):
+        site.run("2024-03-01")
+    with open_ledger() as ledger:
+        assert used(ledger)["2024-02"] == 0

@@ -12,8 +12,9 @@ import pytest
 
 import dpcore
 from dpcore.errors import SourceBroken, SourceError, SpecError, UsageError
-from dpcore.ledger import open_ledger
+from dpcore.ledger import Ledger, open_ledger
 from tests.conftest import Workspace, visits
+from tests.dpcore.sources import arrow_bytes
 
 FILE = "{path: visits.csv}"
 
@@ -152,12 +153,117 @@ def test_a_table_that_is_handed_over_goes_before_the_specs_source(workspace: Wor
     assert dpcore.synthesize(workspace.spec, table=visits(3000, seed=1)).rows > 1500
 
 
-def test_a_run_on_a_table_goes_on_with_the_same_table_only(workspace: Workspace) -> None:
-    dpcore.synthesize(workspace.spec, table=visits(3000, seed=1))
-    dpcore.synthesize(workspace.spec, table=visits(3000, seed=1).assign(other="not declared"))
-    dpcore.synthesize(workspace.spec, table=visits(3000, seed=2))
-    first, second, third = data_versions()
-    assert first == second != third
+def interrupted_run(spec: Path, patch: pytest.MonkeyPatch, *, table: pd.DataFrame) -> None:
+    """Leave run r1 behind with a version of its data and something spent."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with patch.context() as patched:
+        patched.setattr(Ledger, "commit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            dpcore.synthesize(spec, run_id="r1", table=table)
+
+
+def test_a_run_on_a_table_goes_on_with_the_same_table_only(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = visits(3000, seed=1)
+    interrupted_run(workspace.spec, monkeypatch, table=table)
+    with pytest.raises(UsageError, match="the source data changed since this run began"):
+        dpcore.synthesize(workspace.spec, run_id="r1", resume=True, table=visits(3000, seed=2))
+    moved = table.copy()
+    moved.loc[7, "sex"] = {"F": "M"}.get(str(moved.loc[7, "sex"]), "F")
+    with pytest.raises(UsageError, match="the source data changed since this run began"):
+        dpcore.synthesize(workspace.spec, run_id="r1", resume=True, table=moved)
+    same = table[::-1].assign(other="not declared")
+    assert dpcore.synthesize(workspace.spec, run_id="r1", resume=True, table=same).run == "r1"
+
+
+def test_the_versions_of_two_runs_on_one_table_do_not_tell_that_it_is_one(workspace: Workspace) -> None:
+    for _ in range(2):
+        dpcore.synthesize(workspace.spec, table=visits(300, seed=1))
+    first, second = data_versions()
+    assert first != second
+    assert None not in (first, second)
+
+
+def test_a_run_that_finds_its_cells_goes_on_with_the_same_table_only(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = workspace.write_spec(("width: 25", "discover: {bins: 5, share: 0.1}"))
+    table = visits(3000, seed=1)
+    interrupted_run(spec, monkeypatch, table=table)
+    moved = table.copy()
+    moved["age"] = moved["age"].where(moved.index != 7, 3)
+    assert not moved.equals(table)
+    with pytest.raises(UsageError, match="the source data changed since this run began"):
+        dpcore.synthesize(spec, run_id="r1", resume=True, table=moved)
+    assert dpcore.synthesize(spec, run_id="r1", resume=True, table=table[::-1].assign(other=1)).run == "r1"
+
+
+def test_a_badly_quoted_file_keeps_the_reservation_and_goes_on_once_it_is_mended(workspace: Workspace) -> None:
+    file = workspace.folder / "visits.csv"
+    whole = file.read_bytes()
+    file.write_bytes(whole + b'"never closed\n')
+    for resume in (False, True):
+        with pytest.raises(SourceBroken, match=r"quotation marks.*--resume r1, or .* `dpflow ledger release r1`"):
+            dpcore.synthesize(workspace.spec, run_id="r1", resume=resume)
+        with open_ledger() as ledger:
+            run = ledger.run("r1")
+            assert (run.state, run.data_version, ledger.balance("visits").used) == ("open", None, run.reserved)
+    file.write_bytes(whole)
+    assert dpcore.synthesize(workspace.spec, run_id="r1", resume=True).rows > 1500
+
+
+@pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet", "arrow"])
+def test_whatever_breaks_once_rows_are_read_keeps_the_reservation(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr("dpcore.ingest.csv_file.HEADER_BYTES", 1 << 10)
+    table, place = visits(30_000, seed=1), workspace.folder / f"damaged.{kind}"
+    if kind == "parquet":
+        table.to_parquet(place, compression="gzip")
+    elif kind == "arrow":
+        place.write_bytes(arrow_bytes(pa.Table.from_pandas(table), compression="zstd"))
+    else:
+        table.to_csv(place, index=False)
+    content = bytearray(place.read_bytes())
+    if kind == "csv":
+        content += b'"'
+    else:
+        for byte in range(len(content) * 4 // 5, len(content) * 4 // 5 + 400):
+            content[byte] ^= 0xFF
+    place.write_bytes(content)
+    with pytest.raises(SourceBroken, match="the reservation is kept"):
+        dpcore.synthesize(workspace.write_spec((FILE, f"{{path: damaged.{kind}}}")), run_id="r1")
+    with open_ledger() as ledger:
+        assert (ledger.run("r1").state, ledger.balance("visits").used) == ("open", ledger.run("r1").reserved)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_file_in_a_wide_encoding_is_refused_by_its_mark_and_costs_nothing(
+    workspace: Workspace, encoding: str
+) -> None:
+    file = workspace.folder / "visits.csv"
+    file.write_bytes(file.read_text(encoding="utf-8").encode(encoding))
+    with pytest.raises(SourceError, match="convert it to UTF-8 first") as refusal:
+        dpcore.synthesize(workspace.spec, run_id="r1")
+    assert type(refusal.value) is SourceError
+    with open_ledger() as ledger:
+        assert (ledger.run("r1").state, ledger.balance("visits").used) == ("released", 0)
+
+
+def test_a_record_that_is_too_long_is_left_out_without_a_word(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpcore.ingest.csv_file.BLOCK_BYTES", (1 << 10, 1 << 12))
+    table = visits(300, seed=1).assign(note="")
+    table.loc[7, "note"] = "x" * 5000
+    table.to_csv(workspace.folder / "visits.csv", index=False)
+    dpcore.synthesize(workspace.spec, run_id="r1")
+    with open_ledger() as ledger:
+        assert ledger.run("r1").state == "settled"
 
 
 def test_what_is_no_table_costs_nothing(workspace: Workspace) -> None:

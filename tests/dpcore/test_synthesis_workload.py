@@ -45,7 +45,8 @@ def test_a_run_is_paid_in_every_currency_at_the_sensitivity_of_its_weights(
     prepare(workspace, *ASKED, FOUR_ROUNDS, ("delta: 1e-9", f"delta: {delta:g}"))
     open_account(delta=delta, currency=currency)
     outcome = synthesize(workspace.spec)
-    assert 4.99 < outcome.spent_epsilon <= 5.0
+    assert 4.99 < outcome.epsilon <= 5.0
+    assert 0.996 < outcome.spent / outcome.reserved <= 1.0
     check_the_books(outcome.run, crashes=0)
     check_the_release(outcome)
     levels = levels_of(outcome.run)

@@ -17,7 +17,7 @@ STEPS = [
 PLACES = (
     *(f"dpcore.synthesis:Synthesis.{step}" for step in STEPS),
     "dpcore.engines:ingest",
-    "dpcore.engines:data_version",
+    "dpcore.ingest.fingerprint:Fingerprint.version",
     "dpcore.histogram:LocalHistogram.count",
     "dpcore.histogram:Histogram.marginal",
     "dpcore.mechanisms.exponential:ExponentialMechanism.draw",

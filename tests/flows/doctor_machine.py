@@ -182,6 +182,6 @@ def make_place(folder: Path, patch: pytest.MonkeyPatch, server: FakeServer, *, u
     Workspace(folder, place.write("spec.yaml", SPEC)).open_account()
     place.write("visits.csv", f"person,sex,age,smoker,city\n{SECRET},F,1,true,north\n").chmod(0o600)
     place.spec(registered=True)
-    place.private.mkdir(mode=0o700)
+    place.private.mkdir(mode=0o700, exist_ok=True)
     place.write(".dpflow/private/failures.log", SECRET).chmod(0o600)
     return place

@@ -19,12 +19,15 @@ from typing import Any
 import httpx
 import pytest
 
+from flows import background
+from flows.password import authorization
 from tests.conftest import SPEC, visits
 from tests.flows.connections import recording
 from tests.flows.prefect_home import copy_home, used_home
 
 KEEPER = Path(__file__).with_name("stack_keeper.py")
 RUN_SECONDS = 120.0
+CLIENT = "tests"
 POLL_SECONDS = 0.2  # each question takes the server about a hundredth
 FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 QUICK = {
@@ -53,6 +56,16 @@ class Stack:
     def url(self) -> str:
         """The address of the API."""
         return f"{self.page}/api"
+
+    @property
+    def password(self) -> str:
+        """What the server asks for, as it is kept for whoever has started it."""
+        return (self.folder / ".dpflow" / "ui" / "password").read_text(encoding="ascii")
+
+    @property
+    def login(self) -> str:
+        """The address that `dpflow ui` prints, which logs a browser in."""
+        return f"{self.page}/open#{self.password}"
 
     @property
     def database(self) -> Path:
@@ -107,6 +120,10 @@ class Stack:
         """End everything."""
         return self.dpflow("ui", "--stop")
 
+    def command_lines(self) -> list[str]:
+        """Return what everybody on the machine sees of its programs."""
+        return [" ".join(process.cmdline()) for process in background.all_of(self.folder / ".dpflow" / "ui")]
+
     def log(self) -> str:
         """Return the last that server and worker have written."""
         files = sorted(self.folder.glob(".dpflow/ui/*.log"))
@@ -121,14 +138,9 @@ class Stack:
         reads = method == "GET" or path.endswith("/filter")
 
         def answered() -> httpx.Response | None:
-            with httpx.Client(
-                base_url=f"{self.url}/",
-                trust_env=False,
-                verify=False,  # noqa: S501  there is no TLS: spares reading certificates for each question
-                timeout=20 if reads else 90,
-            ) as client:
+            with self.client(timeout=20 if reads else 90) as client:
                 try:
-                    answer = client.request(method, path.lstrip("/"), json=body)
+                    answer = client.request(method, path.lstrip("/"), json=body, headers=self.proof(client, method))
                 except httpx.ReadTimeout:
                     if not reads:
                         raise
@@ -140,6 +152,23 @@ class Stack:
             lambda: [it] if (it := answered()) is not None else None, "a server that answers", tell=self.log
         )
         return found[0]
+
+    def client(self, *, timeout: float) -> httpx.Client:
+        """Return a client of the server that has its password."""
+        return httpx.Client(
+            base_url=f"{self.url}/",
+            headers=authorization(self.password),
+            trust_env=False,
+            verify=False,  # noqa: S501  there is no TLS: spares reading certificates for each question
+            timeout=timeout,
+        )
+
+    def proof(self, client: httpx.Client, method: str) -> dict[str, str]:
+        """Return the headers that prove that no other page has made a request which may change something."""
+        if method == "GET":
+            return {}
+        token = client.get("csrf-token", params={"client": CLIENT})
+        return {"Prefect-Csrf-Client": CLIENT, "Prefect-Csrf-Token": token.json()["token"]} if token.is_success else {}
 
     def read(self, method: str, path: str, body: Any = None) -> Any:
         """Ask the server and expect an answer."""

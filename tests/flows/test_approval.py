@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import httpx
 import pytest
 from prefect import get_client
 from prefect.client.schemas import OrchestrationResult, State
@@ -151,7 +150,8 @@ def test_what_was_approved_is_this_and_nothing_else(deployed: Deployed, ledger: 
     run = deployed.start(epsilon=0.6)
     assert "asks for epsilon 0.6:" in str(deployed.execute(run).message)
     edited = {"parameters": {"release": NAME, "epsilon": 9.0}}
-    assert httpx.patch(f"{deployed.url}/flow_runs/{run}", json=edited, trust_env=False).is_success
+    with get_client(sync_client=True) as client:
+        assert client.request("PATCH", f"/flow_runs/{run}", json=edited).is_success
     resume(run)
     state = deployed.execute(run)
     assert state.name == "Suspended"

@@ -48,7 +48,20 @@ ACCOUNT = Account(
     opened_at="2026-11-15T02:10:00+00:00",
 )
 REPORT = Report(
-    outcome=Outcome("5f0c", "releases/clinic/x", 1234, "clinic", "zcdp", 1e-9, 0.25, 2.0, 0.5, 2.5),
+    outcome=Outcome(
+        run="5f0c",
+        release="releases/clinic/x",
+        rows=1234,
+        account="clinic",
+        currency="zcdp",
+        epsilon=2.0,
+        delta=1e-9,
+        sampler_delta=7e-27,
+        reserved=0.25,
+        spent=0.25,
+        remaining=0.5,
+        remaining_epsilon=2.5,
+    ),
     account=ACCOUNT,
     before=Balance(UNIT, UNIT // 4, 0),
     after=Balance(UNIT, UNIT // 2, UNIT // 8),
@@ -58,6 +71,7 @@ REPORT = Report(
         "guarantee": "This release is (2, 1e-09)-differentially private.",
         "epsilon": 2.0,
         "delta": 1e-9,
+        "sampler_delta": 7e-27,
         "accounting": "zero-concentrated differential privacy",
         "rho": 0.25,
         "mu": None,
@@ -201,7 +215,11 @@ def test_the_other_pages_tell_their_figures_in_table_plot_and_words() -> None:
     assert budget.alts == [
         "Before: spent 25.0 %, left 75.0 %. After: spent 25.0 %, this run 25.0 %, reserved 12.5 %, left 37.5 %."
     ]
-    assert [row[3] for row in budget.cells[1:]] == ["25.0 %", "0 %", "75.0 %"]
+    assert [row[2] for row in budget.cells[1:]] == ["25.0 %", "0 %", "75.0 %"]
+    assert (
+        "This run promises epsilon 2 at delta 1e-09. It has spent rho 0.25 of 0.25 reserved, 25.0 % of the budget (bookkeeping)."
+        in budget.text
+    )
     assert "30.0 % of the rows away" in rounds.alts[0]
     first = ["1", "age × sex", "4.5", "30.0 %", "10.0 %", "+20.0 %", "5.0 %", "25.0 %"]  # noqa: RUF001
     assert rounds.cells[1] == first

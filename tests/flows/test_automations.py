@@ -9,6 +9,7 @@ from dpcore.errors import UsageError
 pytestmark = pytest.mark.prefect
 PASSED = "dpflow: an account passes 80 %"
 NAMES = {
+    "dpflow: silent runs are dead",
     "dpflow: dead runs are crashed",
     "dpflow: crashed runs go on",
     "dpflow: lost runs are scheduled again",

@@ -146,7 +146,7 @@ def test_verify_says_that_a_ledger_holds_and_fails_with_its_sentence_when_it_doe
     verify()
     sound = Rendered(pages("verify")[-1].data)
     assert "The ledger is sound" in sound.text
-    assert ["manifests", "1", "each names a head of this ledger and what its run has spent"] in sound.cells
+    assert ["manifests", "1", "each names a head of this ledger and what its run promises"] in sound.cells
     with open_ledger() as ledger:
         assert ledger.head() in sound.text
 

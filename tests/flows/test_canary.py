@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from dpcore.registry import register
+from flows.password import client_environment
 from flows.temporary_server import temporary_server
 from tests.conftest import SPEC, Workspace, visits
 from tests.flows.canary_places import PLACES
@@ -74,7 +75,10 @@ def flown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         with temporary_server() as server:
             flight = subprocess.run(
                 [sys.executable, "-m", "tests.flows.canary", PLANTED, ENCODED],
-                env=os.environ | careless | {"PREFECT_API_URL": server.url, "PYTHONPATH": str(_root())},
+                env=os.environ
+                | careless
+                | client_environment(server.url, server.password)
+                | {"PYTHONPATH": str(_root())},
                 capture_output=True,
                 text=True,
                 check=False,

@@ -25,9 +25,11 @@ OUTCOME = {
     "rows": 3,
     "account": "visits",
     "currency": "pure",
+    "epsilon": 1.0,
     "delta": 0.0,
+    "sampler_delta": 1e-27,
+    "reserved": 1.0,
     "spent": 1.0,
-    "spent_epsilon": 1.0,
     "remaining": 9.0,
     "remaining_epsilon": 9.0,
 }

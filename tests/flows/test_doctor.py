@@ -116,6 +116,15 @@ def far_and_open(place: Place) -> None:
     place.server.asks = False
 
 
+def open_here(place: Place) -> None:
+    place.server.asks = False
+
+
+def open_to_pages(place: Place) -> None:
+    place.server.asks = False
+    place.server.told["api"] = {"csrf_protection_enabled": False}
+
+
 def private_in_releases(place: Place) -> None:
     place.set(DPFLOW_PRIVATE=str(place.folder / "releases" / "private"))
     (place.folder / "releases").mkdir()
@@ -203,6 +212,8 @@ CASES: list[Case] = [
     (telemetry.logfire, LEAK, sets(PREFECT_LOGFIRE_ENABLED="true"), True, set()),
     (exposure.server_started_here, LEAK, sets(PREFECT_SERVER_API_HOST="0.0.0.0"), True, {exposure.server_database}),  # noqa: S104
     (exposure.server_configured, LEAK, far_and_open, False, {exposure.way_to_server}),
+    (exposure.server_configured, LEAK, open_here, False, set()),
+    (exposure.forged_requests, LEAK, open_to_pages, False, {exposure.server_configured}),
     (exposure.server_configured, WARNING, sets(PREFECT_API_URL=NOBODY), False, {exposure.forged_requests}),
     (exposure.way_to_server, LEAK, far, False, {exposure.server_version, exposure.forged_requests}),
     (exposure.way_to_server, WARNING, near, False, {exposure.server_version, exposure.forged_requests}),
@@ -427,7 +438,7 @@ def test_a_page_to_log_in_at_is_no_open_server(place: Place) -> None:
 @pytest.mark.prefect
 def test_a_real_server_says_what_it_is(prefect_server: str) -> None:
     told = ask(prefect_server, Settings())
-    assert (told.reach, told.answers, told.is_open, told.version) == (Reach.LOOPBACK, True, True, prefect.__version__)
+    assert (told.reach, told.answers, told.is_open, told.version) == (Reach.LOOPBACK, True, False, prefect.__version__)
     assert not told.has_result_storage
     accessors = ("analytics_enabled", "ui.v2_enabled", "ui.show_promotional_content", "api.csrf_protection_enabled")
     assert [told.setting(f"server.{accessor}") for accessor in accessors] == [False] * 4

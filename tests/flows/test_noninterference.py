@@ -2,6 +2,7 @@
 
 import logging
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -131,6 +132,8 @@ def observed(workspace: Workspace, table: pd.DataFrame, draws: Draws, stored: Se
     """Run on a table in a fresh ledger, and return all that anybody but the steward can look at, with passing things masked."""
     for old in (*workspace.folder.glob(".dpflow/ledger*"), *workspace.folder.glob(".dpflow/**/*.sqlite*")):
         old.unlink(missing_ok=True)
+    for old in (".dpflow/private/heads", "releases"):  # they would tell, rightly, that another ledger was here
+        shutil.rmtree(workspace.folder / old, ignore_errors=True)
     table.to_csv(workspace.folder / "visits.csv", index=False)
     workspace.open_account()
     with draws.fixed(coupled=coupled):

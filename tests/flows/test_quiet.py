@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from flows.password import client_environment
 from flows.quiet import quiet, server_answers
 from flows.temporary_server import own_home, temporary_server
 
@@ -103,7 +104,8 @@ def test_a_killed_run_leaves_no_server_running(start: Start) -> None:
 
 def test_a_server_that_vanishes_is_told_in_one_line(start: Start) -> None:
     with temporary_server() as server:
-        run = start(then="input(); tiny(3)", PREFECT_API_URL=server.url, PREFECT_CLIENT_MAX_RETRIES="0")
+        client = client_environment(server.url, server.password)
+        run = start(then="input(); tiny(3)", **client, PREFECT_CLIENT_MAX_RETRIES="0")
         assert run.stdout is not None
         assert [run.stdout.readline() for _ in range(3)] == ["before\n", f"{server.url}\n", "20\n"]
     failure, err = run.communicate("\n")

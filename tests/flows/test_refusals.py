@@ -2,7 +2,8 @@
 
 import pytest
 
-from dpcore.errors import BudgetRefused, DpflowError, SourceError, UsageError
+from dpcore.errors import BudgetRefused, DpflowError, RowsUnexpected, SourceError, UsageError
+from dpcore.ledger import open_ledger
 from flows.private import private_flow, step
 from tests.conftest import Workspace
 from tests.flows.deployed import Deployed, deploy
@@ -12,6 +13,7 @@ pytestmark = pytest.mark.prefect
 ERRORS: dict[str, DpflowError] = {
     "usage": UsageError("this can't be done so; do it otherwise"),
     "budget": BudgetRefused("the account cannot pay; ask for less", requested=2, remaining=1),
+    "rows": RowsUnexpected("the noisy total is too small; look at the formats of dates"),
     "source": SourceError("the table can't be read; look at it"),
 }
 
@@ -39,7 +41,7 @@ def test_only_a_refusal_ends_a_deployed_run_in_a_state_of_its_own(
     stumbles = deploy(workspace, prefect_server, stumbling, entrypoint="unused")
     run = stumbles.start(error=error, inside=inside)
     state, log = stumbles.execute(run), stumbles.log(run)
-    refused = ERRORS[error].exit_code in {2, 3}
+    refused = error != "source"
     assert (state.type.value, state.name) == ("FAILED", "Refused" if refused else "Failed")
     assert (state.message == str(ERRORS[error])) is refused
     assert str(ERRORS[error]) in log
@@ -63,3 +65,23 @@ def test_a_run_that_cannot_be_paid_is_refused_in_words(workspace: Workspace, dep
     assert "Traceback" not in deployed.log(run)
     deployed.retry(run)
     assert deployed.execute(run).name == "Refused"
+
+
+def test_a_run_with_too_few_rows_ends_refused_and_a_retry_says_the_same_and_spends_nothing(
+    workspace: Workspace, prefect_server: str
+) -> None:
+    workspace.open_account()
+    workspace.write_spec(("epsilon: 1.0", "expect_rows: [100000, 200000], epsilon: 1.0"))
+    deployed = deploy(workspace, prefect_server)
+    run = deployed.start()
+    state = deployed.execute(run)
+    assert state.name == "Refused"
+    assert "but the spec expects 100,000 to 200,000" in str(state.message)
+    with open_ledger() as ledger:
+        before = ledger.head()
+        assert ledger.balance("visits").reserved == 0
+    deployed.retry(run)
+    again = deployed.execute(run)
+    assert (again.name, again.message) == (state.name, state.message)
+    with open_ledger() as ledger:
+        assert ledger.head() == before

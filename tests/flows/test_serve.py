@@ -1,6 +1,7 @@
 import json
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -96,6 +97,18 @@ def test_a_refused_value_starts_no_run(stack: Stack, parameters: dict[str, Any])
     assert asked(stack, parameters, "refused") == (409, [])
 
 
+def test_of_thirty_submissions_at_once_none_is_turned_away(stack: Stack) -> None:
+    path = f"deployments/{stack.deployment()['id']}/create_flow_run"
+    body = {"parameters": {}, "state": FAR, "tags": ["many"]}
+    with stack.client(timeout=120) as client, ThreadPoolExecutor(30) as people:
+        proof = stack.proof(client, "POST")
+        codes = list(people.map(lambda _: client.post(path, json=body, headers=proof).status_code, range(30)))
+    runs = stack.read("POST", "/flow_runs/filter", {"flow_runs": {"tags": {"all_": ["many"]}}})
+    for run in runs:
+        stack.read("DELETE", f"/flow_runs/{run['id']}")
+    assert (codes, len(runs)) == ([201] * 30, 30)
+
+
 def test_a_value_within_the_limits_is_accepted(stack: Stack) -> None:
     parameters = {"epsilon": 100, "delta": 0, "rows": 1, "workload": 8, "strategy": "pmw", "note": "x" * 500}
     code, (run,) = asked(stack, parameters, "accepted")
@@ -122,7 +135,7 @@ def test_deployed_again_nothing_is_doubled(stack: Stack) -> None:
     assert "--notify BLOCK_TYPE/BLOCK_NAME" in said
     assert there() == before
     assert [name for _, name in before[1] if not name.startswith("dpflow:")] == []
-    assert len({name for _, name in before[1]}) == len(before[1]) == 4
+    assert len({name for _, name in before[1]}) == len(before[1]) == 5
 
 
 def test_a_run_from_the_command_line_is_shown_in_the_ui_of_its_folder(stack: Stack) -> None:

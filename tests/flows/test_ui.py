@@ -28,7 +28,7 @@ import sys
 if "flows.execute" in sys.orig_argv:
     import tests.flows.gated
 """
-DEAD = "dpflow: dead runs are crashed"
+SILENT = "dpflow: silent runs are dead"
 CRASHED = "dpflow: crashed runs go on"
 
 
@@ -66,6 +66,45 @@ def automation(own: Stack, name: str) -> dict[str, Any]:
 
 def switch(own: Stack, name: str, *, enabled: bool) -> None:
     own.read("PATCH", f"/automations/{automation(own, name)['id']}", {"enabled": enabled})
+
+
+def shorten(own: Stack, automation: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """Return an automation, such as it is sent to the server, that waits for the shortest time that Prefect allows."""
+    fields = (
+        "name",
+        "description",
+        "enabled",
+        "tags",
+        "trigger",
+        "actions",
+        "actions_on_trigger",
+        "actions_on_resolve",
+    )
+    trigger = automation["trigger"] | {"within": 10} | changes
+    return {name: automation[name] for name in fields} | {"trigger": trigger}
+
+
+def beat(own: Stack, *runs: str) -> None:
+    """Send a heartbeat of runs, as if it had been on its way for longer than the news of what has become of them."""
+    ours = {"prefect.resource.id": "prefect.tag.dpflow", "prefect.resource.role": "tag"}
+    now = datetime.now(UTC).isoformat()
+    events = [
+        {
+            "event": "prefect.flow-run.heartbeat",
+            "id": str(uuid4()),
+            "occurred": now,
+            "resource": {"prefect.resource.id": f"prefect.flow-run.{run}"},
+            "related": [ours],
+        }
+        for run in runs
+    ]
+    own.read("POST", "/events", events)
+
+
+def refused_actions(own: Stack, run: str) -> int:
+    """Count how often an automation wanted to change a run and the server did not let it."""
+    wanted = {"filter": {"event": {"name": ["prefect.automation.action.failed"]}}, "limit": 50}
+    return sum(run in str(event["related"]) for event in own.read("POST", "/events/filter", wanted)["events"])
 
 
 def in_the_middle(own: Stack) -> str:
@@ -109,19 +148,8 @@ def test_a_run_that_was_interrupted_by_a_stop_goes_on_after_the_next_start(own: 
 
 
 def test_a_run_whose_worker_was_killed_with_it_goes_on_and_pays_once(own: Stack) -> None:
-    dead = automation(own, DEAD)
-    dead["trigger"]["within"] = 10  # two minutes otherwise
-    fields = (
-        "name",
-        "description",
-        "enabled",
-        "tags",
-        "trigger",
-        "actions",
-        "actions_on_trigger",
-        "actions_on_resolve",
-    )
-    own.read("PUT", f"/automations/{dead['id']}", {name: dead[name] for name in fields})
+    silent = automation(own, SILENT)
+    own.read("PUT", f"/automations/{silent['id']}", shorten(own, silent))  # two minutes otherwise
     run_id = in_the_middle(own)
     server, _ = pids(own)
     for process in processes(own):
@@ -134,11 +162,45 @@ def test_a_run_whose_worker_was_killed_with_it_goes_on_and_pays_once(own: Stack)
     run = own.wait(run_id)
     assert (run["state_name"], run["run_count"]) == ("Completed", 2)
     assert own.release(run_id).is_dir()
-    assert automation(own, DEAD)["trigger"]["within"] == 120
+    assert automation(own, SILENT)["trigger"]["within"] == 120
     (account,) = json.loads(own.dpflow("ledger", "show", "visits", "--json"))["accounts"]
     (paid,) = [it for it in account["runs"] if it["run"] == run_id]
     assert 0 < paid["spent"] <= paid["reserved"]
     assert account["spent"] == pytest.approx(sum(it["spent"] for it in account["runs"]))
+
+
+def test_a_run_that_waits_for_approval_outlives_every_silence_and_completes_once(own: Stack) -> None:
+    """A heartbeat that arrives late makes a run count as alive, and then as silent. Only a run that is running is dead then."""
+    own.register("patient")
+    own.dpflow("approval", "patient", "--above", "0.5", "--within", "24h")
+    own.dpflow("serve", "--deploy-only")
+    open_gate(own)
+    silent = automation(own, SILENT)
+    patient, victim = (own.start({"release": "patient"}, deployment="synthesize/patient") for _ in range(2))
+    for run in (patient, victim):
+        own.wait(run, until=lambda it: it["state_name"] == "Suspended")
+    own.read("PUT", f"/automations/{silent['id']}", shorten(own, silent))
+    # Planted: the rule as it would be without that condition, for one of the two runs.
+    match = {"prefect.resource.id": f"prefect.flow-run.{victim}"}
+    planted = shorten(own, silent, match=match) | {
+        "name": "planted",
+        "actions": [{"type": "change-flow-run-state", "state": "CRASHED"}],
+    }
+    made = own.read("POST", "/automations/", planted)["id"]
+    for silences in (1, 2):
+        beat(own, patient, victim)
+        wait_for(lambda: refused_actions(own, patient) >= silences, "the rule for silent runs", tell=own.log)  # noqa: B023
+    wait_for(lambda: "Crashed" in {state["name"] for state in own.states(victim)}, "the planted rule", tell=own.log)
+    own.read("DELETE", f"/automations/{made}")
+    own.read("DELETE", f"/flow_runs/{victim}")
+    assert [state["name"] for state in own.states(patient)][-1] == "Suspended", own.told(patient)
+    own.dpflow("serve", "--deploy-only")  # the rule as it was, for a run that takes its time
+    own.read("POST", f"/flow_runs/{patient}/resume", {})
+    assert own.wait(patient)["state_name"] == "Completed", own.told(patient)
+    names = [state["name"] for state in own.states(patient)]
+    assert (names.count("Suspended"), names.count("Completed"), "Crashed" in names) == (1, 1, False), names
+    (account,) = json.loads(own.dpflow("ledger", "show", "patient", "--json"))["accounts"]
+    assert [it["run"] for it in account["runs"]] == [patient]
 
 
 class Inbox(BaseHTTPRequestHandler):

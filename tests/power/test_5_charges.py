@@ -179,6 +179,16 @@ def test_every_draw_is_paid_for_where_a_person_may_be_exchanged(workspace: Works
 
 
 @pytest.mark.parametrize("currency", list(Currency))
+def test_every_draw_is_paid_for_where_the_total_is_bought_first(workspace: Workspace, currency: Currency) -> None:
+    workspace.write_spec(
+        ("epsilon: 1.0", "expect_rows: [500, 5000], epsilon: 1.0"), ("delta: 1e-9", f"delta: {DELTA[currency]}")
+    )
+    plan = Plan(workspace, currency)
+    assert plan.complaints() == set()
+    assert plan.recorded(plan.tables()[0]).started[0].step == "expected-total"
+
+
+@pytest.mark.parametrize("currency", list(Currency))
 def test_every_draw_of_a_discovery_is_paid_for(workspace: Workspace, currency: Currency) -> None:
     workspace.spec.write_text(FINDING.replace("delta: 1e-9", f"delta: {DELTA[currency]}"), encoding="utf-8")
     assert Plan(workspace, currency).complaints() == set()

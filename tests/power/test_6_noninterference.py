@@ -37,6 +37,7 @@ PASSING = (
     (r"\d{8}T\d{6}Z-[0-9a-f]{12}", "RELEASE"),
     (r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?( UTC|Z|\+00:00)?", "MOMENT"),
     (r"about \d+ s left", "SECONDS"),
+    (r"leased until \d{2}:\d{2}:\d{2} UTC", "LEASED"),
     (r"(data-version +the run +)[0-9a-f]{16}", r"\1VERSION"),  # tells only whether two runs read the same table
 )
 BOUGHT = (

@@ -108,7 +108,7 @@ def noisy_histogram() -> Case:
     return Case(
         name=NoisyHistogram.name,
         theorem="c marginals as one vector of counts have c times the L1, and c times the squared L2, sensitivity of one.",
-        reference="Dwork, McSherry, Nissim and Smith 2006, Prop. 1; Barak et al. 2007",
+        reference="Dwork, McSherry, Nissim and Smith 2006; Barak et al. 2007",
         prices=PRICES,
         checks=(
             _one_run(f"{CANARIES:,} canaries, two marginals", noise_of=2),

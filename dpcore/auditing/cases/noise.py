@@ -223,7 +223,7 @@ def gaussian() -> Case:
     one = GAUSSIAN.at(1.0)
     return GAUSSIAN.case(
         theorem="Whole counts with noise of probability ~ e^(-k^2 / (2 sigma^2)) are rho-zCDP with rho = L2^2 / (2 sigma^2).",
-        reference="Canonne, Kamath and Steinke 2020, Thm. 4",
+        reference="Canonne, Kamath and Steinke 2020",
         prices={Currency.ZCDP: "L2^2 / (2 sigma^2)"},
         more=(
             Bug(
@@ -243,7 +243,7 @@ def rounded() -> Case:
     """Return the audit of rounded Gaussian noise."""
     return ROUNDED.case(
         theorem="Rounding is post-processing: counts with rounded normal noise are mu-GDP with mu = L2 / sigma, and rho-zCDP.",
-        reference="Dong, Roth and Su 2022, Thm. 2.7; Bun and Steinke 2016",
+        reference="Dong, Roth and Su 2022; Bun and Steinke 2016",
         prices={Currency.GDP: "L2^2 / sigma^2", Currency.ZCDP: "L2^2 / (2 sigma^2)"},
         more=(),
     )

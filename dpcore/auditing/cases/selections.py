@@ -142,7 +142,7 @@ def exponential() -> Case:
     return Case(
         name=ExponentialMechanism.name,
         theorem="A place selected with probability ~ e^(epsilon score / (2 D)), or by permute-and-flip, is epsilon-DP; the first is also epsilon^2/8-zCDP.",
-        reference="McSherry and Talwar 2007; Cesar and Rogers 2021, Lemma 3.2; McKenna and Sheldon 2020",
+        reference="McSherry and Talwar 2007; Cesar and Rogers 2021; McKenna and Sheldon 2020",
         prices={
             Currency.PURE: "epsilon",
             Currency.ZCDP: "epsilon^2 / 8; permute-and-flip epsilon tanh(epsilon / 2)",

@@ -196,7 +196,7 @@ def sparse_vector() -> Case:
     return Case(
         name=SparseVector.name,
         theorem="Which of any number of values reach a threshold, up to c of them, is epsilon-DP with noise D / e1 on it and 2 c D / e2 on them, e1 + e2 = epsilon.",
-        reference="Lyu, Su and Li 2017, Alg. 7",
+        reference="Lyu, Su and Li 2017",
         prices=_PRICES,
         checks=(
             first,

@@ -93,7 +93,7 @@ def noisy_count() -> Case:
     return Case(
         name=NoisyCount.name,
         theorem="A count of rows moves by at most what one unit counts, so that noise for one whole number makes it private.",
-        reference="Dwork, McSherry, Nissim and Smith 2006, Prop. 1",
+        reference="Dwork, McSherry, Nissim and Smith 2006",
         prices=PRICES,
         checks=(
             sound,
@@ -127,7 +127,7 @@ def bounded_sum() -> Case:
     return Case(
         name=BoundedSum.name,
         theorem="A sum of values that are clipped to declared bounds and on a grid moves by at most the larger bound, or, if a row is replaced, by the distance of the bounds and 0.",
-        reference="Dwork, McSherry, Nissim and Smith 2006, Prop. 1; Mironov 2012",
+        reference="Dwork, McSherry, Nissim and Smith 2006; Mironov 2012",
         prices=PRICES,
         checks=(
             first,
@@ -173,7 +173,7 @@ def noisy_value() -> Case:
     return Case(
         name=NoisyValue.name,
         theorem="An answer that moves by at most d moves by at most d / step, rounded up, on its grid, and whole noise makes it private.",
-        reference="Dwork, McSherry, Nissim and Smith 2006, Prop. 1; Mironov 2012",
+        reference="Dwork, McSherry, Nissim and Smith 2006; Mironov 2012",
         prices=PRICES,
         checks=(
             sound,

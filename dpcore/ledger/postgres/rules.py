@@ -19,8 +19,10 @@ CREATE TRIGGER event_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON event
 FOR EACH STATEMENT EXECUTE FUNCTION refuse('events are never changed or deleted');
 CREATE TRIGGER account_kept BEFORE DELETE OR TRUNCATE ON account
 FOR EACH STATEMENT EXECUTE FUNCTION refuse('accounts are never deleted');
+CREATE TRIGGER account_begins_unused BEFORE INSERT ON account FOR EACH ROW
+WHEN (NEW.across_used <> 0) EXECUTE FUNCTION refuse('an account begins unused');
 CREATE TRIGGER account_only_raised BEFORE UPDATE ON account FOR EACH ROW
-WHEN (NEW.cap < OLD.cap) EXECUTE FUNCTION refuse('a cap is only raised');
+WHEN (NEW.cap < OLD.cap OR NEW.across < OLD.across OR (NEW.across IS NULL) <> (OLD.across IS NULL)) EXECUTE FUNCTION refuse('a cap is only raised');
 CREATE TRIGGER block_kept BEFORE DELETE OR TRUNCATE ON block
 FOR EACH STATEMENT EXECUTE FUNCTION refuse('blocks are never deleted');
 CREATE TRIGGER block_kept_sealed BEFORE UPDATE ON block FOR EACH ROW
@@ -54,7 +56,7 @@ CREATE TRIGGER block_has_the_cap BEFORE INSERT OR UPDATE OF cap ON block FOR EAC
 -- What is the steward's to change is the steward's to tell: accounts, caps and allowances.
 CREATE FUNCTION extend_chain() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 BEGIN
-    IF NEW.run IS NULL AND NEW.kind NOT IN ('blocks-opened', 'blocks-sealed')
+    IF NEW.run IS NULL AND NEW.kind NOT IN ('blocks-opened', 'blocks-sealed', 'republished')
         AND NOT has_table_privilege('dpflow.account', 'INSERT') THEN
         RAISE insufficient_privilege USING MESSAGE = 'the ledger: this event is for a steward to record';
     END IF;
@@ -92,8 +94,10 @@ BEGIN
             AND NEW.reserved = CAST(told.body ->> 'amount' AS numeric) AND NEW.first = told.seq
             AND NEW.analyst IS NOT DISTINCT FROM told.body ->> 'analyst'
             AND NEW.purpose IS NOT DISTINCT FROM told.body ->> 'purpose'
-            AND EXISTS (SELECT 1 FROM account WHERE name = told.account AND state = 'open')
-            -- Every block has paid, and so has one allowance of each kind that the account has any of.
+            -- Every block has paid, and so have the cap across blocks and one allowance of each kind that the account has.
+            AND EXISTS (
+                SELECT 1 FROM account WHERE name = told.account AND state = 'open'
+                AND (across IS NULL OR across_moved = told.seq))
             AND cardinality(named) = (
                 SELECT count(*) FROM block WHERE account = told.account AND name = ANY (named) AND moved = told.seq)
             AND NOT EXISTS (
@@ -198,6 +202,19 @@ BEGIN
 END $$;
 CREATE TRIGGER allowance_follows_chain BEFORE UPDATE OF used ON allowance FOR EACH ROW
 WHEN (NEW.used <> OLD.used) EXECUTE FUNCTION follow_as_allowance();
+
+-- A run pays its amount once, whatever its number of blocks.
+CREATE FUNCTION follow_as_account() RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
+DECLARE
+    move RECORD := last_move();
+BEGIN
+    IF (NEW.name = move.account AND OLD.across_moved < move.seq AND NEW.across_used = OLD.across_used + move.units) IS NOT TRUE
+    THEN RAISE EXCEPTION 'the ledger: what is used changes only by the event that tells of it'; END IF;
+    NEW.across_moved := move.seq;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER account_follows_chain BEFORE UPDATE OF across_used ON account FOR EACH ROW
+WHEN (NEW.across_used <> OLD.across_used) EXECUTE FUNCTION follow_as_account();
 """
 """The triggers of a new ledger, and their functions."""
 
@@ -219,6 +236,7 @@ BEGIN
         GRANT UPDATE ON writer TO dpflow_runner;
         GRANT UPDATE (state, used) ON block TO dpflow_runner;
         GRANT UPDATE (used) ON allowance TO dpflow_runner;
+        GRANT UPDATE (across_used) ON account TO dpflow_runner;
         GRANT UPDATE (spent, state, data_version, release, fence, holder, lease_seconds, first, last) ON run
             TO dpflow_runner;
         GRANT UPDATE (state, committed, sha256, output) ON operation TO dpflow_runner;

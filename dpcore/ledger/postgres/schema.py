@@ -2,13 +2,11 @@
 
 As in SQLite, the rules of the protocol that a table can state are stated here again; `rules` has those that take a trigger.
 Where the three roles of `deployments/postgres-roles.sql` exist, the tables belong to the steward, and each of the others gets no more
-than it needs. `moved` is the number of the event that last changed what is used. Rows that every charge writes refer to each other
+than it needs. `moved` and `across_moved` are the number of the event that last changed what is used. Rows that every charge writes refer to each other
 by rule, not by foreign key: the rule compares more, and takes no lock on the row that is referred to. Whoever writes first locks
 `writer`, which is there for nothing else.
 """
 
-import re
-from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -40,7 +38,14 @@ CREATE TABLE account (
     description TEXT NOT NULL,
     blocks_by TEXT,
     state TEXT NOT NULL CHECK (state IN ('open', 'closed')),
-    opened_at TEXT NOT NULL
+    opened_at TEXT NOT NULL,
+    across BIGINT CHECK (across > 0),
+    across_epsilon DOUBLE PRECISION CHECK (across_epsilon > 0),
+    across_used BIGINT NOT NULL DEFAULT 0,
+    across_moved BIGINT NOT NULL DEFAULT 0,
+    CHECK ((across IS NULL) = (across_epsilon IS NULL)),
+    CHECK (across IS NULL OR blocks_by IS NOT NULL),
+    CONSTRAINT account_within_across CHECK (across_used >= 0 AND across_used <= coalesce(across, 0))
 );
 
 CREATE TABLE block (
@@ -153,24 +158,6 @@ def bring_up_to_date(connection: psycopg.Connection[Any], *, place: str, create:
     _refuse_newer(version, place=place)
     if version != VERSION:
         _migrate(connection, place=place)
-
-
-def rules_changed(execute: Callable[[str], Sequence[Any]]) -> bool:
-    """Say whether functions, triggers or checks are others than those that a new ledger gets."""
-    text = RULES + GRANTS
-    functions = re.findall(r"CREATE (?:OR REPLACE )?FUNCTION (\w+)\([^$]*? AS \$\$(.*?)\$\$", text, flags=re.DOTALL)
-    triggers = re.findall(r"TRIGGER (\w+) [^;]*? ON (\w+)", text)
-    of_ledger = f"WHERE nspname = '{SCHEMA}'"
-    there = execute(f"SELECT proname, prosrc FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace {of_ledger}")
-    firing = execute(
-        "SELECT tgname, relname FROM pg_trigger JOIN pg_class c ON c.oid = tgrelid JOIN pg_namespace n"
-        f" ON n.oid = relnamespace {of_ledger} AND NOT tgisinternal AND tgenabled IN ('O', 'A')"
-    )
-    ((checks,),) = execute(
-        f"SELECT count(*) FROM pg_constraint JOIN pg_namespace n ON n.oid = connamespace {of_ledger} AND contype = 'c'"
-    )
-    found = (set(map(tuple, there)), set(map(tuple, firing)), checks)
-    return found != (set(functions), set(triggers), _TABLES.count("CHECK ("))
 
 
 def _migrate(connection: psycopg.Connection[Any], *, place: str) -> None:

@@ -14,8 +14,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from dpcore.errors import LedgerError, UsageError
+from dpcore.ledger.postgres.catalogue import rules_changed
 from dpcore.ledger.postgres.errors import translated
-from dpcore.ledger.postgres.schema import SCHEMA, bring_up_to_date, rules_changed
+from dpcore.ledger.postgres.schema import SCHEMA, bring_up_to_date
 from dpcore.ledger.store import PATIENCE_SECONDS, Store
 
 LARGEST_OUTPUT = 1 << 28
@@ -125,8 +126,9 @@ class PostgresStore(Store):
         return None
 
     def check(self) -> str | None:
-        """Hold the rules against those of a new ledger; its own files the server watches itself."""
-        return "its rules are not those it was made with" if rules_changed(self.execute) else None
+        """Compare the rules with those of a new ledger; the server watches its own files."""
+        changed = rules_changed(self.execute)
+        return f"its rules are not those it was made with: {changed}" if changed else None
 
     def _translated(self) -> AbstractContextManager[None]:
         return translated(self.place)
@@ -134,12 +136,14 @@ class PostgresStore(Store):
     def _begin(self, statement: str) -> None:
         """Begin; if the connection broke while it was idle, which costs nothing yet, begin on a new one."""
         used = self._open is not None
+        self.rewritten = not used
         try:
             self.execute(statement)
         except psycopg.OperationalError:
             if not (used and self._driver.closed):
                 raise
             self._drop()
+            self.rewritten = True
             self.execute(statement)
 
     def _roll_back(self) -> None:

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +12,12 @@ from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger.sqlite.migrations import MIGRATIONS
 from dpcore.ledger.sqlite.outputs import sync_folder
 from dpcore.ledger.sqlite.schema import APPLICATION_ID, BASE, NAMES, RULES, TABLES, VERSION
+
+_STATISTICS = {
+    ("table", "sqlite_stat1", "sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
+    ("table", "sqlite_stat4", "sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
+}
+"""What ANALYZE adds to a file, which no rule depends on."""
 
 
 def create_file(path: Path) -> None:
@@ -23,7 +30,7 @@ def create_file(path: Path) -> None:
     if path.with_name(f"{path.name}-wal").exists() and not path.exists():
         raise LedgerDamaged(f"the ledger at {path} is gone, but its journal is still there; restore it from a backup")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    opened, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    opened, name = tempfile.mkstemp(dir=path.parent, prefix=maker_prefix(path))
     os.close(opened)
     new = Path(name)
     try:
@@ -37,14 +44,22 @@ def create_file(path: Path) -> None:
             return
         sync_folder(path.parent)
     finally:
-        new.unlink()
+        new.unlink(missing_ok=True)  # whoever opened the ledger meanwhile may have removed it
 
 
-def bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a file that is no ledger, lacks a part of one, or was written by a newer version; convert an older one."""
+def maker_prefix(path: Path) -> str:
+    """Return how the names begin under which a new ledger is made."""
+    return f".{path.name}-"
+
+
+def bring_up_to_date(connection: sqlite3.Connection, path: Path, *, immutable: bool = False) -> None:
+    """Refuse a file that is no ledger, lacks a part of one, or was written by a newer version; convert an older one.
+
+    A file that is opened as immutable has no journal mode to look at.
+    """
     if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
         raise LedgerDamaged(f"the file at {path} is not a dpflow ledger; check DPFLOW_LEDGER_URL or restore a backup")
-    if connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
+    if not immutable and connection.execute("PRAGMA journal_mode").fetchone() != ("wal",):
         raise LedgerDamaged(f"the ledger at {path} lost its write-ahead journal mode; restore it from a backup")
     version = _number(connection, "PRAGMA user_version")
     if version > VERSION:
@@ -58,12 +73,17 @@ def bring_up_to_date(connection: sqlite3.Connection, path: Path) -> None:
         raise LedgerDamaged(f"the ledger at {path} lacks some of its tables or rules; restore it from a backup")
 
 
-def rules_changed(connection: sqlite3.Connection) -> bool:
-    """Say whether the tables and rules of a file are others than those it was made with."""
-    rules = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_stat%'"
+def rules_changed(connection: sqlite3.Connection) -> str | None:
+    """Name a table, index or rule that a file lacks, has besides or has otherwise than a new one; None if all are alike."""
+    rules = "SELECT type, name, tbl_name, sql FROM sqlite_master"
+    more = " UNION ALL SELECT 'temporary ' || type, name, tbl_name, sql FROM temp.sqlite_master"
     with closing(sqlite3.connect(":memory:")) as fresh:
         fresh.executescript(f"{TABLES} {RULES}")
-        return set(fresh.execute(rules)) != set(connection.execute(rules))
+        expected = Counter(fresh.execute(rules))
+    there = Counter(row for row in connection.execute(rules + more) if row not in _STATISTICS)
+    for kind, name, *_ in sorted((expected - there) + (there - expected), key=str):
+        return f"{kind} {name if str(name).isprintable() else 'without a readable name'}"
+    return None
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:

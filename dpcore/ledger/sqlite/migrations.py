@@ -21,7 +21,7 @@ ALTER TABLE run RENAME TO run_1;
 ALTER TABLE operation RENAME TO operation_1;
 {TABLES}
 INSERT INTO account
-SELECT name, currency, cap, epsilon, delta, unit, neighbours, '', NULL, 'open', opened_at FROM account_1;
+SELECT name, currency, cap, epsilon, delta, unit, neighbours, '', NULL, 'open', opened_at, NULL, NULL, 0 FROM account_1;
 INSERT INTO block
 SELECT name, 'all', 'sealed', cap, spent + reserved FROM account_1;
 INSERT INTO event

@@ -22,7 +22,13 @@ CREATE TABLE account (
     description TEXT NOT NULL,
     blocks_by TEXT,
     state TEXT NOT NULL CHECK (state IN ('open', 'closed')),
-    opened_at TEXT NOT NULL
+    opened_at TEXT NOT NULL,
+    across INTEGER CHECK (across > 0),
+    across_epsilon REAL CHECK (across_epsilon > 0),
+    across_used INTEGER NOT NULL,
+    CHECK ((across IS NULL) = (across_epsilon IS NULL)),
+    CHECK (across IS NULL OR blocks_by IS NOT NULL),
+    CHECK (across_used >= 0 AND across_used <= coalesce(across, 0))
 ) STRICT;
 
 CREATE TABLE block (
@@ -111,7 +117,8 @@ CREATE TRIGGER event_kept BEFORE DELETE ON event
 BEGIN SELECT raise(ABORT, 'events are never deleted'); END;
 CREATE TRIGGER account_kept BEFORE DELETE ON account
 BEGIN SELECT raise(ABORT, 'accounts are never deleted'); END;
-CREATE TRIGGER account_only_raised BEFORE UPDATE ON account WHEN NEW.cap < OLD.cap
+CREATE TRIGGER account_only_raised BEFORE UPDATE ON account
+WHEN NEW.cap < OLD.cap OR NEW.across < OLD.across OR (NEW.across IS NULL) <> (OLD.across IS NULL)
 BEGIN SELECT raise(ABORT, 'a cap is only raised'); END;
 CREATE TRIGGER block_kept BEFORE DELETE ON block
 BEGIN SELECT raise(ABORT, 'blocks are never deleted'); END;

@@ -28,6 +28,14 @@ def _amount(value: Any) -> bool:
     return type(value) is int and 0 < value <= LARGEST
 
 
+def _amount_or_none(value: Any) -> bool:
+    return value is None or _amount(value)
+
+
+def _number_or_none(value: Any) -> bool:
+    return value is None or _number(value)
+
+
 def _count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= LARGEST
 
@@ -52,6 +60,10 @@ def _sha256(value: Any) -> bool:
     return isinstance(value, str) and len(value) == 64 and _HEXADECIMAL.issuperset(value)
 
 
+def _sha256_or_none(value: Any) -> bool:
+    return value is None or _sha256(value)
+
+
 def _one_of(kinds: type[Currency] | type[Neighbours] | type[AllowanceKind]) -> _Check:
     known = frozenset(map(str, kinds))
     return lambda value: isinstance(value, str) and value in known
@@ -67,7 +79,10 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
         "neighbours": _one_of(Neighbours),
         "description": lambda value: isinstance(value, str),
         "blocks_by": _text_or_none,
+        "across": _amount_or_none,
+        "across_epsilon": _number_or_none,
     },
+    EventKind.ACROSS_RAISED: {"across": _amount, "across_epsilon": _number, "reason": _text},
     EventKind.CAP_RAISED: {"cap": _amount, "epsilon": _number, "reason": _text},
     EventKind.ACCOUNT_CLOSED: {"reason": _text},
     EventKind.ALLOWED: {
@@ -79,6 +94,8 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
     },
     EventKind.BLOCKS_OPENED: {"blocks": _names},
     EventKind.BLOCKS_SEALED: {"blocks": _names},
+    EventKind.ADOPTED: {"folder": _text, "owner": lambda value: value is None or _sha256(value), "reason": _text},
+    EventKind.RESTORED: {"seq": _amount, "hash": _sha256, "reason": _text},
     EventKind.RESERVED: {
         "amount": _amount,
         "claim": _text,
@@ -96,15 +113,22 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
         "fence": _count,
     },
     EventKind.COMMITTED: {"step": _text, "attempt": _amount, "sha256": _sha256, "size": _count},
-    EventKind.SETTLED: {"spent": _count, "returned": _count, "release": _text_or_none, "manifest": _text_or_none},
+    EventKind.SETTLED: {
+        "spent": _count,
+        "returned": _count,
+        "release": _text_or_none,
+        "manifest": _text_or_none,
+        "manifest_sha256": _sha256_or_none,
+    },
     EventKind.RELEASED: {"returned": _amount},
+    EventKind.REPUBLISHED: {"run": _text, "release": _text, "manifest": _text, "manifest_sha256": _sha256},
 }
 
 _UNKNOWN_TO_VERSION_1: Mapping[str, Mapping[str, object]] = {
-    EventKind.ACCOUNT_OPENED: {"description": "", "blocks_by": None},
+    EventKind.ACCOUNT_OPENED: {"description": "", "blocks_by": None, "across": None, "across_epsilon": None},
     EventKind.RESERVED: {"blocks": None, "analyst": None, "purpose": None},
     EventKind.STARTED: {"fence": 0},
-    EventKind.SETTLED: {"manifest": None},
+    EventKind.SETTLED: {"manifest": None, "manifest_sha256": None},
 }
 """What its events did not say, and what was the case instead."""
 

@@ -41,6 +41,10 @@ class Verified:
     head: str
     others: int = 0
     """Manifests that were found and are of another ledger."""
+    files: int = 0
+    """Files of releases, manifests among them, that are what was published."""
+    absent: int = 0
+    """Releases on record that do not lie where they were published, nor where else was looked."""
 
 
 def verify(
@@ -74,6 +78,18 @@ def verify(
         )
     counts = {"runs": check.runs, "operations": check.operations, "outputs": check.outputs}
     return Verified(events=check.seq, **counts, manifests=len(heads), head=check.head)
+
+
+def replay(scan: LedgerScan) -> None:
+    """Check everything but prices and the heads stated elsewhere, in a transaction that has begun.
+
+    Raises:
+        LedgerDamaged: At the first row that does not fit, which the message names.
+    """
+    check = _Check(scan, price=lambda _mechanism, _currency: 0)
+    for _ in check.events():
+        pass
+    check.rest()
 
 
 class _Check:

@@ -10,7 +10,7 @@ from typing import ClassVar, TypeAlias
 
 from dpcore.accounting import Currency
 from dpcore.errors import UsageError
-from dpcore.ledger.checks import checked_budget
+from dpcore.ledger.checks import checked_across, checked_budget, require_across_applies
 from dpcore.ledger.rows import (
     WHOLE,
     Account,
@@ -51,8 +51,8 @@ class Replay:
 
     def follow(self, event: Event, details: Details) -> None:
         """Make the change that an event tells of, or refuse it."""
-        steward = self._BY_STEWARD.get(event.kind)
-        require(event, (event.run is None) == (steward is not None), "names a run that it is not about, or lacks one")
+        change = self._OF_NO_RUN.get(event.kind)
+        require(event, (event.run is None) == (change is not None), "names a run that it is not about, or lacks one")
         require(event, bool(event.account) and event.run != "", "names nobody")
         known = event.account in self.accounts
         require(
@@ -60,8 +60,8 @@ class Replay:
             known != (event.kind == EventKind.ACCOUNT_OPENED),
             "is of an account that is not open, or opens it again",
         )
-        if steward is not None:
-            steward(self, event, details)
+        if change is not None:
+            change(self, event, details)
         elif event.kind == EventKind.RESERVED:
             self._reserve(event, details)
         else:
@@ -88,6 +88,7 @@ class Replay:
         named = {"currency": Currency(details["currency"]), "neighbours": Neighbours(details["neighbours"])}
         account = Account(name=event.account, **{**details, **named}, state=AccountState.OPEN, opened_at=event.at)
         _require_budget(event, account)
+        _require_across(event, account)
         self.accounts[event.account] = account
         if account.blocks_by is None:
             self._used[event.account, WHOLE] = 0
@@ -97,6 +98,14 @@ class Replay:
         raised = replace(account, cap=details["cap"], epsilon=details["epsilon"])
         require(event, raised.cap > account.cap, "does not raise the cap")
         _require_budget(event, raised)
+        self.accounts[event.account] = raised
+
+    def _raise_across(self, event: Event, details: Details) -> None:
+        account = self._open(event)
+        raised = replace(account, across=details["across"], across_epsilon=details["across_epsilon"])
+        higher = account.across is not None and details["across"] > account.across
+        require(event, higher, "does not raise the cap across blocks")
+        _require_across(event, raised)
         self.accounts[event.account] = raised
 
     def _close_account(self, event: Event, _: Details) -> None:
@@ -124,6 +133,15 @@ class Replay:
         for name in details["blocks"]:
             require(event, (event.account, name) in self._growing, "seals a block that is not open")
             self._growing.remove((event.account, name))
+
+    def _republish(self, event: Event, details: Details) -> None:
+        """Change nothing: which runs have ended and led to that release may be too many to remember."""
+
+    def _adopt(self, event: Event, _: Details) -> None:
+        self._open(event)
+
+    def _restore(self, event: Event, details: Details) -> None:
+        require(event, details["hash"] != event.previous, "accepts the loss of an event that is there")
 
     def _reserve(self, event: Event, details: Details) -> None:
         by_block = self._open(event).blocks_by is not None
@@ -155,8 +173,12 @@ class Replay:
             self._use(event, run, amount=-details["returned"])
 
     def _use(self, event: Event, run: ReplayedRun, *, amount: int) -> None:
-        """Add to what is used of the run's blocks and in its names, within what each of them has."""
+        """Add to what is used of the run's blocks, across them and in its names, within what each of them has."""
         account = self.accounts[event.account]
+        if account.across is not None:
+            across_used = account.across_used + amount
+            require(event, across_used <= account.across, "takes more than the cap across blocks has left")
+            self.accounts[event.account] = replace(account, across_used=across_used)
         for name in run.blocks:
             used = self._used[event.account, name] + account.weight * amount
             require(event, used <= account.cap, "takes more than one of its blocks has left")
@@ -173,14 +195,29 @@ class Replay:
         require(event, account.state is AccountState.OPEN, "is of an account that is closed")
         return account
 
-    _BY_STEWARD: ClassVar[Mapping[str, Callable[["Replay", Event, Details], None]]] = {
+    _OF_NO_RUN: ClassVar[Mapping[str, Callable[["Replay", Event, Details], None]]] = {
         EventKind.ACCOUNT_OPENED: _open_account,
         EventKind.CAP_RAISED: _raise_cap,
+        EventKind.ACROSS_RAISED: _raise_across,
         EventKind.ACCOUNT_CLOSED: _close_account,
         EventKind.ALLOWED: _allow,
         EventKind.BLOCKS_OPENED: _open_blocks,
         EventKind.BLOCKS_SEALED: _seal_blocks,
+        EventKind.REPUBLISHED: _republish,
+        EventKind.ADOPTED: _adopt,
+        EventKind.RESTORED: _restore,
     }
+
+
+def _require_across(event: Event, account: Account) -> None:
+    """Refuse a cap across blocks that does not stand for its declared epsilon, or that bounds nothing."""
+    if account.across is None and account.across_epsilon is None:
+        return
+    try:
+        require_across_applies(unit=account.unit, blocks_by=account.blocks_by)
+        checked_across(account.across, epsilon=account.across_epsilon, currency=account.currency, delta=account.delta)
+    except UsageError:
+        raise at_event(event, "declares a cap across blocks that its epsilon and delta do not stand for") from None
 
 
 def _require_budget(event: Event, account: Account) -> None:

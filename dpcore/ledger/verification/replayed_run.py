@@ -57,6 +57,8 @@ class ReplayedRun:
     def _settle(self, event: Event, details: Details) -> None:
         require(event, details["spent"] == self.spent, "does not say what its run has spent")
         require(event, details["returned"] == self.run.reserved - self.spent, "does not return what was never started")
+        both = (details["manifest"] is None) == (details["manifest_sha256"] is None)
+        require(event, both, "names a manifest without its hash, or a hash without its manifest")
         self.run = replace(self.run, state=RunState.SETTLED, release=details["release"])
 
     def _release(self, event: Event, details: Details) -> None:

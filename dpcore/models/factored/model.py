@@ -8,14 +8,14 @@ References: Lauritzen and Spiegelhalter 1988 (message passing); McKenna, Sheldon
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from dpcore.errors import UsageError
 from dpcore.models.factored.across import Across
 from dpcore.models.factored.moves import Moves
-from dpcore.models.factored.rows import draw_rows
+from dpcore.models.factored.rows import draw_chunks, draw_rows
 from dpcore.models.factored.scopes import Scope, Scopes, inside
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.factored.triangulation import cliques_of
@@ -131,6 +131,10 @@ class FactoredModel:
     def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
         """Return the codes of as many rows, one array for each column, as close to the model as whole rows can be."""
         return draw_rows(self._tree, self._beliefs, self._scopes, count, rng=rng)
+
+    def row_chunks(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[RowCodes, ...]]:
+        """Return the same rows chunk by chunk, in memory that does not depend on their number."""
+        return draw_chunks(self._tree, self._beliefs, self._scopes, count, rng=rng)
 
     def _summed(self, array: Weights, source: Axes, target: Axes) -> Weights:
         """Return the sums of an array in an array of their own."""

@@ -11,6 +11,8 @@ as long as there are many in a run: later columns add nothing but ever shorter r
 """
 
 import math
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,25 +28,41 @@ Codes = NDArray[np.int64]
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 RUN = 64  # rows alike, on average, at least
-BLOCK_ROWS = 1 << 18  # drawn at a time: bounds the memory, and adds to a cell's count no more than a few rows a block
+CHUNK_ROWS = 1 << 18  # drawn at a time: bounds the memory, and adds to a cell's count no more than a few rows a chunk
 
 
 def draw_rows(
     tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, count: int, *, rng: np.random.Generator
 ) -> tuple[RowCodes, ...]:
     """Return the codes of as many rows, one array for each column, in random order."""
-    if count < 0:
-        raise UsageError("A negative number of rows was asked for: use 0 or more.")
-    of = scopes.resolutions
-    drawn = [np.empty(count, dtype=np.min_scalar_type(of.cells((column,)) - 1)) for column in range(of.columns)]
-    for start in range(0, count, BLOCK_ROWS):
-        block = slice(start, min(start + BLOCK_ROWS, count))
-        for whole, codes in zip(drawn, _draw_block(tree, beliefs, scopes, block.stop - start, rng=rng), strict=True):
-            whole[block] = codes
+    of, start = scopes.resolutions, 0
+    chunks = draw_chunks(tree, beliefs, scopes, count, rng=rng)
+    drawn = [np.empty(count, dtype=kind) for kind in _code_types(of)]
+    for chunk in chunks:
+        end = start + len(chunk[0])
+        for whole, codes in zip(drawn, chunk, strict=True):
+            whole[start:end] = codes
+        start = end
     return tuple(drawn)
 
 
-def _draw_block(
+def draw_chunks(
+    tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, count: int, *, rng: np.random.Generator
+) -> Iterator[tuple[RowCodes, ...]]:
+    """Return the same rows chunk by chunk, each as close to the model as whole rows can be."""
+    if count < 0:
+        raise UsageError("A negative number of rows was asked for: use 0 or more.")
+    kinds = _code_types(scopes.resolutions)
+    sizes = (min(CHUNK_ROWS, count - start) for start in range(0, count, CHUNK_ROWS))
+    drawn = (_draw_chunk(tree, beliefs, scopes, size, rng=rng) for size in sizes)
+    return (tuple(codes.astype(kind) for codes, kind in zip(chunk, kinds, strict=True)) for chunk in drawn)
+
+
+def _code_types(of: Resolutions) -> list[np.dtype[Any]]:
+    return [np.min_scalar_type(of.cells((column,)) - 1) for column in range(of.columns)]
+
+
+def _draw_chunk(
     tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, count: int, *, rng: np.random.Generator
 ) -> tuple[Codes, ...]:
     of = scopes.resolutions

@@ -1,0 +1,172 @@
+"""Whether about as many rows were counted as there should be: judged by a noisy total and by what is declared, never by the data.
+
+A table that is read otherwise than its steward believes loses rows without an error, since every value has a declared policy. The noisy
+total shows it. Likely causes are listed from the spec alone.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dpcore.measurements import Measurement
+from dpcore.models.evidence import LEAST_NOISE
+from dpcore.spec import Declaration
+from dpcore.universe import Attribute, Date, Datetime, Outside
+
+STEP = "expected-total"
+"""The step that buys the total where a spec has `expect_rows`."""
+
+SURE = math.log(1000) / math.sqrt(2)
+"""Noise is within SURE standard deviations, and one row more for rounding, with a probability of 99.9 % or more: the two-sided quantile
+of Laplace noise; that of Gaussian noise is smaller."""
+
+FAINT = 10
+"""A total below this many times its noise deserves a warning."""
+
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class NoisyTotal:
+    """A noisy number of counted rows, with the standard deviation of its noise. In a weighted table it is the sum of the weights."""
+
+    rows: float
+    noise: float
+
+    @classmethod
+    def of(cls, measurements: Sequence[Measurement]) -> "NoisyTotal":
+        """Combine all whole marginals: the sum of each is an estimate of the total, and they are averaged by their precision."""
+        whole = [each for each in measurements if each.cell is None]
+        precisions = [1 / (max(each.noise, LEAST_NOISE) ** 2 * each.values.size) for each in whole]
+        together = math.fsum(precisions)
+        sums = (float(each.values.sum()) * precision for each, precision in zip(whole, precisions, strict=True))
+        return cls(math.fsum(sums) / together, noise=1 / math.sqrt(together))
+
+    @property
+    def margin(self) -> float:
+        """How far from the true total it lies at most, with 99.9 % probability."""
+        return margin_of(self.noise)
+
+    def is_outside(self, expected: tuple[int, int]) -> bool:
+        """Tell whether the true total lies outside of a range, allowing for the noise."""
+        low, high = expected
+        return self.rows + self.margin < low or self.rows - self.margin > high
+
+    @property
+    def is_faint(self) -> bool:
+        """Tell whether the total hardly stands out of its noise."""
+        return self.rows < FAINT * self.noise
+
+
+def margin_of(noise: float) -> float:
+    """Return how far noise of a standard deviation reaches, with 99.9 % probability.
+
+    >>> round(margin_of(64.0))
+    314
+    """
+    return SURE * noise + 1
+
+
+def unexpected_sentence(declaration: Declaration, total: NoisyTotal, *, expected: tuple[int, int]) -> str:
+    """Say why a run was stopped, and what to look at."""
+    low, high = expected
+    too_few = total.rows < low
+    causes = list(_causes_of_few(declaration) if too_few else _causes_of_many(declaration))
+    return (
+        f"the run was stopped after its first measurement: the noisy total is {total.rows:,.0f} rows (noise {total.noise:,.1f}, "
+        f"so {_true_range(total)} with 99.9 % probability), but the spec expects {low:,} to {high:,}; "
+        "nothing is published, and what was not spent is back in the account; "
+        f"likely causes: {'; '.join(causes)}; correct the spec, or `expect_rows`, and run again"
+    )
+
+
+def _true_range(total: NoisyTotal) -> str:
+    return f"{max(0, total.rows - total.margin):,.0f} to {max(0, total.rows + total.margin):,.0f}"
+
+
+def small_total_warning(declaration: Declaration, total: NoisyTotal) -> str | None:
+    """Return a warning if the total hardly stands out of its noise, so that the release may hold next to nothing but noise."""
+    if not total.is_faint:
+        return None
+    causes = "; ".join(_causes_of_few(declaration))
+    return (
+        f"the noisy total is {total.rows:,.0f} rows, which is small against its noise of {total.noise:,.1f}: the release may hold little but "
+        f"noise; likely causes: {causes}; or the table is too small for this epsilon; declare `expect_rows` in `privacy` to stop such a run "
+        "before it has spent its budget"
+    )
+
+
+def weak_check_warning(expected: tuple[int, int], *, noise: float) -> str | None:
+    """Return a warning if the check of the total could not tell an empty table from one with as few rows as expected."""
+    low, margin = expected[0], margin_of(noise)
+    if low > 2 * margin:
+        return None
+    return (
+        f"`expect_rows` starts at {low:,}, but the noise of the total is {noise:,.1f}: an empty table may pass the check; "
+        f"the check is sure to notice it from {math.floor(2 * margin) + 1:,} expected rows on, or with a larger epsilon"
+    )
+
+
+def _causes_of_few(declaration: Declaration) -> Iterator[str]:
+    columns, privacy = declaration.universe.attributes, declaration.spec.privacy
+    iso = [
+        name
+        for name, each in columns.items()
+        if isinstance(each, Date | Datetime) and not each.formats and _drops(each)
+    ]
+    if iso:
+        yield f"{_named(iso)} {_is(iso)} read as ISO dates such as 2025-01-31: if the table writes them otherwise, declare `format`"
+    written = [
+        name for name, each in columns.items() if isinstance(each, Date | Datetime) and each.formats and _drops(each)
+    ]
+    if written:
+        yield f"dates in {_named(written)} may not be written as the declared `format` says"
+    dropping = [name for name, each in columns.items() if each.outside is Outside.DROP]
+    if dropping:
+        yield f"a row is dropped if its value of {_named(dropping)} is not declared (`outside: drop`)"
+    nulls = [name for name, each in columns.items() if each.outside is Outside.CLIP and not each.missing]
+    if nulls:
+        yield f"a row is dropped if its value of {_named(nulls)} is null or unreadable (no `missing: true`)"
+    calendar = declaration.calendar
+    if calendar is not None:
+        how = "in ISO form" if not calendar.formats else "in the declared `format`"
+        yield f"only rows whose `{calendar.column}` is a day {how} within the blocks that were read count"
+    if privacy.unit != "row":
+        yield (
+            f"at most {privacy.max_rows_per_unit:,} row{'s' if privacy.max_rows_per_unit > 1 else ''} of each `{privacy.unit}` count, "
+            "and none without one"
+        )
+    if privacy.weight is not None:
+        yield f"a row counts as often as `{privacy.weight.column}` says, and not at all where that is no number of 1 or more"
+    yield _source(declaration) + " may hold fewer rows than you think"
+
+
+def _causes_of_many(declaration: Declaration) -> Iterator[str]:
+    privacy = declaration.spec.privacy
+    if privacy.weight is not None:
+        yield f"a row counts as often as `{privacy.weight.column}` says, at most {privacy.weight.max:,} times"
+    yield _source(declaration) + " may hold more rows than you think, or some of them twice"
+
+
+def _source(declaration: Declaration) -> str:
+    source = declaration.spec.source
+    if source.sql is not None:
+        return "the result of `sql`"
+    return "the table" if source.path is None else "the files of `source`"
+
+
+def _drops(attribute: Attribute) -> bool:
+    """Tell whether a value that can't be read costs its row."""
+    return attribute.outside is Outside.DROP or (attribute.outside is Outside.CLIP and not attribute.missing)
+
+
+def _named(columns: Sequence[str]) -> str:
+    shown = [f"`{name}`" for name in columns[:MOST_NAMED]]
+    more = len(columns) - len(shown)
+    if more:
+        return f"{', '.join(shown)} or {more} other column{'s' if more > 1 else ''}"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
+
+
+def _is(columns: Sequence[str]) -> str:
+    return "is" if len(columns) == 1 else "are"

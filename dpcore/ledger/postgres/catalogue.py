@@ -1,0 +1,184 @@
+"""The rules of a ledger as PostgreSQL's own catalogue states them, compared with those of a new ledger.
+
+Names and numbers are not enough: a check can be weakened under its name, a trigger can be kept and not fire, a function can run with
+another search path or other rights, and a grant or a child table can go around all of them. So everything that a schema can hold is
+listed with its complete definition, one line an object. `catalogue.txt` holds the lines of a new ledger. Any role may read the
+catalogue, and nothing has to be created for the comparison, so a reader verifies as much as the owner.
+
+Owners are written as `owner`, whoever owns the schema. What an owner may do is left out: it differs between versions of PostgreSQL, and an
+owner can give it back to itself. Lines of `catalogue.txt` that begin with `roles ` hold where the ledger belongs to `dpflow_steward`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+Execute = Callable[[str], Sequence[Any]]
+
+EXPECTED = Path(__file__).with_name("catalogue.txt")
+WITH_ROLES = "roles "
+_MOST_NAMED = 3
+
+# Each query gives the kind of an object, its name, and all that is to be compared of it.
+_WHOSE = "CASE {} WHEN 0 THEN 'PUBLIC' WHEN home.nspowner THEN 'owner' ELSE pg_get_userbyid({}) END"
+_HOME = "pg_namespace AS home"
+_HERE = "home.nspname = 'dpflow'"
+_TABLES = f"{_HOME} JOIN pg_class AS c ON {_HERE} AND c.relnamespace = home.oid"
+
+
+def _whose(role: str) -> str:
+    return _WHOSE.format(role, role)
+
+
+def _grants(kind: str, name: str, held: str, tables: str) -> str:
+    """List who may do what with something, by its access list, apart from its owner."""
+    return (
+        f"SELECT 'grant', {name}, concat_ws(' ', '{kind}', {_whose('given.grantee')}, given.privilege_type,"
+        f" CASE WHEN given.is_grantable THEN 'with grant option' END)"
+        f" FROM {tables} CROSS JOIN LATERAL aclexplode({held}) AS given WHERE {{owner}} <> given.grantee"
+    )
+
+
+_QUERIES = (
+    # Whatever lies in the schema, of any kind but functions, which are listed below.
+    (
+        "SELECT 'object', o.type || ' ' || o.identity, ''"
+        f" FROM {_HOME} JOIN pg_depend AS d ON {_HERE} AND d.refobjid = home.oid"
+        " AND d.refclassid = CAST('pg_catalog.pg_namespace' AS regclass)"
+        " CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, 0) AS o"
+        " WHERE d.classid NOT IN (CAST('pg_catalog.pg_proc' AS regclass), CAST('pg_catalog.pg_default_acl' AS regclass))"
+    ),
+    # Tables, indexes and sequences.
+    (
+        f"SELECT 'relation', c.relname, concat_ws(' ', c.relkind, c.relpersistence, {_whose('c.relowner')},"
+        " 'options', c.reloptions, 'row security', c.relrowsecurity, c.relforcerowsecurity, 'partition', c.relispartition,"
+        " 'access', a.amname, 'of type', c.reloftype)"
+        f" FROM {_TABLES} LEFT JOIN pg_am AS a ON a.oid = c.relam"
+    ),
+    (
+        "SELECT 'column', c.relname || '.' || a.attname, concat_ws(' ', format_type(a.atttypid, a.atttypmod),"
+        " CASE WHEN a.attnotnull THEN 'not null' END, 'identity', nullif(CAST(a.attidentity AS text), ''),"
+        " 'generated', nullif(CAST(a.attgenerated AS text), ''), 'default', pg_get_expr(d.adbin, d.adrelid),"
+        " 'collation', n.nspname || '.' || o.collname)"
+        f" FROM {_TABLES} AND c.relkind NOT IN ('i', 'I') JOIN pg_attribute AS a"
+        " ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped"
+        " LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum"
+        " LEFT JOIN pg_collation AS o ON o.oid = a.attcollation LEFT JOIN pg_namespace AS n ON n.oid = o.collnamespace"
+    ),
+    # That a column is not null is said of the column; newer versions have a constraint for it, which must hold for all rows.
+    (
+        "SELECT 'constraint', c.relname || '.' || k.conname, concat_ws(' ', k.contype, pg_get_constraintdef(k.oid),"
+        " 'deferrable', k.condeferrable, k.condeferred, 'valid', k.convalidated, 'local', k.conislocal, k.coninhcount)"
+        f" FROM {_TABLES} JOIN pg_constraint AS k ON k.conrelid = c.oid AND NOT (k.contype = 'n' AND k.convalidated)"
+    ),
+    (
+        "SELECT 'index', c.relname, concat_ws(' ', pg_get_indexdef(i.indexrelid), 'unique', i.indisunique, i.indimmediate,"
+        " 'valid', i.indisvalid, i.indisready, i.indislive)"
+        f" FROM {_TABLES} JOIN pg_index AS i ON i.indexrelid = c.oid"
+    ),
+    # The triggers behind foreign keys have names with numbers in them: they are known by what they call, and for which key.
+    (
+        "SELECT 'trigger', c.relname || '.' || CASE WHEN t.tgisinternal THEN concat_ws(' ', k.conname, p.proname)"
+        " ELSE t.tgname END, concat_ws(' ', 'enabled', t.tgenabled,"
+        " CASE WHEN NOT t.tgisinternal THEN pg_get_triggerdef(t.oid) END)"
+        f" FROM {_TABLES} JOIN pg_trigger AS t ON t.tgrelid = c.oid"
+        " JOIN pg_proc AS p ON p.oid = t.tgfoid LEFT JOIN pg_constraint AS k ON k.oid = t.tgconstraint"
+    ),
+    (
+        f"SELECT 'function', p.proname || '(' || pg_get_function_arguments(p.oid) || ')', concat_ws(' ', {_whose('p.proowner')},"
+        " p.prokind, 'returns', pg_get_function_result(p.oid), 'language', l.lanname, 'volatile', p.provolatile,"
+        " 'definer', p.prosecdef, 'leakproof', p.proleakproof, 'strict', p.proisstrict, 'parallel', p.proparallel,"
+        " 'support', p.prosupport, 'set', p.proconfig, 'body', encode(sha256(convert_to(p.prosrc, 'UTF8')), 'hex'), p.prosqlbody)"
+        f" FROM {_HOME} JOIN pg_proc AS p ON {_HERE} AND p.pronamespace = home.oid JOIN pg_language AS l ON l.oid = p.prolang"
+    ),
+    (
+        "SELECT 'rewrite rule', c.relname || '.' || r.rulename, concat_ws(' ', r.ev_enabled, pg_get_ruledef(r.oid))"
+        f" FROM {_TABLES} JOIN pg_rewrite AS r ON r.ev_class = c.oid"
+    ),
+    (
+        "SELECT 'policy', c.relname || '.' || p.polname, concat_ws(' ', p.polcmd, p.polpermissive, p.polroles,"
+        " pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid))"
+        f" FROM {_TABLES} JOIN pg_policy AS p ON p.polrelid = c.oid"
+    ),
+    # A child of one of the tables, wherever it lies, adds rows to what a query of its parent sees.
+    (
+        "SELECT 'inheritance', c.relname, concat_ws(' ', CAST(i.inhrelid AS regclass), 'from', CAST(i.inhparent AS regclass))"
+        f" FROM {_TABLES} AND c.relkind <> 'i' JOIN pg_inherits AS i ON c.oid IN (i.inhrelid, i.inhparent)"
+    ),
+    _grants("schema", "home.nspname", "home.nspacl", _HOME).format(owner="home.nspowner") + f" AND {_HERE}",
+    _grants("relation", "c.relname", "c.relacl", _TABLES).format(owner="c.relowner"),
+    _grants(
+        "column",
+        "c.relname || '.' || a.attname",
+        "a.attacl",
+        f"{_TABLES} JOIN pg_attribute AS a ON a.attrelid = c.oid",
+    ).format(owner="c.relowner"),
+    _grants(
+        "function",
+        "p.proname",
+        "coalesce(p.proacl, acldefault('f', p.proowner))",
+        f"{_HOME} JOIN pg_proc AS p ON {_HERE} AND p.pronamespace = home.oid",
+    ).format(owner="p.proowner"),
+    (
+        f"SELECT 'default privileges', concat_ws(' ', {_whose('d.defaclrole')}, d.defaclobjtype), CAST(d.defaclacl AS text)"
+        f" FROM {_HOME} JOIN pg_default_acl AS d ON {_HERE} AND d.defaclnamespace = home.oid"
+    ),
+    # With this setting no ordinary trigger fires and no foreign key is looked at.
+    (
+        "SELECT 'setting', 'session_replication_role', coalesce((SELECT concat_ws(' ', datname) FROM pg_database"
+        " WHERE oid = s.setdatabase), 'every database') FROM pg_db_role_setting AS s CROSS JOIN LATERAL unnest(s.setconfig) AS line"
+        " WHERE lower(line) = 'session_replication_role=replica'"
+        " AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))"
+    ),
+    # The roles of the script are there for their rights alone: nobody logs in as one, and none is a member of another.
+    (
+        f"SELECT 'role', r.rolname, concat_ws(' ', 'superuser', r.rolsuper, 'login', r.rolcanlogin, 'create', r.rolcreaterole,"
+        f" r.rolcreatedb, 'replication', r.rolreplication, 'bypass', r.rolbypassrls) FROM {_HOME} JOIN pg_roles AS r ON {_HERE}"
+        " AND pg_get_userbyid(home.nspowner) = 'dpflow_steward' AND r.rolname IN ('dpflow_steward', 'dpflow_runner', 'dpflow_reader')"
+    ),
+    (
+        "SELECT 'membership', member.rolname, 'in ' || whole.rolname FROM pg_auth_members AS m"
+        " JOIN pg_roles AS member ON member.oid = m.member JOIN pg_roles AS whole ON whole.oid = m.roleid"
+        " WHERE member.rolname IN ('dpflow_steward', 'dpflow_runner', 'dpflow_reader')"
+    ),
+)
+
+
+def found(execute: Execute) -> Counter[tuple[str, str, str]]:
+    """Return every object of the ledger in this database: its kind, its name and its definition."""
+    rows = (row for query in _QUERIES for row in execute(query))
+    return Counter((str(kind), str(name), str(text).replace("\t", " ").replace("\n", " ")) for kind, name, text in rows)
+
+
+def rules_changed(execute: Execute) -> str | None:
+    """Name what is missing, added or defined otherwise than in a new ledger, or return None."""
+    ((owner,),) = execute("SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'dpflow'")
+    there, expected = found(execute), Counter(_expected(roles=owner == "dpflow_steward"))
+    missing, added = expected - there, there - expected
+    if not missing and not added:
+        return None
+    names = dict.fromkeys((kind, name) for kind, name, _ in sorted([*missing, *added]))
+    told = [f"{kind} {name} {_problem(kind, name, missing, added)}" for kind, name in names]
+    more = f" and {len(told) - _MOST_NAMED} more" if len(told) > _MOST_NAMED else ""
+    return ", ".join(told[:_MOST_NAMED]) + more
+
+
+def _problem(kind: str, name: str, missing: Iterable[tuple[str, ...]], added: Iterable[tuple[str, ...]]) -> str:
+    was, now = ([line[2] for line in lines if line[:2] == (kind, name)] for lines in (missing, added))
+    if kind in {"grant", "membership"}:
+        return f"({', '.join(now or was)}) was {'added' if now else 'taken away'}"
+    return "is changed" if was and now else "was added" if now else "is missing"
+
+
+def written(lines: Collection[tuple[str, str, str]]) -> list[str]:
+    """Return objects as lines of text, in a fixed order."""
+    return sorted("\t".join(line) for line in lines)
+
+
+@cache
+def _expected(*, roles: bool) -> tuple[tuple[str, str, str], ...]:
+    lines = EXPECTED.read_text(encoding="utf-8").splitlines()
+    chosen = (line.removeprefix(WITH_ROLES) for line in lines if roles or not line.startswith(WITH_ROLES))
+    return tuple((kind, name, text) for kind, name, text in (line.split("\t") for line in chosen))

@@ -1,0 +1,90 @@
+"""Whether the file of an open ledger is still the one that was opened: not deleted, replaced, linked or overwritten.
+
+SQLite goes on with its open files whatever happens to their names. A charge would then be durable in a file that nobody will
+find again. So device and inode are remembered when the ledger is opened, and compared in every transaction.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from dpcore.errors import LedgerDamaged
+
+LONG_LOG = 1000 * 4096
+"""Bytes; SQLite checkpoints a log of 1000 pages or more, and nothing else writes to a database file that is in use."""
+_Inode = tuple[int, int]
+_THEN = "nothing was drawn or published; stop all runs, put the ledger back, then resume"
+
+
+class LedgerFiles:
+    """The database file of a connection, with its write-ahead log and its shared memory.
+
+    Nothing is opened here: closing a second descriptor of these files would end SQLite's locks on them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Remember the file at `path`, which is no link; its companions are remembered when SQLite has made them."""
+        self._path = path
+        self._opened = _inode(self._found(path))
+        self._companions: dict[Path, _Inode] = {}
+        self._content: tuple[int, ...] = ()
+        self.note_content()
+
+    def pin_companions(self) -> None:
+        """Remember log and shared memory, which stay the same while this connection is open."""
+        for suffix in ("-wal", "-shm"):
+            companion = self._path.with_name(f"{self._path.name}{suffix}")
+            with suppress(FileNotFoundError):
+                self._companions[companion] = _inode(companion.lstat())
+
+    def require_same(self) -> None:
+        """Refuse if another file, or none, now has the name of one of these."""
+        found = self._found(self._path)
+        if _inode(found) != self._opened:
+            raise LedgerDamaged(f"the ledger at {self._path} was replaced by another file while it was open; {_THEN}")
+        if found.st_nlink > 1:
+            raise LedgerDamaged(
+                f"the ledger at {self._path} has {found.st_nlink} hard links, and spending through one is lost to the "
+                "others; remove the other names, or copy the file, then try again"
+            )
+        for companion, opened in self._companions.items():
+            if _inode(self._found(companion)) != opened:
+                raise LedgerDamaged(f"{companion.name} of the ledger at {self._path} was replaced; {_THEN}")
+
+    def content_changed(self) -> bool:
+        """Say whether the database file was written to since `note_content`: by a checkpoint, or by somebody else."""
+        return _content(self._found(self._path)) != self._content
+
+    def may_be_checkpointed(self) -> bool:
+        """Say whether the log is long enough for SQLite to copy it into the database file by itself."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        return self._found(log).st_size >= LONG_LOG
+
+    def note_content(self) -> None:
+        """Remember the database file as it is now."""
+        self._content = _content(self._found(self._path))
+
+    def _found(self, path: Path) -> os.stat_result:
+        try:
+            return path.lstat()
+        except FileNotFoundError:
+            raise LedgerDamaged(f"{path} was deleted or moved while the ledger was open; {_THEN}") from None
+
+
+def remove_maker_names(path: Path, *, prefix: str) -> None:
+    """Remove the names under which a new ledger was made before it got its own, if its maker had no time to do so."""
+    with suppress(FileNotFoundError):
+        made = path.stat()
+        if made.st_nlink > 1:
+            for other in path.parent.glob(f"{prefix}*"):
+                with suppress(FileNotFoundError):
+                    if _inode(other.lstat()) == _inode(made):
+                        other.unlink()
+
+
+def _inode(found: os.stat_result) -> _Inode:
+    return found.st_dev, found.st_ino
+
+
+def _content(found: os.stat_result) -> tuple[int, ...]:
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -1,0 +1,173 @@
+"""Which ledger owns the releases of a dataset: a small file beside them, so that no second ledger pays for the same data unnoticed.
+
+The file also holds the newest head of that ledger that a release was made from. A copy of the ledger has the same identity, but
+lacks this event, or has another one in its place.
+"""
+
+import json
+import os
+import threading
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from dpcore.errors import LedgerDamaged, OutputError, UsageError
+from dpcore.ledger import Ledger, continues, loss_accepted
+
+FILE = "ledger.json"
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The ledger that pays for the releases in a folder.
+
+    Attributes:
+        ledger: Its identity.
+        account: The account, which is named like the dataset.
+        seq: The number of its newest event when a release was last made here; 0 if that is not known.
+        hash: The hash of that event.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+    ledger: str
+    account: str
+    seq: int
+    hash: str
+
+
+_OWNER = TypeAdapter(Owner)
+
+
+def owner_of(folder: Path) -> Owner | None:
+    """Return who owns the releases of a dataset; without the file, the ledger that the newest release names.
+
+    Raises:
+        UsageError: If the file, or without it the newest manifest, does not read.
+    """
+    path = folder / FILE
+    try:
+        owner = _OWNER.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return _owner_by_manifest(folder)
+    except (OSError, ValidationError):
+        owner = None
+    if owner is None or owner.account != folder.name:
+        raise _unreadable(path)
+    return owner
+
+
+def check_owner(ledger: Ledger, folder: Path) -> None:
+    """Refuse to release from a ledger into a folder that another ledger, or a later state of this one, has released to.
+
+    Raises:
+        UsageError: If the folder is another ledger's, or nobody can tell.
+        LedgerDamaged: If this is a copy that lacks events of the ledger that owns it.
+    """
+    owner, identity = owner_of(folder), ledger.identity()
+    if owner is None:
+        return
+    if owner.ledger != identity:
+        raise UsageError(
+            f"the releases in {folder} belong to ledger {owner.ledger[:12]}..., and this is ledger {identity[:12]}... at "
+            f"{ledger.place}, with a budget of its own; use the other one (see DPFLOW_LEDGER_URL), or, as the steward, "
+            "take the folder over with: dpflow run SPEC --adopt REASON"
+        )
+    with ledger.reading() as rows:
+        head = rows.head()
+        if not continues(rows, head, seq=owner.seq, digest=owner.hash) and not loss_accepted(
+            rows, seq=owner.seq, digest=None
+        ):
+            raise LedgerDamaged(
+                f"the releases in {folder} were made when ledger {identity[:12]}... had event {owner.seq}, which the copy at "
+                f"{ledger.place}, with {head.seq} events, lacks; put the newest copy back, or, as the steward, go on from "
+                "this one with: dpflow run SPEC --adopt REASON"
+            )
+
+
+def claim_folder(ledger: Ledger, folder: Path) -> None:
+    """Write down that this ledger owns a folder, and how far it is, unless `check_owner` refuses."""
+    check_owner(ledger, folder)
+    there, known, now = (folder / FILE).exists(), owner_of(folder), _as_owner(ledger, folder)
+    if there and known is not None and known.seq >= now.seq:  # another run of this ledger is further
+        return
+    _write(folder, now, replace=there)
+    check_owner(ledger, folder)  # another ledger may have been quicker to claim a new folder
+
+
+def adopt_folder(ledger: Ledger, folder: Path, *, reason: str) -> bool:
+    """Take a folder over from another ledger, or from a lost state of this one; return whether there was need to.
+
+    The ledger records it first: a file without the event can't come about, and an event without the file is repeated.
+    """
+    try:
+        check_owner(ledger, folder)
+    except (UsageError, LedgerDamaged):
+        try:
+            owner = owner_of(folder)
+        except UsageError:
+            owner = None
+    else:
+        return False
+    ledger.adopt(folder.name, folder=str(folder.resolve()), owner=owner.ledger if owner else None, reason=reason)
+    _write(folder, _as_owner(ledger, folder), replace=True)
+    return True
+
+
+def _as_owner(ledger: Ledger, folder: Path) -> Owner:
+    with ledger.reading() as rows:
+        head = rows.head()
+    return Owner(ledger=ledger.identity(), account=folder.name, seq=head.seq, hash=head.hash)
+
+
+def _owner_by_manifest(folder: Path) -> Owner | None:
+    """Return the ledger that the newest release names; the names of releases begin with the time of their run."""
+    try:
+        releases = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    for release in reversed(releases):
+        path = release / MANIFEST
+        try:
+            ledger = json.loads(path.read_text(encoding="utf-8"))["privacy"]["ledger"]
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            raise _unreadable(path) from None
+        if not isinstance(ledger, str):
+            raise _unreadable(path)
+        return Owner(ledger=ledger, account=folder.name, seq=0, hash="")
+    return None
+
+
+def _unreadable(path: Path) -> UsageError:
+    return UsageError(
+        f"{path} does not read, so nobody can tell which ledger owns these releases; restore it from a backup, or, as the "
+        "steward, take the folder over with: dpflow run SPEC --adopt REASON"
+    )
+
+
+def _write(folder: Path, owner: Owner, *, replace: bool) -> None:
+    """Let the file appear whole; without `replace` one that is there already stays."""
+    draft = folder / f".{FILE}-{os.getpid()}-{threading.get_ident()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(owner), indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            draft.replace(folder / FILE)
+        else:
+            with suppress(FileExistsError):
+                (folder / FILE).hardlink_to(draft)
+    except OSError:
+        raise OutputError(
+            f"{FILE} cannot be written to {folder}; make the folder writable, or choose another `output: {{path: ...}}`"
+        ) from None
+    finally:
+        draft.unlink(missing_ok=True)

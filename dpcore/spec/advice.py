@@ -1,0 +1,116 @@
+"""What in a valid spec deserves a second look. Everything here follows from what is declared; nothing is read."""
+
+import re
+from collections.abc import Iterator
+
+from dpcore.spec.load import Declaration
+from dpcore.universe import Attribute, Categorical, Integer
+from dpcore.universe.uneven import UnevenInteger
+
+MOST_DELTA = 1e-3
+MOST_EPSILON = 20
+DELTA_TIMES_ROWS = 0.1
+"""A delta is far below one over the number of rows if their product is below this."""
+FEW_CELLS = 50
+"""A column with fewer cells tells nobody apart, whatever it is called."""
+MANY_VALUES = 10_000
+MANY_NUMBERS = 100_000
+
+_ID_WORDS = frozenset(
+    [
+        "id",
+        "ids",
+        "uid",
+        "uuid",
+        "guid",
+        "identifier",
+        "ssn",
+        "sin",
+        "nino",
+        "nhs",
+        "mrn",
+        "passport",
+        "licence",
+        "license",
+        "plate",
+        "iban",
+        "email",
+        "mail",
+        "phone",
+        "telephone",
+        "mobile",
+        "cell",
+        "fax",
+        "name",
+        "names",
+        "firstname",
+        "lastname",
+        "surname",
+        "forename",
+        "fullname",
+        "username",
+        "login",
+        "address",
+        "street",
+        "ip",
+        "mac",
+        "imei",
+        "serial",
+        "token",
+    ]
+)
+
+
+def advice(declaration: Declaration) -> tuple[str, ...]:
+    """Return warnings about a delta or epsilon that protects little, and about columns that look like ids."""
+    return (*_about_privacy(declaration), *_about_columns(declaration))
+
+
+def looks_like_id(name: str) -> bool:
+    """Tell whether a column's name has a word in it that ids, and other data of one person alone, are called by.
+
+    >>> [name for name in ("patientID", "e-mail", "valid", "paid", "last_name", "humidity") if looks_like_id(name)]
+    ['patientID', 'e-mail', 'last_name']
+    """
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name.replace("e-mail", "email"))
+    return any(word.lower() in _ID_WORDS for word in words)
+
+
+def _about_privacy(declaration: Declaration) -> Iterator[str]:
+    privacy = declaration.spec.privacy
+    if privacy.delta > MOST_DELTA:
+        yield (
+            f"`delta` is {privacy.delta:g}, and each person may be exposed with that probability; it should be far below one over the number "
+            "of people, such as 1e-9"
+        )
+    elif privacy.expect_rows is not None and privacy.delta * privacy.expect_rows[1] > DELTA_TIMES_ROWS:
+        yield (
+            f"`delta` is {privacy.delta:g}, which is not far below one over the {privacy.expect_rows[1]:,} rows that are expected; "
+            f"write {DELTA_TIMES_ROWS / 100 / privacy.expect_rows[1]:.0e} or less"
+        )
+    if privacy.epsilon > MOST_EPSILON:
+        yield (
+            f"`epsilon` is {privacy.epsilon:g}, which hardly limits what a release tells about one person; 1 is usual, {MOST_EPSILON} is already weak"
+        )
+
+
+def _about_columns(declaration: Declaration) -> Iterator[str]:
+    expected = declaration.spec.privacy.expect_rows
+    for name, attribute in declaration.universe.attributes.items():
+        if (why := _why_an_id(name, attribute, found=name in declaration.descents())) is None:
+            if expected is None or not isinstance(attribute, Categorical) or attribute.cells < expected[0]:
+                continue
+            why = f"it has {attribute.cells:,} values, as many as there may be rows"
+        yield f"`{name}` looks like an id: {why}; leave columns that tell single people apart out of the universe, or declare coarser cells"
+
+
+def _why_an_id(name: str, attribute: Attribute, *, found: bool) -> str | None:
+    if looks_like_id(name) and attribute.cells >= FEW_CELLS:
+        up_to = "up to " if found else ""
+        return f"it is called so, and has {up_to}{attribute.cells:,} cells"
+    if isinstance(attribute, Categorical) and attribute.cells >= MANY_VALUES:
+        return f"it has {attribute.cells:,} values"
+    plain = isinstance(attribute, Integer) and not isinstance(attribute, UnevenInteger)
+    if plain and attribute.cells >= MANY_NUMBERS and attribute.width == 1:  # type: ignore[attr-defined]
+        return f"it has {attribute.cells:,} cells of one number each"
+    return None

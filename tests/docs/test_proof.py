@@ -1,0 +1,66 @@
+"""The proof names code and tests that exist: a step whose module, function or test has gone proves nothing any more."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "proof.md").read_text(encoding="utf-8")
+NAMED = re.compile(r"`((?:dpcore|flows|tests)/[\w/]+\.py)(?:::([\w.]+))?`")
+
+
+def missing(text: str) -> list[str]:
+    """What a page names and is not there."""
+    return [
+        f"{path}::{name}" if name else path
+        for path, name in NAMED.findall(text)
+        if not (ROOT / path).is_file() or (name and not defines(ROOT / path, name))
+    ]
+
+
+def defines(path: Path, name: str) -> bool:
+    """Tell whether a file defines a function, a class, or an attribute of a class; a test may be in any class of its file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    if "." not in name:
+        inside = ast.walk(tree) if name.startswith("test_") else tree.body
+        return any(isinstance(node, kinds) and node.name == name for node in inside)
+    owner, part = name.split(".")
+    owners = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == owner]
+    return any(isinstance(node, kinds) and node.name == part for one in owners for node in one.body)
+
+
+def test_every_module_function_and_test_that_the_proof_names_exists() -> None:
+    assert missing(PAGE) == []
+
+
+def test_every_step_that_is_about_code_names_code_and_a_test() -> None:
+    steps = re.split(r"^### Step ", PAGE, flags=re.MULTILINE)[1:]
+    assert [step.partition(".")[0] for step in steps] == [str(number) for number in range(1, 13)]
+    for step in steps:
+        paths = [path for path, _ in NAMED.findall(step)]
+        if step.startswith("9."):  # about distributions only
+            continue
+        assert any(path.startswith("dpcore/") for path in paths), step[:40]
+        assert any(path.startswith("tests/") for path in paths), step[:40]
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        "`dpcore/no_such_module.py`",
+        "`dpcore/curator.py::Curator.forgets`",
+        "`dpcore/curator.py::NoCurator`",
+        "`tests/dpcore/test_curator.py::test_that_is_not_there`",
+    ],
+)
+def test_what_is_not_there_is_noticed(gone: str) -> None:
+    assert missing(PAGE + gone) == [gone.strip("`")]
+
+
+def test_every_page_that_the_proof_links_to_exists() -> None:
+    links = re.findall(r"\]\(([\w./-]+\.md)(?:#[\w-]+)?\)", PAGE)
+    assert len(links) >= 5
+    assert [link for link in links if not (ROOT / "docs" / link).is_file()] == []
