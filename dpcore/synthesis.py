@@ -455,9 +455,12 @@ class Synthesis:
         return self._outcome(release)
 
     def _outcome(self, release: Path) -> Outcome:
-        account, run = self.account, self.ledger.run(self.run_id)
+        account, run = self.ledger.account(self.account.name), self.ledger.run(self.run_id)
         balance, delta = self._balance(), self.declaration.spec.privacy.delta
         promise = release_promise(account, run, delta=delta)
+        next_run = balance.remaining // account.weight
+        if account.across_remaining is not None:
+            next_run = min(next_run, account.across_remaining)
         return Outcome(
             run=self.run_id,
             release=_shown(release),
@@ -470,7 +473,7 @@ class Synthesis:
             reserved=run.reserved / UNIT,
             spent=run.spent / UNIT,
             remaining=balance.remaining / UNIT,
-            remaining_epsilon=askable(account, balance.remaining // account.weight),
+            remaining_epsilon=askable(account, next_run),
             blocks=self.blocks,
             warnings=self._warnings,
         )

@@ -21,6 +21,7 @@ START_SECONDS = 1.0, 8.0  # of the process, and of Prefect with it
 MODEL_PER_MEASURED = 10.0  # cells of a factored model for each that is measured, until the model has its full size
 PROCESS_MB = 190.0  # with all that is imported
 BYTES_PER_ROW, BYTES_PER_VALUE = 4.0, 3.0  # of the table and of the synthetic rows: 721 MB in all at 10^7 x 14
+TABLE_MB = 350.0  # at most of both: what is larger is read, kept and written in chunks
 DENSE_COPIES, FACTORED_COPIES = 3.0, 5.5  # times the size of the model's weights
 FACTORED_MB = 50.0  # beside them
 
@@ -45,7 +46,7 @@ def costs_of(declaration: Declaration, *, rows: int, rounds: int, cells: int) ->
         model_cells = float(declaration.universe.size)
         model_mb = DENSE_COPIES * model_cells * BYTES_PER_CELL / 2**20
     rounds_alone, last = _seconds(declaration, model_cells=model_cells, rounds=rounds, cells=cells)
-    table_mb = rows * (BYTES_PER_ROW + columns * BYTES_PER_VALUE) / 2**20
+    table_mb = min(rows * (BYTES_PER_ROW + columns * BYTES_PER_VALUE) / 2**20, TABLE_MB)
     return Costs(
         memory_mb=PROCESS_MB + table_mb + model_mb,
         least_seconds=START_SECONDS[0] + FAST * (reading + rounds_alone),

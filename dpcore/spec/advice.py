@@ -16,48 +16,9 @@ FEW_CELLS = 50
 MANY_VALUES = 10_000
 MANY_NUMBERS = 100_000
 
-_ID_WORDS = frozenset(
-    [
-        "id",
-        "ids",
-        "uid",
-        "uuid",
-        "guid",
-        "identifier",
-        "ssn",
-        "sin",
-        "nino",
-        "nhs",
-        "mrn",
-        "passport",
-        "licence",
-        "license",
-        "plate",
-        "iban",
-        "email",
-        "mail",
-        "phone",
-        "telephone",
-        "mobile",
-        "cell",
-        "fax",
-        "name",
-        "names",
-        "firstname",
-        "lastname",
-        "surname",
-        "forename",
-        "fullname",
-        "username",
-        "login",
-        "address",
-        "street",
-        "ip",
-        "mac",
-        "imei",
-        "serial",
-        "token",
-    ]
+_ID_WORD = re.compile(
+    "ids?|uid|uuid|guid|identifier|ssn|sin|nino|nhs|mrn|passport|licen[cs]e|plate|iban|e?mail|phone|telephone|mobile|cell|fax|"
+    "names?|firstname|lastname|surname|forename|fullname|username|login|address|street|ip|mac|imei|serial|token"
 )
 
 
@@ -73,7 +34,7 @@ def looks_like_id(name: str) -> bool:
     ['patientID', 'e-mail', 'last_name']
     """
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name.replace("e-mail", "email"))
-    return any(word.lower() in _ID_WORDS for word in words)
+    return any(_ID_WORD.fullmatch(word.lower()) for word in words)
 
 
 def _about_privacy(declaration: Declaration) -> Iterator[str]:

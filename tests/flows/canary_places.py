@@ -2,6 +2,7 @@
 
 STEPS = [
     "reserve",
+    "check_rows",
     "ingest",
     "histogram",
     "begin",
