@@ -50,7 +50,8 @@ class Form:
 def log_in(page: Page, address: str) -> None:
     """Open the address that `dpflow ui` prints, and wait for the page that it leads to."""
     page.goto(address)
-    expect(page.get_by_text("Active Work Pools")).to_be_visible()
+    expect(page).to_have_url(re.compile("/dashboard$"))
+    expect(page.get_by_text("Deployments", exact=True).first).to_be_visible()  # what else is there depends on past runs
 
 
 def open_form(page: Page, address: str, deployment: str) -> Form:
