@@ -16,9 +16,9 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from dpcore.errors import LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import Ledger, continues, loss_accepted
+from dpcore.release.integrity import MANIFEST
 
 FILE = "ledger.json"
-MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
