@@ -32,7 +32,7 @@ from dpcore.ingest.stored_file import StoredFile
 from dpcore.ingest.text import decoder
 
 # The first is what is read in one go. The second is how long a record may be, and bounds the memory that one can take.
-BLOCK_BYTES = (1 << 22, 1 << 27)
+BLOCK_BYTES = (1 << 22, 1 << 24)
 HEADER_BYTES = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")  # of UTF-16 and UTF-32
@@ -78,7 +78,7 @@ class CsvFile:
             records = csv.reader(lines, delimiter=self._delimiter, quoting=csv.QUOTE_NONE)
         else:
             records = csv.reader(lines, delimiter=self._delimiter, quotechar=self.quote)
-        header: list[str] = attempt(lambda: next(records, []), otherwise=self._long_header, failure=SourceBroken)
+        header: list[str] = attempt(lambda: next(records, []), otherwise=self._long_header)
         return [self._decode(field.encode(EVERY_BYTE)) for field in header]
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
@@ -123,17 +123,23 @@ class CsvFile:
             )
         start = len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0
         start = len(head) - len(head[start:].lstrip(b"\r\n"))
-        ends = record_ends(head[start:], quote=self.quote, is_open=False)
+        # The header is the first line, whatever quotation it leaves open: otherwise the rows would decide where it ends.
+        ends = record_ends(head[start:], quote=None, is_open=False)
         if not len(ends) and len(head) > HEADER_BYTES:
-            raise SourceBroken(self._long_header)  # where it leaves a quotation open, rows decide where it ends
+            raise SourceError(self._long_header)
         stop = start + int(ends[0]) if len(ends) else len(head)
+        if self.quote is not None and head[start:stop].count(self.quote.encode()) % 2:
+            raise SourceError(
+                f"the header of {self.name} leaves a quotation open in its first line; write each column's name in one line, "
+                "with a closing quotation mark"
+            )
         return head[start:stop], stop
 
     @property
     def _long_header(self) -> str:
         return (
-            f"the header of {self.name} is longer than {HEADER_BYTES >> 20} MiB, or has a name longer than {csv.field_size_limit() >> 10} KiB, "
-            "or leaves a quotation open; write the file with shorter names, or as Parquet"
+            f"the header of {self.name} is longer than {HEADER_BYTES >> 20} MiB, or has a name longer than {csv.field_size_limit() >> 10} KiB; "
+            "write the file with shorter names, or as Parquet"
         )
 
     @property

@@ -1,5 +1,6 @@
-"""A table that a Python program hands over: of pandas, polars, or anything else that speaks Arrow."""
+"""A table that a Python program hands over: of pandas, polars or Arrow, and there already."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -31,11 +32,11 @@ class MemoryTable(Private):
     def __init__(self, table: Any) -> None:
         if isinstance(table, pd.DataFrame):
             self._table = table
-        elif hasattr(table, "__arrow_c_stream__"):
+        elif isinstance(table, pa.Table | pa.RecordBatch) or _is_polars(table):
             self._table = attempt(lambda: pa.table(table), otherwise=self.damaged)
-        else:
+        else:  # a lazy one is a query: it would run before anything is reserved, and one value may make it fail
             raise UsageError(
-                "a table must be one of pandas, polars or Arrow; of a lazy one, hand over what it collects"
+                "a table must be one of pandas, polars or Arrow that is there already; of a lazy one, hand over what it collects"
             )
 
     def column_names(self) -> list[str]:
@@ -66,6 +67,11 @@ class MemoryTable(Private):
         if self._is_pandas:
             return [_of_pandas(self._table.iloc[start:stop, place]) for place in places]
         return [_joined(self._table.column(place).slice(start, stop - start)) for place in places]
+
+
+def _is_polars(table: Any) -> bool:
+    polars = sys.modules.get("polars")  # whoever has such a table has imported it
+    return polars is not None and isinstance(table, polars.DataFrame)
 
 
 def _joined(values: pa.ChunkedArray) -> pa.Array:

@@ -12,6 +12,7 @@ import pytest
 from dpcore.errors import SourceError
 from dpcore.ingest import csv_file
 from dpcore.ingest.csv_file import BLOCK_BYTES, HEADER_BYTES, CsvFile
+from dpcore.ingest.csv_records import record_ends
 from dpcore.ingest.stored_file import StoredFile
 from dpcore.ingest.text import text_of
 from tests.dpcore.sources import write
@@ -126,7 +127,7 @@ def test_packed_and_encoded_files_are_cut_where_a_record_ends(
 
 @pytest.mark.parametrize("blank", [b"", b"\n\r\n\r", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r\n\n"])
 def test_the_first_record_that_is_not_blank_is_the_header(tmp_path: Path, blank: bytes) -> None:
-    assert read(tmp_path, blank + b'x,"y",z,"a\nb"\r\n\r\n1,2,3,4\r\n') == [("1", "2", "3")]
+    assert read(tmp_path, blank + b'x,"y",z,"a,b"\r\n\r\n1,2,3,4\r\n') == [("1", "2", "3")]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,6 @@ def test_the_first_record_that_is_not_blank_is_the_header(tmp_path: Path, blank:
     [
         pytest.param(b",".join(b"c%d" % place for place in range(200_000)), id="many columns"),
         pytest.param(b"q" * (HEADER_BYTES >> 2), id="a long name"),
-        pytest.param(b'"' + b"q\n" * HEADER_BYTES, id="a quotation left open"),
     ],
 )
 def test_a_header_that_is_too_long_is_refused_in_a_sentence_and_no_row_left_out(tmp_path: Path, more: bytes) -> None:
@@ -149,3 +149,25 @@ def test_a_header_as_long_as_may_be_is_read(tmp_path: Path) -> None:
     file = CsvFile(StoredFile(str(write(tmp_path, "t.csv", head + b"1,2,3\n"))))
     assert len(head) == HEADER_BYTES
     assert len(file.column_names()) == head.count(b",") + 1
+
+
+@pytest.mark.parametrize("head", [b'x,"y,z', b'x,y,z"', b'"', b'x,"y""z', b'"x,y",z,"'])
+def test_where_a_header_ends_is_not_for_the_rows_to_decide(tmp_path: Path, head: bytes) -> None:
+    """A row that closes the quotation of the header, and a file without one, are refused alike, whatever the rows hold."""
+    said = set()
+    for number, below in enumerate(
+        (b"1,2,3\n", b'1,2,3"\n4,5,6\n', b'"\n1,2,3\n', b"1,2,3\n" * (HEADER_BYTES // 6), b"")
+    ):
+        file = CsvFile(StoredFile(str(write(tmp_path / str(number), "t.csv", head + b"\n" + below))))
+        with pytest.raises(SourceError) as refusal:
+            file.column_names()
+        assert type(refusal.value) is SourceError  # which is free, since no row has a say
+        said.add(str(refusal.value))
+    assert len(said) == 1
+    assert "leaves a quotation open in its first line" in said.pop()
+
+
+def test_with_the_header_as_a_record_of_its_own_a_row_would_decide_where_it_ends() -> None:
+    head = b'x,"y,z\n'
+    lengths = {int(record_ends(head + row, quote='"', is_open=False)[0]) for row in (b'1,"\n', b'1,2\n3,"\n')}
+    assert len(lengths) == 2

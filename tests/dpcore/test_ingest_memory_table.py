@@ -154,6 +154,17 @@ def test_what_is_no_table_is_refused_with_what_to_hand_over() -> None:
         assert CANARY not in str(refusal.value)
 
 
+def test_a_query_of_another_library_is_not_run() -> None:
+    class Relation:
+        """Runs when it is asked for its rows, and fails by one of them."""
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            raise AssertionError("a lazy table was run before anything was reserved")
+
+    with pytest.raises(UsageError, match="of a lazy one, hand over what it collects"):
+        Source.of(Relation())
+
+
 def test_a_missing_or_doubled_column_is_refused_as_in_a_file() -> None:
     with pytest.raises(SourceError, match="the table lacks the declared column 'b'"):
         rows(Source.of(pd.DataFrame({"a": [1]})), "b")

@@ -89,8 +89,8 @@ def test_a_quotation_mark_is_only_text_where_files_have_no_quoting(tmp_path: Pat
 
 
 def test_quoted_values_may_hold_delimiters_line_breaks_and_quotation_marks(tmp_path: Path) -> None:
-    write(tmp_path, "t.csv", 'a,"b\nc"\n"x, y","line\nline ""two"""\n')
-    assert rows(tmp_path, "t.csv", "a", "b\nc") == [("x, y", 'line\nline "two"')]
+    write(tmp_path, "t.csv", 'a,"b, ""c"""\n"x, y","line\nline ""two"""\n')
+    assert rows(tmp_path, "t.csv", "a", 'b, "c"') == [("x, y", 'line\nline "two"')]
 
 
 def test_a_row_with_the_wrong_number_of_fields_is_left_out(tmp_path: Path) -> None:
