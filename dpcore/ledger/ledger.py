@@ -207,6 +207,7 @@ class Ledger(Stewardship):
             body = {key: getattr(operation, key) for key in ("step", "attempt", "amount", "mechanism", "fence")}
             event = rows.next_event(EventKind.STARTED, account=run.account, run=run.id, body=body)
             rows.start_operation(operation, mechanism=text, event=event)
+        self._remember()  # before anything is drawn: a copy of the ledger that lacks this charge is then refused
         return operation
 
     def commit(self, operation: Operation, output: bytes) -> Operation:

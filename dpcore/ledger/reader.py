@@ -60,25 +60,36 @@ class LedgerReader:
 
         A reader that finds an old copy says so by `warning`.
         """
+        known = self._compared(None)
+        if known is not None:
+            # Another process may have charged, and remembered it, after this one began to read. So what was remembered is compared
+            # once more, with a state of the ledger that is read after it.
+            self._compared(known)
+
+    def _compared(self, known: SeenHead | None) -> SeenHead | None:
+        """Compare the ledger with a head that was seen, or else with the newest; return that head if the ledger lacks it."""
+        second = known is not None
         with self.reading() as rows:
             self._seen, self._identity = rows.head(), rows.hash_of(1)
             if self._memory is None or self._identity is None:
-                return
+                return None
             try:
                 if self._store.is_file:  # the name of a database says nothing: a server elsewhere may have one like it
                     self._memory.require_no_other(self._identity, place=self.place)
-                known = self._memory.recall(self._identity)
+                known = known or self._memory.recall(self._identity)
             except LedgerDamaged as refused:
                 self.warning = str(refused)
-                return
+                return None
             if known is None or continues(rows, self._seen, seq=known.seq, digest=known.hash):
-                return
+                return None
             if not loss_accepted(rows, seq=known.seq, digest=known.hash):
-                last = rows.event(self._seen.seq)
-                self._lost, self.warning = known, _older(self.place, self._seen, last, known)
-                return
+                if second:
+                    last = rows.event(self._seen.seq)
+                    self._lost, self.warning = known, _older(self.place, self._seen, last, known)
+                return known
         with suppress(LedgerError):  # the event that accepts the loss is there again next time
             self._memory.remember(self._identity, self._seen, place=self.place, forget=True)
+        return None
 
     def require_current(self) -> None:
         """Refuse a ledger that lacks events which were seen in it before.

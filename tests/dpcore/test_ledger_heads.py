@@ -14,7 +14,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger import EventKind, open_ledger
-from dpcore.ledger.heads import HeadMemory
+from dpcore.ledger.heads import HeadMemory, SeenHead
+from dpcore.ledger.reader import LedgerReader
 from dpcore.ledger.transaction import Head
 from tests.conftest import Workspace, read_only
 from tests.dpcore.cli_ledgers import dpflow, opened, spent
@@ -197,6 +198,86 @@ def test_a_process_that_was_killed_has_remembered_its_reservation(tmp_path: Path
     shutil.copy(tmp_path / "backup", tmp_path / "ledger.sqlite")
     with open_ledger(url) as ledger, pytest.raises(LedgerDamaged, match="event 2 with another history"):
         ledger.reserve("again", account="clinic", amount=100, claim="claim")
+
+
+KILLED = """
+import os, sqlite3, sys
+from pathlib import Path
+from dpcore.ledger import Ledger, open_ledger
+
+url, folder, forgetful = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "forgetful"
+if forgetful:  # nothing is remembered of a charge
+    reserve, Ledger._remember = Ledger._remember, lambda ledger: None
+place, number = url.removeprefix("sqlite:///"), 0
+
+def back_up():
+    global number
+    with sqlite3.connect(place) as now, sqlite3.connect(folder / f"backup-{number}") as copy:
+        now.backup(copy)
+    number += 1
+
+ledger = open_ledger(url)
+ledger.reserve("run", account="clinic", amount=100, claim="claim")
+if forgetful:
+    reserve(ledger)
+lease = ledger.lease("run")
+for step in ("one", "two", "three"):
+    back_up()
+    operation = ledger.start(lease, step=step, amount=10, mechanism={"name": "any"})
+    back_up()
+    ledger.commit(operation, b"1")
+os._exit(9)
+"""
+
+
+@pytest.mark.parametrize("memory", ["whole", "forgetful"])
+def test_a_backup_from_before_the_last_charge_of_a_killed_run_is_refused(tmp_path: Path, memory: str) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    with open_ledger(url, create=True) as ledger:
+        opened_small(ledger)
+    killed = subprocess.run([sys.executable, "-c", KILLED, url, str(tmp_path), memory], check=False)
+    assert killed.returncode == 9
+    refused = []
+    for number in range(6):
+        for file in tmp_path.glob("ledger.sqlite*"):
+            file.unlink()
+        shutil.copy(tmp_path / f"backup-{number}", tmp_path / "ledger.sqlite")
+        with open_ledger(url) as ledger:
+            refused.append(ledger.warning is not None)
+    # The last backup has all charges; what it lacks is the output of the last, which is then paid for and drawn again.
+    assert refused == ([True] * 5 + [False] if memory == "whole" else [False] * 6)
+
+
+@pytest.mark.parametrize("compared", ["again", "once"])
+def test_a_head_that_another_process_remembers_while_this_one_opens_is_no_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    with open_ledger(url, create=True) as ledger:
+        opened_small(ledger)
+    recall, compare = HeadMemory.recall, LedgerReader._compared
+
+    def charge() -> None:
+        with open_ledger(url) as writer:
+            writer.reserve("run", account="clinic", amount=10, claim="claim")
+
+    def after_a_charge(memory: HeadMemory, identity: str) -> SeenHead | None:
+        monkeypatch.setattr(HeadMemory, "recall", recall)
+        with ThreadPoolExecutor(1) as other:  # an open ledger belongs to its thread
+            other.submit(charge).result()
+        return recall(memory, identity)
+
+    def believed(ledger: LedgerReader, known: SeenHead | None) -> SeenHead | None:
+        lacking = compare(ledger, known)
+        ledger.warning = "lost" if lacking else ledger.warning
+        return lacking
+
+    monkeypatch.setattr(HeadMemory, "recall", after_a_charge)
+    if compared == "once":  # planted: the first comparison is believed
+        monkeypatch.setattr(LedgerReader, "_compared", believed)
+    with open_ledger(url) as ledger:
+        assert ledger.balance("clinic").reserved == 10
+        assert (ledger.warning is None) == (compared == "again")
 
 
 def put_back(server: PostgresServer, url: str, backup: str) -> None:
