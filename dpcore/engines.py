@@ -20,6 +20,14 @@ class Engine(ABC):
     def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
         """Return the data's version where the cells of some attributes are still to be found: the same text on every engine."""
 
+    def connect(self) -> None:
+        """Connect to the machines that read the table, if there are others; nothing is read.
+
+        Raises:
+            SourceError: If they can't be reached.
+        """
+        return
+
     @abstractmethod
     def read(self, source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint) -> Versioned:
         """Read, code and bound the table; its version is the same text on every engine."""

@@ -263,6 +263,7 @@ class Synthesis:
     def _read(self, universe: Universe, *, lease: Lease) -> Private:
         coding = Coding(universe=universe, protection=self.declaration.protection, window=self.window)
         try:
+            self._engine.connect()
             self._check_headers(coding)
         except SourceError as error:
             if self._may_refund(error, lease=lease):

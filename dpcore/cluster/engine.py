@@ -27,6 +27,10 @@ class OnCluster(Engine):
         self._opened = ExitStack()
         self._client: Client | None = None
 
+    def connect(self) -> None:
+        """Connect to the cluster, or start it."""
+        self._connected()
+
     def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
         """Let workers read the table, and add up what they make of it."""
         client = self._connected()

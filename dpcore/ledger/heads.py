@@ -65,6 +65,8 @@ class HeadMemory:
             seen = _SEEN.validate_json(path.read_bytes())
         except FileNotFoundError:
             return None
+        except PermissionError:  # the memory of somebody else; who can't read it is refused before writing
+            return None
         except (OSError, ValidationError):
             seen = None
         if seen is None or seen.ledger != ledger:
@@ -93,7 +95,11 @@ class HeadMemory:
                 )
 
     def _seen_at(self, place: str) -> Iterator[tuple[Path, SeenHead]]:
-        for path in sorted(self._folder.glob("*.json")):
+        try:
+            paths = sorted(self._folder.glob("*.json"))
+        except PermissionError:  # the memory of somebody else
+            return
+        for path in paths:
             seen = self.recall(path.stem)
             if seen is not None and seen.place == place:
                 yield path, seen

@@ -45,9 +45,9 @@ class Stewardship(LedgerReader):
 
     @contextmanager
     def _changing(self) -> Iterator[WritingTransaction]:
-        if self._memory is not None and not self._wrote:
-            self._memory.require_writable()
         with self._store.transaction(writing=True):
+            if self._memory is not None and not self._wrote:
+                self._memory.require_writable()
             now = self._clock() if self._clock else None
             rows = WritingTransaction(self._store, now=now, seen=self._seen)
             self._require_same_content(rows)
@@ -166,7 +166,7 @@ class Stewardship(LedgerReader):
             if cap <= account.across or epsilon < account.across_epsilon:
                 raise UsageError(
                     f"the cap across blocks of account '{name}' can only be raised, and is epsilon "
-                    f"{account.across_epsilon:g} now"
+                    f"{account.across_epsilon!r} now"
                 )
             account = replace(account, across=cap, across_epsilon=float(epsilon))
             rows.replace_account(account)

@@ -41,17 +41,17 @@ def _about_privacy(declaration: Declaration) -> Iterator[str]:
     privacy = declaration.spec.privacy
     if privacy.delta > MOST_DELTA:
         yield (
-            f"`delta` is {privacy.delta:g}, and each person may be exposed with that probability; it should be far below one over the number "
+            f"`delta` is {privacy.delta!r}, and each person may be exposed with that probability; it should be far below one over the number "
             "of people, such as 1e-9"
         )
     elif privacy.expect_rows is not None and privacy.delta * privacy.expect_rows[1] > DELTA_TIMES_ROWS:
         yield (
-            f"`delta` is {privacy.delta:g}, which is not far below one over the {privacy.expect_rows[1]:,} rows that are expected; "
+            f"`delta` is {privacy.delta!r}, which is not far below one over the {privacy.expect_rows[1]:,} rows that are expected; "
             f"write {DELTA_TIMES_ROWS / 100 / privacy.expect_rows[1]:.0e} or less"
         )
     if privacy.epsilon > MOST_EPSILON:
         yield (
-            f"`epsilon` is {privacy.epsilon:g}, which hardly limits what a release tells about one person; 1 is usual, {MOST_EPSILON} is already weak"
+            f"`epsilon` is {privacy.epsilon!r}, which hardly limits what a release tells about one person; 1 is usual, {MOST_EPSILON} is already weak"
         )
 
 

@@ -93,9 +93,13 @@ def duel(ledger: Ledger) -> Charge:
     def charge(name: str) -> bool:
         racer, number = name.removeprefix("racer-").split("/")
         step = f"step-{number if int(racer) % 2 else -int(number) % DUEL_STEPS}"
+        first = int(number) == 0
         while ledger.operation(SHARED_RUN, step) is None:
             try:
                 lease = ledger.lease(SHARED_RUN, holder="twins")
+                while first and ledger.run(SHARED_RUN).fence == lease.fence:
+                    think()  # until the other has taken the run away, once at least
+                first = False
                 operation = ledger.start(lease, step=step, amount=1, mechanism=MECHANISM)
                 ledger.commit(operation, f"{racer} {step}".encode())
             except UsageError:

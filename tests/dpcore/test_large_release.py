@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -104,9 +105,9 @@ def test_publishing_holds_a_chunk_or_two_at_a_time(workspace: Workspace, monkeyp
     workspace.open_account()
     drafts: list[Draft] = []
 
-    def keep(draft: Draft) -> Path:
+    def keep(draft: Draft, **how: Any) -> Path:
         drafts.append(draft)
-        return publish(draft)
+        return publish(draft, **how)
 
     monkeypatch.setattr("dpcore.synthesis.publish", keep)
     synthesize(workspace.spec)
@@ -122,7 +123,7 @@ def test_publishing_holds_a_chunk_or_two_at_a_time(workspace: Workspace, monkeyp
             yield codes
             del codes
 
-    publish(replace(drafts[0], name="another", rows=SyntheticRows(1000, chunks=chunks)))
+    publish(replace(drafts[0], name="another", rows=SyntheticRows(1000, chunks=chunks)), confirm=lambda: None)
     assert most <= 2
 
 

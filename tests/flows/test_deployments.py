@@ -296,7 +296,10 @@ def test_a_pool_of_another_type_is_no_place_for_our_worker(workspace: Workspace)
         ensure_pool("elsewhere", worker=True)
 
 
-def test_prefect_deploy_gives_the_same_deployments_for_the_sample(prefect_server: str) -> None:
+def test_prefect_deploy_gives_the_same_deployments_for_the_sample(
+    prefect_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DPFLOW_REGISTRY", str(tmp_path / "registry"))  # the sample's own is the one of this project
     register(SAMPLE, cron="0 3 1 * *", timezone="Europe/Zurich")
     names = deployed().present
     ours = {name: _compared(read(name)) for name in names}

@@ -117,7 +117,7 @@ class Draws:
                 Synthesis, "_seed", lambda _run, purpose: len(purpose)
             )  # else by the run's id, which is new each time
             patch.setattr(entropy, "random_words", words)
-            patch.setattr(BoundingDraws, "fresh", lambda: BoundingDraws(bytes(32)))
+            patch.setattr(BoundingDraws, "fresh", lambda unit_key=None: BoundingDraws(bytes(32)))
             patch.setattr(DiscreteGaussian, "draw", answered(real_noise))
             patch.setattr(ExponentialMechanism, "draw", answered(select))
             yield

@@ -5,6 +5,7 @@ must come out the same: what was paid for is what was drawn, whatever the code b
 as well, by a second run without that person that is given the first run's answers.
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -81,8 +82,8 @@ class Plan:
         return recording
 
     def prepare(self, table: pd.DataFrame) -> None:
-        for old in self.workspace.folder.glob(".dpflow/ledger*"):
-            old.unlink()
+        for old in (".dpflow", "releases"):  # what was seen of the last ledger as well
+            shutil.rmtree(self.workspace.folder / old, ignore_errors=True)
         table.to_csv(self.workspace.folder / "visits.csv", index=False)
         epsilon, delta = 10.0, float(DELTA[self.currency])
         with open_ledger(create=True) as ledger:
