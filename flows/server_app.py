@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 from prefect.server.api.server import create_app
-from prefect.server.database.configurations import AioSqliteConfiguration
+from prefect.server.database.configurations import SQLITE_BEGIN_MODE, AioSqliteConfiguration
 from prefect.server.database.dependencies import MODELS_DEPENDENCIES
 from prefect.server.utilities.database import get_dialect
 from prefect.settings import get_current_settings
@@ -31,9 +31,18 @@ class InTurns(AioSqliteConfiguration):
         session: AsyncSession,
         with_for_update: bool = False,  # noqa: ARG002, FBT001, FBT002  as Prefect calls it
     ) -> AsyncGenerator[AsyncSessionTransaction, None]:
-        """Begin as a writer, which waits for up to a minute until the database is free."""
+        """Begin as a writer, which waits for up to a minute until the database is free.
+
+        Only this transaction begins so. Prefect opens further sessions while it lasts, in order to read: begun as writers, they would
+        wait for the transaction that waits for them.
+        """
         async with super().begin_transaction(session, with_for_update=True) as transaction:
-            yield transaction
+            await session.connection()  # begins, and waits
+            token = SQLITE_BEGIN_MODE.set("DEFERRED")
+            try:
+                yield transaction
+            finally:
+                SQLITE_BEGIN_MODE.reset(token)
 
 
 def server_app(port: int) -> Gate:
