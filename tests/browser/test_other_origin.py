@@ -172,11 +172,17 @@ def test_the_printed_address_logs_a_person_in_and_leaves_no_trace(stack: Stack, 
     assert secret not in log
 
 
-def test_an_old_address_says_what_to_do_and_changes_nothing(stack: Stack, browser: Browser) -> None:
+@pytest.mark.parametrize("fragment", ["dpflow:guess", "%E0%A4%A", "dpflow:\u0434", "%D0%B4", "\u00e9", ""])
+def test_an_old_address_says_what_to_do_and_a_new_one_in_the_same_tab_logs_in(
+    stack: Stack, browser: Browser, fragment: str
+) -> None:
     with visiting(browser) as visitor:
-        visitor.page.goto(f"{stack.page}/open#dpflow:guess")
+        visitor.page.goto(f"{stack.page}/open#{fragment}")
         expect(visitor.page.get_by_text("Run dpflow ui again")).to_be_visible()
+        expect(visitor.page).to_have_url(f"{stack.page}/open")
         assert visitor.page.evaluate("() => localStorage.getItem('prefect-password')") is None
+        log_in(visitor.page, stack.login)  # the browser loads nothing, since only the fragment changes
+        expect(visitor.page).to_have_url(f"{stack.page}/dashboard")
 
 
 def test_under_another_name_of_this_machine_a_person_is_led_to_the_address(stack: Stack, browser: Browser) -> None:

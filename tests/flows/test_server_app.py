@@ -90,7 +90,7 @@ class AllAsWriters(InTurns):
     """Planted: whatever is opened while a transaction lasts begins as a writer, too."""
 
     @asynccontextmanager
-    async def begin_transaction(self, session: Any, with_for_update: bool = False) -> AsyncGenerator[Any, None]:  # noqa: ARG002
+    async def begin_transaction(self, session: Any, with_for_update: bool = False) -> AsyncGenerator[Any, None]:
         async with AioSqliteConfiguration.begin_transaction(self, session, with_for_update=True) as transaction:
             yield transaction
 
