@@ -160,6 +160,7 @@ def _server_environment(port: int) -> dict[str, str]:
         "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "5",
         # Kept in memory, whose turn it is would be forgotten when the server starts again, and the runs that have it cancelled.
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+        "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "flows.event_order",
     }
     return _environment() | SAFE | RECORDER | pages | guarded | turns | first_ui_only(server_home())
 
