@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import psutil
@@ -18,7 +20,9 @@ MARK = "DPFLOW_BACKGROUND"
 POLL_SECONDS = 0.1
 
 
-def start(arguments: Sequence[str], *, folder: Path, log: str, environment: Mapping[str, str]) -> int:
+def start(
+    arguments: Sequence[str], *, folder: Path, log: str, environment: Mapping[str, str], keep: Sequence[int] = ()
+) -> int:
     """Start Python with some arguments, in a session of its own, and return its process number.
 
     Args:
@@ -26,6 +30,7 @@ def start(arguments: Sequence[str], *, folder: Path, log: str, environment: Mapp
         folder: Where the logs are. It is also the mark: what was started for one folder is never taken for another's.
         log: The file's name in that folder to which the program's output is added.
         environment: All of the program's environment but the mark.
+        keep: The open files and sockets that the program inherits, by the same numbers.
     """
     with (folder / log).open("ab") as output:
         child = subprocess.Popen(  # noqa: S603  our own interpreter
@@ -35,6 +40,7 @@ def start(arguments: Sequence[str], *, folder: Path, log: str, environment: Mapp
             stdout=output,
             stderr=output,
             env={**environment, MARK: str(folder)},
+            pass_fds=keep,
             start_new_session=True,  # a Ctrl-C or the end of the terminal is not for it
         )
     child.returncode = 0  # it outlives this process, so nobody here waits for it, and Python is not to complain of that
@@ -65,6 +71,33 @@ def end(processes: Sequence[psutil.Process], *, patience: float) -> None:
                 continue
         if _gone(processes, within=patience):
             return
+
+
+def end_with(pid: int, *, words: str) -> None:
+    """End this process and its children at once when another process is gone, and say why.
+
+    They are killed, and not asked: whatever they still had to say would be said to the program that has taken the other's place.
+    """
+    try:
+        other = psutil.Process(pid)
+    except psutil.NoSuchProcess:
+        _end_now(words)
+    else:
+        Thread(target=_end_after, args=(other, words), daemon=True).start()
+
+
+def _end_after(other: psutil.Process, words: str) -> None:
+    while _is_alive(other):
+        time.sleep(POLL_SECONDS)
+    _end_now(words)
+
+
+def _end_now(words: str) -> None:
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            child.kill()
+    os.write(sys.stderr.fileno(), f"{words}\n".encode())
+    os._exit(1)
 
 
 def _gone(processes: Sequence[psutil.Process], *, within: float) -> bool:

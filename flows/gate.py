@@ -4,6 +4,7 @@ A page of any site can send requests to a server on loopback, and a host name of
 such a page from doing anything. This gate keeps its requests from reaching the server at all.
 """
 
+import base64
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,13 +23,19 @@ OPEN_PAGE = b"""<!doctype html><html lang="en"><head><meta charset="utf-8"><titl
 <script>
 const say = text => { document.querySelector("p").textContent = text }
 const old = "This address is no longer valid. Run dpflow ui again, and open the address that it prints."
-const token = btoa(decodeURIComponent(location.hash.slice(1)))
-history.replaceState(null, "", location.pathname)
-fetch("/api/admin/version", {headers: {Authorization: `Basic ${token}`}}).then(answer => {
-  if (!answer.ok) { return say(old) }
-  localStorage.setItem("prefect-password", token)
-  location.replace("/dashboard")
-}).catch(() => say("The server does not answer. Run dpflow ui, and open the address that it prints."))
+const open = () => {
+  const said = location.hash.slice(1)
+  history.replaceState(null, "", location.pathname)
+  let token
+  try { token = btoa(decodeURIComponent(said)) } catch { return say(old) }
+  fetch("/api/admin/version", {headers: {Authorization: `Basic ${token}`}}).then(answer => {
+    if (!answer.ok) { return say(old) }
+    localStorage.setItem("prefect-password", token)
+    location.replace("/dashboard")
+  }).catch(() => say("The server does not answer. Run dpflow ui, and open the address that it prints."))
+}
+addEventListener("hashchange", open)
+open()
 </script></body></html>"""
 
 # No other page may show ours in a frame and have a person click there without knowing, or learn an address from a link.
@@ -61,6 +68,8 @@ class Gate:
             await self._refuse(scope, send)
         elif scope["type"] == "websocket":
             await self._app(scope, receive, send)
+        elif not _has_ascii_secrets(scope):
+            await _answer(send, 401, b"The password or the token is wrong.\n", b"text/plain")
         elif scope["path"] == OPEN_PATH:
             await _answer(send, 200, OPEN_PAGE, b"text/html; charset=utf-8")
         elif _is_visit(scope) and _all(scope, b"host") != [self._origin.removeprefix("http://")]:
@@ -73,6 +82,8 @@ class Gate:
         hosts, origins, sites = (_all(scope, name) for name in (b"host", b"origin", b"sec-fetch-site"))
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return False  # a name that somebody else has made to lead here
+        if not _target(scope).startswith("/"):
+            return False  # written after our address, it could make that the address of another host
         if set(origins) - {self._origin}:
             return False
         # A browser that sends no origin says whether the page that asks is the server's own. A person may follow a link from anywhere.
@@ -96,6 +107,20 @@ def _is_visit(scope: Scope) -> bool:
 
 def _all(scope: Scope, name: bytes) -> list[str]:
     return [value.decode("latin-1") for key, value in scope["headers"] if key.lower() == name]
+
+
+def _has_ascii_secrets(scope: Scope) -> bool:
+    """Tell whether the password and the token of a request, if any, are ASCII, as ours always are. Prefect fails to compare others."""
+    secrets = _all(scope, b"authorization") + _all(scope, b"prefect-csrf-token")
+    return all(secret.isascii() and _decoded(secret).isascii() for secret in secrets)
+
+
+def _decoded(secret: str) -> bytes:
+    scheme, _, credentials = secret.partition(" ")
+    try:
+        return base64.b64decode(credentials) if scheme == "Basic" else b""
+    except ValueError:  # Prefect refuses it
+        return b""
 
 
 def _target(scope: Scope) -> str:

@@ -22,10 +22,10 @@ def new_password() -> str:
 
 
 def make_password() -> str:
-    """Return `USER:PASSWORD` for a server that `dpflow ui` starts: the one before, so that browsers stay logged in, or a new one."""
-    kept = kept_password()
-    if kept is not None:
-        return kept
+    """Make and keep a new `USER:PASSWORD` for a server that `dpflow ui` starts.
+
+    Each start has its own. Whoever was sent the password of an earlier server, which is gone, can do nothing with it.
+    """
     made, draft = new_password(), ui_folder() / f"{NAME}.new"
     draft.unlink(missing_ok=True)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as output:

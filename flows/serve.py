@@ -20,9 +20,10 @@ from uuid import UUID
 from dpcore.cli.answer import Answer
 from dpcore.errors import DpflowError, UsageError
 from dpcore.places import current_places
+from flows.background import end_with
 from flows.connection import configured_url, homes, no_proxy, read_settings, server_answers, shown
 from flows.password import client_environment, password
-from flows.running import running_url
+from flows.running import running
 from flows.settings import HEARTBEAT_SECONDS, SAFE
 from flows.winding_down import until_signalled
 
@@ -62,6 +63,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     serve.add_argument(
         "--wait", metavar="SECONDS", type=float, default=0.0, help="how long to wait for a server that is starting"
     )
+    serve.add_argument("--server-pid", type=int, help=argparse.SUPPRESS)  # as `dpflow ui` starts it
     serve.set_defaults(verb=_serve)
 
 
@@ -92,7 +94,7 @@ def worker_name(pid: int) -> str:
 def _serve(arguments: argparse.Namespace) -> Answer:
     progress.info("ledger %s", current_places().ledger_shown)
     os.environ.update(worker_environment())
-    url = _connect(wait=arguments.wait)
+    url = _connect(wait=arguments.wait, server=arguments.server_pid)
     with _server_errors(url):
         deployed = _deploy(pool=arguments.pool, notify=arguments.notify, worker=not arguments.deploy_only)
         if not arguments.deploy_only:
@@ -104,17 +106,21 @@ def _serve(arguments: argparse.Namespace) -> Answer:
     )
 
 
-def _connect(*, wait: float) -> str:
+def _connect(*, wait: float, server: int | None) -> str:
     """Return the URL of the server that is configured, or that `dpflow ui` runs in this folder, once it answers."""
     os.environ.update(homes())
     url = configured_url()
-    if url is None and (url := running_url()):
+    if url is None and (found := running()) and found.server.alive:
+        url, server = found.url, found.server.pid
         os.environ.update(client_environment(url, password()) | no_proxy())
         read_settings()
     if url is None:
         raise UsageError(
             "no Prefect server is configured; set PREFECT_API_URL, such as http://127.0.0.1:4200/api, or run `dpflow ui`"
         )
+    if server is not None:
+        # Another account could take the port then, and be sent the password, or name runs to be started and approved.
+        end_with(server, words="the Prefect server of this folder has ended, and this worker with it; run `dpflow ui`")
     deadline = time.monotonic() + wait
     while not server_answers(url, timeout=ANSWER_SECONDS):
         if time.monotonic() > deadline:

@@ -17,14 +17,17 @@ from dpcore.registry import all_registered
 from flows import background
 from flows.connection import homes, no_proxy, server_answers
 from flows.first_ui import first_ui_only
-from flows.gate import OPEN_PATH
+from flows.gate import LOOPBACK, OPEN_PATH
 from flows.password import authorization, client_environment, make_password, password
 from flows.running import Program, Running, forget, note_down, running, ui_folder
 from flows.serve import POOL, Subparsers, worker_environment, worker_name
 from flows.settings import SAFE
 from flows.temporary_server import LOCK_NAME, RECORDER, server_home
 
-PORT = 4200
+PORT, LAST_PORT = 4200, 2**16 - 1
+BACKLOG = 2048
+"""How many connections wait while the server loads."""
+
 START_SECONDS = 180.0
 STOP_SECONDS = 30.0
 RUN_STOP_SECONDS = 15.0
@@ -51,25 +54,35 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         parents=[common],
         help="start the Prefect UI with everything deployed, in the background; prints its address",
     )
-    ui.add_argument("--port", type=_port, default=PORT, help="the server's port on 127.0.0.1 (default: %(default)s)")
+    ui.add_argument("--port", type=_port, help=f"the server's port on 127.0.0.1 (default: {PORT})")
     ui.add_argument("--stop", action="store_true", help="end what was started in this folder")
     ui.set_defaults(verb=lambda arguments: _stop() if arguments.stop else _start(arguments.port))
 
 
-def _start(port: int) -> Answer:
+def _start(port: int | None) -> Answer:
     all_registered()  # refuses a damaged registry here, and not in the worker's log
     with _alone():
         before = running()
         if before and before.server.alive and before.worker.alive:
-            return _answer(before, "runs already", "specs registered since are in it after: dpflow serve --deploy-only")
+            hint = "specs registered since are in it after: dpflow serve --deploy-only"
+            return _answer(before, "runs already", *_ignored(port, before), hint)
         kept = before if before and before.server.alive else None
         try:
-            now = _with_new_worker(kept) if kept else _both(port)
+            now = _with_new_worker(kept) if kept else _both(port or PORT)
             _wait_for_worker(now)
         except BaseException:  # also a Ctrl-C: nothing half started is left behind
             _end_worker() if kept else _end_all()
             raise
-        return _answer(now, "runs")
+        return _answer(now, "runs", *_ignored(port, now))
+
+
+def _ignored(port: int | None, now: Running) -> list[str]:
+    """Say so if a server runs already, and on another port than the one that is asked for."""
+    if port in {None, now.port}:
+        return []
+    return [
+        f"--port {port} was ignored, since the server runs on {now.port}; to change it: dpflow ui --stop, then again"
+    ]
 
 
 def _stop() -> Answer:
@@ -79,7 +92,7 @@ def _stop() -> Answer:
 
 
 def _with_new_worker(kept: Running) -> Running:
-    now = replace(kept, worker=_start_worker(kept.port))
+    now = replace(kept, worker=_start_worker(kept.port, server=kept.server.pid))
     note_down(now)
     return now
 
@@ -87,7 +100,11 @@ def _with_new_worker(kept: Running) -> Running:
 def _both(port: int) -> Running:
     """Start server and worker at the same time: the one loads while the other does, and waits for it."""
     _end_all()
-    _check_free(port)
+    with _listening(port) as listening:
+        return _both_on(listening, port)
+
+
+def _both_on(listening: socket.socket, port: int) -> Running:
     home = server_home()
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -97,10 +114,12 @@ def _both(port: int) -> Running:
     # As for temporary servers: one at a time makes the database.
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        arguments = ["-m", "flows.server_app", str(port)]
+        arguments = ["-m", "flows.server_app", str(listening.fileno())]
         environment = _server_environment(port)
-        pid = background.start(arguments, folder=ui_folder(), log=SERVER_LOG, environment=environment)
-        now = Running(port, Program(pid, arguments), _start_worker(port))
+        keep = [listening.fileno()]
+        pid = background.start(arguments, folder=ui_folder(), log=SERVER_LOG, environment=environment, keep=keep)
+        listening.close()  # from now on the port is the server's alone, and is free when the server ends
+        now = Running(port, Program(pid, arguments), _start_worker(port, server=pid))
         note_down(now)
         _wait(
             lambda: server_answers(now.url, timeout=ANSWER_SECONDS, direct=True),
@@ -111,8 +130,8 @@ def _both(port: int) -> Running:
     return now
 
 
-def _start_worker(port: int) -> Program:
-    arguments = ["-m", "flows", "serve", "--wait", str(START_SECONDS)]
+def _start_worker(port: int, *, server: int) -> Program:
+    arguments = ["-m", "flows", "serve", "--wait", str(START_SECONDS), "--server-pid", str(server)]
     client = client_environment(f"http://127.0.0.1:{port}/api", password())
     environment = _environment() | worker_environment() | client
     return Program(background.start(arguments, folder=ui_folder(), log=WORKER_LOG, environment=environment), arguments)
@@ -141,6 +160,7 @@ def _server_environment(port: int) -> dict[str, str]:
         "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "5",
         # Kept in memory, whose turn it is would be forgotten when the server starts again, and the runs that have it cancelled.
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+        "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "flows.event_order",
     }
     return _environment() | SAFE | RECORDER | pages | guarded | turns | first_ui_only(server_home())
 
@@ -170,21 +190,20 @@ def _wait(ready: Callable[[], bool], *, program: Program, log: str, what: str) -
         time.sleep(POLL_SECONDS)
 
 
-def _check_free(port: int) -> None:
-    """Refuse a port on which another program listens, before anything is started that would only say so in a log."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            raise UsageError(
-                f"port {port} is taken by another program, or not yours to use; choose another, such as: "
-                f"dpflow ui --port {PORT + 1}"
-            ) from None
+def _listening(port: int) -> socket.socket:
+    """Return a socket that listens on the port, so that no other program can take it before the server has loaded."""
+    try:
+        return socket.create_server((LOOPBACK, port), backlog=BACKLOG)
+    except OSError:
+        another = port + 1 if PORT <= port < LAST_PORT else PORT
+        raise UsageError(
+            f"port {port} is taken by another program, or not yours to use; choose another, such as: "
+            f"dpflow ui --port {another}"
+        ) from None
 
 
 def _port(text: str) -> int:
-    if not text.isdecimal() or not 0 < int(text) < 2**16:
+    if not text.isdecimal() or not 0 < int(text) <= LAST_PORT:
         raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
     return int(text)
 
@@ -222,7 +241,7 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def _answer(now: Running, state: str, hint: str = "") -> Answer:
+def _answer(now: Running, state: str, *hints: str) -> Answer:
     ledger = current_places().ledger_shown
     login = f"{now.page}{OPEN_PATH}#{password()}"  # a browser sends to nobody what follows the sign #
     data: dict[str, Any] = {
@@ -239,4 +258,4 @@ def _answer(now: Running, state: str, hint: str = "") -> Answer:
         f"ledger      {ledger}\n"
         "end it      dpflow ui --stop"
     )
-    return Answer(data, f"{text}\n{hint}" if hint else text)
+    return Answer(data, "\n".join([text, *hints]))

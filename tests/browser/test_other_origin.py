@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
+from flows import gate
 from flows.gate import Gate
 from tests.browser.attacks import ATTACKS, Recorder, Target, attack, elsewhere, serving, target_of
 from tests.browser.chromium import launched, visiting
@@ -172,11 +173,51 @@ def test_the_printed_address_logs_a_person_in_and_leaves_no_trace(stack: Stack, 
     assert secret not in log
 
 
-def test_an_old_address_says_what_to_do_and_changes_nothing(stack: Stack, browser: Browser) -> None:
+@pytest.mark.parametrize("fragment", ["dpflow:guess", "%E0%A4%A", "dpflow:\u0434", "%D0%B4", "\u00e9", ""])
+def test_an_old_address_says_what_to_do_and_a_new_one_in_the_same_tab_logs_in(
+    stack: Stack, browser: Browser, fragment: str
+) -> None:
     with visiting(browser) as visitor:
-        visitor.page.goto(f"{stack.page}/open#dpflow:guess")
+        visitor.page.goto(f"{stack.page}/open#{fragment}")
         expect(visitor.page.get_by_text("Run dpflow ui again")).to_be_visible()
+        expect(visitor.page).to_have_url(f"{stack.page}/open")
         assert visitor.page.evaluate("() => localStorage.getItem('prefect-password')") is None
+        log_in(visitor.page, stack.login)  # the browser loads nothing, since only the fragment changes
+        expect(visitor.page).to_have_url(f"{stack.page}/dashboard")
+
+
+LISTENS = b'addEventListener("hashchange", open)'
+CATCHES = b"try { token = btoa(decodeURIComponent(said)) } catch { return say(old) }"
+REMOVES = b'history.replaceState(null, "", location.pathname)'
+
+
+async def refusing(_scope: Any, _receive: Any, send: Any) -> None:
+    """A server to which no password is right."""
+    await send({"type": "http.response.start", "status": 401, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize(
+    ("planted", "fragments"),
+    [
+        ({LISTENS: b""}, ("dpflow:guess", "dpflow:another")),
+        ({REMOVES: b"", CATCHES: b"token = btoa(decodeURIComponent(said))\n" + REMOVES}, ("%E0%A4%A",)),
+    ],
+)
+def test_a_page_that_leaves_a_password_in_its_address_is_found(
+    monkeypatch: pytest.MonkeyPatch, browser: Browser, planted: dict[bytes, bytes], fragments: tuple[str, ...]
+) -> None:
+    own = free_port()
+    with serving(Gate(refusing, port=own), own), visiting(browser) as visitor:
+        address = f"http://127.0.0.1:{own}/open"
+        page = gate.OPEN_PAGE
+        for old, new in planted.items():
+            assert old in page
+            page = page.replace(old, new)
+        monkeypatch.setattr(gate, "OPEN_PAGE", page)
+        for fragment in fragments:
+            visitor.page.goto(f"{address}#{fragment}")
+        assert visitor.page.evaluate("() => location.href") == f"{address}#{fragments[-1]}"
 
 
 def test_under_another_name_of_this_machine_a_person_is_led_to_the_address(stack: Stack, browser: Browser) -> None:

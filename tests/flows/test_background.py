@@ -1,9 +1,10 @@
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -89,3 +90,75 @@ def test_a_damaged_note_counts_as_none(folder: Path, note: str) -> None:
     (folder / "running.json").write_text(note, encoding="utf-8")
     assert running() is None
     assert running_url() is None
+
+
+PORT = "import socket, time; s = socket.socket(fileno={}); print(s.getsockname()[1], flush=True); time.sleep(600)"
+
+
+def test_a_port_that_a_program_inherits_is_its_own_until_it_ends(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        number, port = listening.fileno(), listening.getsockname()[1]
+        arguments = ["-c", PORT.format(number)]
+        background.start(arguments, folder=folder, log="log", environment=dict(os.environ), keep=[number])
+    with pytest.raises(OSError, match="in use"):
+        socket.create_server(("127.0.0.1", port))
+    found = wait_until_marked(folder, 1)
+    background.end(found, patience=20)
+    socket.create_server(("127.0.0.1", port)).close()
+    assert (folder / "log").read_text(encoding="utf-8") in {"", f"{port}\n"}  # it may be ended before it says so
+
+
+BOUND = f"""
+import subprocess, sys, time
+from flows.background import end_with
+{CHILD}
+end_with(int(sys.argv[1]), words="the other has ended")
+print("ready", flush=True)
+time.sleep(600)
+"""
+FREE = BOUND.replace("end_with(int", "(lambda *_, **__: None)(int")
+"""Planted: a program that does not look after the other."""
+
+
+def started(folder: Path, program: str, other: int) -> psutil.Process:
+    """Start a program and its child, and wait until it looks after the other one."""
+    pid = start(folder, ["-c", program, str(other)])
+    wait_until(lambda: "ready" in (folder / "log").read_text(encoding="utf-8"))
+    return psutil.Process(pid)
+
+
+def wait_until(ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not ready():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def alive(folder: Path) -> set[int]:
+    return {it.pid for it in background.all_of(folder) if it.status() != psutil.STATUS_ZOMBIE}
+
+
+def test_a_program_that_is_bound_to_another_ends_with_it_and_so_do_its_children(folder: Path) -> None:
+    other = start(folder, SLEEPER)
+    started(folder, BOUND, other)
+    assert len(alive(folder)) == 3
+    os.kill(other, signal.SIGKILL)
+    wait_until(lambda: not alive(folder))
+    assert (folder / "log").read_text(encoding="utf-8") == "ready\nthe other has ended\n"
+
+
+def test_a_program_that_is_bound_to_one_that_is_gone_ends_at_once(folder: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as gone:
+        pass
+    start(folder, ["-c", BOUND, str(gone.pid)])
+    wait_until(lambda: (folder / "log").read_text(encoding="utf-8") == "the other has ended\n")
+    wait_until(lambda: not alive(folder))
+
+
+def test_a_program_that_is_not_bound_outlives_the_other(folder: Path) -> None:
+    other = start(folder, SLEEPER)
+    program = started(folder, FREE, other)
+    os.kill(other, signal.SIGKILL)
+    wait_until(lambda: other not in alive(folder))
+    with pytest.raises(psutil.TimeoutExpired):
+        program.wait(5 * background.POLL_SECONDS)

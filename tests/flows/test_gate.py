@@ -1,6 +1,7 @@
 """Which requests the gate hands on. What a real browser sends is in `tests/browser/test_other_origin.py`."""
 
 import asyncio
+import base64
 from typing import Any
 
 import pytest
@@ -32,6 +33,9 @@ def sent(
     asyncio.run(Gate(app, port=PORT)(scope, None, send))
     return said[0].get("status", said[0]["type"]), dict(said[0].get("headers", []))
 
+
+AFTER_OUR_ADDRESS = ("@evil.test/", ".evil.test/", "0/", "*", "http://evil.test/", "")
+"""Request targets that are no path. The first leads to another host if it is written after `http://127.0.0.1:4200`."""
 
 PASS: list[tuple[Headers, dict[str, str]]] = [
     ({"host": OURS}, {}),  # a program
@@ -71,6 +75,8 @@ REFUSE: list[tuple[Headers | list[tuple[str, str]], dict[str, str]]] = [
     ({"host": OURS, "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"}, {}),
     ({"host": OURS, "sec-fetch-site": "same-site", **VISIT}, {"method": "POST"}),
     ({"host": OURS, "sec-fetch-site": "cross-site", **VISIT, "origin": "null"}, {"path": OPEN_PATH}),
+    *[({"host": f"localhost:{PORT}", **VISIT}, {"path": path}) for path in AFTER_OUR_ADDRESS],
+    *[({"host": OURS}, {"path": path, "kind": "websocket"}) for path in AFTER_OUR_ADDRESS],
 ]
 
 
@@ -98,3 +104,25 @@ def test_a_person_who_uses_another_name_is_sent_to_the_address_and_nowhere_else(
 def test_the_page_that_logs_in_is_for_whoever_opens_it_and_holds_no_secret() -> None:
     status, headers = sent({"host": OURS, "sec-fetch-site": "none", **VISIT}, path=OPEN_PATH)
     assert (status, headers[b"cache-control"]) == (200, b"no-store")
+
+
+def basic(credentials: bytes) -> str:
+    return f"Basic {base64.b64encode(credentials).decode()}"
+
+
+@pytest.mark.parametrize(
+    ("secret", "status"),
+    [
+        ({"authorization": basic(b"dpflow:guess")}, 200),  # the server behind the gate compares it
+        ({"authorization": "Basic ====a"}, 200),
+        ({"authorization": "Bearer w6k="}, 200),
+        ({"authorization": basic("dpflow:gu\u00e9ss".encode())}, 401),
+        ({"authorization": basic("\u0434:guess".encode())}, 401),
+        ({"authorization": basic(b"dpflow:\xff")}, 401),
+        ({"authorization": "Basic \xe9"}, 401),
+        ({"prefect-csrf-token": "guess"}, 200),
+        ({"prefect-csrf-token": "gu\xe9ss"}, 401),
+    ],
+)
+def test_secrets_that_prefect_can_not_compare_are_refused(secret: Headers, status: int) -> None:
+    assert sent({"host": OURS, **secret}, method="POST")[0] == status

@@ -1,23 +1,32 @@
 """A SQLite database that is written in turns. That the whole server then turns nobody away is in `test_serve`."""
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 import sqlalchemy as sa
 from prefect.server.database.configurations import AioSqliteConfiguration
 from sqlalchemy.exc import OperationalError
 
+from flows.password import authorization
 from flows.server_app import InTurns
 
 MANY = 30
 COUNT, WRITE = sa.text("SELECT count(*) FROM t"), sa.text("INSERT INTO t VALUES (1)")
 
 
-async def opened(make: Callable[..., AioSqliteConfiguration], folder: Path) -> AioSqliteConfiguration:
+WATCHDOG_SECONDS = 30
+"""Less than the minute that a transaction waits for another, and far more than a request takes."""
+
+
+async def opened(make: Callable[..., AioSqliteConfiguration], folder: Path, **more: Any) -> AioSqliteConfiguration:
     """Return a database with an empty table."""
-    database = make(connection_url=f"sqlite+aiosqlite:///{folder / 'any.db'}")
+    database = make(connection_url=f"sqlite+aiosqlite:///{folder / 'any.db'}", **more)
     async with (await database.engine()).begin() as connection:
         await connection.execute(sa.text("CREATE TABLE t (x INTEGER)"))
     return database
@@ -75,3 +84,51 @@ def test_a_transaction_begins_as_a_writer_however_it_is_asked_for(tmp_path: Path
 
     asyncio.run(begin())
     assert said == ["BEGIN IMMEDIATE", "SELECT 1"]
+
+
+class AllAsWriters(InTurns):
+    """Planted: whatever is opened while a transaction lasts begins as a writer, too."""
+
+    @asynccontextmanager
+    async def begin_transaction(self, session: Any, with_for_update: bool = False) -> AsyncGenerator[Any, None]:
+        async with AioSqliteConfiguration.begin_transaction(self, session, with_for_update=True) as transaction:
+            yield transaction
+
+
+async def read_within(make: type[InTurns], folder: Path, *, timeout: float) -> tuple[int, int]:
+    """Read in a second session while a first one writes; return the rows that it sees, and those that are there at the end."""
+    database = await opened(make, folder, timeout=timeout)
+    engine = await database.engine()
+    outer, inner = await database.session(engine), await database.session(engine)
+    try:
+        async with outer, database.begin_transaction(outer):
+            await outer.execute(WRITE)
+            async with inner:
+                seen = int((await inner.execute(COUNT)).scalar_one())
+        async with engine.connect() as connection:
+            return seen, int((await connection.execute(COUNT)).scalar_one())
+    finally:
+        await engine.dispose()
+
+
+def test_a_session_that_reads_within_a_transaction_does_not_wait_for_it(tmp_path: Path) -> None:
+    assert asyncio.run(read_within(InTurns, tmp_path, timeout=60)) == (0, 1)
+
+
+def test_one_that_begins_as_a_writer_within_a_transaction_waits_in_vain(tmp_path: Path) -> None:
+    with pytest.raises(OperationalError, match="database is locked"):
+        asyncio.run(read_within(AllAsWriters, tmp_path, timeout=0.1))
+
+
+@pytest.mark.prefect
+def test_a_work_queue_is_paused_and_resumed_at_once_by_every_route(prefect_server: str) -> None:
+    secret = authorization(os.environ["PREFECT_API_AUTH_STRING"])
+    with httpx.Client(base_url=prefect_server, trust_env=False, headers=secret, timeout=WATCHDOG_SECONDS) as client:
+        client.post("/work_pools/", json={"name": "turns", "type": "process"}).raise_for_status()
+        made = client.post("/work_pools/turns/queues", json={"name": "calm"}).raise_for_status().json()
+        routes = ("/work_pools/turns/queues/calm", f"/work_queues/{made['id']}")
+        for route in routes:
+            for paused in (True, False):
+                client.patch(route, json={"is_paused": paused}).raise_for_status()
+                assert client.get(routes[0]).json()["is_paused"] is paused
+        client.delete("/work_pools/turns").raise_for_status()

@@ -127,6 +127,8 @@ def test_started_twice_it_says_where_it_runs(own: Stack) -> None:
     said = own.ui()
     assert own.page in said
     assert "runs already" in said
+    assert "ignored" not in said + own.dpflow("ui")
+    assert f"--port 1 was ignored, since the server runs on {own.port}" in own.dpflow("ui", "--port", "1")
     assert pids(own) == before
 
 
@@ -247,11 +249,15 @@ def test_whoever_was_named_is_notified_of_an_account_that_passes_80_percent(own:
 
 
 def test_a_killed_server_is_started_again_with_everything_deployed(own: Stack) -> None:
-    server, worker = pids(own)
+    (server, worker), secret = pids(own), own.password
     os.kill(server, signal.SIGKILL)
+    # From now on another account could listen on the port, and the worker would take it for the server.
+    wait_for(lambda: processes(own) == [], "the end of the worker")
+    assert "the Prefect server of this folder has ended" in own.log()
     own.ui()
     assert pids(own)[0] != server
     assert not psutil.pid_exists(worker)
+    assert own.password != secret
     assert own.deployment("synthesize/visits")["name"] == "visits"
     assert online(own, pids(own)[1])
 
@@ -286,6 +292,7 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", port)):
         said = Stack(tmp_path, port).dpflow("ui", "--port", str(port), code=2)
     assert f"port {port} is taken by another program" in said
+    assert f"--port {port + 1}\n" in said or "--port 4200\n" in said
     assert background.all_of(tmp_path / ".dpflow" / "ui") == []
 
 

@@ -1,0 +1,58 @@
+"""From the moment `dpflow ui` begins to start a server, no other program can take its port and be sent the password."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import ui
+from flows.running import ui_folder
+from tests.flows.stack import free_port
+
+
+class StoppedError(Exception):
+    """Ends the start where the server would be started."""
+
+
+def squatted(monkeypatch: pytest.MonkeyPatch, listening: Callable[[int], socket.socket]) -> bool:
+    """Begin to start a server; return whether another program could take its port at that moment."""
+    port, found = free_port(), []
+
+    def start(*_: Any, keep: list[int], **__: Any) -> int:
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+            found.append(True)
+        except OSError:
+            with socket.socket(fileno=socket.dup(keep[0])) as kept:
+                assert kept.getsockname() == ("127.0.0.1", port)
+            found.append(False)
+        raise StoppedError
+
+    monkeypatch.setattr(ui.background, "start", start)
+    monkeypatch.setattr(ui, "_listening", listening)
+    with pytest.raises(StoppedError):
+        ui._both(port)
+    socket.create_server(("127.0.0.1", port)).close()  # a failed start gives it back
+    return found[0]
+
+
+def checked_only(port: int) -> socket.socket:
+    """Planted: look whether the port is free, and leave it to the server to take it later."""
+    socket.create_server(("127.0.0.1", port)).close()
+    return socket.socket()
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ui_folder().mkdir(parents=True)
+
+
+def test_the_port_is_taken_before_the_server_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not squatted(monkeypatch, ui._listening)
+
+
+def test_a_port_that_is_only_looked_at_can_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert squatted(monkeypatch, checked_only)
