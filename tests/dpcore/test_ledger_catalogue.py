@@ -20,6 +20,7 @@ from tests.postgres import PostgresServer, postgres_folder, system_programs
 
 BODY = "RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS 'BEGIN RETURN NEW; END'"
 AGAIN = "DROP TRIGGER event_kept ON event; CREATE TRIGGER event_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON event FOR EACH STATEMENT"
+MIDDLE = "CREATE ROLE middle"
 
 WEAKENED = {
     "constraint block.block_within_cap is changed": [
@@ -134,10 +135,69 @@ WEAKENED = {
     "membership dpflow_runner (in dpflow_steward) was added": ["GRANT dpflow_steward TO dpflow_runner"],
     "role dpflow_runner is changed": ["ALTER ROLE dpflow_runner SUPERUSER", "ALTER ROLE dpflow_runner LOGIN"],
     "setting session_replication_role was added": [
-        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET session_replication_role = replica', current_database()); END $$"
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET session_replication_role = replica', current_database()); END $$",
+        "SET session_replication_role = replica",
+        "SET session_replication_role = local",
     ],
+    "grant session_replication_role (parameter nightly SET) was added": [
+        "GRANT SET ON PARAMETER session_replication_role TO nightly"
+    ],
+    "grant session_replication_role (parameter stranger SET) was added": [
+        "GRANT SET ON PARAMETER session_replication_role TO stranger"
+    ],
+    "grant session_replication_role (parameter dpflow_runner SET with grant option) was added": [
+        "GRANT SET ON PARAMETER session_replication_role TO dpflow_runner WITH GRANT OPTION"
+    ],
+    "grant session_replication_role (parameter owner SET) was added": [
+        "GRANT SET ON PARAMETER session_replication_role TO dpflow_steward"
+    ],
+    "grant session_replication_role (parameter PUBLIC SET) was added": [
+        "GRANT SET ON PARAMETER session_replication_role TO PUBLIC"
+    ],
+    "grant session_replication_role (parameter auditor ALTER SYSTEM) was added": [
+        "GRANT ALTER SYSTEM ON PARAMETER session_replication_role TO auditor"
+    ],
+    "grant session_preload_libraries (parameter nightly SET) was added": [
+        "GRANT SET ON PARAMETER session_preload_libraries TO nightly"
+    ],
+    "grant archive_command (parameter middle ALTER SYSTEM) was added": [
+        f"{MIDDLE}; GRANT middle TO nightly; GRANT ALTER SYSTEM ON PARAMETER archive_command TO middle"
+    ],
+    "sequence run_number_seq is changed": [
+        "ALTER SEQUENCE run_number_seq INCREMENT BY -1",
+        "ALTER SEQUENCE run_number_seq INCREMENT BY 2",
+        "ALTER SEQUENCE run_number_seq CYCLE",
+        "ALTER SEQUENCE run_number_seq MAXVALUE 5",
+        "ALTER SEQUENCE run_number_seq MINVALUE -5",
+        "ALTER SEQUENCE run_number_seq START 9",
+        "ALTER SEQUENCE run_number_seq CACHE 100",
+        "ALTER SEQUENCE run_number_seq AS integer",
+    ],
+    "privilege nightly (member of dpflow_steward) was added": [
+        "GRANT dpflow_steward TO nightly",
+        f"{MIDDLE}; GRANT dpflow_steward TO middle; GRANT middle TO nightly",
+    ],
+    "privilege auditor (member of dpflow_steward) was added": ["GRANT dpflow_steward TO auditor"],
+    "privilege maria (member of dpflow_steward) was added": ["GRANT dpflow_runner TO maria"],
+    "privilege stranger (member of dpflow_steward) was added": [
+        f"{MIDDLE} IN ROLE dpflow_runner; GRANT middle, dpflow_steward TO stranger"
+    ],
+    "privilege nightly (member of postgres superuser createrole replication bypassrls) was added": [
+        "GRANT postgres TO nightly",
+        f"{MIDDLE}; GRANT postgres TO middle; GRANT middle TO nightly",
+    ],
+    "privilege nightly (member of middle createrole) was added": [f"{MIDDLE} CREATEROLE; GRANT middle TO nightly"],
+    **{
+        f"privilege nightly (member of {role}) was added": [f"GRANT {role} TO nightly"]
+        for role in ("pg_write_all_data", "pg_write_server_files", "pg_read_server_files", "pg_execute_server_program")
+    },
+    **{
+        f"privilege nightly ({attribute}) was added": [f"ALTER ROLE nightly {attribute}"]
+        for attribute in ("superuser", "createrole", "replication", "bypassrls")
+    },
 }
 VARIANTS = [(change, named) for named, changes in WEAKENED.items() for change in changes]
+LOGINS = {"auditor": "dpflow_reader", "nightly": "dpflow_runner", "maria": "dpflow_steward"}
 NEVER = "CREATE FUNCTION public.json_never(json, json) RETURNS bool LANGUAGE sql AS 'SELECT false'"
 
 
@@ -168,13 +228,13 @@ def lines(server: PostgresServer, plain: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def guarded(server: PostgresServer, lines: list[str]) -> str:
-    """A ledger with roles, of which two have a member."""
+    """A ledger with roles, each of which has a member."""
     url = server.new_database()
     run_script(server, url)
     open_ledger(url, create=True).close()
     with server.admin() as connection:
         connection.execute("CREATE ROLE stranger LOGIN PASSWORD 'stranger'")
-        for who, role in (("auditor", "dpflow_reader"), ("nightly", "dpflow_runner")):
+        for who, role in LOGINS.items():
             connection.execute(f"CREATE ROLE {who} LOGIN PASSWORD '{who}' IN ROLE {role}")
     return url
 
@@ -189,7 +249,7 @@ def test_a_new_ledger_is_as_it_should_be_with_and_without_roles(
 ) -> None:
     check(plain)  # which belongs to nobody's role, though there are roles by now
     check(guarded)
-    for who in ("auditor", "nightly"):
+    for who in LOGINS:
         check(server.url(str(conninfo_to_dict(guarded)["dbname"]), user=who, password=who))
     run_script(server, guarded)
     check(guarded)
