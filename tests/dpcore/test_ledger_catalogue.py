@@ -9,13 +9,15 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from dpcore.errors import LedgerDamaged
-from dpcore.ledger import open_ledger
+from dpcore.errors import LedgerDamaged, LedgerError
+from dpcore.ledger import Ledger, open_ledger
+from dpcore.ledger.postgres import catalogue
 from dpcore.ledger.postgres.catalogue import EXPECTED, rules_changed
 from dpcore.ledger.postgres.rules import GRANTS, RULES
 from dpcore.ledger.postgres.schema import _TABLES
 from dpcore.ledger.verification import verify
 from tests.dpcore.ledger_catalogue import lines_of_new_ledgers, run_script
+from tests.dpcore.ledger_fixtures import MECHANISM, opened
 from tests.postgres import PostgresServer, postgres_folder, system_programs
 
 BODY = "RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS 'BEGIN RETURN NEW; END'"
@@ -264,8 +266,50 @@ def test_a_weakened_rule_is_found_by_its_name(guarded: str, change: str, named: 
         connection.execute(NEVER)
         connection.execute(change)
         told = _all_named(connection)
+        connection.execute("SET LOCAL SESSION AUTHORIZATION auditor")
+        told_to_reader = _all_named(connection)
         connection.rollback()
     assert named in told
+    assert told_to_reader == told
+
+
+SOUND = [
+    "GRANT pg_monitor, pg_read_all_data TO auditor",
+    "GRANT dpflow_reader TO nightly",
+    "CREATE ROLE team IN ROLE dpflow_runner; GRANT team TO stranger",
+    "CREATE ROLE team IN ROLE dpflow_steward; GRANT team TO stranger",
+    "ALTER ROLE nightly CREATEDB CONNECTION LIMIT 5",
+    "ALTER ROLE maria CREATEROLE",
+    "ALTER ROLE maria SUPERUSER",
+    "ALTER ROLE stranger SUPERUSER",
+    "GRANT pg_write_all_data TO stranger",
+    "GRANT SET ON PARAMETER log_statement TO stranger, maria",
+    "SELECT setval('run_number_seq', 3)",
+    # Who administers the roles without being a superuser, and is a member of them by that alone in newer versions.
+    (
+        "ALTER ROLE stranger CREATEROLE; SET LOCAL SESSION AUTHORIZATION stranger; CREATE ROLE tim;"
+        " RESET SESSION AUTHORIZATION; GRANT dpflow_runner TO tim"
+    ),
+]
+
+
+@pytest.mark.parametrize("change", SOUND)
+def test_what_weakens_no_rule_is_no_damage(guarded: str, change: str) -> None:
+    with closing(psycopg.connect(guarded, options="-c search_path=dpflow")) as connection:
+        connection.execute(change)
+        assert not _all_named(connection)
+        connection.rollback()
+
+
+def test_a_ledger_without_roles_does_not_depend_on_what_roles_there_are(guarded: str, server: PostgresServer) -> None:
+    url = server.new_database()
+    with closing(psycopg.connect(url)) as connection:
+        connection.execute("CREATE SCHEMA dpflow")
+        before = _all_named(connection)
+        connection.execute("ALTER ROLE nightly SUPERUSER CREATEROLE")
+        connection.execute("GRANT dpflow_steward, pg_write_all_data TO nightly")
+        assert _all_named(connection) == before
+        connection.rollback()
 
 
 def _all_named(connection: psycopg.Connection) -> str:
@@ -303,6 +347,31 @@ def _names_and_numbers_differ(connection: psycopg.Connection) -> bool:
     return found != (set(functions), set(triggers), (_TABLES.count("CHECK ("),))
 
 
+BEYOND = ("pg_sequence", "pg_parameter_acl", "'this session'", "'privilege'")
+
+
+@pytest.mark.parametrize("left_out", BEYOND)
+def test_each_comparison_beyond_the_tables_is_needed(guarded: str, left_out: str) -> None:
+    """Without one of the queries, some of the changes would pass as sound."""
+    queries = tuple(query for query in catalogue._QUERIES if left_out not in query)
+    assert len(queries) == len(catalogue._QUERIES) - 1
+    missed = []
+    with (
+        closing(psycopg.connect(guarded, options="-c search_path=dpflow")) as connection,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(catalogue, "_QUERIES", queries)
+        if left_out == "pg_sequence":  # a new ledger has a line of this kind
+            expected = tuple(line for line in catalogue._expected(roles=True) if line[0] != "sequence")
+            patch.setattr(catalogue, "_expected", lambda *, roles: expected)
+        for change, named in VARIANTS:
+            if named.startswith(("sequence", "privilege", "setting", "grant session_", "grant archive_")):
+                connection.execute(change)
+                missed += [] if _all_named(connection) else [change]
+                connection.rollback()
+    assert missed
+
+
 def test_what_was_weakened_is_named_to_whoever_verifies(server: PostgresServer, plain: str) -> None:
     url = server.new_database(template=plain)
     with psycopg.connect(url, autocommit=True) as connection:
@@ -311,6 +380,145 @@ def test_what_was_weakened_is_named_to_whoever_verifies(server: PostgresServer, 
         LedgerDamaged, match=r"made with: trigger event\.event_kept is changed; restore it from a backup"
     ):
         check(url)
+
+
+HOSTILE = {
+    "client_encoding": "SQL_ASCII",
+    "datestyle": "German, DMY",
+    "timezone": "Asia/Kathmandu",
+    "intervalstyle": "sql_standard",
+    "bytea_output": "escape",
+    "extra_float_digits": "-15",
+    "quote_all_identifiers": "on",
+    "standard_conforming_strings": "off",
+    "escape_string_warning": "off",
+    "transform_null_equals": "on",
+    "array_nulls": "off",
+    "search_path": "public",
+    "synchronous_commit": "off",
+    "default_transaction_isolation": "serializable",
+    "default_transaction_deferrable": "on",
+    "row_security": "off",
+    "check_function_bodies": "off",
+    "xmloption": "document",
+    "client_min_messages": "debug5",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_indexscan": "off",
+    "enable_hashjoin": "off",
+    "constraint_exclusion": "on",
+    "createrole_self_grant": "set, inherit",
+}
+"""Settings that a database or a role may have, and that change how values and definitions are written or queries are run."""
+ODD = r"Zürich's \\data\n"
+ENVIRONMENT = {
+    "PGDATESTYLE": "German",
+    "PGTZ": "Asia/Kathmandu",
+    "PGCLIENTENCODING": "SQL_ASCII",
+    "PGOPTIONS": "-c bytea_output=escape",
+}
+
+
+def test_a_sound_ledger_is_sound_and_usable_under_any_setting(server: PostgresServer, guarded: str) -> None:
+    """All settings at once, for the database and then for the roles; the environment's own come on top."""
+    url = server.new_database(template=guarded)
+    database = str(conninfo_to_dict(url)["dbname"])
+    with server.admin() as connection:
+        known = {name for (name,) in connection.execute("SELECT lower(name) FROM pg_settings")}
+        settings = {name: value for name, value in HOSTILE.items() if name in known}
+        assert len(settings) >= len(HOSTILE) - 1
+        _set(connection, f"DATABASE {database}", settings)
+    members = {who: server.url(database, user=who, password=who) for who in LOGINS}
+    with open_ledger(members["maria"]) as ledger:
+        opened(ledger, epsilon=1 / 3, description=ODD)
+    _use_and_verify(members, run="under the database's")
+    with server.admin() as connection:
+        for who in LOGINS:
+            _set(connection, f"ROLE {who} IN DATABASE {database}", settings)
+    _use_and_verify(members, run="under the roles'")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        _use_and_verify(members, run="under the environment's")
+        with open_ledger(server.new_database(), create=True) as ledger:
+            opened(ledger, epsilon=1 / 3, description=ODD)
+            verify(ledger, price=lambda mechanism, currency: 1, heads={})
+
+
+UNPINNED = "SELECT set_config('search_path', 'dpflow', FALSE)"
+
+
+@pytest.mark.parametrize("name", ["quote_all_identifiers", "extra_float_digits", "datestyle"])
+def test_without_the_pinned_settings_a_sound_ledger_would_not_pass(
+    server: PostgresServer, guarded: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = server.new_database(template=guarded)
+    with open_ledger(url) as ledger:
+        opened(ledger, epsilon=1 / 3, description=ODD)
+    with server.admin() as connection:
+        _set(connection, f"DATABASE {conninfo_to_dict(url)['dbname']}", {name: HOSTILE[name]})
+    check(url)
+    monkeypatch.setattr("dpcore.ledger.postgres.store._FIX", UNPINNED)
+    with pytest.raises((LedgerDamaged, NotImplementedError)):
+        _use_and_verify({"nightly": url}, run="unpinned")
+
+
+def _set(connection: psycopg.Connection, whose: str, settings: dict[str, str]) -> None:
+    for name, value in settings.items():
+        chosen = value if name in {"datestyle", "createrole_self_grant"} else f"'{value}'"
+        connection.execute(f"ALTER {whose} SET {name} = {chosen}")
+
+
+def _use_and_verify(members: dict[str, str], *, run: str) -> None:
+    with open_ledger(members["nightly"]) as ledger:
+        _run(ledger, run)
+    for url in members.values():
+        check(url)
+
+
+def _run(ledger: Ledger, run: str) -> None:
+    ledger.reserve(run, account="clinic", amount=10, claim="c")
+    lease = ledger.lease(run)
+    ledger.commit(ledger.start(lease, step="s", amount=1, mechanism=MECHANISM), bytes(range(256)))
+    ledger.settle(run, release=None, lease=lease)
+
+
+def test_a_server_that_turns_triggers_off_is_found_and_nothing_is_written(server: PostgresServer, guarded: str) -> None:
+    url = server.new_database(template=guarded)
+    database = str(conninfo_to_dict(url)["dbname"])
+    as_member = {who: server.url(database, user=who, password=who) for who in LOGINS}
+    with open_ledger(as_member["maria"]) as ledger:
+        opened(ledger, epsilon=1 / 3, description=ODD)
+    with open_ledger(as_member["nightly"]) as long_open, server.admin() as connection:
+        _run(long_open, "before")
+        head = long_open.head()
+        try:
+            connection.execute("ALTER SYSTEM SET session_replication_role = replica")
+            _reload(connection, long_open, until="replica")
+            for who in LOGINS:
+                with pytest.raises(LedgerDamaged, match="setting session_replication_role was added"):
+                    check(as_member[who])
+            with open_ledger(as_member["nightly"]) as new:
+                for ledger in (long_open, new):
+                    with pytest.raises(LedgerError, match=r"does not apply its rules.*administrator to reset it"):
+                        _run(ledger, "meanwhile")
+                    assert ledger.head() == head
+        finally:
+            connection.execute("ALTER SYSTEM RESET session_replication_role")
+            _reload(connection, long_open, until="origin")
+        _run(long_open, "after")
+    check(url)
+
+
+def _reload(connection: psycopg.Connection, ledger: Ledger, *, until: str) -> None:
+    """Have the server read its configuration again, and wait until old and new sessions show it."""
+    connection.execute("SELECT pg_reload_conf()")
+    asked = "SELECT current_setting('session_replication_role')"
+    while ledger._store.execute(asked) != [(until,)]:
+        pass
+    while True:
+        with psycopg.connect(connection.info.dsn) as new:
+            if new.execute(asked).fetchall() == [(until,)]:
+                return
 
 
 def test_the_stored_catalogue_is_that_of_a_new_ledger(lines: list[str]) -> None:

@@ -32,7 +32,6 @@ _FIXED = {
     "search_path": SCHEMA,
     "synchronous_commit": "on",  # a transaction that returned survives a power failure, whatever the server's default
     # Whatever the database, the role or the environment prefers, values and definitions are written in one way.
-    "client_encoding": "UTF8",
     "timezone": "UTC",
     "datestyle": "ISO, MDY",
     "intervalstyle": "postgres",
@@ -44,7 +43,7 @@ _FIXED = {
     "array_nulls": "on",
 }
 _FIX = "SELECT " + ", ".join(f"set_config('{name}', '{value}', FALSE)" for name, value in _FIXED.items())
-"""Statements come last: the environment's PGDATESTYLE, PGTZ and PGCLIENTENCODING override what an address asks for."""
+"""Statements come last: the environment's PGDATESTYLE and PGTZ override what an address asks for."""
 
 
 class PostgresStore(Store):
@@ -215,7 +214,7 @@ def _engine(url: str) -> tuple[Engine, str]:
         poolclass=NullPool,
         pool_reset_on_return=None,  # nothing is ever left open, and a broken connection can't be reset
         hide_parameters=True,
-        connect_args={"connect_timeout": 10, "application_name": "dpflow"},
+        connect_args={"connect_timeout": 10, "application_name": "dpflow", "client_encoding": "UTF8"},
     )
     return engine, f"postgresql://{place}"
 
