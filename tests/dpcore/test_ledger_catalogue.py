@@ -9,17 +9,20 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from dpcore.errors import LedgerDamaged
-from dpcore.ledger import open_ledger
+from dpcore.errors import LedgerDamaged, LedgerError
+from dpcore.ledger import Ledger, open_ledger
+from dpcore.ledger.postgres import catalogue
 from dpcore.ledger.postgres.catalogue import EXPECTED, rules_changed
 from dpcore.ledger.postgres.rules import GRANTS, RULES
 from dpcore.ledger.postgres.schema import _TABLES
 from dpcore.ledger.verification import verify
 from tests.dpcore.ledger_catalogue import lines_of_new_ledgers, run_script
+from tests.dpcore.ledger_fixtures import MECHANISM, opened
 from tests.postgres import PostgresServer, postgres_folder, system_programs
 
 BODY = "RETURNS trigger LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS 'BEGIN RETURN NEW; END'"
 AGAIN = "DROP TRIGGER event_kept ON event; CREATE TRIGGER event_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON event FOR EACH STATEMENT"
+MIDDLE = "CREATE ROLE middle"
 
 WEAKENED = {
     "constraint block.block_within_cap is changed": [
@@ -134,10 +137,69 @@ WEAKENED = {
     "membership dpflow_runner (in dpflow_steward) was added": ["GRANT dpflow_steward TO dpflow_runner"],
     "role dpflow_runner is changed": ["ALTER ROLE dpflow_runner SUPERUSER", "ALTER ROLE dpflow_runner LOGIN"],
     "setting session_replication_role was added": [
-        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET session_replication_role = replica', current_database()); END $$"
+        "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET session_replication_role = replica', current_database()); END $$",
+        "SET session_replication_role = replica",
+        "SET session_replication_role = local",
     ],
+    "grant session_replication_role (parameter nightly SET) was added": [
+        "GRANT SET ON PARAMETER session_replication_role TO nightly"
+    ],
+    "grant session_replication_role (parameter stranger SET) was added": [
+        "GRANT SET ON PARAMETER session_replication_role TO stranger"
+    ],
+    "grant session_replication_role (parameter dpflow_runner SET with grant option) was added": [
+        "GRANT SET ON PARAMETER session_replication_role TO dpflow_runner WITH GRANT OPTION"
+    ],
+    "grant session_replication_role (parameter owner SET) was added": [
+        "GRANT SET ON PARAMETER session_replication_role TO dpflow_steward"
+    ],
+    "grant session_replication_role (parameter PUBLIC SET) was added": [
+        "GRANT SET ON PARAMETER session_replication_role TO PUBLIC"
+    ],
+    "grant session_replication_role (parameter auditor ALTER SYSTEM) was added": [
+        "GRANT ALTER SYSTEM ON PARAMETER session_replication_role TO auditor"
+    ],
+    "grant session_preload_libraries (parameter nightly SET) was added": [
+        "GRANT SET ON PARAMETER session_preload_libraries TO nightly"
+    ],
+    "grant archive_command (parameter middle ALTER SYSTEM) was added": [
+        f"{MIDDLE}; GRANT middle TO nightly; GRANT ALTER SYSTEM ON PARAMETER archive_command TO middle"
+    ],
+    "sequence run_number_seq is changed": [
+        "ALTER SEQUENCE run_number_seq INCREMENT BY -1",
+        "ALTER SEQUENCE run_number_seq INCREMENT BY 2",
+        "ALTER SEQUENCE run_number_seq CYCLE",
+        "ALTER SEQUENCE run_number_seq MAXVALUE 5",
+        "ALTER SEQUENCE run_number_seq MINVALUE -5",
+        "ALTER SEQUENCE run_number_seq START 9",
+        "ALTER SEQUENCE run_number_seq CACHE 100",
+        "ALTER SEQUENCE run_number_seq AS integer",
+    ],
+    "privilege nightly (member of dpflow_steward) was added": [
+        "GRANT dpflow_steward TO nightly",
+        f"{MIDDLE}; GRANT dpflow_steward TO middle; GRANT middle TO nightly",
+    ],
+    "privilege auditor (member of dpflow_steward) was added": ["GRANT dpflow_steward TO auditor"],
+    "privilege maria (member of dpflow_steward) was added": ["GRANT dpflow_runner TO maria"],
+    "privilege stranger (member of dpflow_steward) was added": [
+        f"{MIDDLE} IN ROLE dpflow_runner; GRANT middle, dpflow_steward TO stranger"
+    ],
+    "privilege nightly (member of postgres superuser createrole replication bypassrls) was added": [
+        "GRANT postgres TO nightly",
+        f"{MIDDLE}; GRANT postgres TO middle; GRANT middle TO nightly",
+    ],
+    "privilege nightly (member of middle createrole) was added": [f"{MIDDLE} CREATEROLE; GRANT middle TO nightly"],
+    **{
+        f"privilege nightly (member of {role}) was added": [f"GRANT {role} TO nightly"]
+        for role in ("pg_write_all_data", "pg_write_server_files", "pg_read_server_files", "pg_execute_server_program")
+    },
+    **{
+        f"privilege nightly ({attribute}) was added": [f"ALTER ROLE nightly {attribute}"]
+        for attribute in ("superuser", "createrole", "replication", "bypassrls")
+    },
 }
 VARIANTS = [(change, named) for named, changes in WEAKENED.items() for change in changes]
+LOGINS = {"auditor": "dpflow_reader", "nightly": "dpflow_runner", "maria": "dpflow_steward"}
 NEVER = "CREATE FUNCTION public.json_never(json, json) RETURNS bool LANGUAGE sql AS 'SELECT false'"
 
 
@@ -168,13 +230,13 @@ def lines(server: PostgresServer, plain: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def guarded(server: PostgresServer, lines: list[str]) -> str:
-    """A ledger with roles, of which two have a member."""
+    """A ledger with roles, each of which has a member."""
     url = server.new_database()
     run_script(server, url)
     open_ledger(url, create=True).close()
     with server.admin() as connection:
         connection.execute("CREATE ROLE stranger LOGIN PASSWORD 'stranger'")
-        for who, role in (("auditor", "dpflow_reader"), ("nightly", "dpflow_runner")):
+        for who, role in LOGINS.items():
             connection.execute(f"CREATE ROLE {who} LOGIN PASSWORD '{who}' IN ROLE {role}")
     return url
 
@@ -189,7 +251,7 @@ def test_a_new_ledger_is_as_it_should_be_with_and_without_roles(
 ) -> None:
     check(plain)  # which belongs to nobody's role, though there are roles by now
     check(guarded)
-    for who in ("auditor", "nightly"):
+    for who in LOGINS:
         check(server.url(str(conninfo_to_dict(guarded)["dbname"]), user=who, password=who))
     run_script(server, guarded)
     check(guarded)
@@ -204,8 +266,50 @@ def test_a_weakened_rule_is_found_by_its_name(guarded: str, change: str, named: 
         connection.execute(NEVER)
         connection.execute(change)
         told = _all_named(connection)
+        connection.execute("SET LOCAL SESSION AUTHORIZATION auditor")
+        told_to_reader = _all_named(connection)
         connection.rollback()
     assert named in told
+    assert told_to_reader == told
+
+
+SOUND = [
+    "GRANT pg_monitor, pg_read_all_data TO auditor",
+    "GRANT dpflow_reader TO nightly",
+    "CREATE ROLE team IN ROLE dpflow_runner; GRANT team TO stranger",
+    "CREATE ROLE team IN ROLE dpflow_steward; GRANT team TO stranger",
+    "ALTER ROLE nightly CREATEDB CONNECTION LIMIT 5",
+    "ALTER ROLE maria CREATEROLE",
+    "ALTER ROLE maria SUPERUSER",
+    "ALTER ROLE stranger SUPERUSER",
+    "GRANT pg_write_all_data TO stranger",
+    "GRANT SET ON PARAMETER log_statement TO stranger, maria",
+    "SELECT setval('run_number_seq', 3)",
+    # Who administers the roles without being a superuser, and is a member of them by that alone in newer versions.
+    (
+        "ALTER ROLE stranger CREATEROLE; SET LOCAL SESSION AUTHORIZATION stranger; CREATE ROLE tim;"
+        " RESET SESSION AUTHORIZATION; GRANT dpflow_runner TO tim"
+    ),
+]
+
+
+@pytest.mark.parametrize("change", SOUND)
+def test_what_weakens_no_rule_is_no_damage(guarded: str, change: str) -> None:
+    with closing(psycopg.connect(guarded, options="-c search_path=dpflow")) as connection:
+        connection.execute(change)
+        assert not _all_named(connection)
+        connection.rollback()
+
+
+def test_a_ledger_without_roles_does_not_depend_on_what_roles_there_are(guarded: str, server: PostgresServer) -> None:
+    url = server.new_database()
+    with closing(psycopg.connect(url)) as connection:
+        connection.execute("CREATE SCHEMA dpflow")
+        before = _all_named(connection)
+        connection.execute("ALTER ROLE nightly SUPERUSER CREATEROLE")
+        connection.execute("GRANT dpflow_steward, pg_write_all_data TO nightly")
+        assert _all_named(connection) == before
+        connection.rollback()
 
 
 def _all_named(connection: psycopg.Connection) -> str:
@@ -243,6 +347,31 @@ def _names_and_numbers_differ(connection: psycopg.Connection) -> bool:
     return found != (set(functions), set(triggers), (_TABLES.count("CHECK ("),))
 
 
+BEYOND = ("pg_sequence", "pg_parameter_acl", "'this session'", "'privilege'")
+
+
+@pytest.mark.parametrize("left_out", BEYOND)
+def test_each_comparison_beyond_the_tables_is_needed(guarded: str, left_out: str) -> None:
+    """Without one of the queries, some of the changes would pass as sound."""
+    queries = tuple(query for query in catalogue._QUERIES if left_out not in query)
+    assert len(queries) == len(catalogue._QUERIES) - 1
+    missed = []
+    with (
+        closing(psycopg.connect(guarded, options="-c search_path=dpflow")) as connection,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(catalogue, "_QUERIES", queries)
+        if left_out == "pg_sequence":  # a new ledger has a line of this kind
+            expected = tuple(line for line in catalogue._expected(roles=True) if line[0] != "sequence")
+            patch.setattr(catalogue, "_expected", lambda *, roles: expected)
+        for change, named in VARIANTS:
+            if named.startswith(("sequence", "privilege", "setting", "grant session_", "grant archive_")):
+                connection.execute(change)
+                missed += [] if _all_named(connection) else [change]
+                connection.rollback()
+    assert missed
+
+
 def test_what_was_weakened_is_named_to_whoever_verifies(server: PostgresServer, plain: str) -> None:
     url = server.new_database(template=plain)
     with psycopg.connect(url, autocommit=True) as connection:
@@ -251,6 +380,145 @@ def test_what_was_weakened_is_named_to_whoever_verifies(server: PostgresServer, 
         LedgerDamaged, match=r"made with: trigger event\.event_kept is changed; restore it from a backup"
     ):
         check(url)
+
+
+HOSTILE = {
+    "client_encoding": "SQL_ASCII",
+    "datestyle": "German, DMY",
+    "timezone": "Asia/Kathmandu",
+    "intervalstyle": "sql_standard",
+    "bytea_output": "escape",
+    "extra_float_digits": "-15",
+    "quote_all_identifiers": "on",
+    "standard_conforming_strings": "off",
+    "escape_string_warning": "off",
+    "transform_null_equals": "on",
+    "array_nulls": "off",
+    "search_path": "public",
+    "synchronous_commit": "off",
+    "default_transaction_isolation": "serializable",
+    "default_transaction_deferrable": "on",
+    "row_security": "off",
+    "check_function_bodies": "off",
+    "xmloption": "document",
+    "client_min_messages": "debug5",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_indexscan": "off",
+    "enable_hashjoin": "off",
+    "constraint_exclusion": "on",
+    "createrole_self_grant": "set, inherit",
+}
+"""Settings that a database or a role may have, and that change how values and definitions are written or queries are run."""
+ODD = r"Zürich's \\data\n"
+ENVIRONMENT = {
+    "PGDATESTYLE": "German",
+    "PGTZ": "Asia/Kathmandu",
+    "PGCLIENTENCODING": "SQL_ASCII",
+    "PGOPTIONS": "-c bytea_output=escape",
+}
+
+
+def test_a_sound_ledger_is_sound_and_usable_under_any_setting(server: PostgresServer, guarded: str) -> None:
+    """All settings at once, for the database and then for the roles; the environment's own come on top."""
+    url = server.new_database(template=guarded)
+    database = str(conninfo_to_dict(url)["dbname"])
+    with server.admin() as connection:
+        known = {name for (name,) in connection.execute("SELECT lower(name) FROM pg_settings")}
+        settings = {name: value for name, value in HOSTILE.items() if name in known}
+        assert len(settings) >= len(HOSTILE) - 1
+        _set(connection, f"DATABASE {database}", settings)
+    members = {who: server.url(database, user=who, password=who) for who in LOGINS}
+    with open_ledger(members["maria"]) as ledger:
+        opened(ledger, epsilon=1 / 3, description=ODD)
+    _use_and_verify(members, run="under the database's")
+    with server.admin() as connection:
+        for who in LOGINS:
+            _set(connection, f"ROLE {who} IN DATABASE {database}", settings)
+    _use_and_verify(members, run="under the roles'")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        _use_and_verify(members, run="under the environment's")
+        with open_ledger(server.new_database(), create=True) as ledger:
+            opened(ledger, epsilon=1 / 3, description=ODD)
+            verify(ledger, price=lambda mechanism, currency: 1, heads={})
+
+
+UNPINNED = "SELECT set_config('search_path', 'dpflow', FALSE)"
+
+
+@pytest.mark.parametrize("name", ["quote_all_identifiers", "extra_float_digits", "datestyle"])
+def test_without_the_pinned_settings_a_sound_ledger_would_not_pass(
+    server: PostgresServer, guarded: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = server.new_database(template=guarded)
+    with open_ledger(url) as ledger:
+        opened(ledger, epsilon=1 / 3, description=ODD)
+    with server.admin() as connection:
+        _set(connection, f"DATABASE {conninfo_to_dict(url)['dbname']}", {name: HOSTILE[name]})
+    check(url)
+    monkeypatch.setattr("dpcore.ledger.postgres.store._FIX", UNPINNED)
+    with pytest.raises((LedgerDamaged, NotImplementedError)):
+        _use_and_verify({"nightly": url}, run="unpinned")
+
+
+def _set(connection: psycopg.Connection, whose: str, settings: dict[str, str]) -> None:
+    for name, value in settings.items():
+        chosen = value if name in {"datestyle", "createrole_self_grant"} else f"'{value}'"
+        connection.execute(f"ALTER {whose} SET {name} = {chosen}")
+
+
+def _use_and_verify(members: dict[str, str], *, run: str) -> None:
+    with open_ledger(members["nightly"]) as ledger:
+        _run(ledger, run)
+    for url in members.values():
+        check(url)
+
+
+def _run(ledger: Ledger, run: str) -> None:
+    ledger.reserve(run, account="clinic", amount=10, claim="c")
+    lease = ledger.lease(run)
+    ledger.commit(ledger.start(lease, step="s", amount=1, mechanism=MECHANISM), bytes(range(256)))
+    ledger.settle(run, release=None, lease=lease)
+
+
+def test_a_server_that_turns_triggers_off_is_found_and_nothing_is_written(server: PostgresServer, guarded: str) -> None:
+    url = server.new_database(template=guarded)
+    database = str(conninfo_to_dict(url)["dbname"])
+    as_member = {who: server.url(database, user=who, password=who) for who in LOGINS}
+    with open_ledger(as_member["maria"]) as ledger:
+        opened(ledger, epsilon=1 / 3, description=ODD)
+    with open_ledger(as_member["nightly"]) as long_open, server.admin() as connection:
+        _run(long_open, "before")
+        head = long_open.head()
+        try:
+            connection.execute("ALTER SYSTEM SET session_replication_role = replica")
+            _reload(connection, long_open, until="replica")
+            for who in LOGINS:
+                with pytest.raises(LedgerDamaged, match="setting session_replication_role was added"):
+                    check(as_member[who])
+            with open_ledger(as_member["nightly"]) as new:
+                for ledger in (long_open, new):
+                    with pytest.raises(LedgerError, match=r"does not apply its rules.*administrator to reset it"):
+                        _run(ledger, "meanwhile")
+                    assert ledger.head() == head
+        finally:
+            connection.execute("ALTER SYSTEM RESET session_replication_role")
+            _reload(connection, long_open, until="origin")
+        _run(long_open, "after")
+    check(url)
+
+
+def _reload(connection: psycopg.Connection, ledger: Ledger, *, until: str) -> None:
+    """Have the server read its configuration again, and wait until old and new sessions show it."""
+    connection.execute("SELECT pg_reload_conf()")
+    asked = "SELECT current_setting('session_replication_role')"
+    while ledger._store.execute(asked) != [(until,)]:
+        pass
+    while True:
+        with psycopg.connect(connection.info.dsn) as new:
+            if new.execute(asked).fetchall() == [(until,)]:
+                return
 
 
 def test_the_stored_catalogue_is_that_of_a_new_ledger(lines: list[str]) -> None:

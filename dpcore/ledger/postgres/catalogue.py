@@ -7,6 +7,9 @@ catalogue, and nothing has to be created for the comparison, so a reader verifie
 
 Owners are written as `owner`, whoever owns the schema. What an owner may do is left out: it differs between versions of PostgreSQL, and an
 owner can give it back to itself. Lines of `catalogue.txt` that begin with `roles ` hold where the ledger belongs to `dpflow_steward`.
+
+The comparison also covers what can bypass the rules without changing them: the session's settings, the right to change settings, and what
+the members of `dpflow_runner` and `dpflow_reader` may do through their attributes and other roles. A new ledger has no line of these kinds.
 """
 
 from collections import Counter
@@ -26,6 +29,22 @@ _WHOSE = "CASE {} WHEN 0 THEN 'PUBLIC' WHEN home.nspowner THEN 'owner' ELSE pg_g
 _HOME = "pg_namespace AS home"
 _HERE = "home.nspname = 'dpflow'"
 _TABLES = f"{_HOME} JOIN pg_class AS c ON {_HERE} AND c.relnamespace = home.oid"
+_WITH_ROLES_HERE = f"{_HERE} AND pg_get_userbyid(home.nspowner) = 'dpflow_steward'"
+
+# `holder` has every role that can act as runner or reader, and `reach` every role that each of them can act as, itself included.
+# From PostgreSQL 16 on, whoever creates a role without being a superuser gets a membership that only permits to administer it. With it,
+# a role can make itself a real member: so it counts for what a holder can reach. But it does not make the administrator a runner.
+_REACH = (
+    "WITH RECURSIVE link AS (SELECT m.member, m.roleid,"
+    " coalesce(CAST(to_jsonb(m) ->> 'inherit_option' AS boolean), TRUE)"
+    " OR coalesce(CAST(to_jsonb(m) ->> 'set_option' AS boolean), TRUE) AS acts FROM pg_auth_members AS m),"
+    " holder (role) AS (SELECT oid FROM pg_roles WHERE rolname IN ('dpflow_runner', 'dpflow_reader')"
+    " UNION SELECT link.member FROM holder JOIN link ON link.roleid = holder.role AND link.acts),"
+    " reach (role, other) AS (SELECT role, role FROM holder"
+    " UNION SELECT reach.role, link.roleid FROM reach JOIN link ON link.member = reach.other)"
+)
+# The predefined roles that only read. Any other, also one of a later version of PostgreSQL, is more than a runner or reader needs.
+_ONLY_READ = "'pg_read_all_data', 'pg_monitor', 'pg_read_all_settings', 'pg_read_all_stats', 'pg_stat_scan_tables', 'pg_database_owner'"
 
 
 def _whose(role: str) -> str:
@@ -56,6 +75,12 @@ _QUERIES = (
         " 'options', c.reloptions, 'row security', c.relrowsecurity, c.relforcerowsecurity, 'partition', c.relispartition,"
         " 'access', a.amname, 'of type', c.reloftype)"
         f" FROM {_TABLES} LEFT JOIN pg_am AS a ON a.oid = c.relam"
+    ),
+    # How a sequence counts; its position is no part of the definition.
+    (
+        "SELECT 'sequence', c.relname, concat_ws(' ', format_type(s.seqtypid, NULL), 'start', s.seqstart, 'increment', s.seqincrement,"
+        " 'from', s.seqmin, 'to', s.seqmax, 'cache', s.seqcache, 'cycle', s.seqcycle)"
+        f" FROM {_TABLES} JOIN pg_sequence AS s ON s.seqrelid = c.oid"
     ),
     (
         "SELECT 'column', c.relname || '.' || a.attname, concat_ws(' ', format_type(a.atttypid, a.atttypmod),"
@@ -132,16 +157,37 @@ _QUERIES = (
         " WHERE lower(line) = 'session_replication_role=replica'"
         " AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))"
     ),
+    # The server's configuration, an administrator or the address can set it as well.
+    (
+        "SELECT 'setting', 'session_replication_role', 'this session' WHERE current_setting('session_replication_role') <> 'origin'"
+    ),
+    # The right to set it leaves no trace when it is used. Some other settings let their user run code as the server.
+    (
+        f"{_REACH} SELECT 'grant', p.parname, concat_ws(' ', 'parameter', {_whose('given.grantee')}, given.privilege_type,"
+        f" CASE WHEN given.is_grantable THEN 'with grant option' END) FROM {_HOME} JOIN pg_parameter_acl AS p ON {_HERE}"
+        " CROSS JOIN LATERAL aclexplode(p.paracl) AS given LEFT JOIN pg_roles AS r ON r.oid = given.grantee"
+        " WHERE r.rolsuper IS NOT TRUE AND (p.parname = 'session_replication_role' OR"
+        f" ({_WITH_ROLES_HERE} AND (given.grantee = 0 OR given.grantee IN (SELECT other FROM reach))))"
+    ),
     # The roles of the script are there for their rights alone: nobody logs in as one, and none is a member of another.
     (
         f"SELECT 'role', r.rolname, concat_ws(' ', 'superuser', r.rolsuper, 'login', r.rolcanlogin, 'create', r.rolcreaterole,"
-        f" r.rolcreatedb, 'replication', r.rolreplication, 'bypass', r.rolbypassrls) FROM {_HOME} JOIN pg_roles AS r ON {_HERE}"
-        " AND pg_get_userbyid(home.nspowner) = 'dpflow_steward' AND r.rolname IN ('dpflow_steward', 'dpflow_runner', 'dpflow_reader')"
+        f" r.rolcreatedb, 'replication', r.rolreplication, 'bypass', r.rolbypassrls) FROM {_HOME}"
+        f" JOIN pg_roles AS r ON {_WITH_ROLES_HERE} AND r.rolname IN ('dpflow_steward', 'dpflow_runner', 'dpflow_reader')"
     ),
     (
         "SELECT 'membership', member.rolname, 'in ' || whole.rolname FROM pg_auth_members AS m"
         " JOIN pg_roles AS member ON member.oid = m.member JOIN pg_roles AS whole ON whole.oid = m.roleid"
         " WHERE member.rolname IN ('dpflow_steward', 'dpflow_runner', 'dpflow_reader')"
+    ),
+    # Whoever can act as runner or reader can act as nobody who stands above the rules.
+    (
+        f"{_REACH} SELECT 'privilege', r.rolname, concat_ws(' ', CASE WHEN o.oid <> r.oid THEN 'member of ' || o.rolname END,"
+        " CASE WHEN o.rolsuper THEN 'superuser' END, CASE WHEN o.rolcreaterole THEN 'createrole' END,"
+        " CASE WHEN o.rolreplication THEN 'replication' END, CASE WHEN o.rolbypassrls THEN 'bypassrls' END)"
+        f" FROM {_HOME} JOIN reach ON {_WITH_ROLES_HERE} JOIN pg_roles AS r ON r.oid = reach.role"
+        " JOIN pg_roles AS o ON o.oid = reach.other WHERE o.rolsuper OR o.rolcreaterole OR o.rolreplication OR o.rolbypassrls"
+        f" OR o.oid = home.nspowner OR left(o.rolname, 3) = 'pg_' AND o.rolname NOT IN ({_ONLY_READ})"
     ),
 )
 
@@ -167,7 +213,7 @@ def rules_changed(execute: Execute) -> str | None:
 
 def _problem(kind: str, name: str, missing: Iterable[tuple[str, ...]], added: Iterable[tuple[str, ...]]) -> str:
     was, now = ([line[2] for line in lines if line[:2] == (kind, name)] for lines in (missing, added))
-    if kind in {"grant", "membership"}:
+    if kind in {"grant", "membership", "privilege"}:
         return f"({', '.join(now or was)}) was {'added' if now else 'taken away'}"
     return "is changed" if was and now else "was added" if now else "is missing"
 

@@ -31,8 +31,19 @@ _CUSTOMARY = {
 _FIXED = {
     "search_path": SCHEMA,
     "synchronous_commit": "on",  # a transaction that returned survives a power failure, whatever the server's default
+    # Whatever the database, the role or the environment prefers, values and definitions are written in one way.
     "timezone": "UTC",
+    "datestyle": "ISO, MDY",
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+    "quote_all_identifiers": "off",
+    "transform_null_equals": "off",
+    "array_nulls": "on",
 }
+_FIX = "SELECT " + ", ".join(f"set_config('{name}', '{value}', FALSE)" for name, value in _FIXED.items())
+"""Statements come last: the environment's PGDATESTYLE and PGTZ override what an address asks for."""
 
 
 class PostgresStore(Store):
@@ -46,7 +57,10 @@ class PostgresStore(Store):
     """
 
     begin_reading = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-    begin_writing = "BEGIN ISOLATION LEVEL READ COMMITTED; LOCK TABLE writer IN EXCLUSIVE MODE"
+    begin_writing = (
+        "BEGIN ISOLATION LEVEL READ COMMITTED; LOCK TABLE writer IN EXCLUSIVE MODE;"
+        " SELECT current_setting('session_replication_role')"
+    )
     clock = "clock_timestamp()"
     is_named = "name = ANY(:names)"
     output_digest = "encode(sha256(output), 'hex')"
@@ -70,9 +84,18 @@ class PostgresStore(Store):
         if self._closed:
             raise LedgerError(f"the ledger at {self.place} is closed here; open it again where it is used")
         if self._open is None:
-            self._open = self._engine.connect()
-        driver: psycopg.Connection[Any] = self._open.connection.dbapi_connection  # type: ignore[assignment]
-        return driver
+            self._open = self._connected()
+        return _driver_of(self._open)
+
+    def _connected(self) -> Connection:
+        """Return a new connection with the fixed settings."""
+        connection = self._engine.connect()
+        try:
+            _driver_of(connection).execute(_FIX)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Any]:
         """Run one statement and return its rows."""
@@ -145,6 +168,19 @@ class PostgresStore(Store):
             self._drop()
             self.rewritten = True
             self.execute(statement)
+        if statement == self.begin_writing:
+            self._require_rules()
+
+    def _require_rules(self) -> None:
+        """Refuse to write while no trigger fires; a server that reads its configuration again changes open sessions too."""
+        cursor = self._cursor
+        while cursor is not None and cursor.nextset():
+            pass
+        if cursor is None or cursor.fetchone() != ("origin",):
+            raise LedgerError(
+                f"the ledger at {self.place} does not apply its rules, because session_replication_role is not origin;"
+                " ask the database's administrator to reset it, then run again"
+            )
 
     def _roll_back(self) -> None:
         try:
@@ -170,8 +206,7 @@ def _engine(url: str) -> tuple[Engine, str]:
             " in a password as in %40 for @"
         )
     given = address.normalized_query.get("options", ())
-    # What comes later wins.
-    options = " ".join((*_as_options(_CUSTOMARY), *given, *_as_options(_FIXED)))
+    options = " ".join((*_as_options(_CUSTOMARY), *given))  # what comes later wins
     address = address.update_query_dict({"options": options})
     engine = create_engine(
         address,
@@ -179,9 +214,14 @@ def _engine(url: str) -> tuple[Engine, str]:
         poolclass=NullPool,
         pool_reset_on_return=None,  # nothing is ever left open, and a broken connection can't be reset
         hide_parameters=True,
-        connect_args={"connect_timeout": 10, "application_name": "dpflow"},
+        connect_args={"connect_timeout": 10, "application_name": "dpflow", "client_encoding": "UTF8"},
     )
     return engine, f"postgresql://{place}"
+
+
+def _driver_of(connection: Connection) -> psycopg.Connection[Any]:
+    driver: psycopg.Connection[Any] = connection.connection.dbapi_connection  # type: ignore[assignment]
+    return driver
 
 
 def _address(url: str) -> URL | None:
