@@ -16,7 +16,8 @@ from dpcore.ledger import Account, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
 from dpcore.promises import release_promise
-from dpcore.release.integrity import MANIFEST, damage, one_line, open_regular
+from dpcore.release.dataset_folder import misplaced
+from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
 
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
@@ -39,10 +40,10 @@ def audit(
         raise UsageError("a head is 64 hexadecimal digits in lower case; copy it from a manifest's ledger_head")
     with open_ledger() as ledger:
         recorded = tuple(_recorded(ledger))
-        there = {each.path for each in recorded if _is_there(each.path)}
+        there = sorted({each.path for each in recorded if _is_there(each.path)})
         # A ledger that was put back to an earlier state does not know its later releases: they lie beside the ones it knows.
-        beside = sorted({path.parent.parent for path in there})
-        read = [_read(path) for path in dict.fromkeys([*_found([*releases, *complete, *beside]), *sorted(there)])]
+        beside = sorted({each.path.parent.parent for each in recorded if _is_folder(each.path.parent.parent)})
+        read = [_read(path) for path in dict.fromkeys([*_found([*releases, *complete, *beside]), *there])]
         identity = ledger.identity()
         manifests = [manifest for manifest in read if manifest.privacy.get("ledger", identity) == identity]
         heads = {one_line(manifest.path): manifest.head for manifest in manifests}
@@ -51,6 +52,7 @@ def audit(
         runs = {manifest.run: _require_agreement(ledger, manifest) for manifest in manifests}
         # Read again after the states of the runs: a run that was settled meanwhile has its record by now.
         files = _require_published(manifests, runs, tuple(_recorded(ledger)))
+    _require_releases_only(beside, recorded)
     absent = _absent(recorded, runs=runs, complete=complete)
     return replace(verified, others=len(read) - len(manifests), files=files, absent=absent)
 
@@ -112,6 +114,13 @@ def _is_there(path: Path) -> bool:
     return os.path.lexists(path)
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def _found(places: Iterable[Path]) -> Iterator[Path]:
     """Go through the manifests in and below some folders; one that is still being written is not there yet."""
     for place in places:
@@ -120,17 +129,17 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
             raise UsageError(f"{nothing}; name a folder that holds releases, or a {MANIFEST}")
         if not place.is_dir():
             yield _placed(place)
-        for folder, below, files in os.walk(place):
+        for folder, below, _ in os.walk(place):
             below[:] = sorted(name for name in below if not name.startswith("."))
-            if MANIFEST in files:
-                yield _placed(Path(folder, MANIFEST))
+            # Also in the folders below: one that is a link is not walked into, but its release would be read like the others.
+            paths = (Path(folder, name, MANIFEST) for name in ("", *below))
+            yield from (_placed(path) for path in paths if _is_there(path))
 
 
 def _read(path: Path) -> _Manifest:
     """Read a manifest, or say that it cannot be."""
     try:
-        with open_regular(path) as file:
-            written = file.read()
+        written = read_regular(path)
         content = json.loads(written.decode("utf-8"))
         privacy, digest = content["privacy"], hashlib.sha256(written).hexdigest()
         named = (privacy["run"], privacy["account"], privacy["ledger_head"])
@@ -187,6 +196,17 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
         f"the release {one_line(release)} has no record: its run '{run.id}' was {ended}; "
         "find out where it came from, and move it away from the releases"
     )
+
+
+def _require_releases_only(folders: Iterable[Path], recorded: Sequence[_Recorded]) -> None:
+    """Refuse a folder of releases in which something else could be taken for one, or an older release for the newest."""
+    for folder in folders:
+        names = {each.folder.name for each in recorded if each.path.parent.parent == folder}
+        if problem := misplaced(folder, recorded=names):
+            raise LedgerDamaged(
+                f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
+                "run write its release again with --resume RUN if it is missing"
+            )
 
 
 def _changed(release: Path, problem: str) -> LedgerDamaged:

@@ -32,6 +32,12 @@ def open_regular(path: Path) -> BinaryIO:
     return file
 
 
+def read_regular(path: Path) -> bytes:
+    """Return what a regular file holds; raises what `open_regular` does."""
+    with open_regular(path) as file:
+        return file.read()
+
+
 def one_line(name: object) -> str:
     r"""Write a name or path so that it cannot act on a terminal or look like more than one line.
 

@@ -16,6 +16,7 @@ from dpcore.accounting import UNIT
 from dpcore.audit import audit
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import Ledger, RunState, open_ledger
+from dpcore.release.dataset_folder import pointer
 from dpcore.release.integrity import NotRegularFileError, open_regular
 from tests.dpcore.ledger_fixtures import opened
 from tests.dpcore.ledger_story import measure, recorded, reserve, write_manifest
@@ -161,6 +162,7 @@ _require_in_place = module._require_in_place
 
 def test_looking_for_a_run_anywhere_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_require_in_place", _only_if_found_nowhere)
+    monkeypatch.setattr(module, "misplaced", lambda folder, recorded: None)
     told = COPIES["beside"](published)
     kept = shutil.copytree(published.release, "kept")
     missed = []
@@ -313,3 +315,71 @@ def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", tmp_path, Path("/dev/null")):
         with pytest.raises(NotRegularFileError):
             open_regular(path)
+
+
+def point(folder: Path, **told: str) -> None:
+    (folder / "latest.json").write_text(json.dumps(told), encoding="utf-8")
+
+
+def stray(folder: Path, *, at: Path | None = None) -> Path:
+    """Write rows that no manifest lists, where a reader of all releases finds them."""
+    part = (at or folder / "stray") / PART
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"rows")
+    return part.parents[1]
+
+
+def link_stray(folder: Path, to: Path) -> None:
+    (folder / "linked").symlink_to(to.absolute())
+
+
+def forge_and_link(folder: Path) -> None:
+    forge("ended", Path("aside"))
+    link_stray(folder, Path("aside"))
+
+
+MISPLACED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "rows": (stray, "stray holds data and no manifest.json"),
+    "rows with a bad name": (lambda at: stray(at, at=at / "a\x1b"), r"'a\\x1b' holds data"),
+    "link to rows": (lambda at: link_stray(at, stray(at, at=Path("aside"))), "linked holds data and no manifest.json"),
+    "link to a forged release": (forge_and_link, "aside has no record"),
+    "no pointer": (lambda at: (at / "latest.json").write_bytes(b"{"), "latest.json does not read"),
+    "pointer is a pipe": (lambda at: os.mkfifo(at / "latest.json"), "latest.json does not read"),
+    "pointer without a name": (lambda at: point(at, data="release-1/data"), "latest.json does not read"),
+    "pointer to other rows": (
+        lambda at: point(at, **{**pointer("release-1"), "data": "../stray/data"}),
+        "latest.json does not name a release of this folder",
+    ),
+    "pointer outside": (lambda at: point(at, **pointer("../clinic/release-1")), "latest.json does not name a release"),
+    "pointer to nothing": (lambda at: point(at, **pointer("release-7")), "release-7, which is not there"),
+    "pointer to an older one": (lambda at: point(at, **pointer("release-0")), "release-0, and release-1 is newer"),
+}
+
+
+@pytest.mark.parametrize("case", MISPLACED)
+@pytest.mark.usefixtures("runs")
+def test_what_could_be_taken_for_a_release_is_named(published: Published, case: str) -> None:
+    change, problem = MISPLACED[case]
+    change(published.release.parent)
+    with pytest.raises(LedgerDamaged, match=problem) as damage:
+        audit()
+    assert str(damage.value).isprintable()
+
+
+def test_a_folder_of_releases_may_hold_other_things_and_lack_releases(published: Published) -> None:
+    folder = published.release.parent
+    point(folder, **pointer("release-1"))
+    (folder / "notes").mkdir()
+    (folder / ".partial-release-2" / "data").mkdir(parents=True)
+    (folder / "notes.txt").touch()
+    link_stray(folder, published.other)
+    assert (audit().manifests, audit().absent) == (2, 0)
+    (folder / "linked").unlink()
+    shutil.rmtree(published.other)
+    assert (audit().manifests, audit().absent) == (1, 1)
+
+
+def test_looking_at_manifests_only_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    stray(published.release.parent)
+    monkeypatch.setattr(module, "misplaced", lambda folder, recorded: None)
+    audit()
