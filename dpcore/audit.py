@@ -228,6 +228,7 @@ def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: S
 
 def _require_agreement(ledger: Ledger, manifest: _Manifest) -> Run:
     """Return the run of a manifest; refuse a manifest that says something else about it than the ledger does."""
+    problem: str | None
     try:
         run = ledger.run(manifest.run)
     except UsageError:

@@ -4,8 +4,9 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
 MANIFEST = "manifest.json"
 
@@ -14,7 +15,7 @@ class NotRegularFileError(OSError):
     """There is something else than a regular file: a link, a folder, a pipe or a device."""
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading; never follow a link, and never wait for the other end of a pipe.
 
     Raises:

@@ -80,13 +80,16 @@ def as_link(path: Path, target: Path) -> None:
     path.symlink_to(target)
 
 
-def change_rows(release: Path) -> None:
+def change_rows(release: Path, *, and_also: Callable[[Path], None] | None = None) -> None:
+    """Change the file of rows, and do something to the manifest, too."""
     with (release / PART).open("ab") as file:
         file.write(b"x")
+    if and_also:
+        and_also(release / "manifest.json")
 
 
-def name_another_ledger(release: Path) -> None:
-    edit(release / "manifest.json", lambda told: {**told, "privacy": {**told["privacy"], "ledger": "f" * 64}})
+def name_another_ledger(manifest: Path) -> None:
+    edit(manifest, lambda told: {**told, "privacy": {**told["privacy"], "ledger": "f" * 64}})
 
 
 TAMPERINGS: dict[str, Callable[[Published], object]] = {
@@ -96,15 +99,9 @@ TAMPERINGS: dict[str, Callable[[Published], object]] = {
     "rows are a link": lambda it: as_link(it.release / PART, it.other / PART),
     "file added": lambda it: (it.release / "data" / "more.parquet").write_bytes(b""),
     "manifest removed": lambda it: (it.release / "manifest.json").unlink(),
-    "manifest removed, rows changed": lambda it: (
-        (it.release / "manifest.json").unlink(),
-        change_rows(it.release),
-    ),
-    "manifest names another ledger": lambda it: name_another_ledger(it.release),
-    "manifest names another ledger, rows changed": lambda it: (
-        name_another_ledger(it.release),
-        change_rows(it.release),
-    ),
+    "manifest removed, rows changed": lambda it: change_rows(it.release, and_also=lambda path: path.unlink()),
+    "manifest names another ledger": lambda it: name_another_ledger(it.release / "manifest.json"),
+    "manifest names another ledger, rows changed": lambda it: change_rows(it.release, and_also=name_another_ledger),
     "manifest says more": lambda it: edit(it.release / "manifest.json", lambda told: {**told, "title": "mine"}),
     "manifest is a pipe": lambda it: as_pipe(it.release / "manifest.json"),
     "manifest is a device": lambda it: as_link(it.release / "manifest.json", Path("/dev/zero")),
@@ -120,17 +117,24 @@ TAMPERINGS: dict[str, Callable[[Published], object]] = {
         it.release, lambda at: shutil.copytree(it.other, at, ignore=shutil.ignore_patterns("manifest.json"))
     ),
 }
-COPIES: dict[str, Callable[[Published], dict[str, Any]]] = {
-    "none": lambda it: {},
-    "beside": lambda it: copied(it.release, it.release.with_name("copy")) and {},
-    "in a folder": lambda it: {"releases": [copied(it.release, Path("elsewhere", "copy"))]},
-    "in a complete folder": lambda it: {"complete": [copied(it.release, Path("elsewhere", "copy"))]},
-    "beside, and all complete": lambda it: {"complete": [copied(it.release, it.release.with_name("copy")).parent]},
-}
 
 
 def copied(release: Path, to: Path) -> Path:
     return Path(shutil.copytree(release, to))
+
+
+def copied_beside_unnamed(it: Published) -> dict[str, Any]:
+    copied(it.release, it.release.with_name("copy"))
+    return {}
+
+
+COPIES: dict[str, Callable[[Published], dict[str, Any]]] = {
+    "none": lambda it: {},
+    "beside": copied_beside_unnamed,
+    "in a folder": lambda it: {"releases": [copied(it.release, Path("elsewhere", "copy"))]},
+    "in a complete folder": lambda it: {"complete": [copied(it.release, Path("elsewhere", "copy"))]},
+    "beside, and all complete": lambda it: {"complete": [copied(it.release, it.release.with_name("copy")).parent]},
+}
 
 
 @pytest.mark.parametrize("copy", COPIES)
