@@ -16,7 +16,8 @@ from dpcore.ledger import Account, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
 from dpcore.promises import release_promise
-from dpcore.release.integrity import MANIFEST, damage
+from dpcore.release.dataset_folder import misplaced
+from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
 
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
@@ -39,20 +40,20 @@ def audit(
         raise UsageError("a head is 64 hexadecimal digits in lower case; copy it from a manifest's ledger_head")
     with open_ledger() as ledger:
         recorded = tuple(_recorded(ledger))
-        there = {each.path: each.run for each in recorded if _is_there(each.path)}
+        there = sorted({each.path for each in recorded if _is_there(each.path)})
         # A ledger that was put back to an earlier state does not know its later releases: they lie beside the ones it knows.
-        beside = sorted({path.parent.parent for path in there})
-        found: dict[Path, str | None] = dict.fromkeys(_found([*releases, *complete, *beside]))
-        found.update(there)
-        read = [_read(path, of_run=run) for path, run in found.items()]
+        beside = sorted({each.path.parent.parent for each in recorded if _is_folder(each.path.parent.parent)})
+        read = [_read(path) for path in dict.fromkeys([*_found([*releases, *complete, *beside]), *there])]
         identity = ledger.identity()
         manifests = [manifest for manifest in read if manifest.privacy.get("ledger", identity) == identity]
-        heads = {str(manifest.path): manifest.head for manifest in manifests}
+        heads = {one_line(manifest.path): manifest.head for manifest in manifests}
         verified = verify(ledger, price=_price, heads=heads, expected_head=expected_head)
-        for manifest in manifests:
-            _require_agreement(ledger, manifest)
-    files = _require_published(manifests, recorded)
-    absent = _absent(recorded, runs={manifest.run for manifest in manifests}, complete=complete)
+        _require_in_place(recorded, read, identity=identity)
+        runs = {manifest.run: _require_agreement(ledger, manifest) for manifest in manifests}
+        # Read again after the states of the runs: a run that was settled meanwhile has its record by now.
+        files = _require_published(manifests, runs, tuple(_recorded(ledger)))
+    _require_releases_only(beside, recorded)
+    absent = _absent(recorded, runs=runs, complete=complete)
     return replace(verified, others=len(read) - len(manifests), files=files, absent=absent)
 
 
@@ -63,6 +64,8 @@ class _Recorded:
     run: str
     path: Path
     sha256: str
+    folder: Path
+    """The folder of the release as it was recorded, which may be a link by now."""
 
 
 @dataclass(frozen=True)
@@ -95,22 +98,25 @@ def _recorded(ledger: Ledger) -> Iterator[_Recorded]:
         for event in scan.publications():
             try:
                 body = json.loads(event.body)
-                yield _Recorded(
-                    str(event.run or body["run"]), _placed(Path(body["manifest"])), str(body["manifest_sha256"])
-                )
+                path, run = Path(body["manifest"]), str(event.run or body["run"])
+                yield _Recorded(run, _placed(path), str(body["manifest_sha256"]), path.parent)
             except (KeyError, TypeError, ValueError, OSError, RecursionError):
                 continue
 
 
 def _placed(path: Path) -> Path:
     """Return where a manifest lies, by whatever way it was reached; if it is itself a link, that is for a check to see."""
-    return path.parent.resolve() / path.name
+    return Path(os.path.realpath(path.parent), path.name)  # unlike `resolve`, it takes a link to itself
 
 
 def _is_there(path: Path) -> bool:
-    """Say whether there is something, as far as this user may look."""
+    """Say whether there is something, even a link that leads nowhere, as far as this user may look."""
+    return os.path.lexists(path)
+
+
+def _is_folder(path: Path) -> bool:
     try:
-        return path.exists()
+        return path.is_dir()
     except OSError:
         return False
 
@@ -119,19 +125,21 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
     """Go through the manifests in and below some folders; one that is still being written is not there yet."""
     for place in places:
         if not place.exists():
-            raise UsageError(f"there is nothing at {place}; name a folder that holds releases, or a {MANIFEST}")
-        if place.is_file():
+            nothing = f"there is nothing at {one_line(place)}"
+            raise UsageError(f"{nothing}; name a folder that holds releases, or a {MANIFEST}")
+        if not place.is_dir():
             yield _placed(place)
-        for folder, below, files in os.walk(place):
+        for folder, below, _ in os.walk(place):
             below[:] = sorted(name for name in below if not name.startswith("."))
-            if MANIFEST in files:
-                yield _placed(Path(folder, MANIFEST))
+            # Also in the folders below: one that is a link is not walked into, but its release would be read like the others.
+            paths = (Path(folder, name, MANIFEST) for name in ("", *below))
+            yield from (_placed(path) for path in paths if _is_there(path))
 
 
-def _read(path: Path, *, of_run: str | None) -> _Manifest:
+def _read(path: Path) -> _Manifest:
     """Read a manifest, or say that it cannot be."""
     try:
-        written = path.read_bytes()
+        written = read_regular(path)
         content = json.loads(written.decode("utf-8"))
         privacy, digest = content["privacy"], hashlib.sha256(written).hexdigest()
         named = (privacy["run"], privacy["account"], privacy["ledger_head"])
@@ -140,52 +148,87 @@ def _read(path: Path, *, of_run: str | None) -> _Manifest:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         readable = False
     if not readable:
-        raise LedgerDamaged(f"the manifest {path} does not read; restore the release from a backup")
-    if of_run not in {None, manifest.run}:
-        raise LedgerDamaged(f"the manifest {path} is not of run '{of_run}', which recorded it; restore the release")
+        raise LedgerDamaged(f"the manifest {one_line(path)} does not read; restore the release from a backup")
     return manifest
 
 
-def _require_published(manifests: Sequence[_Manifest], recorded: Iterable[_Recorded]) -> int:
-    """Refuse a release of which any byte is not as it was published; return how many files were compared.
+def _require_in_place(recorded: Iterable[_Recorded], read: Iterable[_Manifest], *, identity: str) -> None:
+    """Refuse a recorded place that holds something other than the release of its run, whatever copies lie elsewhere."""
+    found = {manifest.path: manifest for manifest in read}
+    for each in recorded:
+        if manifest := found.get(each.path):
+            if manifest.privacy.get("ledger", identity) != identity:
+                raise _changed(each.folder, f"{MANIFEST} names another ledger than the one that recorded it")
+            if manifest.run != each.run:
+                raise _changed(each.folder, f"{one_line(each.path)} is not of run '{each.run}', which recorded it")
+        elif _is_there(each.path.parent) and not _is_there(each.path):
+            raise _changed(each.folder, f"{one_line(each.path.name)} is missing")
+        elif _is_there(each.folder) and not _is_there(each.path):
+            raise _changed(each.folder, "it is a link that leads nowhere")
 
-    A run that published and was not settled has recorded no hash yet: then only the files are compared, with their manifest.
-    """
+
+def _require_published(manifests: Sequence[_Manifest], runs: Mapping[str, Run], recorded: Iterable[_Recorded]) -> int:
+    """Refuse a release that its run did not publish, or of which any byte has changed; return how many files were compared."""
     files, published = 0, defaultdict[str, set[str]](set)
     for each in recorded:
         published[each.run].add(each.sha256)
     for manifest in manifests:
-        release = manifest.path.parent
-        problem = None
-        if manifest.sha256 not in published.get(manifest.run, {manifest.sha256}):
-            problem = f"{MANIFEST} is not what run '{manifest.run}' published"
-        if problem := problem or damage(release, manifest.content):
-            raise LedgerDamaged(f"the release {release} was changed: {problem}; restore the release from a backup")
+        _require_recorded(manifest, runs[manifest.run], published[manifest.run])
+        if problem := damage(manifest.path.parent, manifest.content):
+            raise _changed(manifest.path.parent, problem)
         files += 1 + len(manifest.content.get("files", []))
     return files
 
 
+def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) -> None:
+    """Refuse a manifest that its run has not recorded.
+
+    Only an open run can have published without a record, because the record is made when it is settled. Until then, the files
+    are compared with their manifest alone.
+    """
+    if run.state is RunState.OPEN or (run.state is RunState.SETTLED and run.release and manifest.sha256 in hashes):
+        return
+    release = manifest.path.parent
+    if run.state is RunState.SETTLED and run.release and hashes:
+        raise _changed(release, f"{MANIFEST} is not what run '{run.id}' published")
+    ended = "released before it measured anything" if run.state is RunState.RELEASED else "settled without a release"
+    raise LedgerDamaged(
+        f"the release {one_line(release)} has no record: its run '{run.id}' was {ended}; "
+        "find out where it came from, and move it away from the releases"
+    )
+
+
+def _require_releases_only(folders: Iterable[Path], recorded: Sequence[_Recorded]) -> None:
+    """Refuse a folder of releases in which something else could be taken for one, or an older release for the newest."""
+    for folder in folders:
+        names = {each.folder.name for each in recorded if each.path.parent.parent == folder}
+        if problem := misplaced(folder, recorded=names):
+            raise LedgerDamaged(
+                f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
+                "run write its release again with --resume RUN if it is missing"
+            )
+
+
+def _changed(release: Path, problem: str) -> LedgerDamaged:
+    return LedgerDamaged(f"the release {one_line(release)} was changed: {problem}; restore the release from a backup")
+
+
 def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: Sequence[Path]) -> int:
-    """Count the releases that were found nowhere; refuse one that has lost its manifest, or that has to be there."""
+    """Count the releases that were found nowhere; refuse one that has to be there."""
     absent = list({each.run: each for each in recorded if each.run not in runs}.values())  # where it was made last
     whole = [place.resolve() for place in complete]
     for each in absent:
-        release = each.path.parent
-        if _is_there(release):
-            raise LedgerDamaged(
-                f"the release {release} was changed: {each.path.name} is missing; restore the release from a backup"
-            )
         if any(each.path.is_relative_to(place) for place in whole):
             raise LedgerDamaged(
-                f"the release {release} of run '{each.run}' is missing; restore it from a backup, "
+                f"the release {one_line(each.path.parent)} of run '{each.run}' is missing; restore it from a backup, "
                 "or name the folder that it was moved to with --releases"
             )
     return len(absent)
 
 
-def _require_agreement(ledger: Ledger, manifest: _Manifest) -> None:
-    """Refuse a manifest that tells of its run something else than the ledger does."""
-    problem = None
+def _require_agreement(ledger: Ledger, manifest: _Manifest) -> Run:
+    """Return the run of a manifest; refuse a manifest that says something else about it than the ledger does."""
+    problem: str | None
     try:
         run = ledger.run(manifest.run)
     except UsageError:
@@ -196,7 +239,10 @@ def _require_agreement(ledger: Ledger, manifest: _Manifest) -> None:
         else:
             problem = _misstated(manifest.privacy, account=ledger.account(run.account), run=run)
     if problem:
-        raise LedgerDamaged(f"the manifest {manifest.path} {problem}; restore the release, or check DPFLOW_LEDGER_URL")
+        raise LedgerDamaged(
+            f"the manifest {one_line(manifest.path)} {problem}; restore the release, or check DPFLOW_LEDGER_URL"
+        )
+    return run
 
 
 def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run) -> str | None:

@@ -39,8 +39,7 @@ def runs_text(each: AccountOverview, *, most: int | None) -> str:
         written += [line, *(f"    {more}" for more in _more(each.account, item))]
     if left_out := len(each.runs) - len(shown):
         written.append(f"{left_out:,} earlier runs are not shown; --all shows them")
-    at = f" at delta {at_most(account.delta)}" if account.delta else ""
-    written.append(f"promise: the epsilon of what a run reserved{at}, which is what its release promises")
+    written.append(f"promise: the epsilon of what a run reserved{_at_delta(account)}")
     return "\n".join(written)
 
 
@@ -62,6 +61,13 @@ def run_data(account: Account, item: RunOverview) -> dict[str, Any]:
         "worker": _worker(item),
         "release": run.release,
     }
+
+
+def _at_delta(account: Account) -> str:
+    """Say at which delta the promises are listed, and whether a release can state another pair for the same reservation."""
+    if not account.delta:
+        return ", which is what its release promises"
+    return f" at delta {at_most(account.delta)}; a release at another delta states its own epsilon"
 
 
 def _more(account: Account, item: RunOverview) -> Iterator[str]:

@@ -2,11 +2,51 @@
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 MANIFEST = "manifest.json"
+
+
+class NotRegularFileError(OSError):
+    """There is something else than a regular file: a link, a folder, a pipe or a device."""
+
+
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file for reading; never follow a link, and never wait for the other end of a pipe.
+
+    Raises:
+        NotRegularFileError: If there is something else under this name.
+        OSError: If there is nothing, or it cannot be opened.
+    """
+    _require_regular(path.lstat())  # opening a device may already do something
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    file = os.fdopen(os.open(path, flags), "rb")
+    try:
+        _require_regular(os.fstat(file.fileno()))  # somebody may have replaced it since
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def read_regular(path: Path) -> bytes:
+    """Return what a regular file holds; raises what `open_regular` does."""
+    with open_regular(path) as file:
+        return file.read()
+
+
+def one_line(name: object) -> str:
+    r"""Write a name or path so that it cannot act on a terminal or look like more than one line.
+
+    >>> print(one_line("data/part 1.parquet"), one_line("card\n\x1b[2J"))
+    data/part 1.parquet 'card\n\x1b[2J'
+    """
+    text = str(name)
+    return text if text.isprintable() and "\\" not in text else repr(text)
 
 
 def damage(folder: Path, manifest: Mapping[str, Any]) -> str | None:
@@ -22,12 +62,15 @@ def damage(folder: Path, manifest: Mapping[str, Any]) -> str | None:
         }
     except (KeyError, TypeError, ValueError):
         return f"{MANIFEST} lists a file that it does not describe, or that is not in the release"
-    if (folder / MANIFEST).is_symlink():
-        return f"{MANIFEST} is a link, and was a file"
     for name, (size, digest) in listed.items():
         if problem := _problem(folder / name, size=size, digest=digest):
-            return f"{name} {problem}"
-    return next((f"{name} is not listed in its manifest" for name in _found(folder, listed)), None)
+            return f"{one_line(name)} {problem}"
+    return next((f"{one_line(name)} is not listed in its manifest" for name in _found(folder, listed)), None)
+
+
+def _require_regular(found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise NotRegularFileError
 
 
 def _files(manifest: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
@@ -47,13 +90,15 @@ def _inside(name: object) -> PurePosixPath:
 
 def _problem(path: Path, *, size: int, digest: str) -> str | None:
     try:
-        if path.is_symlink() or not path.is_file():
-            return "is missing" if not path.is_symlink() else "is a link, and was a file"
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             found = os.fstat(file.fileno()).st_size
             if found != size:
                 return f"has {found:,} bytes, and was published with {size:,}"
             same = hashlib.file_digest(file, "sha256").hexdigest() == digest
+    except (FileNotFoundError, NotADirectoryError):
+        return "is missing"
+    except NotRegularFileError:
+        return "is not a regular file, and was one"
     except OSError:
         return "cannot be read"
     return None if same else "is not what was published"

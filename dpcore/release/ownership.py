@@ -16,7 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from dpcore.errors import LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import Ledger, continues, loss_accepted
-from dpcore.release.integrity import MANIFEST
+from dpcore.release.integrity import MANIFEST, read_regular
 
 FILE = "ledger.json"
 
@@ -51,7 +51,7 @@ def owner_of(folder: Path) -> Owner | None:
     """
     path = folder / FILE
     try:
-        owner = _OWNER.validate_json(path.read_bytes())
+        owner = _OWNER.validate_json(read_regular(path))
     except FileNotFoundError:
         return _owner_by_manifest(folder)
     except (OSError, ValidationError):
@@ -133,7 +133,7 @@ def _owner_by_manifest(folder: Path) -> Owner | None:
     for release in reversed(releases):
         path = release / MANIFEST
         try:
-            ledger = json.loads(path.read_text(encoding="utf-8"))["privacy"]["ledger"]
+            ledger = json.loads(read_regular(path).decode("utf-8"))["privacy"]["ledger"]
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError, RecursionError):

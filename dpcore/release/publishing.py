@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import OutputError
 from dpcore.release.card import card
+from dpcore.release.dataset_folder import LATEST, pointer
 from dpcore.release.draft import Draft
-from dpcore.release.integrity import MANIFEST
+from dpcore.release.integrity import MANIFEST, read_regular
 from dpcore.release.measured import measurement_schema, measurement_tables
 
 ROWS_PER_GROUP = 1 << 18
@@ -165,17 +166,15 @@ def _rename(partial: Path, final: Path) -> None:
 
 def _point_latest(folder: Path, name: str) -> None:
     """Let latest.json name the newest release; a resumed older run does not take the place of a newer one."""
-    latest = folder / "latest.json"
+    latest = folder / LATEST
     try:
-        if json.loads(latest.read_text(encoding="utf-8"))["release"] >= name:
+        if json.loads(read_regular(latest).decode("utf-8"))["release"] >= name:
             return
     except (OSError, ValueError, KeyError, TypeError):
         pass  # none yet, or unreadable: write it anew
     temporary = folder / f".latest-{secrets.token_hex(4)}"
     try:
-        _write_text(
-            temporary, json.dumps({"release": name, "data": f"{name}/data", "manifest": f"{name}/manifest.json"}) + "\n"
-        )
+        _write_text(temporary, json.dumps(pointer(name)) + "\n")
         temporary.replace(latest)
     finally:
         temporary.unlink(missing_ok=True)

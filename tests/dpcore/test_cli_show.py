@@ -11,6 +11,8 @@ from dpcore.accounting import Currency
 from dpcore.ledger import AllowanceKind, open_ledger
 from dpcore.ledger.holder import this_worker
 from dpcore.privacy import Neighbours
+from dpcore.synthesis import synthesize
+from tests.conftest import Workspace
 from tests.dpcore.cli_ledgers import dpflow, made_at_noon, opened, spent, without_ledger
 
 
@@ -54,7 +56,7 @@ run-2  2026-07-01 12:00  open      4.65029  ███▒▒▒▒▒▒▒▒  -
 run-3  2026-07-01 12:00  open     0.847703  ▒▒▒▒▒▒▒▒▒▒▒  -
     analyst ann
     nobody is at work on it
-promise: the epsilon of what a run reserved at delta 1e-09, which is what its release promises
+promise: the epsilon of what a run reserved at delta 1e-09; a release at another delta states its own epsilon
 
 
 head HEAD after 32 events
@@ -117,6 +119,23 @@ def test_an_account_by_block_is_shown_with_its_blocks(capsys: pytest.CaptureFixt
         spent(ledger, "run-2", account="sales", amount=2 * 10**11, blocks=["month-02"], steps=5, ended=False)
         head = ledger.head()
     assert shown(capsys, "sales") == SALES.replace("HEAD", head)
+
+
+@pytest.mark.parametrize(("delta", "other"), [(1e-9, 1e-6), (1e-9, 1e-9), (0.0, 0.0)])
+def test_no_line_says_that_a_release_states_an_epsilon_that_it_does_not(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], delta: float, other: float
+) -> None:
+    workspace.open_account(delta=delta, currency=None if delta else Currency.PURE)
+    workspace.write_spec(("delta: 1e-9", f"delta: {other}"))
+    release = Path(synthesize(workspace.spec).release)
+    told = json.loads((release / "manifest.json").read_text(encoding="utf-8"))["privacy"]
+    (account,) = json.loads(shown(capsys, "--json"))["accounts"]
+    (run,) = account["runs"]
+    same = (told["epsilon"], told["delta"]) == (run["promise"]["epsilon"], run["promise"]["delta"])
+    assert same == (delta == other)
+    (line,) = [line for line in shown(capsys).splitlines() if line.startswith("promise: ")]
+    assert ("which is what its release promises" in line) == (not delta)  # another delta than 0 may differ
+    assert ("a release at another delta states its own epsilon" in line) == bool(delta)
 
 
 def test_the_most_used_blocks_and_the_latest_runs_are_shown_unless_all_are(capsys: pytest.CaptureFixture[str]) -> None:
