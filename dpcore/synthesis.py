@@ -52,7 +52,7 @@ from dpcore.reservation import paying_account, total_noise, units_to_reserve
 from dpcore.spec import Declaration, load_spec
 from dpcore.strategies import Strategy, step_name, strategy_for
 from dpcore.universe import Categorical, Outside, Universe
-from dpcore.wording import askable, at_most
+from dpcore.wording import at_most, next_epsilon
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -459,9 +459,6 @@ class Synthesis:
         account, run = self.ledger.account(self.account.name), self.ledger.run(self.run_id)
         balance, delta = self._balance(), self.declaration.spec.privacy.delta
         promise = release_promise(account, run, delta=delta)
-        next_run = balance.remaining // account.weight
-        if account.across_remaining is not None:
-            next_run = min(next_run, account.across_remaining)
         return Outcome(
             run=self.run_id,
             release=_shown(release),
@@ -474,7 +471,7 @@ class Synthesis:
             reserved=run.reserved / UNIT,
             spent=run.spent / UNIT,
             remaining=balance.remaining / UNIT,
-            remaining_epsilon=askable(account, next_run),
+            remaining_epsilon=next_epsilon(account, balance.remaining),
             blocks=self.blocks,
             warnings=self._warnings,
         )

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from dpcore.accounting import UNIT, Cap, Currency, promise_of
 from dpcore.accounting.rounding import float_down
-from dpcore.ledger import Account
+from dpcore.ledger import Account, AccountState
 from dpcore.privacy import Neighbours
 from dpcore.promises import AccountPromise
 
@@ -57,9 +57,21 @@ def _column(number: Decimal, *, places: int, rounding: str) -> str:
 
 def askable(account: Account, units: int) -> float:
     """Return the largest epsilon, at the account's delta, that a run can ask for which may reserve so many units."""
-    if account.currency is Currency.PURE or units <= 0:
-        return max(float_down(Fraction(units, UNIT)), 0.0)
+    if units <= 0:
+        return 0.0
+    if account.currency is Currency.PURE:
+        return float_down(Fraction(units, UNIT))
     return promise_of(Cap(account.currency, units), delta=account.delta).epsilon
+
+
+def next_epsilon(account: Account, remaining: int) -> float:
+    """Return the largest epsilon that a new run can ask for where so much remains of its blocks, and of the cap across them."""
+    if account.state is AccountState.CLOSED:
+        return 0.0
+    units = remaining // account.weight
+    if account.across_remaining is not None:
+        units = min(units, account.across_remaining)
+    return askable(account, units)
 
 
 def booked(account: Account, units: int, *, written: Callable[..., str]) -> str:

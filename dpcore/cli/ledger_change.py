@@ -13,7 +13,7 @@ from dpcore.ledger.checks import checked_text, require_across_applies
 from dpcore.overview import overview
 from dpcore.privacy import Neighbours
 from dpcore.spec.release import NAME
-from dpcore.wording import askable, at_most, down, price, stated
+from dpcore.wording import askable, at_most, down, next_epsilon, price, stated
 
 
 def open_account(arguments: argparse.Namespace) -> Answer:
@@ -99,6 +99,8 @@ def _raise_across(arguments: argparse.Namespace) -> Answer:
         f"raised the cap across blocks of account {account.name} from epsilon {at_most(before.across_epsilon or 0)} to "
         f"{at_most(epsilon)}; all runs together can still ask for epsilon {left}"
     )
+    if (across := raised.promise().across) is not None:
+        text += f"\nit promises {stated(across.epsilon, across.delta)} from now on to one {account.unit} with rows in several blocks"
     return Answer(account_data(raised), text)
 
 
@@ -155,7 +157,7 @@ def allow(arguments: argparse.Namespace) -> Answer:
     }
     text = (
         f"{kind} {name} may use epsilon {at_most(allowance.epsilon)} of account {account.name}: "
-        f"{price(allowance.used, account.currency)} is used, the next run can ask for epsilon {down(remaining)}; every run of the account names its {kind} from now on"
+        f"{price(allowance.used, account.currency)} is used, epsilon {down(remaining)} of that is left; every run of the account names its {kind} from now on"
     )
     return Answer(data, text)
 
@@ -212,7 +214,7 @@ def _cap(account: Account, arguments: argparse.Namespace) -> int:
 
 def _left(account: Account, balance: Balance) -> str:
     at = f" at delta {at_most(account.delta)}" if account.delta else ""
-    return f"the next run can ask for epsilon {down(askable(account, balance.remaining // account.weight))}{at}"
+    return f"the next run can ask for epsilon {down(next_epsilon(account, balance.remaining))}{at}"
 
 
 def _blocks(account: str, names: Sequence[str], *, state: str, text: str) -> Answer:
@@ -232,7 +234,7 @@ def _ended(ledger: Ledger, before: Run, after: Run) -> Answer:
         "spent": after.spent / UNIT,
         "returned": returned / UNIT,
         "remaining": balance.remaining / UNIT,
-        "remaining_epsilon": askable(account, balance.remaining // account.weight),
+        "remaining_epsilon": next_epsilon(account, balance.remaining),
     }
     already = "" if before.state is RunState.OPEN else " already"
     text = (

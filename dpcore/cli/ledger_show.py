@@ -11,7 +11,7 @@ from dpcore.cli.bar import bar, legend, rule
 from dpcore.cli.ledger_runs import run_data, runs_text
 from dpcore.ledger import Account, AccountState, Balance, BlockState, open_ledger
 from dpcore.overview import AccountOverview, overview
-from dpcore.wording import askable, at_most, booked, down, several_blocks, stated, step_of, up
+from dpcore.wording import askable, at_most, booked, down, next_epsilon, several_blocks, stated, step_of, up
 
 MOST_SHOWN = 30
 """Blocks and runs of an account that are shown unless all are asked for."""
@@ -84,7 +84,7 @@ def _budget(each: AccountOverview) -> str:
     where = f", in block {block}, of which least is left" if account.blocks_by is not None and block else ""
     rows: list[tuple[str, ...]] = [(" " * 10, symbol, "share", f"bookkeeping{where}")]
     rows.append(("budget", booked(account, balance.cap, written=down), "", ""))
-    next_run = f"the next run can ask for epsilon {down(askable(account, balance.remaining // account.weight))}"
+    next_run = f"the next run can ask for epsilon {down(next_epsilon(account, balance.remaining))}"
     for name, units, written, more in (
         ("spent", balance.spent, up, ""),
         ("reserved", balance.reserved, up, ""),
@@ -205,5 +205,5 @@ def _balance_data(account: Account, balance: Balance) -> dict[str, float]:
         "spent": balance.spent / UNIT,
         "reserved": balance.reserved / UNIT,
         "remaining": balance.remaining / UNIT,
-        "remaining_epsilon": askable(account, balance.remaining // account.weight),
+        "remaining_epsilon": next_epsilon(account, balance.remaining),
     }

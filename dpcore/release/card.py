@@ -73,7 +73,7 @@ def _promise(statement: Statement) -> Iterator[str]:
     yield "<h2>What is promised</h2>"
     yield _paragraph(
         f"How much anyone can learn from this release about one {whom}, beyond what the other rows of the table tell, is limited. The "
-        "limit holds whatever else they know, and however much they compute, now and later."
+        "limit holds whatever else they know, and whatever they can feasibly compute, now and later."
     )
     yield _paragraph(
         f"In figures: take two tables that differ {step}. Whatever can come out, and whatever is concluded from it, is at most "

@@ -73,16 +73,22 @@ def coverage(blocks: BlocksStatement) -> str:
     return f"{which}, by {blocks.by}; window: {blocks.window}"
 
 
+_LATER = "If the steward raises a cap, the ledger states what holds then."
+
+
 def consequences(blocks: BlocksStatement, *, unit: str, rows: int) -> str:
     """Say what this release costs somebody, and what its account promises them, by how many blocks they are in."""
     promise = blocks.account
     one = pair(promise.one.epsilon, promise.one.delta)
     if not promise.in_several:
-        return f"Each row is in one block. Everything that the account pays for is {one}-differentially private for a row of any block."
+        return (
+            f"Each row is in one block. By its cap when this was published, everything that the account pays for is {one}-differentially "
+            f"private for a row of any block. {_LATER}"
+        )
     return (
         f"Of one {unit}, at most {rows:,} rows count in all these blocks together: in however many of them there are some, this release "
-        f"costs that {unit} its epsilon once. Everything that the account pays for is {one}-differentially private for a {unit} whose "
-        f"rows lie in one block. {several_blocks(unit, promise)}"
+        f"costs that {unit} its epsilon once. By its caps when this was published, everything that the account pays for is "
+        f"{one}-differentially private for a {unit} whose rows lie in one block. {several_blocks(unit, promise)} {_LATER}"
     )
 
 

@@ -194,8 +194,7 @@ def test_an_analyst_and_a_purpose_are_allowed_a_part(said: Callable[..., str], r
     read("ledger", "open", "clinic", *TERMS)
     text = said("ledger", "allow", "clinic", "--analyst", "ann", "--epsilon", 0.5, "--reason", "thesis")
     assert (
-        "analyst ann may use epsilon 0.5 of account clinic: epsilon 0 is used, the next run can ask for epsilon 0.5000;"
-        in text
+        "analyst ann may use epsilon 0.5 of account clinic: epsilon 0 is used, epsilon 0.5000 of that is left;" in text
     )
     with made_at_noon() as ledger:
         spent(ledger, "run-1", account="clinic", amount=10**11, analyst="ann", purpose="billing")
@@ -384,18 +383,23 @@ def test_a_cap_across_blocks_is_opened_shown_raised_and_exported(
     assert (
         account["across_blocks"] | {"cap": 5, "reserved": 1, "remaining": 4, "epsilon": 5} == account["across_blocks"]
     )
-    assert "for one person in many blocks" in said("ledger", "show", "visits")
+    assert "across blocks  epsilon" in said("ledger", "show", "visits")
     assert "epsilon 5 across blocks" in said("ledger", "history")
     raised = read("ledger", "raise", "visits", "--across-blocks", "6", "--reason", "a second year")
     assert (raised["across_blocks"]["epsilon"], raised["across_blocks"]["remaining"]) == (6, 5)
     assert "to epsilon 6 across blocks: a second year" in said("ledger", "history")
     text = said("ledger", "raise", "visits", "--across-blocks", "7", "--reason", "more")
-    assert text == "raised the cap across blocks of account visits from epsilon 6 to 7; epsilon 6.0000 is left\n"
+    assert (
+        "raised the cap across blocks of account visits from epsilon 6 to 7; all runs together can still ask for epsilon 6.0000\n"
+        in text
+    )
+    assert "it promises epsilon 7 from now on to one person with rows in several blocks\n" in text
     read("ledger", "export", "--to", folder / "out")
     (stated,) = json.loads((folder / "out" / "statement.json").read_text(encoding="utf-8"))["accounts"]
-    assert (stated["across_epsilon"], stated["across"]["amount"]) == (7, 7)
+    assert stated["across_blocks"][0]["epsilon"] == 7
     page = (folder / "out" / "statement.md").read_text(encoding="utf-8")
-    assert "ever, for a person with rows in several blocks, unless that cap is raised" in page
+    assert "with rows in several blocks" in page
+    assert "no cap" not in page
     said("ledger", "verify")
 
 
