@@ -165,20 +165,31 @@ def _rename(partial: Path, final: Path) -> None:
 
 
 def _point_latest(folder: Path, name: str) -> None:
-    """Let latest.json name the newest release; a resumed older run does not take the place of a newer one."""
-    latest = folder / LATEST
-    try:
-        if json.loads(read_regular(latest).decode("utf-8"))["release"] >= name:
-            return
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # none yet, or unreadable: write it anew
-    temporary = folder / f".latest-{secrets.token_hex(4)}"
-    try:
-        _write_text(temporary, json.dumps(pointer(name)) + "\n")
-        temporary.replace(latest)
-    finally:
-        temporary.unlink(missing_ok=True)
+    """Let latest.json name the newest release; a resumed older run does not take the place of a newer one.
+
+    Of runs that end at once, each looks again after it has written: whoever wrote last sees all of their releases.
+    """
+    while _latest(folder) < (newest := max([name, *_releases(folder)])):
+        temporary = folder / f".latest-{secrets.token_hex(4)}"
+        try:
+            _write_text(temporary, json.dumps(pointer(newest)) + "\n")
+            temporary.replace(folder / LATEST)
+        finally:
+            temporary.unlink(missing_ok=True)
     _sync(folder)
+
+
+def _latest(folder: Path) -> str:
+    """Return the release that latest.json names; nothing if there is none yet, or it does not read, and is to be written anew."""
+    try:
+        return str(json.loads(read_regular(folder / LATEST).decode("utf-8"))["release"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _releases(folder: Path) -> list[str]:
+    """Return the names of the releases that are there."""
+    return [path.parent.name for path in folder.glob(f"[!.]*/{MANIFEST}")]
 
 
 @contextmanager
