@@ -73,7 +73,8 @@ def test_what_breaks_on_a_worker_reaches_prefect_as_our_sentence(
     assert stored(MARKER) == []
     assert "task_run_state.message" in stored("is not a whole Parquet file")
     with open_ledger() as ledger:
-        assert ledger.balance("visits").reserved == 0
+        (run,) = ledger.runs("visits")
+        assert 0 < ledger.balance("visits").reserved == run.reserved  # kept: a row may have decided this
 
 
 def test_a_cluster_that_was_there_before_makes_a_release_and_stays(workspace: Workspace, scheduler: str) -> None:
