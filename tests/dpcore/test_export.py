@@ -284,7 +284,10 @@ def test_a_long_history_is_written_in_the_memory_of_a_short_one(
             tracemalloc.stop()
 
     peak(500)
-    assert peak(8_000) < 1.2 * peak(2_000)
+    long, short = (
+        min(peak(count) for _ in range(3)) for count in (8_000, 2_000)
+    )  # other threads may take some meanwhile
+    assert long < 1.2 * short
     assert pq.ParquetFile(tmp_path / "8000.parquet").num_row_groups == 16
 
 

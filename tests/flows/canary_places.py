@@ -2,7 +2,6 @@
 
 STEPS = [
     "reserve",
-    "check_rows",
     "ingest",
     "histogram",
     "begin",
@@ -17,6 +16,7 @@ STEPS = [
 
 PLACES = (
     *(f"dpcore.synthesis:Synthesis.{step}" for step in STEPS),
+    "dpcore.synthesis:Synthesis.check_rows",
     "dpcore.engines:ingest",
     "dpcore.ingest.fingerprint:Fingerprint.version",
     "dpcore.histogram:LocalHistogram.count",
