@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from playwright.sync_api import Locator, Page, Response, expect
+from playwright.sync_api import Locator, Page, Response, TimeoutError, expect  # noqa: A004  Playwright's own
 
 RUN_MILLISECONDS = 90_000
 FIELDS = ("release", "epsilon", "delta", "rows", "workload", "strategy", "note")
@@ -42,9 +42,20 @@ class Form:
         return self._press("/schemas/validate")
 
     def _press(self, request: str) -> Response:
-        with self.page.expect_response(re.compile(f"{request}$"), timeout=RUN_MILLISECONDS) as answer:
-            self.page.get_by_role("button", name="Submit").click()
-        return answer.value
+        """Press until the page sends the request: a click may be lost while the page still checks what was typed."""
+        for last in (False, False, True):
+            try:
+                with self.page.expect_request(re.compile(f"{request}$"), timeout=RUN_MILLISECONDS / 3) as sent:
+                    self.page.get_by_role("button", name="Submit").click()
+            except TimeoutError:
+                if last:
+                    raise
+            else:
+                break
+        answer = sent.value.response()
+        if answer is None:
+            raise RuntimeError(f"{request} was sent and not answered")
+        return answer
 
 
 def log_in(page: Page, address: str) -> None:
