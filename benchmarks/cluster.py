@@ -19,14 +19,14 @@ import numpy as np
 
 from benchmarks.ingest_runs import PAIRS, Counts
 from benchmarks.ingest_table import UNIVERSE, write
-from dpcore.cluster import connected
-from dpcore.cluster.histogram import ClusterHistogram
-from dpcore.cluster.records import ingest_on
-from dpcore.histogram import Histogram, LocalHistogram
-from dpcore.ingest import Coding, Draws, Source, ingest
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.engine import EngineSpec
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.cluster import connected
+from dpcore.tables.cluster.histogram import ClusterHistogram
+from dpcore.tables.cluster.records import ingest_on
+from dpcore.tables.histogram import Histogram, LocalHistogram
+from dpcore.tables.ingest import Coding, Draws, Source, ingest
 
 if TYPE_CHECKING:
     from distributed import Client

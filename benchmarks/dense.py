@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from dpcore.models import DenseModel
-from dpcore.queries import Axes
+from dpcore.workload import Axes
 
 BAR = 0.3
 """The least share of a copy's speed that an update should reach at ten million cells."""

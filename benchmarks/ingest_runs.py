@@ -48,12 +48,12 @@ def _run(way: str, path: str) -> Run:
 
 def _ours() -> Callable[[str], Counts]:
     """Return what a run does, from the source to the counts that a selection looks at; the process imports what it measures."""
-    from dpcore.histogram import LocalHistogram  # noqa: PLC0415
-    from dpcore.ingest import Fingerprint, Source, ingest  # noqa: PLC0415
-    from dpcore.ingest.coding import Coding  # noqa: PLC0415
-    from dpcore.ingest.draws import Draws  # noqa: PLC0415
-    from dpcore.privacy import Neighbours, Protection  # noqa: PLC0415
+    from dpcore.privacy.protection import Neighbours, Protection  # noqa: PLC0415
     from dpcore.spec.source import SourceSpec  # noqa: PLC0415
+    from dpcore.tables.histogram import LocalHistogram  # noqa: PLC0415
+    from dpcore.tables.ingest import Fingerprint, Source, ingest  # noqa: PLC0415
+    from dpcore.tables.ingest.coding import Coding  # noqa: PLC0415
+    from dpcore.tables.ingest.draws import Draws  # noqa: PLC0415
 
     def count(path: str) -> Counts:
         source = Source.locate(SourceSpec(path=path), base=Path())

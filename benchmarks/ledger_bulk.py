@@ -15,10 +15,10 @@ from typing import Any
 import psycopg
 
 from benchmarks.ledger_scenario import MECHANISM, VERSION
-from dpcore.accounting import Currency
 from dpcore.ledger import Event, EventKind, Run, RunState, open_ledger
 from dpcore.ledger.chain import canonical, link
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours
 
 ACCOUNT = "visits"
 CAP = 1 << 58

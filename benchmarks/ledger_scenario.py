@@ -13,11 +13,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dpcore.accounting import Currency
 from dpcore.ledger import AllowanceKind, EventKind, Ledger, RunState
 from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW
 from dpcore.mechanisms import DiscreteGaussian, from_description
-from dpcore.privacy import Neighbours, Sensitivity
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours, Sensitivity
 
 Line = dict[str, Any]
 DRAWN = "drawn"

@@ -23,10 +23,10 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.mechanisms.inversion import has_table, inversion_table
-from dpcore.mechanisms.noise import integer_noise
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
-from dpcore.mechanisms.thresholds import Shape
+from dpcore.mechanisms.sampling.inversion import has_table, inversion_table
+from dpcore.mechanisms.sampling.noise import integer_noise
+from dpcore.mechanisms.sampling.thresholds import Shape
 
 BARS = {"noise_to_numpy": 8.0, "noise_faster_than_opendp": 50.0, "selection_to_numpy": 5.0}
 """At most so many times NumPy's time, and at least so many times faster than opendp."""

@@ -55,7 +55,7 @@ def _cpu(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     os.environ["PREFECT_HOME"] = str(folder / "prefect")
     bench = Bench(folder, rounds=arguments.rounds)
     begin = cpu_seconds()
-    from flows.quiet import quiet  # noqa: PLC0415  importing Prefect is part of what is measured
+    from flows.cli.quiet import quiet  # noqa: PLC0415  importing Prefect is part of what is measured
 
     with quiet() as url:
         import flows.synthesize  # noqa: F401, PLC0415  likewise

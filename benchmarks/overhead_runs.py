@@ -14,10 +14,10 @@ import httpx
 import yaml
 
 import dpcore
-from dpcore.accounting import budget_of
 from dpcore.ledger import open_ledger
-from dpcore.privacy import Neighbours
-from flows.password import authorization
+from dpcore.privacy.accounting import budget_of
+from dpcore.privacy.protection import Neighbours
+from flows.server.password import authorization
 
 ROOT = Path(__file__).parents[1]
 ACCOUNT = "clinic-visits"

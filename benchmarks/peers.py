@@ -21,7 +21,7 @@ from benchmarks.peers_runs import SCRIPTS, Budget, Limits, Outcome, errors_of, r
 from benchmarks.peers_table import OURS, Row, mean_row, ratios, ratios_text, settings_text, table_text
 from benchmarks.tables import BenchmarkTable, load
 from benchmarks.workload_error import bootstrap, independent_columns, marginals_measured
-from dpcore.accounting import UNIT, Currency, budget_of
+from dpcore.privacy.accounting import UNIT, Currency, budget_of
 
 REFERENCES = {"independent columns": independent_columns, "bootstrap": bootstrap}
 REFERENCE_SEEDS = 5

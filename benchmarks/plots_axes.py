@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from dpcore.plots.drawing import LEFT, WIDTH, Points, at, line, panel, path, text, tick_below
+from dpcore.reporting.plots.drawing import LEFT, WIDTH, Points, at, line, panel, path, text, tick_below
 
 TOP, HEIGHT, RIGHT = 56, 300, 28
 BOTTOM = TOP + HEIGHT

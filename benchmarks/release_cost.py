@@ -32,9 +32,9 @@ def cost_of_release(folder: Path, *, currency: str | None = None, profile: Path 
 def _release(folder: str, currency_name: str | None, profile: str | None) -> dict[str, Any]:
     os.chdir(folder)
     from dpcore import synthesize  # noqa: PLC0415  the measured process's own imports
-    from dpcore.accounting import Currency, budget_of  # noqa: PLC0415
     from dpcore.ledger import open_ledger  # noqa: PLC0415
-    from dpcore.privacy import Neighbours  # noqa: PLC0415
+    from dpcore.privacy.accounting import Currency, budget_of  # noqa: PLC0415
+    from dpcore.privacy.protection import Neighbours  # noqa: PLC0415
 
     spec = yaml.safe_load(Path("spec.yaml").read_text(encoding="utf-8"))
     epsilon, delta = spec["privacy"]["epsilon"], spec["privacy"]["delta"]
@@ -61,7 +61,7 @@ def _release(folder: str, currency_name: str | None, profile: str | None) -> dic
 
 def _timed_steps() -> dict[str, float]:
     """Let each step of a run add its CPU seconds to what is returned, by its name."""
-    from dpcore.synthesis import Synthesis  # noqa: PLC0415  see above
+    from dpcore.runs.synthesis import Synthesis  # noqa: PLC0415  see above
 
     seconds: dict[str, float] = defaultdict(float)
 

@@ -1,13 +1,13 @@
 """End every process of a soak once the one that started them is gone, however it ended. Run as a file: `soak_keeper.py FOLDER...`.
 
-Each folder is the mark of some processes, see `flows.background`; they are ended in the order in which they are named. Standard
+Each folder is the mark of some processes, see `flows.server.background`; they are ended in the order in which they are named. Standard
 input is a pipe that only the soak holds: its end means that the soak has ended, or was killed.
 """
 
 import sys
 from pathlib import Path
 
-from flows import background
+from flows.server import background
 
 PATIENCE_SECONDS = 20.0
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from dpcore.audit import audit
 from dpcore.errors import DpflowError
 from dpcore.ledger import Ledger, Operation, OperationState, RunState, open_ledger
 from dpcore.measurements import Measurement
+from dpcore.steward.verify import audit
 from dpcore.strategies.strategy import column_step, step_name
 
 COMPLETED, REFUSED = "Completed", "Refused"

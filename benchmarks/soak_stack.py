@@ -13,10 +13,10 @@ import httpx
 import psutil
 
 from benchmarks.soak_table import clean_environment, databases
-from flows import background
-from flows.connection import server_answers
-from flows.settings import SAFE
-from flows.temporary_server import RECORDER
+from flows.server import background
+from flows.server.connection import server_answers
+from flows.server.settings import SAFE
+from flows.server.temporary import RECORDER
 from tests.flows.stack import free_port
 
 KEEPER = Path(__file__).with_name("soak_keeper.py")

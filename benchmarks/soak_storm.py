@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from benchmarks.soak_stack import Stack, until
-from flows.automations import CRASHED_SECONDS, MOST_STARTS
+from flows.deploy.automations import CRASHED_SECONDS, MOST_STARTS
 
 PER_WORKER = 2
 """How many runs are executed at a time, for each worker."""

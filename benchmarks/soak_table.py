@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dpcore import register
-from dpcore.accounting import budget_of
 from dpcore.ledger import open_ledger
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import budget_of
+from dpcore.privacy.protection import Neighbours
 from tests.conftest import SPEC, visits
 from tests.postgres import PostgresServer, postgres_folder, system_programs
 

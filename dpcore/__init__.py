@@ -4,15 +4,15 @@ The front door: what flows, notebooks and other programs use.
 """
 
 from dpcore import cli
-from dpcore.approvals import Approval, approval_for, check_approved, require_approval, require_none
-from dpcore.asking import ask
+from dpcore.curator.ask import ask
 from dpcore.errors import DpflowError
 from dpcore.ledger import Account, Balance
-from dpcore.registry import Registered, all_registered, declared, register, registered, registered_names
-from dpcore.report import Outcome, Report
+from dpcore.reporting.outcome import Outcome, Report
+from dpcore.runs.synthesis import Synthesis, adopt_output, check_run, synthesize
 from dpcore.spec import Changes, Declaration, changed, json_schema, load_spec
+from dpcore.steward.approvals import Approval, approval_for, check_approved, require_approval, require_none
+from dpcore.steward.registry import Registered, all_registered, declared, register, registered, registered_names
 from dpcore.strategies import step_name
-from dpcore.synthesis import Synthesis, adopt_output, check_run, synthesize
 
 __all__ = [
     "Account",

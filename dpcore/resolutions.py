@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.errors import UsageError
-from dpcore.queries import Axes
+from dpcore.workload import Axes
 
 Groups = NDArray[np.intp]
 """For every cell of a column, or of a version of it, the cell of a coarser version that it belongs to."""

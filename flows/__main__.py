@@ -1,5 +1,5 @@
 """The `dpflow` command for programs that know the interpreter, but not where the command was installed: `python -m flows`."""
 
-from flows.command import main
+from flows.cli.command import main
 
 main()

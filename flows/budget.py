@@ -4,10 +4,10 @@ import logging
 
 from prefect.runtime import flow_run
 
-from dpcore.overview import look
-from flows.announcements import announce
-from flows.artifacts import publish_account
-from flows.private import private_flow, step
+from dpcore.reporting.overview import look
+from flows.pages.announcements import announce
+from flows.pages.artifacts import publish_account
+from flows.tasks.guard import private_flow, step
 
 progress = logging.getLogger("dpcore.progress")
 

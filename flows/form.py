@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-from dpcore.registry import registered_names
+from dpcore.steward.registry import registered_names
 
 MOST_EPSILON = 100.0
 MOST_DELTA = 1e-3

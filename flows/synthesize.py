@@ -11,15 +11,15 @@ from prefect.runtime import flow_run
 
 from dpcore import Changes, Declaration, Outcome, Synthesis, changed, declared, step_name
 from dpcore.places import places_of_spec, using
-from dpcore.registry import SPEC_SUFFIXES
-from dpcore.wording import at_most
-from flows.approval import await_approval
-from flows.artifacts import Watch, publish_report
-from flows.cluster import prefect_cluster
+from dpcore.reporting.formatting import at_most
+from dpcore.steward.registry import SPEC_SUFFIXES
 from flows.form import Delta, Epsilon, Note, ReleaseName, Rows, StrategyName, WorkloadSize
-from flows.patience import patiently
-from flows.private import private_flow, step
-from flows.served import served
+from flows.pages.artifacts import Watch, publish_report
+from flows.tasks.approval import await_approval
+from flows.tasks.cluster import prefect_cluster
+from flows.tasks.guard import private_flow, step
+from flows.tasks.retry import patiently
+from flows.tasks.served import served
 
 _resumed: ContextVar[str | None] = ContextVar("resumed", default=None)
 _as_of: ContextVar[date | None] = ContextVar("as_of", default=None)

@@ -7,11 +7,11 @@ from typing import Any
 from prefect.artifacts import create_markdown_artifact
 
 from dpcore import load_spec
-from dpcore.audit import audit
 from dpcore.errors import DpflowError, LedgerDamaged, SpecError, UsageError
-from dpcore.registry import registered, registered_names
-from flows.markdown import page, plain, table
-from flows.private import private_flow, step
+from dpcore.steward.registry import registered, registered_names
+from dpcore.steward.verify import audit
+from flows.pages.markdown import page, plain, table
+from flows.tasks.guard import private_flow, step
 
 KEY = "verify"
 

@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 
-from dpcore.accounting import Currency, budget_of
 from dpcore.ledger import open_ledger
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.protection import Neighbours
 from tests.postgres import postgres_for_prefect, postgres_server  # noqa: F401  fixtures for all tests
 
 # The same examples on every machine, and as slow as it may be: speed is measured by benchmarks, not by tests.

@@ -5,7 +5,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dpcore.cli.answer import Answer, table
+from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import Subparsers
 from dpcore.errors import OutputError, UsageError
 
@@ -40,8 +40,8 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 
 
 def _audit(arguments: argparse.Namespace) -> Answer:
-    from dpcore.auditing import guarantees, run  # noqa: PLC0415  nothing else needs the planted bugs
-    from dpcore.auditing.checks import scaled  # noqa: PLC0415  likewise
+    from dpcore.audit import guarantees, run  # noqa: PLC0415  nothing else needs the planted bugs
+    from dpcore.audit.checks import scaled  # noqa: PLC0415  likewise
 
     scaled(1, arguments.draws)  # refused now, not in the middle
     if arguments.whole_run and arguments.mechanism:

@@ -4,12 +4,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dpcore.accounting import Currency
 from dpcore.cli import ledger_change, ledger_show, ledger_theorems
-from dpcore.cli.ledger_audit import export, verify
 from dpcore.cli.ledger_history import history
+from dpcore.cli.ledger_verify import export, verify
 from dpcore.ledger import AllowanceKind
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 

@@ -4,16 +4,16 @@ import argparse
 import re
 from collections.abc import Sequence
 
-from dpcore.accounting import UNIT, Currency, budget_of
-from dpcore.cli.answer import Answer
 from dpcore.cli.ledger_show import account_data, account_text
+from dpcore.cli.output import Answer
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, AccountState, AllowanceKind, Balance, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.checks import checked_text, require_across_applies
-from dpcore.overview import overview
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import UNIT, Currency, budget_of
+from dpcore.privacy.protection import Neighbours
+from dpcore.reporting.formatting import askable, at_most, down, next_epsilon, price, stated
+from dpcore.reporting.overview import overview
 from dpcore.spec.release import NAME
-from dpcore.wording import askable, at_most, down, next_epsilon, price, stated
 
 
 def open_account(arguments: argparse.Namespace) -> Answer:

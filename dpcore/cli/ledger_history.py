@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
-from dpcore.accounting import Currency
-from dpcore.cli.answer import Listing
+from dpcore.cli.output import Listing
 from dpcore.ledger import Event, EventKind, open_ledger
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.ledger.verification.findings import at_event
-from dpcore.wording import at_most, price
+from dpcore.privacy.accounting import Currency
+from dpcore.reporting.formatting import at_most, price
 
 Body = Mapping[str, Any]
 

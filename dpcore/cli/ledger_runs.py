@@ -5,14 +5,14 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dpcore.accounting import UNIT
-from dpcore.cli.answer import table
 from dpcore.cli.bar import bar
+from dpcore.cli.output import table
 from dpcore.ledger import Account, RunState
 from dpcore.ledger.holder import surely_gone
-from dpcore.overview import AccountOverview, RunOverview
-from dpcore.promises import release_promise
-from dpcore.wording import at_most
+from dpcore.privacy.accounting import UNIT
+from dpcore.reporting.formatting import at_most
+from dpcore.reporting.overview import AccountOverview, RunOverview
+from dpcore.reporting.promises import release_promise
 
 
 def runs_text(each: AccountOverview, *, most: int | None) -> str:

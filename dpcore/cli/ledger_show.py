@@ -5,13 +5,23 @@ from dataclasses import asdict
 from heapq import nlargest
 from typing import Any
 
-from dpcore.accounting import UNIT
-from dpcore.cli.answer import Answer, table
 from dpcore.cli.bar import bar, legend, rule
 from dpcore.cli.ledger_runs import run_data, runs_text
+from dpcore.cli.output import Answer, table
 from dpcore.ledger import Account, AccountState, Balance, BlockState, open_ledger
-from dpcore.overview import AccountOverview, overview
-from dpcore.wording import askable, at_most, booked, down, next_epsilon, several_blocks, stated, step_of, up
+from dpcore.privacy.accounting import UNIT
+from dpcore.reporting.formatting import (
+    askable,
+    at_most,
+    booked,
+    down,
+    next_epsilon,
+    several_blocks,
+    stated,
+    step_of,
+    up,
+)
+from dpcore.reporting.overview import AccountOverview, overview
 
 MOST_SHOWN = 30
 """Blocks and runs of an account that are shown unless all are asked for."""

@@ -12,7 +12,12 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
-from dpcore.accounting import (
+from dpcore.cli.output import Answer, table
+from dpcore.errors import UsageError
+from dpcore.ledger import Account, EventKind, Ledger, open_ledger
+from dpcore.ledger.verification.bodies import read_body
+from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, from_description
+from dpcore.privacy.accounting import (
     UNIT,
     Cap,
     Comparison,
@@ -25,13 +30,8 @@ from dpcore.accounting import (
     compare_theorems,
     discrete_gaussian_losses,
 )
-from dpcore.cli.answer import Answer, table
-from dpcore.errors import UsageError
-from dpcore.ledger import Account, EventKind, Ledger, open_ledger
-from dpcore.ledger.verification.bodies import read_body
-from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, from_description
-from dpcore.overview import AccountOverview, overview
-from dpcore.wording import at_most, several_blocks, stated, step_of, up
+from dpcore.reporting.formatting import at_most, several_blocks, stated, step_of, up
+from dpcore.reporting.overview import AccountOverview, overview
 
 ABOUT = "what everything that was started amounts to under each theorem, what the cap promises, and the smallest that is valid"
 _WIDEST = 1e5

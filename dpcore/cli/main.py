@@ -10,13 +10,13 @@ from contextlib import closing, contextmanager
 from importlib.metadata import version
 from typing import Any
 
-from dpcore.accounting import UNIT
 from dpcore.cli import audit, ledger, plan, registry, specs
-from dpcore.cli.answer import Answer, Listing, UsedLedger
+from dpcore.cli.output import Answer, Listing, UsedLedger
 from dpcore.cli.specs import Runner, Subparsers
 from dpcore.errors import BudgetRefused, DpflowError, SpecError
 from dpcore.ledger import Ledger, noting_opened
-from dpcore.stewardlog import record
+from dpcore.privacy.accounting import UNIT
+from dpcore.private_log import record
 
 AddVerbs = Callable[[Subparsers, argparse.ArgumentParser], None]
 

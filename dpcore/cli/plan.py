@@ -4,15 +4,15 @@ import argparse
 import math
 from pathlib import Path
 
-from dpcore.accounting import Currency
-from dpcore.cli.answer import Answer, table
+from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import Subparsers
 from dpcore.errors import UsageError
-from dpcore.planning.discovery import PlannedDiscovery
-from dpcore.planning.plan import Plan, PlannedColumn, PlannedRounds, PlannedTotal, plan_run
-from dpcore.planning.target import Target, epsilon_for
+from dpcore.privacy.accounting import Currency
+from dpcore.reporting.formatting import at_most, cells, down
+from dpcore.runs.planning.discovery import PlannedDiscovery
+from dpcore.runs.planning.plan import Plan, PlannedColumn, PlannedRounds, PlannedTotal, plan_run
+from dpcore.runs.planning.target import Target, epsilon_for
 from dpcore.spec import Declaration, load_spec
-from dpcore.wording import at_most, cells, down
 
 MOST_ROWS = 10**12
 _ROWS_FROM = {

@@ -6,17 +6,17 @@ import re
 from pathlib import Path
 from typing import Any
 
-from dpcore.approvals import approval_of, require_approval, require_none
-from dpcore.cli.answer import Answer, table
+from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import Subparsers
 from dpcore.errors import DpflowError, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.places import NAME, REGISTRY_VARIABLE, Places, places_of_spec, registry_folder, using
-from dpcore.registry import Registered, declared, register, registered, registered_names, unregister
-from dpcore.schedule import EXAMPLE
+from dpcore.reporting.formatting import at_most
 from dpcore.spec import load_spec
+from dpcore.steward.approvals import approval_of, require_approval, require_none
+from dpcore.steward.registry import Registered, declared, register, registered, registered_names, unregister
+from dpcore.steward.schedule import EXAMPLE
 from dpcore.strategies import strategy_for
-from dpcore.wording import at_most
 
 DEFAULT_WITHIN = "24h"
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

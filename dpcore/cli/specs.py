@@ -10,19 +10,19 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpcore.accounting import Currency
-from dpcore.cli.answer import Answer, table
+from dpcore.cli.output import Answer, table
 from dpcore.cli.starter import STARTER
 from dpcore.errors import OutputError, UsageError
 from dpcore.places import places_of_spec
-from dpcore.registry import declared
-from dpcore.report import Outcome
+from dpcore.privacy.accounting import Currency
+from dpcore.reporting.formatting import at_most, cells, down, stated
+from dpcore.reporting.outcome import Outcome
+from dpcore.runs.synthesis import adopt_output
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.advice import advice
 from dpcore.spec.release import NAME
+from dpcore.steward.registry import declared
 from dpcore.strategies import strategy_for
-from dpcore.synthesis import adopt_output
-from dpcore.wording import at_most, cells, down, stated
 
 progress = logging.getLogger("dpcore.progress")
 

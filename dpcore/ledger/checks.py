@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from dpcore.accounting import UNIT, Currency, budget_of
 from dpcore.errors import UsageError
 from dpcore.ledger.chain import canonical
 from dpcore.ledger.rows import AllowanceKind
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import UNIT, Currency, budget_of
+from dpcore.privacy.protection import Neighbours
 
 LARGEST = 2**62
 """The largest amount: any two of them still add up within a database's 64-bit integer."""

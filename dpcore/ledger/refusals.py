@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from math import ceil
 
-from dpcore.accounting import Currency
 from dpcore.errors import BudgetRefused, LedgerDamaged, RunHeld, UsageError
 from dpcore.ledger.checks import checked_text
 from dpcore.ledger.holder import surely_gone
@@ -24,6 +23,7 @@ from dpcore.ledger.rows import (
     in_currency,
 )
 from dpcore.ledger.transaction import LedgerTransaction
+from dpcore.privacy.accounting import Currency
 
 
 def known_account(rows: LedgerTransaction, name: str) -> Account:

@@ -11,9 +11,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import LedgerDamaged
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Neighbours
 
 WHOLE = "all"
 """The one block of an account that is not kept by block."""

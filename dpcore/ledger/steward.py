@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 
-from dpcore.accounting import Currency
 from dpcore.errors import UsageError
 from dpcore.ledger import checks
 from dpcore.ledger.heads import HeadMemory, SeenHead
@@ -24,7 +23,8 @@ from dpcore.ledger.rows import (
 from dpcore.ledger.store import Store
 from dpcore.ledger.transaction import Head
 from dpcore.ledger.writing import WritingTransaction
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours
 
 
 class Stewardship(LedgerReader):

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from dpcore.accounting import Currency
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger.chain import GENESIS
 from dpcore.ledger.rows import (
@@ -24,7 +23,8 @@ from dpcore.ledger.rows import (
     RunState,
 )
 from dpcore.ledger.store import Store
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours
 
 Row = TypeVar("Row")
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from dpcore.accounting import Currency
 from dpcore.errors import UsageError
 from dpcore.mechanisms.above_threshold import AboveThreshold
 from dpcore.mechanisms.bounded_mean import BoundedMean
@@ -20,6 +19,7 @@ from dpcore.mechanisms.noisy_value import NoisyValue
 from dpcore.mechanisms.randomized_response import RandomizedResponse
 from dpcore.mechanisms.rounded import RoundedGaussian
 from dpcore.mechanisms.sparse_vector import SparseVector
+from dpcore.privacy.accounting import Currency
 
 __all__ = [
     "KINDS",

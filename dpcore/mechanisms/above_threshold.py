@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
 
-from dpcore.accounting import Currency, spend_units
 from dpcore.mechanisms.descriptions import Description, flag_in, number_in, said, whole_in
 from dpcore.mechanisms.division import Division, even
 from dpcore.mechanisms.exponential import price
 from dpcore.mechanisms.sessions import Session
+from dpcore.privacy.accounting import Currency, spend_units
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from dpcore.accounting import Currency, budget_of
 from dpcore.mechanisms.bounded_rows import Column
 from dpcore.mechanisms.bounded_sum import COARSER, check_sums_fit, kept_steps
 from dpcore.mechanisms.calibration import checked_units
@@ -17,7 +16,8 @@ from dpcore.mechanisms.descriptions import Description, number_in
 from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.grid import Step, ValueGrid
 from dpcore.mechanisms.protections import describe_protection, protection_in
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Attribute
 
 SUM_SHARE = Fraction(5, 8)

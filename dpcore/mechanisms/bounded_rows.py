@@ -13,13 +13,13 @@ import pandas as pd
 import pyarrow as pa
 
 from dpcore.errors import SourceBroken, UsageError
-from dpcore.ingest.attempt import attempt
-from dpcore.ingest.bounding import smallest_draws
-from dpcore.ingest.coding import UNIT_IS_ROW, read_weights
-from dpcore.ingest.memory_table import MemoryTable
-from dpcore.ingest.units import can_identify, hash_ids
-from dpcore.mechanisms import entropy
-from dpcore.privacy import Protection
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.protection import Protection
+from dpcore.tables.ingest.bounding import smallest_draws
+from dpcore.tables.ingest.coding import UNIT_IS_ROW, read_weights
+from dpcore.tables.sources.attempt import attempt
+from dpcore.tables.sources.ids import can_identify, hash_ids
+from dpcore.tables.sources.memory_table import MemoryTable
 from dpcore.universe import Integer
 
 Wholes: TypeAlias = npt.NDArray[np.int64]

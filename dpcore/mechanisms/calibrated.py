@@ -6,10 +6,10 @@ Gaussian noise of the same sigma does not.
 
 from fractions import Fraction
 
-from dpcore.accounting import analytic_gaussian_sigma, classic_gaussian_sigma
-from dpcore.mechanisms.noise import checked_sensitivity
 from dpcore.mechanisms.rounded import RoundedGaussian
-from dpcore.privacy import Sensitivity
+from dpcore.mechanisms.sampling.noise import checked_sensitivity
+from dpcore.privacy.accounting import analytic_gaussian_sigma, classic_gaussian_sigma
+from dpcore.privacy.protection import Sensitivity
 
 
 def classic_gaussian(

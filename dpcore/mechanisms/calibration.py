@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from fractions import Fraction
 
-from dpcore.accounting import UNIT
 from dpcore.errors import UsageError
+from dpcore.privacy.accounting import UNIT
 
 _NEAR = 1e-15
 """How far, relatively, a good guess may be off: a few neighbouring floats."""

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NoReturn, TypeAlias
 
-from dpcore.accounting import Currency
 from dpcore.errors import UsageError
 from dpcore.mechanisms.gaussian import DiscreteGaussian
 from dpcore.mechanisms.laplace import DiscreteLaplace
 from dpcore.mechanisms.rounded import RoundedGaussian
-from dpcore.privacy import Sensitivity
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Sensitivity
 
 Noise: TypeAlias = DiscreteGaussian | DiscreteLaplace | RoundedGaussian
 

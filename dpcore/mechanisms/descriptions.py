@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from dpcore.errors import UsageError
-from dpcore.privacy import Sensitivity
+from dpcore.privacy.protection import Sensitivity
 
 Description: TypeAlias = dict[str, str | int]
 """JSON-able: floats are text that reads back as the same float, so that no serialiser can round them."""

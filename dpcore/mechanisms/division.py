@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.accounting import Currency, gdp_to_pure
-from dpcore.accounting.rounding import float_down, float_up, real
 from dpcore.errors import UsageError
 from dpcore.mechanisms.calibration import closest_affordable
 from dpcore.mechanisms.descriptions import Description
 from dpcore.mechanisms.exponential import price
-from dpcore.mechanisms.noise import LARGEST_SCALE, SMALLEST_SCALE
+from dpcore.mechanisms.sampling.noise import LARGEST_SCALE, SMALLEST_SCALE
+from dpcore.privacy.accounting import Currency, gdp_to_pure
+from dpcore.privacy.accounting.rounding import float_down, float_up, real
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-12, 1e3
 """Below, every answer is a coin; above, nobody is protected."""

@@ -9,7 +9,11 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.accounting import (
+from dpcore.errors import UsageError
+from dpcore.mechanisms.calibration import closest_affordable
+from dpcore.mechanisms.descriptions import Description, number_in, whole_in
+from dpcore.mechanisms.sampling import selection
+from dpcore.privacy.accounting import (
     Currency,
     exponential_gdp,
     exponential_zcdp,
@@ -18,10 +22,6 @@ from dpcore.accounting import (
     pure_zcdp,
     spend_units,
 )
-from dpcore.errors import UsageError
-from dpcore.mechanisms import selection
-from dpcore.mechanisms.calibration import closest_affordable
-from dpcore.mechanisms.descriptions import Description, number_in, whole_in
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-12, 1e3
 """Below, a selection is blind; above, it protects nobody."""

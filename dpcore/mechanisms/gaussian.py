@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from dpcore.accounting import Currency, gaussian_zcdp, spend_units
 from dpcore.errors import UsageError
 from dpcore.mechanisms.calibration import closest_affordable
 from dpcore.mechanisms.descriptions import Description, describe_sensitivity, number_in, sensitivity_in
-from dpcore.mechanisms.noise import (
+from dpcore.mechanisms.sampling.noise import (
     LARGEST_SCALE,
     SMALLEST_SCALE,
     Counts,
@@ -18,8 +17,9 @@ from dpcore.mechanisms.noise import (
     checked_sensitivity,
     with_noise,
 )
-from dpcore.mechanisms.thresholds import Shape
-from dpcore.privacy import Sensitivity
+from dpcore.mechanisms.sampling.thresholds import Shape
+from dpcore.privacy.accounting import Currency, gaussian_zcdp, spend_units
+from dpcore.privacy.protection import Sensitivity
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,13 +6,13 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from dpcore.accounting import Currency, budget_of
 from dpcore.mechanisms.bounded_rows import Column, bounded_rows, check_given, read_column
 from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in
 from dpcore.mechanisms.descriptions import Description, number_in
 from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.protections import checked_protection, describe_protection, protection_in
-from dpcore.privacy import Protection, Sensitivity
+from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.protection import Protection, Sensitivity
 from dpcore.universe import Boolean
 
 _TRUE = 1
@@ -23,7 +23,7 @@ _KEPT_ROWS = "keep fewer rows per unit"
 class NoisyCount:
     """Count the rows that have a property, with noise.
 
-    >>> from dpcore.privacy import Neighbours
+    >>> from dpcore.privacy.protection import Neighbours
     >>> patients = Protection(unit="patient", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
     >>> count = NoisyCount.for_epsilon(1.0, delta=0, protection=patients)
     >>> count.sensitivity.l1, count.scale, count.charge(Currency.PURE)

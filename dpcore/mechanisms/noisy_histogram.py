@@ -8,19 +8,19 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 
-from dpcore.accounting import Currency, budget_of
-from dpcore.counting import Counts, count_sets
 from dpcore.errors import UsageError
-from dpcore.ingest import Coding, Draws, Source, ingest
-from dpcore.ingest.source import check_columns, check_types
-from dpcore.mechanisms import entropy
 from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in
 from dpcore.mechanisms.descriptions import Description, number_in
 from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.protections import checked_protection, describe_protection, protection_in
-from dpcore.privacy import Protection, Sensitivity
-from dpcore.queries import Axes, Workload
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.protection import Protection, Sensitivity
+from dpcore.tables.counting import Counts, count_sets
+from dpcore.tables.ingest import Coding, Draws, Source, ingest
+from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Universe
+from dpcore.workload import Axes, Workload
 
 Marginals: TypeAlias = dict[tuple[str, ...], Counts]
 
@@ -34,7 +34,7 @@ _KEY_WORDS = 4
 class NoisyHistogram:
     """Count a table over the cells of some marginals of its universe, with noise on each count: one draw, one charge.
 
-    >>> from dpcore.privacy import Neighbours
+    >>> from dpcore.privacy.protection import Neighbours
     >>> from dpcore.universe import Boolean, Integer
     >>> universe = Universe({"smoker": Boolean(), "age": Integer(minimum=0, maximum=99, width=10), "old": Boolean()})
     >>> rows = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.REPLACE_ONE)

@@ -9,16 +9,16 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.accounting import Currency, spend_units
-from dpcore.accounting.rounding import float_up
 from dpcore.errors import UsageError
-from dpcore.mechanisms import selection
 from dpcore.mechanisms.descriptions import Description, flag_in, number_in, said, whole_in
 from dpcore.mechanisms.exponential import checked_epsilon, checked_sensitivity, epsilon_for, price
-from dpcore.mechanisms.noise import LARGEST_SCALE, integer_noise
 from dpcore.mechanisms.protections import checked_protection
-from dpcore.mechanisms.thresholds import Shape
-from dpcore.privacy import Neighbours, Protection
+from dpcore.mechanisms.sampling import selection
+from dpcore.mechanisms.sampling.noise import LARGEST_SCALE, integer_noise
+from dpcore.mechanisms.sampling.thresholds import Shape
+from dpcore.privacy.accounting import Currency, spend_units
+from dpcore.privacy.accounting.rounding import float_up
+from dpcore.privacy.protection import Neighbours, Protection
 
 _NEVER = np.uint64(1 << 62)
 """A distance behind the best that no noise makes good: noise stays below 2^47."""

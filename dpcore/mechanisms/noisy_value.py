@@ -8,13 +8,13 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from dpcore.accounting import Currency, budget_of
 from dpcore.errors import UsageError
 from dpcore.mechanisms.bounded_sum import COARSER
 from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in, one_number
 from dpcore.mechanisms.descriptions import Description, number_in
 from dpcore.mechanisms.grid import Step, ValueGrid, exact_step
-from dpcore.privacy import Sensitivity
+from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.protection import Sensitivity
 from dpcore.universe import Attribute
 
 

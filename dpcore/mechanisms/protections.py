@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from dpcore.errors import SpecError, UsageError
 from dpcore.mechanisms.descriptions import Description, whole_in
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.protection import Neighbours, Protection
 
 
 def describe_protection(protection: Protection) -> Description:

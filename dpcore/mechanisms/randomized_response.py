@@ -10,14 +10,14 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.accounting import Currency, pure_zcdp, spend_units
-from dpcore.accounting.normal import log_odds_quantile
-from dpcore.accounting.rounding import as_real, real, rounded_down, rounded_up
 from dpcore.errors import UsageError
-from dpcore.mechanisms import coins, uniform
 from dpcore.mechanisms.calibration import closest_affordable
 from dpcore.mechanisms.descriptions import Description, number_in, whole_in
-from dpcore.privacy import Neighbours, Protection
+from dpcore.mechanisms.sampling import coins, uniform
+from dpcore.privacy.accounting import Currency, pure_zcdp, spend_units
+from dpcore.privacy.accounting.normal import log_odds_quantile
+from dpcore.privacy.accounting.rounding import as_real, real, rounded_down, rounded_up
+from dpcore.privacy.protection import Neighbours, Protection
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-12, 30.0
 """Below, an answer says nothing; above, less than one in 10^12 of them can be denied."""

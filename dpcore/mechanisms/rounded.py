@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from dpcore.accounting import Currency, gaussian_gdp, gaussian_zcdp, spend_units
 from dpcore.errors import UsageError
 from dpcore.mechanisms.calibration import checked_units, closest_affordable
 from dpcore.mechanisms.descriptions import Description, describe_sensitivity, number_in, sensitivity_in
-from dpcore.mechanisms.noise import SMALLEST_SCALE, Counts, checked_scale, checked_sensitivity, with_noise
-from dpcore.mechanisms.thresholds import Shape
-from dpcore.privacy import Sensitivity
+from dpcore.mechanisms.sampling.noise import SMALLEST_SCALE, Counts, checked_scale, checked_sensitivity, with_noise
+from dpcore.mechanisms.sampling.thresholds import Shape
+from dpcore.privacy.accounting import Currency, gaussian_gdp, gaussian_zcdp, spend_units
+from dpcore.privacy.protection import Sensitivity
 
 LARGEST_SIGMA = 19_999.0
 """The widest noise that has a table; nothing else here draws it."""

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.noise import with_noise
-from dpcore.mechanisms.thresholds import Shape
+from dpcore.mechanisms.sampling.noise import with_noise
+from dpcore.mechanisms.sampling.thresholds import Shape
 from dpcore.private import Private
 
 _BATCH = 1 << 14

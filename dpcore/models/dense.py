@@ -9,7 +9,7 @@ from dpcore.errors import UsageError
 from dpcore.models.model import RowCodes, Weights
 from dpcore.models.passes import scale_along, sum_to
 from dpcore.models.systematic import Cells, sample_cells, sample_chunks
-from dpcore.queries import Axes
+from dpcore.workload import Axes
 
 MAX_CELLS = 100_000_000
 

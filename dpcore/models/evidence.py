@@ -7,7 +7,7 @@ import numpy as np
 
 from dpcore.measurements import Measurement
 from dpcore.models.model import Weights
-from dpcore.queries import Axes
+from dpcore.workload import Axes
 
 LEAST_NOISE = 0.25  # counts are whole: what a huge budget measures exactly need not be met any closer
 

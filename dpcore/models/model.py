@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dpcore.queries import Axes
+from dpcore.workload import Axes
 
 Weights = NDArray[np.float64]
 """An array over cells, of counts, of a factor or of probabilities."""

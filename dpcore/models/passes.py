@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpcore.models.model import Weights
-from dpcore.queries import Axes
+from dpcore.workload import Axes
 
 _LOOP = 32  # cells from which NumPy's own inner loop is fast enough
 _SUFFIX = 256  # cells that a vector sum should run over

@@ -8,7 +8,7 @@ import numpy as np
 from dpcore.models.curvature import Curvature, Vector, dot
 from dpcore.models.evidence import Evidence
 from dpcore.models.model import Model, Weights
-from dpcore.queries import Axes
+from dpcore.workload import Axes
 
 Functions = Mapping[Axes, Weights]
 """A multiplicative-weights distribution by its logarithm: a function for each set of columns.

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from dpcore.plots import data_uri, percent, rounds_plot, rounds_words
 from dpcore.release.card_style import STYLE
 from dpcore.release.covered import consequences, coverage
 from dpcore.release.draft import Draft
 from dpcore.release.statement import Statement
-from dpcore.report import Round
+from dpcore.reporting.formatting import at_most, column_type, up
+from dpcore.reporting.outcome import Round
+from dpcore.reporting.plots import data_uri, percent, rounds_plot, rounds_words
 from dpcore.universe import Attribute
-from dpcore.wording import at_most, column_type, up
 
 _MOST_LABELS, _MOST_CELLS = 8, 10_000
 

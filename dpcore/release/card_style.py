@@ -1,6 +1,6 @@
 """How the card of a release looks: one column to read, tables that scroll by themselves, light or dark as the reader prefers."""
 
-from dpcore.plots import colours
+from dpcore.reporting.plots import colours
 
 STYLE = (
     colours.variables(":root")

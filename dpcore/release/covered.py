@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.accounting import Promise
 from dpcore.ledger import Ledger, Run
-from dpcore.overview import overview
-from dpcore.promises import AccountPromise
+from dpcore.privacy.accounting import Promise
+from dpcore.reporting.formatting import pair, several_blocks
+from dpcore.reporting.overview import overview
+from dpcore.reporting.promises import AccountPromise
 from dpcore.spec import Declaration
-from dpcore.wording import pair, several_blocks
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from dpcore.descent import Finding
 from dpcore.measurements import Measurement
 from dpcore.release.statement import Statement
-from dpcore.report import Round
+from dpcore.reporting.outcome import Round
 from dpcore.resolutions import Resolutions
 from dpcore.spec import Declaration
 

@@ -4,12 +4,12 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
-from dpcore.accounting import UNIT, Currency, mu_of, sampler_delta
 from dpcore.ledger import Account, Run
-from dpcore.promises import release_promise
+from dpcore.privacy.accounting import UNIT, Currency, mu_of, sampler_delta
 from dpcore.release.covered import BlocksStatement
+from dpcore.reporting.formatting import at_most, pair
+from dpcore.reporting.promises import release_promise
 from dpcore.spec import Declaration
-from dpcore.wording import at_most, pair
 
 ACCOUNTING = {
     Currency.PURE: "pure epsilon, basic composition",

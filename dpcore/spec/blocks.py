@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from dpcore.blocks import Calendar
 from dpcore.errors import SpecError
 from dpcore.spec.attributes import Day, Formats, SpecPart
 from dpcore.spec.document import Document
 from dpcore.universe import Attribute, Date, Datetime, Every
+from dpcore.universe.blocks import Calendar
 
 EVERY = Literal["day", "week", "month", "quarter", "year"]
 WINDOW = r"^(all|new|last [1-9][0-9]{0,3})$"

@@ -10,11 +10,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dpcore.blocks import Calendar, narrowed
 from dpcore.descent import Descent
 from dpcore.errors import SpecError
-from dpcore.privacy import Protection
-from dpcore.queries import Workload
+from dpcore.privacy.protection import Protection
 from dpcore.spec.attributes import AttributeSpec, CategoricalSpec
 from dpcore.spec.blocks import calendar_of, check_blocks
 from dpcore.spec.discover import check_shares
@@ -23,6 +21,8 @@ from dpcore.spec.release import AdaptiveSpec, MwemSpec, ReleaseSpec, StrategySpe
 from dpcore.spec.sentences import KINDS, place_of, sentence
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec, check_workload, contradictions
 from dpcore.universe import Attribute, Date, Datetime, Universe
+from dpcore.universe.blocks import Calendar, narrowed
+from dpcore.workload import Workload
 
 DENSE_CELLS = 1_000_000
 """Up to so many cells in the universe, a spec without a strategy gets the model that holds every cell; above, the factored one."""

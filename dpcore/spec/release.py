@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.attributes import AttributeSpec, Finite, SpecPart
 from dpcore.spec.blocks import BlocksSpec
 from dpcore.spec.engine import EngineSpec

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from dpcore.queries import MOST_WEIGHT
 from dpcore.spec.attributes import BooleanSpec, CategoricalSpec, DateSpec, DatetimeSpec, IntegerSpec, NumberSpec
 from dpcore.spec.blocks import BlocksSpec
 from dpcore.spec.discover import DiscoverBins, DiscoverValues
@@ -15,6 +14,7 @@ from dpcore.spec.engine import EngineSpec
 from dpcore.spec.release import STRATEGIES, OutputSpec, PrivacySpec, ReleaseSpec, WeightSpec
 from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import LIST, MOST_COLUMNS, NUMBER, PLAIN, WEIGHTED, MarginalSpec, WorkloadSpec
+from dpcore.workload import MOST_WEIGHT
 
 _LATER: Mapping[Place, str] = {
     ("constraints",): "`constraints` is not part of this version; remove it",

@@ -7,17 +7,17 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.curator import Curator, Offer
+from dpcore.curator.curator import Curator, Offer
 from dpcore.errors import SpecError
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import Evidence, FactoredModel, Functions, refine
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored import BYTES_PER_CELL
-from dpcore.queries import Workload
 from dpcore.resolutions import Resolutions
 from dpcore.strategies.candidates import Candidates
 from dpcore.strategies.grouping import coarser_versions
 from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, column_step, step_name
+from dpcore.workload import Workload
 
 # How the budget is shared and the model is made: measured on Adult with fourteen columns, see docs/decisions/0014.
 SELECTING = Fraction(8, 100)  # of a round's budget

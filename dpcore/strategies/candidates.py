@@ -7,9 +7,9 @@ from itertools import combinations
 
 import numpy as np
 
-from dpcore.curator import Offer
+from dpcore.curator.curator import Offer
 from dpcore.models import FactoredModel
-from dpcore.queries import Axes
+from dpcore.workload import Axes
 
 STALE_ROUNDS = 8  # after so many rounds a candidate is looked at again, whatever was measured
 MOST_SETS = 1_000  # that are candidates from the beginning; of more, the larger ones wait

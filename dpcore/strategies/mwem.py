@@ -7,12 +7,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.curator import Curator, Offer
+from dpcore.curator.curator import Curator, Offer
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel, Evidence, Functions, refine
 from dpcore.models.evidence import LEAST_NOISE
-from dpcore.queries import Axes, Workload
 from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, column_step, step_name
+from dpcore.workload import Axes, Workload
 
 # How the budget is shared and the model is made: measured on Adult (seven columns) and on two other census and hospital tables,
 # see docs/decisions/0006.

@@ -5,12 +5,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.curator import Curator, Offer
+from dpcore.curator.curator import Curator, Offer
 from dpcore.errors import SpecError
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel
-from dpcore.queries import Workload
 from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, step_name
+from dpcore.workload import Workload
 
 
 class Pmw(Strategy):

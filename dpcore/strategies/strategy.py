@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.curator import Curator
+from dpcore.curator.curator import Curator
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import Model
-from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
+from dpcore.workload import Axes
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import NoReturn
 
-from dpcore.accounting.rounding import positive
 from dpcore.errors import UsageError
+from dpcore.privacy.accounting.rounding import positive
 from dpcore.truthful.exact import Exact
 
 

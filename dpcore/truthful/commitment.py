@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from dpcore.mechanisms import uniform
+from dpcore.mechanisms.sampling import uniform
 from dpcore.truthful.decision import Decision
 from dpcore.truthful.exact import Exact
 from dpcore.truthful.gains import Utilities

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms import ExponentialMechanism, coins
+from dpcore.mechanisms import ExponentialMechanism
+from dpcore.mechanisms.sampling import coins
 from dpcore.truthful.bounds import Bound
 from dpcore.truthful.commitment import Commitment
 from dpcore.truthful.decision import Decision

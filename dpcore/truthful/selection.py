@@ -4,9 +4,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from dpcore.accounting.rounding import positive, real, rounded_up
 from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism, Flavour
+from dpcore.privacy.accounting.rounding import positive, real, rounded_up
 from dpcore.truthful.bounds import Bound, gain_bound
 from dpcore.truthful.decision import Decision
 from dpcore.truthful.exact import Exact

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from dpcore.cli.answer import Answer
+from dpcore.cli.output import Answer
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpcore.cli.answer import Answer
+from dpcore.cli.output import Answer
 from flows.doctor import exposure, folders, keeping, lines, stored, telemetry
 from flows.doctor.finding import Finding, Level, warning
 from flows.doctor.machine import Machine

@@ -7,7 +7,7 @@ import stat
 import subprocess
 from pathlib import Path
 
-from dpcore.custody import SpecKeeping
+from dpcore.steward.inventory import SpecKeeping
 from flows.doctor.finding import Finding, leak, ok, warning
 from flows.doctor.machine import Machine
 from flows.doctor.origin import FILES, PROFILE, origin

@@ -3,7 +3,7 @@
 import resource
 import shlex
 
-from dpcore.custody import SpecKeeping
+from dpcore.steward.inventory import SpecKeeping
 from flows.doctor.finding import Finding, ok, warning
 from flows.doctor.machine import Machine
 

@@ -10,14 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpcore.custody import LedgerKeeping, SpecKeeping, ledger_keeping, spec_keepings
 from dpcore.errors import UsageError
 from dpcore.places import private_folder, registry_folder
-from flows.connection import environment, homes, no_warnings
+from dpcore.steward.inventory import LedgerKeeping, SpecKeeping, ledger_keeping, spec_keepings
 from flows.doctor.server import Server, ask
-from flows.password import kept_password
-from flows.running import running_url
-from flows.temporary_server import own_home
+from flows.server.connection import environment, homes, no_warnings
+from flows.server.password import kept_password
+from flows.server.running import running_url
+from flows.server.temporary import own_home
 
 if TYPE_CHECKING:
     from prefect.settings import Settings

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from flows.connection import shown
-from flows.password import authorization
+from flows.server.connection import shown
+from flows.server.password import authorization
 
 if TYPE_CHECKING:
     from prefect.settings import Settings

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from flows import gate
-from flows.gate import Gate
+from flows.server import gate
+from flows.server.gate import Gate
 from tests.browser.attacks import ATTACKS, Recorder, Target, attack, elsewhere, serving, target_of
 from tests.browser.chromium import launched, visiting
 from tests.browser.prefect_ui import log_in

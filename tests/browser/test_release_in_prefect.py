@@ -206,7 +206,7 @@ def test_server_worker_and_runs_call_no_other_machine(run: str, stack: Stack) ->
     found = recorded(Path(stack.more["RECORD_CONNECTIONS"]))
     # The server only answers, on a socket that it was handed: that it was recorded shows by its start.
     started, spoken = ({it.program for it in found if (it.event == "start") == start} for start in (True, False))
-    assert any("flows.server_app" in it for it in started), started
-    for program in ("flows serve", "flows.execute"):
+    assert any("flows.server.app" in it for it in started), started
+    for program in ("flows serve", "flows.worker.execute"):
         assert any(program in it for it in spoken), (program, spoken)
     assert [it for it in found if it.outside] == []

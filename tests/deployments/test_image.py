@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.settings import SAFE
+from flows.server.settings import SAFE
 from tests.deployments.facts import DEPLOYMENTS, ROOT, TEMPLATE, image_environment, known_variables
 
 DOCKERFILE = (DEPLOYMENTS / "Dockerfile").read_text(encoding="utf-8")

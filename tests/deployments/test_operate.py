@@ -15,13 +15,13 @@ import pytest
 import yaml
 
 import dpcore
-from dpcore.accounting import zcdp_to_epsilon
-from dpcore.audit import audit
 from dpcore.cli.main import _parser
 from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger import open_ledger
-from dpcore.registry import register
-from flows import command
+from dpcore.privacy.accounting import zcdp_to_epsilon
+from dpcore.steward.registry import register
+from dpcore.steward.verify import audit
+from flows.cli import command
 from tests.conftest import Workspace
 from tests.deployments.documents import Quoted, drill, headings, links, quoted
 from tests.deployments.facts import DEPLOYMENTS, ROOT, known_variables

@@ -51,8 +51,8 @@ def test_every_step_that_is_about_code_names_code_and_a_test() -> None:
     "gone",
     [
         "`dpcore/no_such_module.py`",
-        "`dpcore/curator.py::Curator.forgets`",
-        "`dpcore/curator.py::NoCurator`",
+        "`dpcore/curator/curator.py::Curator.forgets`",
+        "`dpcore/curator/curator.py::NoCurator`",
         "`tests/dpcore/test_curator.py::test_that_is_not_there`",
     ],
 )

@@ -4,9 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dpcore.accounting import Currency, budget_of
 from dpcore.ledger import open_ledger
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.protection import Neighbours
 
 PROJECT = Path(__file__).parents[2]
 

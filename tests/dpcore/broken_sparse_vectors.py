@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dpcore.mechanisms.noise import with_noise
-from dpcore.mechanisms.thresholds import Shape
+from dpcore.mechanisms.sampling.noise import with_noise
+from dpcore.mechanisms.sampling.thresholds import Shape
 
 Answer: TypeAlias = bool | range
 Answers: TypeAlias = tuple[Answer, ...]

@@ -4,9 +4,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from dpcore import Outcome, cli, synthesize
-from dpcore.accounting import Currency, budget_of
 from dpcore.ledger import Ledger, open_ledger
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.protection import Neighbours
 
 MECHANISM = {"name": "discrete-laplace", "scale": "1000000.0", "l1": 1, "l2_squared": 1, "linf": 1}
 NOON = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -9,14 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpcore.cluster import connected
-from dpcore.cluster.histogram import ClusterHistogram
-from dpcore.cluster.records import ingest_on, readable_version_on
 from dpcore.errors import DpflowError
-from dpcore.ingest import Coding, Draws, Fingerprint, Source
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.engine import EngineSpec
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.cluster import connected
+from dpcore.tables.cluster.histogram import ClusterHistogram
+from dpcore.tables.cluster.records import ingest_on, readable_version_on
+from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source
 from dpcore.universe import Categorical, Integer, Universe
 from tests.dpcore.cluster_parts import Careless, CarelessCoding
 

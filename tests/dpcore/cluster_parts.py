@@ -9,8 +9,8 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from dpcore.ingest.coding import Coding
-from dpcore.ingest.source import Part
+from dpcore.tables.ingest.coding import Coding
+from dpcore.tables.sources.source import Part
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpcore.models import Weights
-from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
+from dpcore.workload import Axes
 
 Functions = dict[Axes, Weights]
 Codes = Sequence[NDArray[np.int64]]

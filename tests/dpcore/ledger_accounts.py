@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import Currency, cap_units
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import GENESIS, Balance, Ledger, open_ledger
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency, cap_units
+from dpcore.privacy.protection import Neighbours
 from tests.dpcore.ledger_fixtures import CAP, MECHANISM, assert_sound, opened, opened_by_month
 from tests.dpcore.ledger_store import LedgerStoreTests
 

@@ -8,7 +8,7 @@ import pytest
 from dpcore.errors import BudgetRefused, LedgerDamaged, UsageError
 from dpcore.ledger import Account, Balance, Ledger
 from dpcore.ledger import ledger as protocol
-from dpcore.privacy import Neighbours
+from dpcore.privacy.protection import Neighbours
 from tests.dpcore.ledger_fixtures import CAP, MECHANISM, assert_sound, opened, opened_by_month
 from tests.dpcore.ledger_store import LedgerStoreTests
 from tests.dpcore.ledger_stress import race

@@ -7,7 +7,7 @@ import pytest
 
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Ledger
-from dpcore.privacy import Neighbours
+from dpcore.privacy.protection import Neighbours
 from tests.dpcore.ledger_fixtures import CAP, MECHANISM, assert_sound, opened_by_month
 from tests.dpcore.ledger_store import LedgerStoreTests
 

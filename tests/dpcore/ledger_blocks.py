@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.errors import BlocksCovered, BudgetRefused, UsageError
 from dpcore.ledger import Balance, Ledger, claim_in
-from dpcore.privacy import Neighbours
+from dpcore.privacy.protection import Neighbours
 from tests.dpcore.ledger_fixtures import CAP, MECHANISM, assert_sound, opened, opened_by_month
 from tests.dpcore.ledger_store import LedgerStoreTests
 

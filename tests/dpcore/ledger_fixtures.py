@@ -3,11 +3,11 @@
 from collections import Counter
 from typing import Any
 
-from dpcore.accounting import Currency
 from dpcore.ledger import GENESIS, WHOLE, Account, EventKind, Ledger
 from dpcore.ledger.chain import link
 from dpcore.ledger.verification import verify
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours
 
 CAP = 1_000
 """What `opened` gives an account unless told otherwise."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from dpcore.accounting import UNIT
 from dpcore.ledger import Lease, Operation
+from dpcore.privacy.accounting import UNIT
 from tests.dpcore.ledger_plain import Answer, PlainAccount, PlainRun, Reason
 
 

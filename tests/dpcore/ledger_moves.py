@@ -9,9 +9,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dpcore.accounting import Currency
 from dpcore.ledger.holder import this_worker
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours
 from tests.dpcore.ledger_places import AFTER, BEFORE, LIVES, REOPENS, STUMBLES
 
 Actor = tuple[int, str | int]

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from dpcore.accounting import Currency
 from dpcore.errors import BudgetRefused, RunHeld, UsageError
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import spend_units
 from dpcore.errors import BudgetRefused, LedgerError, UsageError
 from dpcore.ledger import Balance, Lease, Ledger, open_ledger
+from dpcore.privacy.accounting import spend_units
 from tests.dpcore.ledger_fixtures import CAP, MECHANISM, assert_sound, opened
 from tests.dpcore.ledger_store import LedgerStoreTests
 

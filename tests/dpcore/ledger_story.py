@@ -7,12 +7,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.ledger import AllowanceKind, Lease, Ledger, Run, open_ledger
 from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, RoundedGaussian
-from dpcore.privacy import Neighbours, Sensitivity
-from dpcore.promises import release_promise
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Neighbours, Sensitivity
+from dpcore.reporting.promises import release_promise
 
 ONE = Sensitivity(l1=1, l2_squared=1, linf=1)
 NOISE: dict[Currency, Mechanism] = {

@@ -6,8 +6,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dpcore.accounting import Currency
 from dpcore.ledger.chain import GENESIS, canonical, link
+from dpcore.privacy.accounting import Currency
 from tests.dpcore.ledger_story import NOISE, price
 from tests.dpcore.ledger_v1 import APPLICATION_ID, TABLES
 

@@ -23,7 +23,7 @@ from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
 from dpcore.mechanisms.noisy_value import NoisyValue
 from dpcore.mechanisms.randomized_response import RandomizedResponse
 from dpcore.mechanisms.sparse_vector import SparseVector
-from dpcore.privacy import Neighbours, Protection, Sensitivity
+from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.universe import Boolean, Integer, Universe
 
 ROWS = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from dpcore.accounting import Currency
-from dpcore.auditing import Tally, bounds, chi_square_p
+from dpcore.audit import Tally, bounds, chi_square_p
 from dpcore.errors import UsageError
-from dpcore.mechanisms import entropy, from_description
-from dpcore.privacy import Sensitivity
+from dpcore.mechanisms import from_description
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Sensitivity
 
 MISS = 1e-4
 """Of each bound of a probability."""

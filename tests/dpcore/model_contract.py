@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
 from dpcore.models import Model, Weights
-from dpcore.queries import Axes
+from dpcore.workload import Axes
 
 Steps = list[tuple[Axes, Weights]]
 

@@ -21,11 +21,11 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import DpflowError, SourceBroken
-from dpcore.ingest import Coding, Draws, Source
-from dpcore.ingest.bounding import bound
-from dpcore.ingest.coded import Coded
-from dpcore.ingest.source import check_columns, check_types, read_piece
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.tables.ingest import Coding, Draws, Source
+from dpcore.tables.ingest.bounding import bound
+from dpcore.tables.ingest.coded import Coded
+from dpcore.tables.sources.source import check_columns, check_types, read_piece
 from dpcore.universe import Categorical, Date, Every, Integer, Outside, Universe
 
 Record = Mapping[str, bytes]
@@ -57,14 +57,14 @@ ROWS_OF_PERSON = 4  # of the one who comes or goes: more than count
 BLOCK, LARGEST = 509, 1300
 
 SMALL = {
-    "dpcore.ingest.csv_file.BLOCK_BYTES": (BLOCK, LARGEST),
-    "dpcore.ingest.csv_records.TAIL_BYTES": 50,
-    "dpcore.ingest.parquet_file.BATCH_ROWS": 17,
-    "dpcore.ingest.parquet_file.PIECE_ROWS": 40,
-    "dpcore.ingest.parquet_file.TRIAL_ROWS": 8,
-    "dpcore.ingest.arrow_file.BATCH_ROWS": 13,
-    "dpcore.ingest.memory_table.BATCH_ROWS": 14,
-    "dpcore.ingest.query.BATCH_ROWS": 15,
+    "dpcore.tables.sources.csv_file.BLOCK_BYTES": (BLOCK, LARGEST),
+    "dpcore.tables.sources.csv_records.TAIL_BYTES": 50,
+    "dpcore.tables.sources.parquet_file.BATCH_ROWS": 17,
+    "dpcore.tables.sources.parquet_file.PIECE_ROWS": 40,
+    "dpcore.tables.sources.parquet_file.TRIAL_ROWS": 8,
+    "dpcore.tables.sources.arrow_file.BATCH_ROWS": 13,
+    "dpcore.tables.sources.memory_table.BATCH_ROWS": 14,
+    "dpcore.tables.sources.query.BATCH_ROWS": 15,
     "dpcore.universe.column.BLOCK_ROWS": 11,
 }
 

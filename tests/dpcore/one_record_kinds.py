@@ -18,9 +18,9 @@ import polars as pl
 import psycopg
 import pyarrow as pa
 
-from dpcore.ingest import Source
-from dpcore.ingest.text import text_of
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.ingest import Source
+from dpcore.tables.sources.text import text_of
 from tests.dpcore.one_record import COLUMNS, GOOD, Kind, Record, odd_record, value
 from tests.dpcore.sources import arrow_bytes, gzipped, located, parquet_bytes, write, zstd
 

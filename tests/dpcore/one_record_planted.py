@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv as arrow_csv
 
-from dpcore.ingest import Source
-from dpcore.ingest.csv_file import CsvFile
-from dpcore.ingest.csv_records import record_ends
+from dpcore.tables.ingest import Source
+from dpcore.tables.sources.csv_file import CsvFile
+from dpcore.tables.sources.csv_records import record_ends
 from tests.dpcore.one_record import COLUMNS, LARGEST, Kind, Record
 from tests.dpcore.one_record_kinds import Csv, arrow_kinds, memory_kinds, parquet_kinds, raw_record
 from tests.dpcore.sources import located, write
@@ -141,7 +141,7 @@ def _as_wide(raw: bytes) -> bytes:
 
 QUOTED, PLAIN = Csv(",", '"', b"\r\n", None, ""), Csv(",", "none", b"\n", None, "")
 ANY_LINES = Kind("planted, of any lines", PLAIN, odd=raw_record(",", b"\r\n"))
-RECORDS = "dpcore.ingest.csv_file.whole_records"
+RECORDS = "dpcore.tables.sources.csv_file.whole_records"
 
 
 def _replacing(name: str, value: object) -> Plant:
@@ -157,19 +157,21 @@ PLANTED = [
     Planted("a cut anywhere", _replacing(RECORDS, _keeping_long_pieces), Kind("planted", PLAIN)),
     Planted("a long record that raises", _replacing(RECORDS, _failing_at_long_records), Kind("planted", QUOTED)),
     Planted(
-        "bytes that raise", _replacing("dpcore.ingest.csv_file.decoder", _failing_at_bytes), Kind("planted", QUOTED)
+        "bytes that raise",
+        _replacing("dpcore.tables.sources.csv_file.decoder", _failing_at_bytes),
+        Kind("planted", QUOTED),
     ),
     *(
         Planted(
             f"one encoding for a column of {kind.name}",
-            _replacing(f"dpcore.ingest.{module}.readable", _one_encoding_for_all),
+            _replacing(f"dpcore.tables.ingest.{module}.readable", _one_encoding_for_all),
             kind,
         )
         for module, kind in (("parquet_file", parquet_kinds()[3]), ("text", arrow_kinds()[3]))
     ),
     Planted(
         "objects of pandas guessed",
-        _replacing("dpcore.ingest.memory_table._of_pandas", _guessing_objects),
+        _replacing("dpcore.tables.sources.memory_table._of_pandas", _guessing_objects),
         memory_kinds()[0],
     ),
 ]

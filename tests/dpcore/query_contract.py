@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import UsageError
 from dpcore.mechanisms.currency_noise import NoiseKind
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Neighbours, Protection
 from tests.dpcore.mechanism_contract import AT_LEAST, MechanismContract
 
 ROW, SWAPPED_ROW = (Protection(unit="row", rows_per_unit=1, neighbours=n) for n in Neighbours)

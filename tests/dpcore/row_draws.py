@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpcore.histogram import LocalHistogram
-from dpcore.ingest import Coding, Source, ingest, records
-from dpcore.ingest.draws import Draws
+from dpcore.tables.histogram import LocalHistogram
+from dpcore.tables.ingest import Coding, Source, ingest, records
+from dpcore.tables.ingest.draws import Draws
 
 
 class RowDraws(Draws):

@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyarrow import ipc, parquet
 
 from dpcore.errors import SourceError
-from dpcore.ingest import Coding, Fingerprint, readable_version
-from dpcore.ingest.source import Source, check_columns, read_piece
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.ingest import Coding, Fingerprint, readable_version
+from dpcore.tables.sources.source import Source, check_columns, read_piece
 from dpcore.universe import Categorical, Universe
 
 CANARY = "Jane Doe 4711"

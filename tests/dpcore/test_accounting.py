@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.accounting import (
+from dpcore.errors import UsageError
+from dpcore.privacy.accounting import (
     UNIT,
     basic_composition,
     cap_units,
@@ -33,7 +34,6 @@ from dpcore.accounting import (
     zcdp_to_delta,
     zcdp_to_epsilon,
 )
-from dpcore.errors import UsageError
 
 epsilons = st.floats(min_value=1e-4, max_value=30)
 rhos = st.floats(min_value=1e-5, max_value=50)

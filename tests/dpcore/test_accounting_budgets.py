@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.accounting import (
+from dpcore.errors import UsageError
+from dpcore.privacy.accounting import (
     UNIT,
     Currency,
     amount_of_group,
@@ -18,7 +19,6 @@ from dpcore.accounting import (
     mu_of,
     zcdp_to_epsilon,
 )
-from dpcore.errors import UsageError
 
 WITH_DELTA = [Currency.ZCDP, Currency.GDP]
 

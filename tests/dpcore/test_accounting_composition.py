@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.accounting import (
+from dpcore.errors import UsageError
+from dpcore.privacy.accounting import (
     advanced_composition,
     basic_composition,
     group_approximate,
     optimal_composition,
     optimal_composition_delta,
 )
-from dpcore.errors import UsageError
 
 epsilons = st.floats(min_value=1e-3, max_value=2)
 counts = st.integers(1, 60)

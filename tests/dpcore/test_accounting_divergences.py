@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpcore.accounting import (
+from dpcore.errors import UsageError
+from dpcore.privacy.accounting import (
     Pair,
     discrete_laplace_zcdp,
     exponential_gdp,
@@ -23,7 +24,6 @@ from dpcore.accounting import (
     pure_zcdp,
     zcdp_to_delta,
 )
-from dpcore.errors import UsageError
 
 COIN = Pair.of([Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)])
 UNEVEN = Pair.of([Fraction(1, 2), Fraction(1, 3), Fraction(1, 6)], [Fraction(1, 10), Fraction(2, 5), Fraction(1, 2)])

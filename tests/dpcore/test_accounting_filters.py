@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.accounting import (
+from dpcore.errors import BudgetRefused, UsageError
+from dpcore.privacy.accounting import (
     UNIT,
     Currency,
     PrivacyFilter,
@@ -23,7 +24,6 @@ from dpcore.accounting import (
     pure_zcdp,
     spend_units,
 )
-from dpcore.errors import BudgetRefused, UsageError
 
 
 @given(st.sampled_from(Currency), st.integers(1, 10**6), st.lists(st.integers(1, 10**6), max_size=30))

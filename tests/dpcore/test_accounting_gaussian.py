@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpcore.accounting import (
+from dpcore.errors import UsageError
+from dpcore.privacy.accounting import (
     epsilon_to_gdp,
     epsilon_to_zcdp,
     gaussian_gdp,
@@ -23,9 +24,8 @@ from dpcore.accounting import (
     zcdp_to_delta,
     zcdp_to_epsilon,
 )
-from dpcore.accounting.normal import log_odds, log_odds_quantile, newton
-from dpcore.accounting.rounding import real
-from dpcore.errors import UsageError
+from dpcore.privacy.accounting.normal import log_odds, log_odds_quantile, newton
+from dpcore.privacy.accounting.rounding import real
 from tests.dpcore.test_accounting_vectors import VECTORS, family
 
 mp = mpmath.MPContext()

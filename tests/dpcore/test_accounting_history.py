@@ -8,7 +8,8 @@ import opendp.prelude as dp
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as theirs
 
-from dpcore.accounting import (
+from dpcore.errors import UsageError
+from dpcore.privacy.accounting import (
     UNIT,
     Cap,
     Comparison,
@@ -27,7 +28,6 @@ from dpcore.accounting import (
     pure_zcdp,
     zcdp_to_epsilon,
 )
-from dpcore.errors import UsageError
 
 PURE = [Step(epsilon=0.05, delta=0, count=100), Step(epsilon=0.5, delta=0)]
 NORMAL = [Step(mu_squared=0.01, count=10), Step(mu_squared=0.2)]

@@ -10,7 +10,8 @@ from dp_accounting.pld import privacy_loss_distribution as theirs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.accounting import (
+from dpcore.errors import UsageError
+from dpcore.privacy.accounting import (
     Pair,
     approximate_losses,
     compose_losses,
@@ -24,9 +25,8 @@ from dpcore.accounting import (
     optimal_composition_delta,
     pair_losses,
 )
-from dpcore.accounting import losses as grids
-from dpcore.accounting.losses import POINTS
-from dpcore.errors import UsageError
+from dpcore.privacy.accounting import losses as grids
+from dpcore.privacy.accounting.losses import POINTS
 
 EPSILONS = [0.0, 1e-3, 0.1, 0.5, 1.0, 3.0]
 EVERY = {

@@ -9,7 +9,8 @@ from dp_accounting.pld import common, privacy_loss_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.accounting import (
+from dpcore.errors import UsageError
+from dpcore.privacy.accounting import (
     Pair,
     approximate_losses,
     mixed_composition,
@@ -17,8 +18,7 @@ from dpcore.accounting import (
     optimal_composition,
     optimal_composition_delta,
 )
-from dpcore.accounting.rounding import as_real
-from dpcore.errors import UsageError
+from dpcore.privacy.accounting.rounding import as_real
 
 HALF = Fraction(1, 2)
 

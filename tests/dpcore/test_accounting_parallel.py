@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.accounting import (
+from dpcore.errors import UsageError
+from dpcore.privacy.accounting import (
     Currency,
     Pair,
     pair_gdp,
@@ -17,8 +18,7 @@ from dpcore.accounting import (
     pure_gdp,
     pure_zcdp,
 )
-from dpcore.errors import UsageError
-from dpcore.privacy import Neighbours
+from dpcore.privacy.protection import Neighbours
 
 ADD, REPLACE = Neighbours.ADD_REMOVE, Neighbours.REPLACE_ONE
 amounts = st.lists(st.fractions(min_value=Fraction(1, 100), max_value=10), min_size=1, max_size=6)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr, ndtr
 
-from dpcore.accounting import UNIT, Cap, Currency, Promise, epsilon_of, promise_of, zcdp_to_epsilon
 from dpcore.errors import UsageError
+from dpcore.privacy.accounting import UNIT, Cap, Currency, Promise, epsilon_of, promise_of, zcdp_to_epsilon
 
 Floats = npt.NDArray[np.float64]
 DELTA = 1e-6

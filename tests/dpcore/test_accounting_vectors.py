@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import (
+from dpcore.privacy.accounting import (
     advanced_composition,
     analytic_gaussian_sigma,
     approximate_losses,

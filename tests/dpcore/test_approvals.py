@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from dpcore.approvals import Approval, approval_for, approval_of, check_approved, require_approval, require_none
 from dpcore.errors import UsageError
-from dpcore.registry import register, registered_names, registry_folder
 from dpcore.spec import Changes, Declaration, changed, load_spec
+from dpcore.steward.approvals import Approval, approval_for, approval_of, check_approved, require_approval, require_none
+from dpcore.steward.registry import register, registered_names, registry_folder
 from tests.conftest import Workspace
 
 

@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 
 from dpcore import ask
-from dpcore.accounting import UNIT, Currency
-from dpcore.audit import audit
 from dpcore.errors import BudgetRefused, SourceBroken, UsageError
-from dpcore.ingest.memory_table import MemoryTable
 from dpcore.ledger import RunState, open_ledger
 from dpcore.mechanisms import BoundedMean, BoundedSum, DiscreteLaplace, NoisyCount, NoisyHistogram
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.steward.verify import audit
+from dpcore.tables.sources.memory_table import MemoryTable
 from dpcore.universe import Boolean, Integer, Universe
 from tests.conftest import visits
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import UNIT, Currency, epsilon_of
-from dpcore.audit import audit
 from dpcore.errors import LedgerDamaged, UsageError
 from dpcore.ledger import GENESIS, open_ledger
-from dpcore.synthesis import synthesize
+from dpcore.privacy.accounting import UNIT, Currency, epsilon_of
+from dpcore.runs.synthesis import synthesize
+from dpcore.steward.verify import audit
 from tests.conftest import Workspace
 from tests.dpcore.ledger_fixtures import opened
 from tests.dpcore.ledger_story import measure, price, recorded, reserve, tell, write_manifest

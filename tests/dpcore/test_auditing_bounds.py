@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.accounting import Currency
-from dpcore.auditing import Tally, at_least, most_telling, probability_bounds
-from dpcore.auditing.bounds import loss
+from dpcore.audit import Tally, at_least, most_telling, probability_bounds
+from dpcore.audit.bounds import loss
 from dpcore.errors import UsageError
+from dpcore.privacy.accounting import Currency
 
 TALLIES = [(0, 10), (10, 10), (3, 10), (1, 5), (50, 1000), (7, 20_000), (19_993, 20_000), (250_000, 500_000)]
 

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 from dpcore import mechanisms
-from dpcore.accounting import UNIT, Currency
-from dpcore.auditing import guarantees, planted, run, streams
-from dpcore.auditing.case import Audited
-from dpcore.auditing.cases import CASES
-from dpcore.auditing.checks import MISS, MOST_CHECKS, DistributionCheck, EventCheck, StreamCheck
+from dpcore.audit import guarantees, planted, run, streams
+from dpcore.audit.case import Audited
+from dpcore.audit.cases import CASES
+from dpcore.audit.checks import MISS, MOST_CHECKS, DistributionCheck, EventCheck, StreamCheck
 from dpcore.errors import UsageError
-from dpcore.mechanisms import DiscreteLaplace, entropy
-from dpcore.privacy import Sensitivity
+from dpcore.mechanisms import DiscreteLaplace
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Sensitivity
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 LITTLE = 0.01

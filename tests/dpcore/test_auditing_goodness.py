@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.auditing import chi_square_p
+from dpcore.audit import chi_square_p
 from dpcore.errors import UsageError
 
 

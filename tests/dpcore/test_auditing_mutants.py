@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting import Currency
-from dpcore.auditing.cases import CASES
+from dpcore.audit.cases import CASES
 from dpcore.ledger import Ledger
-from dpcore.mechanisms import bounded_mean, bounded_sum, noisy_histogram, noisy_value, wide
+from dpcore.mechanisms import bounded_mean, bounded_sum, noisy_histogram, noisy_value
 from dpcore.mechanisms.bounded_mean import BoundedMean
 from dpcore.mechanisms.currency_noise import one_number
 from dpcore.mechanisms.noisy_count import NoisyCount
 from dpcore.mechanisms.noisy_max import ReportNoisyMax
 from dpcore.mechanisms.randomized_response import RandomizedResponse
-from dpcore.privacy import Protection, Sensitivity
+from dpcore.mechanisms.sampling import wide
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Protection, Sensitivity
 
 ENOUGH = 0.5
 """Of the draws: a fault is noticed with fewer than the audit makes."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.auditing import least_epsilon
+from dpcore.audit import least_epsilon
 from dpcore.errors import UsageError
 
 CANARIES = 10_000

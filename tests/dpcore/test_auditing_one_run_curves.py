@@ -8,10 +8,10 @@ import pytest
 from scipy.optimize import linprog
 from scipy.stats import binom
 
-from dpcore.accounting import Currency
-from dpcore.auditing.one_run import least_epsilon
-from dpcore.auditing.one_run_curves import _plausible, curve_of, least_amount
+from dpcore.audit.one_run import least_epsilon
+from dpcore.audit.one_run_curves import _plausible, curve_of, least_amount
 from dpcore.errors import UsageError
+from dpcore.privacy.accounting import Currency
 
 NORMAL = NormalDist()
 

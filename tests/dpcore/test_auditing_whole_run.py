@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore import synthesis
-from dpcore.accounting import UNIT
-from dpcore.auditing import guarantees, run
-from dpcore.auditing.case import Audited, Bug
-from dpcore.auditing.checks import MISS, MOST_CHECKS, Finding
-from dpcore.auditing.whole_run import RELEASES, cases, faults
-from dpcore.auditing.whole_run.check import MISS_OF_RULE, ReleaseCheck
-from dpcore.auditing.whole_run.guessing import RULES, measurements, right_guesses
-from dpcore.curator import Curator
-from dpcore.ingest import records
-from dpcore.privacy import Protection
+from dpcore.audit import guarantees, run
+from dpcore.audit.case import Audited, Bug
+from dpcore.audit.checks import MISS, MOST_CHECKS, Finding
+from dpcore.audit.whole_run import RELEASES, cases, faults
+from dpcore.audit.whole_run.check import MISS_OF_RULE, ReleaseCheck
+from dpcore.audit.whole_run.guessing import RULES, measurements, right_guesses
+from dpcore.curator.curator import Curator
+from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.protection import Protection
+from dpcore.runs import synthesis
 from dpcore.strategies.mwem import Mwem
+from dpcore.tables.ingest import records
 
 PAGE = Path(__file__).parents[2] / "docs" / "whole-run.md"
 QUARTER = 0.25

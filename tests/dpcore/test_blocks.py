@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.blocks import Calendar, checked_day, choose
 from dpcore.errors import UsageError
 from dpcore.universe import Date, Every
+from dpcore.universe.blocks import Calendar, checked_day, choose
 
 PERIODS = (Every.DAY, Every.WEEK, Every.MONTH, Every.QUARTER, Every.YEAR)
 

@@ -17,7 +17,7 @@ from dpcore.release import Draft, SyntheticRows
 from dpcore.release.card import card
 from dpcore.release.card_style import STYLE
 from dpcore.release.statement import Bookkeeping, Statement
-from dpcore.report import Round
+from dpcore.reporting.outcome import Round
 from dpcore.resolutions import Resolutions
 from dpcore.spec import load_spec
 from tests.conftest import Workspace

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from dpcore.cli.answer import Answer, Listing
 from dpcore.cli.bar import bar, legend, rule
 from dpcore.cli.main import _write
+from dpcore.cli.output import Answer, Listing
 
 
 def listing(items: Iterator[Any]) -> Listing:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.auditing import run
-from dpcore.auditing.cases import CASES
-from dpcore.auditing.whole_run import RELEASES
-from dpcore.auditing.whole_run.check import ReleaseCheck
+from dpcore.audit import run
+from dpcore.audit.cases import CASES
+from dpcore.audit.whole_run import RELEASES
+from dpcore.audit.whole_run.check import ReleaseCheck
 from dpcore.cli import audit
-from dpcore.cli.answer import Answer
+from dpcore.cli.output import Answer
 from dpcore.errors import OutputError, UsageError
 
 

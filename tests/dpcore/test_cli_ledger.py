@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import Currency, budget_of, epsilon_of
 from dpcore.ledger import EventKind, open_ledger
 from dpcore.ledger.heads import SeenHead
+from dpcore.privacy.accounting import Currency, budget_of, epsilon_of
 from tests.dpcore.cli_ledgers import NOON, dpflow, made_at_noon, opened, spent, without_ledger
 
 Read = Callable[..., dict[str, Any]]

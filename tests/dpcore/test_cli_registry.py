@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from dpcore import Outcome, check_approved, cli, declared
-from dpcore.approvals import approval_of
-from dpcore.cli.answer import Answer
+from dpcore.cli.output import Answer
 from dpcore.cli.specs import Subparsers
-from dpcore.registry import registered, registered_names
+from dpcore.steward.approvals import approval_of
+from dpcore.steward.registry import registered, registered_names
 from tests.conftest import Workspace
 
 Tree = Callable[[Path], dict[str, bytes]]

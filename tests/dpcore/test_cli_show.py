@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import Currency
 from dpcore.ledger import AllowanceKind, open_ledger
 from dpcore.ledger.holder import this_worker
-from dpcore.privacy import Neighbours
-from dpcore.synthesis import synthesize
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours
+from dpcore.runs.synthesis import synthesize
 from tests.conftest import Workspace
 from tests.dpcore.cli_ledgers import dpflow, made_at_noon, opened, spent, without_ledger
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import UNIT, Cap, Currency, budget_of, epsilon_of, optimal_composition, promise_of
-from dpcore.cli.answer import Answer
 from dpcore.cli.ledger_theorems import add_verb
+from dpcore.cli.output import Answer
 from dpcore.errors import UsageError
 from dpcore.ledger import Ledger
 from dpcore.mechanisms import (
@@ -20,7 +19,8 @@ from dpcore.mechanisms import (
     Mechanism,
     RoundedGaussian,
 )
-from dpcore.privacy import Sensitivity
+from dpcore.privacy.accounting import UNIT, Cap, Currency, budget_of, epsilon_of, optimal_composition, promise_of
+from dpcore.privacy.protection import Sensitivity
 from tests.dpcore.cli_ledgers import made_at_noon, opened
 
 ONE = Sensitivity(l1=1, l2_squared=1, linf=1)

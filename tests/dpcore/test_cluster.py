@@ -15,18 +15,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpcore.blocks import Calendar
-from dpcore.cluster import connected
-from dpcore.cluster.histogram import ClusterHistogram
-from dpcore.cluster.records import ingest_on, readable_version_on
 from dpcore.errors import SourceError, StepFailed
-from dpcore.histogram import Histogram, LocalHistogram
-from dpcore.ingest import Coding, Draws, Fingerprint, Source, ingest, readable_version
-from dpcore.ingest.window import Window
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.engine import EngineSpec
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.cluster import connected
+from dpcore.tables.cluster.histogram import ClusterHistogram
+from dpcore.tables.cluster.records import ingest_on, readable_version_on
+from dpcore.tables.histogram import Histogram, LocalHistogram
+from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, ingest, readable_version
+from dpcore.tables.ingest.window import Window
 from dpcore.universe import Boolean, Categorical, Every, Integer, Universe
+from dpcore.universe.blocks import Calendar
 from tests.conftest import visits
 from tests.dpcore.cluster_parts import Careless, Killing
 from tests.dpcore.one_record import UNIVERSE as ANYTHING

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.cluster.public import publicly
 from dpcore.errors import SourceBroken, SourceError, StepFailed
+from dpcore.tables.cluster.failures import publicly
 
 MARKER = "Jane Doe"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.cluster.scratch import scratch_folder
 from dpcore.errors import UsageError
+from dpcore.tables.cluster.scratch import scratch_folder
 
 
 @pytest.fixture(autouse=True)

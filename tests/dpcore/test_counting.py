@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.counting import Block, Coarse, count_sets, cover
-from dpcore.counting import sets as counting_sets
+from dpcore.tables.counting import Block, Coarse, count_sets, cover
+from dpcore.tables.counting import sets as counting_sets
 from dpcore.universe import code_type
 
 SIZES = st.sampled_from([1, 2, 3, 7, 30, 128, 255, 256, 257, 300])

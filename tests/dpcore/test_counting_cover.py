@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.counting.cover import cover
+from dpcore.tables.counting.cover import cover
 
 SHAPE = (12, 3, 101, 16, 20, 31, 10, 101, 20, 52, 24, 8, 3, 2)
 

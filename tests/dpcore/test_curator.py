@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting import Currency
-from dpcore.curator import Curator, Offer, _weighted_errors
+from dpcore.curator.curator import Curator, Offer, _weighted_errors
 from dpcore.errors import StepFailed
-from dpcore.histogram import LocalHistogram
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, RoundedGaussian, from_description
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.tables.histogram import LocalHistogram
 from tests.conftest import Workspace
 
 SHAPE = (2, 3)
@@ -271,7 +271,7 @@ def test_interruptions_that_use_up_the_reservation_are_seen(make_curator: Any) -
 
 def test_all_that_is_on_offer_is_counted_together_in_groups_that_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = []
-    monkeypatch.setattr("dpcore.curator.KEPT_CELLS", 7)
+    monkeypatch.setattr("dpcore.curator.curator.KEPT_CELLS", 7)
     monkeypatch.setattr(LocalHistogram, "prepare", lambda _, sets: prepared.append(list(sets)))
     sizes = {(0,): 3, (1,): 4, (0, 1): 12, (1, 0): 2}
     offered = [Offer(axes=axes, expected=np.zeros(size, dtype=np.int64)) for axes, size in sizes.items()]

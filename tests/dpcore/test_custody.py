@@ -6,7 +6,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from dpcore import register
-from dpcore.custody import ledger_keeping, spec_keepings
+from dpcore.steward.inventory import ledger_keeping, spec_keepings
 from tests.conftest import Workspace
 from tests.postgres import PostgresServer
 

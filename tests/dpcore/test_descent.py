@@ -14,7 +14,7 @@ from dpcore.descent.descent import FALSE_FINDS
 from dpcore.descent.prefixes import MOST_CANDIDATES, depths
 from dpcore.errors import SpecError
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from dpcore.privacy import Sensitivity
+from dpcore.privacy.protection import Sensitivity
 from dpcore.spec.discover import DiscoverBins, DiscoverValues
 from dpcore.universe import Attribute, Categorical, Integer, Number, Outside
 from dpcore.universe.uneven import UnevenInteger

@@ -17,15 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore import Outcome, Synthesis, cli, load_spec, synthesize
-from dpcore.accounting import Currency
 from dpcore.errors import SourceError, UsageError
-from dpcore.histogram import LocalHistogram
-from dpcore.ingest import Coding, Draws, Fingerprint, Source, ingest
 from dpcore.ledger import Ledger, open_ledger
-from dpcore.mechanisms import entropy, from_description
-from dpcore.planning.plan import plan_run
-from dpcore.privacy import Neighbours, Protection, Sensitivity
+from dpcore.mechanisms import from_description
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
+from dpcore.runs.planning.plan import plan_run
 from dpcore.spec.discover import DiscoverBins, DiscoverValues
+from dpcore.tables.histogram import LocalHistogram
+from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, ingest
 from dpcore.universe import Categorical, Number, Outside, Universe
 from tests.conftest import Workspace
 from tests.dpcore.mechanism_contract import recorded_words
@@ -206,7 +207,7 @@ def test_levels_that_are_in_the_transcript_are_not_read_again(
         read.append(coding.universe.names)
         return ingest(source, coding=coding, draws=draws, fingerprint=fingerprint)
 
-    monkeypatch.setattr("dpcore.engines.ingest", watched)
+    monkeypatch.setattr("dpcore.tables.engines.ingest", watched)
     with monkeypatch.context() as patch:
         patch.setattr(Synthesis, "begin", interrupted)
         with pytest.raises(KeyboardInterrupt):

@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from dpcore import synthesize
-from dpcore.cluster import connecting
 from dpcore.errors import SourceError, UsageError
 from dpcore.ledger import open_ledger
+from dpcore.tables.cluster import connecting
 from tests.conftest import Workspace, visits
 
 ON_CLUSTER = ("workload: {marginals: 2}", "workload: {marginals: 2}\nengine: {name: dask, workers: 2}")

@@ -12,16 +12,17 @@ import pytest
 from scipy import stats
 
 from dpcore import Outcome, load_spec, synthesize
-from dpcore.accounting import Currency
 from dpcore.cli.main import main
-from dpcore.curator import Curator
+from dpcore.curator.curator import Curator
 from dpcore.errors import RowsUnexpected, SpecError
-from dpcore.expected_rows import STEP, NoisyTotal, margin_of, small_total_warning, weak_check_warning
 from dpcore.ledger import Ledger, Run, open_ledger
 from dpcore.measurements import Measurement
-from dpcore.mechanisms import DiscreteLaplace, entropy
-from dpcore.planning.plan import plan_run
-from dpcore.privacy import Sensitivity
+from dpcore.mechanisms import DiscreteLaplace
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Sensitivity
+from dpcore.runs.expected_rows import STEP, NoisyTotal, margin_of, small_total_warning, weak_check_warning
+from dpcore.runs.planning.plan import plan_run
 from tests.conftest import Workspace
 from tests.dpcore.mechanism_contract import recorded_words
 

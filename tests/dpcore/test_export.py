@@ -13,14 +13,14 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import export
-from dpcore.accounting import Currency, gdp_to_epsilon, zcdp_to_epsilon
 from dpcore.errors import OutputError, UsageError
-from dpcore.export.history import SCHEMA, write_history
-from dpcore.export.statements import group_sizes
 from dpcore.ledger import GENESIS, Event, EventKind, Ledger
 from dpcore.ledger.chain import canonical, link
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency, gdp_to_epsilon, zcdp_to_epsilon
+from dpcore.privacy.protection import Neighbours
+from dpcore.release import export
+from dpcore.release.export.history import SCHEMA, write_history
+from dpcore.release.export.statements import group_sizes
 from tests.conftest import read_only
 from tests.dpcore.cli_ledgers import MECHANISM, dpflow, made_at_noon, opened, spent
 
@@ -271,7 +271,7 @@ def events(count: int) -> Iterator[Event]:
 def test_a_long_history_is_written_in_the_memory_of_a_short_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("dpcore.export.history.ROWS_PER_GROUP", 500)
+    monkeypatch.setattr("dpcore.release.export.history.ROWS_PER_GROUP", 500)
 
     def peak(count: int) -> int:
         tracemalloc.start()
@@ -292,7 +292,7 @@ def test_a_long_history_is_written_in_the_memory_of_a_short_one(
 
 
 def test_long_bodies_end_a_row_group_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcore.export.history.BYTES_PER_GROUP", 1_000)
+    monkeypatch.setattr("dpcore.release.export.history.BYTES_PER_GROUP", 1_000)
     file = io.BytesIO()
     write_history(file, events(20), currencies={"clinic": Currency.PURE}, head=GENESIS)  # type: ignore[arg-type]
     assert pq.ParquetFile(file).num_row_groups > 1

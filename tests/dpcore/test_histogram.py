@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore import histogram as histogram_module
-from dpcore.counting import sets as counting
-from dpcore.histogram import LocalHistogram
-from dpcore.ingest.records import Records
+from dpcore.tables import histogram as histogram_module
+from dpcore.tables.counting import sets as counting
+from dpcore.tables.histogram import LocalHistogram
+from dpcore.tables.ingest.records import Records
 from dpcore.universe import Integer, Universe, code_type
 
 SIZES = st.sampled_from([1, 2, 3, 7, 255, 256, 257, 65536, 65537, 10_000_000])
@@ -123,7 +123,7 @@ def test_a_cell_with_many_rows_is_counted_in_full(rows: int, kept: type[np.unsig
 def test_a_marginal_that_is_asked_for_again_is_the_same_and_the_oldest_make_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dpcore.histogram.KEPT_CELLS", 10)
+    monkeypatch.setattr("dpcore.tables.histogram.KEPT_CELLS", 10)
     codes = [np.array([0, 1, 2, 2], dtype=np.uint8), np.array([0, 1, 1, 0], dtype=np.uint8)]
     histogram = LocalHistogram.of(codes=codes, counts=np.array([5, 4, 3, 2]), shape=(3, 2))
     both = histogram.marginal((0, 1))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpcore.errors import UsageError
-from dpcore.ingest.bounding import bound, smallest_draws
-from dpcore.ingest.coded import Coded
-from dpcore.ingest.draws import Draws
+from dpcore.tables.ingest.bounding import bound, smallest_draws
+from dpcore.tables.ingest.coded import Coded
+from dpcore.tables.ingest.draws import Draws
 
 PEOPLE = st.lists(st.integers(0, 6), max_size=60)
 K = st.integers(1, 5)

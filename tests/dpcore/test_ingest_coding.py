@@ -8,9 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pytest
 
-from dpcore.ingest.coding import Coding, read_weights
-from dpcore.ingest.draws import Draws
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.tables.ingest.coding import Coding, read_weights
+from dpcore.tables.ingest.draws import Draws
 from dpcore.universe import Integer, Outside, Universe
 
 UNIVERSE = Universe({"age": Integer(minimum=0, maximum=99, outside=Outside.DROP)})

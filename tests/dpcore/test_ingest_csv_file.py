@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from dpcore.errors import SourceError
-from dpcore.ingest import csv_file
-from dpcore.ingest.csv_file import BLOCK_BYTES, HEADER_BYTES, CsvFile
-from dpcore.ingest.csv_records import record_ends
-from dpcore.ingest.stored_file import StoredFile
-from dpcore.ingest.text import text_of
+from dpcore.tables.sources import csv_file
+from dpcore.tables.sources.csv_file import BLOCK_BYTES, HEADER_BYTES, CsvFile
+from dpcore.tables.sources.csv_records import record_ends
+from dpcore.tables.sources.stored_file import StoredFile
+from dpcore.tables.sources.text import text_of
 from tests.dpcore.sources import write
 
 Row = tuple[str | None, ...]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.ingest.csv_records import record_ends, whole_records
+from dpcore.tables.sources.csv_records import record_ends, whole_records
 
 RECORDS = st.lists(st.sampled_from([b"a", b"", b'"\r\n"', b'"""\r"', b'"\n",b', b"abcdef", b'"' + b"\r" * 9 + b'"']))
 

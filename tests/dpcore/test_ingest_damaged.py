@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import SourceError
-from dpcore.ingest import csv_file
-from dpcore.ingest.source import Source, check_columns, check_types
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.sources import csv_file
+from dpcore.tables.sources.source import Source, check_columns, check_types
 from dpcore.universe import Categorical, Date, Every, Integer, Number, Outside, Universe
 from tests.dpcore.sources import (
     CANARY,

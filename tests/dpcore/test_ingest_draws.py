@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpcore.ingest.draws import BLOCK_WORDS, Draws
+from dpcore.tables.ingest.draws import BLOCK_WORDS, Draws
 
 PLACES = st.integers(0, 3 * BLOCK_WORDS)
 

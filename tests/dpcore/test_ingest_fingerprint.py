@@ -15,14 +15,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpcore.blocks import Calendar
 from dpcore.errors import LedgerError
-from dpcore.ingest import Coding, Draws, Fingerprint, Source, ingest, readable_version
-from dpcore.ingest.coded import Coded
-from dpcore.ingest.fingerprint import KEY_NAME, fingerprint_key
-from dpcore.ingest.window import Window
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, ingest, readable_version
+from dpcore.tables.ingest.coded import Coded
+from dpcore.tables.ingest.fingerprint import KEY_NAME, fingerprint_key
+from dpcore.tables.ingest.window import Window
 from dpcore.universe import Categorical, Every, Integer, Universe
+from dpcore.universe.blocks import Calendar
 
 KEY = bytes(range(32))
 UNIVERSE = Universe({"sex": Categorical(values=("F", "M")), "age": Integer(minimum=0, maximum=99, width=10)})

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import SourceError, UsageError
-from dpcore.ingest.source import Source
-from dpcore.ingest.values import as_text
+from dpcore.tables.sources.source import Source
+from dpcore.tables.sources.values import as_text
 from tests.dpcore.sources import CANARY, check_silent, data_version, read_batches, rows
 
 KEY = bytes(range(32))

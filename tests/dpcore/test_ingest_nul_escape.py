@@ -4,7 +4,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.ingest.nul_escape import NulEscape
+from dpcore.tables.sources.nul_escape import NulEscape
 
 
 @given(

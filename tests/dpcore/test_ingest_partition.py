@@ -52,7 +52,7 @@ def test_what_pandas_writes_in_partitions_is_read_back(tmp_path: Path) -> None:
 
 
 def test_pieces_of_a_partitioned_file_keep_its_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcore.ingest.parquet_file.PIECE_ROWS", 2)
+    monkeypatch.setattr("dpcore.tables.sources.parquet_file.PIECE_ROWS", 2)
     write(tmp_path, "v/m=1/x.parquet", parquet_bytes(pa.table({"a": range(5)}), row_group_size=1))
     source = located(tmp_path, "v")
     assert len(source.pieces()) == 3

@@ -13,9 +13,9 @@ from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
 from dpcore.errors import SourceBroken, SourceError
-from dpcore.ingest.query import BATCH_ROWS, Query
-from dpcore.ingest.source import Source
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.sources.query import BATCH_ROWS, Query
+from dpcore.tables.sources.source import Source
 from tests.dpcore.sources import CANARY, check_silent, data_version, read_batches, rows, sqlite_bytes
 from tests.postgres import PostgresServer
 
@@ -191,7 +191,7 @@ def test_no_level_of_a_log_lets_a_row_into_it(
         caplog.set_level(logging.DEBUG, logger=name)
     assert rows(source, "city") == [(CANARY,)]
     assert caplog.text == ""
-    monkeypatch.setattr("dpcore.ingest.database.SILENT", logging.getLogger("sqlalchemy.engine.Engine"))
+    monkeypatch.setattr("dpcore.tables.sources.database.SILENT", logging.getLogger("sqlalchemy.engine.Engine"))
     rows(source, "city")
     assert CANARY in caplog.text  # the control
 

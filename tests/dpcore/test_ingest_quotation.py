@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.ingest.quotation import QuotationScan
+from dpcore.tables.sources.quotation import QuotationScan
 
 
 def well_formed(data: bytes, *, block: int = 1 << 20, delimiter: str = ",") -> bool:

@@ -10,11 +10,11 @@ import pytest
 from pyarrow import parquet
 
 from dpcore.errors import SourceError
-from dpcore.histogram import LocalHistogram
-from dpcore.ingest import Coding, Draws, Source, ingest
-from dpcore.ingest.records import Records
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.histogram import LocalHistogram
+from dpcore.tables.ingest import Coding, Draws, Source, ingest
+from dpcore.tables.ingest.records import Records
 from dpcore.universe import Categorical, Integer, Outside, Universe
 from tests.dpcore.row_draws import Piece
 

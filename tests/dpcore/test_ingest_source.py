@@ -9,10 +9,10 @@ import pytest
 from pyarrow import parquet
 
 from dpcore.errors import SourceError
-from dpcore.ingest import csv_file, parquet_file
-from dpcore.ingest.source import Source, check_columns, check_types
-from dpcore.ingest.units import can_identify
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.sources import csv_file, parquet_file
+from dpcore.tables.sources.ids import can_identify
+from dpcore.tables.sources.source import Source, check_columns, check_types
 from tests.dpcore import sources
 from tests.dpcore.sources import located, read_batches, write, zstd
 

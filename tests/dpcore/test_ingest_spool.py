@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.errors import SourceBroken, UsageError
-from dpcore.ingest import spool as spool_module
-from dpcore.ingest.spool import Spool
+from dpcore.tables.ingest import spool as spool_module
+from dpcore.tables.ingest.spool import Spool
 
 CANARY = 0x5EC2E7
 

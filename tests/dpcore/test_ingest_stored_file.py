@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import SourceError
-from dpcore.ingest.source import Source
+from dpcore.tables.sources.source import Source
 from tests.dpcore.sources import (
     CANARY,
     arrow_bytes,
@@ -101,7 +101,7 @@ def test_a_file_system_that_is_not_installed_is_named_with_its_package(
     def missing(_: str) -> None:
         raise ImportError(CANARY)
 
-    monkeypatch.setattr("dpcore.ingest.stored_file.get_filesystem_class", missing)
+    monkeypatch.setattr("dpcore.tables.sources.stored_file.get_filesystem_class", missing)
     with pytest.raises(SourceError, match=f"`pip install {package}`") as refusal:
         located(tmp_path, address)
     check_silent(refusal.value)

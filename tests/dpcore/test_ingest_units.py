@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from dpcore.ingest import Coding, Draws, ingest
-from dpcore.ingest.source import Source
-from dpcore.ingest.units import can_identify, family, hash_ids
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.ingest import Coding, Draws, ingest
+from dpcore.tables.sources.ids import can_identify, family, hash_ids
+from dpcore.tables.sources.source import Source
 from dpcore.universe import Categorical, Universe
 from tests.dpcore.sources import located
 

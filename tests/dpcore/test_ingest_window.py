@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.blocks import Calendar, TimeBlock
-from dpcore.ingest.window import Window, has_days
+from dpcore.tables.ingest.window import Window, has_days
 from dpcore.universe import Every
+from dpcore.universe.blocks import Calendar, TimeBlock
 
 YEAR = date(2027, 1, 1)
 

@@ -114,7 +114,7 @@ def test_publishing_holds_a_chunk_or_two_at_a_time(workspace: Workspace, monkeyp
         drafts.append(draft)
         return publish(draft, **how)
 
-    monkeypatch.setattr("dpcore.synthesis.publish", keep)
+    monkeypatch.setattr("dpcore.runs.synthesis.publish", keep)
     synthesize(workspace.spec)
     alive: list[weakref.ref[np.ndarray]] = []  # type: ignore[type-arg]
     most = 0

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import Currency
 from dpcore.ledger.chain import GENESIS, canonical, link
 from dpcore.ledger.rows import Event, EventKind, in_currency
+from dpcore.privacy.accounting import Currency
 
 EVENT: dict[str, Any] = {
     "seq": 1,

@@ -11,7 +11,7 @@ from psycopg import sql
 from dpcore.ledger import AllowanceKind, open_ledger
 from dpcore.ledger.chain import canonical, link
 from dpcore.ledger.verification import verify
-from dpcore.privacy import Neighbours
+from dpcore.privacy.protection import Neighbours
 from tests.dpcore.ledger_fixtures import MECHANISM, opened, opened_by_month
 from tests.postgres import PostgresServer, postgres_folder
 

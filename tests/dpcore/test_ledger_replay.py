@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import UNIT
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import EventKind
 from dpcore.ledger.chain import GENESIS, canonical, link
 from dpcore.ledger.rows import Event
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.ledger.verification.replay import Replay
+from dpcore.privacy.accounting import UNIT
 
 Told = tuple[str, str | None, dict[str, Any]]
 """A kind of event, its run, and what it says; all are of one account."""

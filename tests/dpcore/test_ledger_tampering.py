@@ -15,11 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpcore.accounting import Currency
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import open_ledger
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
+from dpcore.privacy.accounting import Currency
 from tests.dpcore.ledger_story import tell
 from tests.dpcore.ledger_tampering import KEYS, Books, PostgresBooks, Row, SqliteBooks, others
 from tests.postgres import postgres_server  # noqa: F401  the fixture

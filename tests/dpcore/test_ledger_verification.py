@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from dpcore.accounting import Currency
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import GENESIS, Lease, Ledger, open_ledger
 from dpcore.ledger.chain import canonical, link
 from dpcore.ledger.verification import Verified, verify
 from dpcore.ledger.writing import WritingTransaction
 from dpcore.mechanisms import from_description
+from dpcore.privacy.accounting import Currency
 from tests.dpcore.ledger_fixtures import opened
 from tests.dpcore.ledger_story import NOISE, measure, price, reserve
 from tests.dpcore.ledger_tampering import Books, SqliteBooks

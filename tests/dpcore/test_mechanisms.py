@@ -5,7 +5,6 @@ import sys
 
 import pytest
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import UsageError
 from dpcore.mechanisms import (
     DiscreteGaussian,
@@ -14,7 +13,8 @@ from dpcore.mechanisms import (
     RoundedGaussian,
     from_description,
 )
-from dpcore.privacy import Sensitivity
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Sensitivity
 
 
 @pytest.mark.parametrize("name", ["continuous-laplace", "", None, 3])
@@ -64,9 +64,9 @@ def test_nothing_that_is_priced_or_drawn_needs_opendp():
 import sys
 sys.modules["opendp"] = None  # any import of it fails
 import numpy as np
-from dpcore.accounting import Currency
+from dpcore.privacy.accounting import Currency
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMechanism, Flavour
-from dpcore.privacy import Sensitivity
+from dpcore.privacy.protection import Sensitivity
 one, counts = Sensitivity(1, 1, 1), np.arange(10)
 DiscreteLaplace.for_amount(10**11, currency=Currency.ZCDP, sensitivity=one).draw(counts)
 DiscreteLaplace(scale=1e6, sensitivity=one).draw(counts)

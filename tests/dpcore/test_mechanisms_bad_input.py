@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.accounting import Currency
 from dpcore.errors import SourceError, SpecError, UsageError
 from dpcore.mechanisms.bounded_sum import BoundedSum
 from dpcore.mechanisms.calibrated import analytic_gaussian, classic_gaussian
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
 from dpcore.mechanisms.randomized_response import RandomizedResponse
-from dpcore.privacy import Neighbours, Protection, Sensitivity
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.universe import Boolean, Integer, Number
 from tests.dpcore.mechanism_catalogue import CATALOGUE, EXCHANGED, ONE, PERSONS, ROWS, TABLE, UNIVERSE, Entry
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import UsageError
 from dpcore.mechanisms import bounded_mean
 from dpcore.mechanisms.bounded_mean import BoundedMean, MeanEstimate
 from dpcore.mechanisms.currency_noise import NoiseKind, one_number
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Integer, Number
 from tests.dpcore.mechanism_contract import AT_LEAST
 from tests.dpcore.query_contract import PERSON, PROTECTIONS, ROW, SWAPPED_PERSON, SWAPPED_ROW, QueryContract

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpcore.mechanisms import entropy
 from dpcore.mechanisms.bounded_rows import bounded_rows, read_column
-from dpcore.privacy import Neighbours, Protection
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.protection import Neighbours, Protection
 from tests.dpcore.mechanism_contract import recorded_words
 from tests.dpcore.query_contract import PERSON, ROW, WEIGHTED
 

@@ -10,12 +10,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import UsageError
 from dpcore.mechanisms import bounded_sum
 from dpcore.mechanisms.bounded_sum import BoundedSum, kept_steps
 from dpcore.mechanisms.grid import MOST_STEPS
-from dpcore.privacy import Neighbours, Protection
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Boolean, Integer, Number, Outside
 from tests.dpcore.query_contract import (
     PERSON,
@@ -183,7 +183,7 @@ def test_a_grid_too_fine_for_any_noise_or_sum_is_refused_with_a_coarser_step_as_
 
 
 def test_bad_input_is_refused_before_any_draw(monkeypatch):
-    monkeypatch.setattr("dpcore.mechanisms.entropy.random_words", None)
+    monkeypatch.setattr("dpcore.mechanisms.sampling.entropy.random_words", None)
     person = BoundedSum.for_epsilon(1.0, delta=0, protection=PERSON, **AGES)
     for column, columns, said in [
         ([1], {}, "give that column as units"),

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.accounting import gdp_to_delta
 from dpcore.errors import UsageError
 from dpcore.mechanisms import RoundedGaussian
 from dpcore.mechanisms.calibrated import analytic_gaussian, classic_gaussian
-from dpcore.privacy import Neighbours, Protection, Sensitivity
+from dpcore.privacy.accounting import gdp_to_delta
+from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 
 ONE, ROOT_TWO = Sensitivity(1, 1, 1), Sensitivity(2, 2, 1)
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["vectors"]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.accounting.rounding import real
 from dpcore.errors import UsageError
-from dpcore.mechanisms import coins, entropy
+from dpcore.mechanisms.sampling import coins, entropy
+from dpcore.privacy.accounting.rounding import real
 from tests.dpcore.mechanism_contract import recorded_words
 
 mp = mpmath.MPContext()

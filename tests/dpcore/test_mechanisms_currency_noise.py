@@ -2,10 +2,10 @@
 
 import pytest
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import UsageError
 from dpcore.mechanisms import DiscreteLaplace
 from dpcore.mechanisms.currency_noise import LEAST_NOISE, NoiseKind, bought_noise, kind_in, one_number
+from dpcore.privacy.accounting import UNIT, Currency
 
 FAR = one_number(50)
 

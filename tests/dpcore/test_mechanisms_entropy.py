@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dpcore.mechanisms
-from dpcore.mechanisms import entropy
+from dpcore.mechanisms.sampling import entropy
 
 
 def test_words_are_the_operating_systems_bytes(monkeypatch):

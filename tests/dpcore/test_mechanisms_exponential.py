@@ -9,9 +9,10 @@ import opendp.prelude as dp
 import pytest
 from scipy import stats
 
-from dpcore.accounting import UNIT, Currency, exponential_gdp, pure_gdp, spend_units
 from dpcore.errors import UsageError
-from dpcore.mechanisms import ExponentialMechanism, Flavour, entropy
+from dpcore.mechanisms import ExponentialMechanism, Flavour
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.accounting import UNIT, Currency, exponential_gdp, pure_gdp, spend_units
 from tests.dpcore.mechanism_contract import AT_LEAST, MechanismContract, chi_square_p, recorded_words
 
 SCORES = np.array([10, 3, 12, -4, 9], dtype=np.int64)

@@ -6,10 +6,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import UsageError
 from dpcore.mechanisms import DiscreteGaussian
-from dpcore.privacy import Sensitivity
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Sensitivity
 from tests.dpcore.mechanism_contract import NoiseContract
 
 

@@ -8,9 +8,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcore.mechanisms import entropy
-from dpcore.mechanisms.inversion import MOST_OUTCOMES, InversionTable, has_table, inversion_table
-from dpcore.mechanisms.thresholds import Shape, _rounded_tails, reach_of
+from dpcore.mechanisms.sampling import entropy
+from dpcore.mechanisms.sampling.inversion import MOST_OUTCOMES, InversionTable, has_table, inversion_table
+from dpcore.mechanisms.sampling.thresholds import Shape, _rounded_tails, reach_of
 
 mp = mpmath.MPContext()
 mp.dps = 60

@@ -6,9 +6,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.accounting import UNIT, Currency, laplace_zcdp, pure_gdp, spend_units
 from dpcore.mechanisms import DiscreteLaplace
-from dpcore.privacy import Neighbours, Protection, Sensitivity
+from dpcore.privacy.accounting import UNIT, Currency, laplace_zcdp, pure_gdp, spend_units
+from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from tests.dpcore.mechanism_contract import NoiseContract
 
 

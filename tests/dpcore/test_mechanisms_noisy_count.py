@@ -8,9 +8,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import UsageError
 from dpcore.mechanisms.noisy_count import NoisyCount
+from dpcore.privacy.accounting import UNIT, Currency
 from tests.dpcore.query_contract import (
     PERSON,
     PROTECTIONS,

@@ -11,12 +11,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import SourceError, UsageError
 from dpcore.mechanisms import noisy_histogram
 from dpcore.mechanisms.currency_noise import NoiseKind
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Neighbours
 from dpcore.universe import Boolean, Categorical, Integer, Outside, Universe
 from tests.dpcore.mechanism_contract import epsilon_at_least
 from tests.dpcore.query_contract import PERSON, PROTECTIONS, ROW, SWAPPED_ROW, WEIGHTED, QueryContract

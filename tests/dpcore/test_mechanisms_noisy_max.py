@@ -9,14 +9,15 @@ import opendp.prelude as dp
 import pytest
 from scipy import special, stats
 
-from dpcore.accounting import UNIT, Currency, exponential_gdp, pure_gdp, spend_units
-from dpcore.accounting.rounding import float_up
 from dpcore.errors import UsageError
-from dpcore.mechanisms import entropy, noisy_max
+from dpcore.mechanisms import noisy_max
 from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
-from dpcore.mechanisms.thresholds import Shape
-from dpcore.privacy import Neighbours, Protection
+from dpcore.mechanisms.sampling import entropy
+from dpcore.mechanisms.sampling.thresholds import Shape
+from dpcore.privacy.accounting import UNIT, Currency, exponential_gdp, pure_gdp, spend_units
+from dpcore.privacy.accounting.rounding import float_up
+from dpcore.privacy.protection import Neighbours, Protection
 from tests.dpcore.mechanism_contract import MechanismContract, chi_square_p, recorded_words
 
 SCORES = np.array([5, 6, 1, 2, 3], dtype=np.int64)

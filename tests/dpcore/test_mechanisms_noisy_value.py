@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import UsageError
 from dpcore.mechanisms.noisy_value import NoisyValue
+from dpcore.privacy.accounting import UNIT, Currency
 from dpcore.universe import Number
 from tests.dpcore.mechanism_contract import MechanismContract
 from tests.dpcore.query_contract import shown_privacy_loss

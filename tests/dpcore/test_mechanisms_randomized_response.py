@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.accounting import UNIT, Currency, pure_gdp, pure_zcdp
-from dpcore.accounting.rounding import as_real, real
 from dpcore.errors import UsageError
-from dpcore.mechanisms import coins, entropy
 from dpcore.mechanisms.randomized_response import RandomizedResponse
-from dpcore.privacy import Neighbours, Protection
+from dpcore.mechanisms.sampling import coins, entropy
+from dpcore.privacy.accounting import UNIT, Currency, pure_gdp, pure_zcdp
+from dpcore.privacy.accounting.rounding import as_real, real
+from dpcore.privacy.protection import Neighbours, Protection
 from tests.dpcore.mechanism_contract import AT_LEAST, MechanismContract, chi_square_p, recorded_words
 
 CURRENCIES = (Currency.PURE, Currency.ZCDP, Currency.GDP)

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import UsageError
 from dpcore.mechanisms import DiscreteGaussian, RoundedGaussian
-from dpcore.mechanisms.inversion import has_table
 from dpcore.mechanisms.rounded import LARGEST_SIGMA
-from dpcore.mechanisms.thresholds import Shape
-from dpcore.privacy import Sensitivity
+from dpcore.mechanisms.sampling.inversion import has_table
+from dpcore.mechanisms.sampling.thresholds import Shape
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Sensitivity
 from tests.dpcore.mechanism_contract import NoiseContract
 
 ONE = Sensitivity(1, 1, 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms import entropy, selection
+from dpcore.mechanisms.sampling import entropy, selection
 from tests.dpcore.mechanism_contract import chi_square_p, recorded_words
 
 mp = mpmath.MPContext()

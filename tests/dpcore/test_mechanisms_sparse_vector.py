@@ -11,11 +11,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.accounting import UNIT, Currency, pure_gdp, pure_zcdp, spend_units
 from dpcore.errors import UsageError
-from dpcore.mechanisms import entropy, sessions
+from dpcore.mechanisms import sessions
 from dpcore.mechanisms.above_threshold import AboveThreshold
+from dpcore.mechanisms.sampling import entropy
 from dpcore.mechanisms.sparse_vector import SparseVector
+from dpcore.privacy.accounting import UNIT, Currency, pure_gdp, pure_zcdp, spend_units
 from tests.dpcore.broken_sparse_vectors import BROKEN, PRIVATE, Exhibit, Form
 from tests.dpcore.mechanism_contract import MechanismContract, chi_square_p, epsilon_at_least, recorded_words
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms import entropy, uniform
+from dpcore.mechanisms.sampling import entropy, uniform
 from tests.dpcore.mechanism_contract import chi_square_p
 
 UNEVEN = 3 << 61

@@ -11,9 +11,9 @@ import pytest
 from scipy import stats
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms import entropy, wide
-from dpcore.mechanisms.noise import LARGEST_SCALE, integer_noise
-from dpcore.mechanisms.thresholds import Shape
+from dpcore.mechanisms.sampling import entropy, wide
+from dpcore.mechanisms.sampling.noise import LARGEST_SCALE, integer_noise
+from dpcore.mechanisms.sampling.thresholds import Shape
 from tests.dpcore.mechanism_contract import chi_square_p, recorded_words
 
 mp = mpmath.MPContext()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dpcore.errors import UsageError
 from dpcore.models import MAX_CELLS, DenseModel
 from dpcore.models.passes import scale_along, sum_to
-from dpcore.queries import Axes
+from dpcore.workload import Axes
 from tests.dpcore.model_contract import ModelContract, all_axes, along, summed
 
 # Small and long, alike and mixed axes, so that every way through the passes is taken: vectors, matrices, blocks, remainders.

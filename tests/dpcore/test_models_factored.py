@@ -16,8 +16,8 @@ from dpcore.models import DenseModel, Evidence, FactoredModel, Model, Weights, r
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored.scopes import Scopes, axes_in, inside
 from dpcore.models.factored.tree import JunctionTree
-from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
+from dpcore.workload import Axes
 from tests.dpcore.factored_reference import axes_of, distribution, functions_of, marginal_of, resolutions
 
 EXACT = 1e-9

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
 from dpcore.models import DenseModel, FactoredModel, Weights
-from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
+from dpcore.workload import Axes
 from tests.dpcore.factored_reference import axes_of, resolutions
 from tests.dpcore.test_models_factored import normal, zeros
 

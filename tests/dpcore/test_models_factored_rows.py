@@ -13,8 +13,8 @@ from scipy.stats import chi2
 
 from dpcore.models import FactoredModel, Weights
 from dpcore.models.factored.rows import CHUNK_ROWS, GOLDEN
-from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
+from dpcore.workload import Axes
 from tests.dpcore.factored_reference import (
     SEEDS,
     Codes,

@@ -13,16 +13,16 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dpcore.accounting import UNIT, Currency
-from dpcore.auditing import least_epsilon
-from dpcore.curator import Curator
-from dpcore.histogram import Histogram, LocalHistogram
-from dpcore.ingest import Coding, Draws, Source, bounding, ingest, records
-from dpcore.ingest.coded import Coded
+from dpcore.audit import least_epsilon
+from dpcore.curator.curator import Curator
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, from_description
-from dpcore.privacy import Neighbours, Protection
-from dpcore.synthesis import synthesize
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.runs.synthesis import synthesize
+from dpcore.tables.histogram import Histogram, LocalHistogram
+from dpcore.tables.ingest import Coding, Draws, Source, bounding, ingest, records
+from dpcore.tables.ingest.coded import Coded
 from dpcore.universe import Integer, Universe
 from tests.conftest import Workspace
 from tests.dpcore.row_draws import Layout, counted

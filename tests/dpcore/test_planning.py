@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from dpcore import Outcome, cli, load_spec, synthesize
-from dpcore.accounting import Currency
 from dpcore.ledger import open_ledger
-from dpcore.planning.costs import costs_of
-from dpcore.planning.plan import USUAL_ROWS, Plan, plan_run
+from dpcore.privacy.accounting import Currency
+from dpcore.runs.planning.costs import costs_of
+from dpcore.runs.planning.plan import USUAL_ROWS, Plan, plan_run
 from dpcore.strategies.strategy import column_step
 from tests.conftest import Workspace
 from tests.dpcore.test_synthesis_adaptive import ROWS, SPEC, open_account, people

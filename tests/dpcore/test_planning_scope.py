@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dpcore import load_spec, synthesize
-from dpcore.accounting import UNIT, Currency, budget_of, gdp_to_epsilon, zcdp_to_epsilon
-from dpcore.planning.plan import Plan, plan_run
+from dpcore.privacy.accounting import UNIT, Currency, budget_of, gdp_to_epsilon, zcdp_to_epsilon
+from dpcore.runs.planning.plan import Plan, plan_run
 from tests.conftest import Workspace
 from tests.dpcore.test_planning import declare, dpflow, few_columns
 from tests.dpcore.test_synthesis_adaptive import open_account

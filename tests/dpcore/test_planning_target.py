@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from dpcore import load_spec
-from dpcore.accounting import Currency
 from dpcore.errors import UsageError
-from dpcore.planning.noise import terms_of
-from dpcore.planning.plan import Plan, plan_run
-from dpcore.planning.target import MOST_EPSILON, Target, epsilon_for
+from dpcore.privacy.accounting import Currency
+from dpcore.runs.planning.noise import terms_of
+from dpcore.runs.planning.plan import Plan, plan_run
+from dpcore.runs.planning.target import MOST_EPSILON, Target, epsilon_for
 from dpcore.spec import Declaration
 from dpcore.strategies import strategy_for
 from tests.conftest import Workspace

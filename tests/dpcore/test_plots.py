@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.plots import Bar, budget_plot, budget_words, data_uri, rounds_plot, rounds_words
-from dpcore.plots.drawing import SPAN, WIDTH
-from dpcore.report import Round
+from dpcore.reporting.outcome import Round
+from dpcore.reporting.plots import Bar, budget_plot, budget_words, data_uri, rounds_plot, rounds_words
+from dpcore.reporting.plots.drawing import SPAN, WIDTH
 from tests.dpcore.contrast import colours_of, contrast, difference_without, painted
 
 BARS = [Bar("before", 240, 0, 100, 1000), Bar("after", 240, 130, 100, 1000)]

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dpcore.errors import SpecError
-from dpcore.privacy import Neighbours, Protection, Sensitivity
+from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 
 
 @pytest.mark.parametrize("neighbours", [Neighbours.REPLACE_ONE, "replace-one"])

@@ -11,9 +11,9 @@ from dataclasses import is_dataclass
 import numpy as np
 import pytest
 
-from dpcore.histogram import LocalHistogram
-from dpcore.ingest.records import Records
 from dpcore.private import Private
+from dpcore.tables.histogram import LocalHistogram
+from dpcore.tables.ingest.records import Records
 
 CANARY = 199
 

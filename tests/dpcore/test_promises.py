@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import Outcome, Report, cli, synthesize
-from dpcore.accounting import UNIT, Cap, Currency, Promise, budget_of, epsilon_of, promise_of
 from dpcore.ledger import Account, AccountState, Run, open_ledger
-from dpcore.overview import AccountOverview, overview
-from dpcore.privacy import Neighbours
-from dpcore.promises import AccountPromise, account_promise
-from dpcore.wording import at_most, pair, several_blocks
-from flows.account_page import account_page
-from flows.pages import budget_page, release_page
+from dpcore.privacy.accounting import UNIT, Cap, Currency, Promise, budget_of, epsilon_of, promise_of
+from dpcore.privacy.protection import Neighbours
+from dpcore.reporting.formatting import at_most, pair, several_blocks
+from dpcore.reporting.overview import AccountOverview, overview
+from dpcore.reporting.promises import AccountPromise, account_promise
+from flows.pages.account import account_page
+from flows.pages.run import budget_page, release_page
 from tests.conftest import Workspace
 from tests.dpcore.cli_ledgers import dpflow, made_at_noon, opened, spent
 
@@ -201,13 +201,13 @@ def test_a_release_and_its_account_promise_the_same_everywhere(
 
     for module in (
         "dpcore.cli.ledger_runs",
-        "dpcore.export.statements",
+        "dpcore.release.export.statements",
     ):  # the control: one output that goes its own way
         with monkeypatch.context() as planted:
             planted.setattr(sys.modules[module], "release_promise", of_what_was_spent)
             assert not agree(about_release(said, outcome, ended, report), promise)
     with monkeypatch.context() as planted:
-        planted.setattr(sys.modules["dpcore.overview"], "account_promise", of_declared)
+        planted.setattr(sys.modules["dpcore.reporting.overview"], "account_promise", of_declared)
         assert agree(about_account(said, found()), raised) is (currency is Currency.PURE)
 
 

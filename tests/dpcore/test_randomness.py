@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpcore.mechanisms import DiscreteGaussian, entropy
+from dpcore.mechanisms import DiscreteGaussian
+from dpcore.mechanisms.sampling import entropy
 from tests.dpcore.mechanism_catalogue import CATALOGUE, every_kind
 
 STREAMS = range(24)
@@ -114,8 +115,9 @@ def test_a_generator_for_each_thread_with_one_seed_would_be_noticed(monkeypatch:
 WORKERS = """
 import concurrent.futures, json, multiprocessing, os
 import numpy as np
-from dpcore.mechanisms import DiscreteGaussian, entropy
-from dpcore.privacy import Sensitivity
+from dpcore.mechanisms import DiscreteGaussian
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.protection import Sensitivity
 
 BUFFERED
 wide = DiscreteGaussian(sigma=1e15 ** 0.5, sensitivity=Sensitivity(1, 1, 1))

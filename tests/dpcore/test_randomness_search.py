@@ -30,14 +30,17 @@ SOURCES = {
     "scipy",
 }
 EXEMPT = {
-    "dpcore/mechanisms/entropy.py": {"os.urandom"},  # the one source of noise
-    "dpcore/ingest/draws.py": {"os.urandom"},  # which rows of a person are kept
-    "dpcore/ingest/fingerprint.py": {"os.urandom", "secrets"},  # the steward's key, and a draft's name
-    "dpcore/cluster/records.py": {"secrets"},  # names of pieces of work
-    "dpcore/cluster/counts.py": {"secrets"},  # likewise
-    "dpcore/asking.py": {"uuid.uuid4"},  # a question's name
-    "dpcore/auditing/planted.py": {"numpy.random"},  # deliberately wrong, for the audit to catch
-    "dpcore/synthesis.py": {"numpy.random", "uuid.uuid4"},  # rows from the public model by a public seed; a run's name
+    "dpcore/mechanisms/sampling/entropy.py": {"os.urandom"},  # the one source of noise
+    "dpcore/tables/ingest/draws.py": {"os.urandom"},  # which rows of a person are kept
+    "dpcore/tables/ingest/fingerprint.py": {"os.urandom", "secrets"},  # the steward's key, and a draft's name
+    "dpcore/tables/cluster/records.py": {"secrets"},  # names of pieces of work
+    "dpcore/tables/cluster/counts.py": {"secrets"},  # likewise
+    "dpcore/curator/ask.py": {"uuid.uuid4"},  # a question's name
+    "dpcore/audit/planted.py": {"numpy.random"},  # deliberately wrong, for the audit to catch
+    "dpcore/runs/synthesis.py": {
+        "numpy.random",
+        "uuid.uuid4",
+    },  # rows from the public model by a public seed; a run's name
 }
 """All that the private side may take from elsewhere, file by file."""
 
@@ -56,20 +59,20 @@ DRAWING = {
 }
 KERNEL = ("/dev/random", "/dev/urandom", "/dev/hwrng")
 HARMLESS = {
-    ("dpcore/cluster/records.py", "shuffle"),  # dask's: brings the rows of a person together
-    ("dpcore/auditing/planted.py", "default_rng"),  # deliberately wrong
-    ("dpcore/auditing/planted.py", "random"),  # likewise
-    ("dpcore/auditing/streams.py", "replaced"),  # so that the audit can watch, in a process that does nothing else
-    ("dpcore/synthesis.py", "default_rng"),  # the public seed
-    ("dpcore/synthesis.py", "random"),  # likewise
-    ("dpcore/synthesis.py", "sample"),  # our own step, which draws rows from the public model
+    ("dpcore/tables/cluster/records.py", "shuffle"),  # dask's: brings the rows of a person together
+    ("dpcore/audit/planted.py", "default_rng"),  # deliberately wrong
+    ("dpcore/audit/planted.py", "random"),  # likewise
+    ("dpcore/audit/streams.py", "replaced"),  # so that the audit can watch, in a process that does nothing else
+    ("dpcore/runs/synthesis.py", "default_rng"),  # the public seed
+    ("dpcore/runs/synthesis.py", "random"),  # likewise
+    ("dpcore/runs/synthesis.py", "sample"),  # our own step, which draws rows from the public model
 }
 
 
 def private_side() -> list[Path]:
     """The modules that nothing below the privacy barrier may import, by the rule that lint-imports checks."""
     rule = next(c for c in CONFIG["importlinter"]["contracts"] if c["name"].startswith("Nothing below the privacy"))
-    names = {*rule["forbidden_modules"], "dpcore.asking", "dpcore.auditing", "dpcore.truthful"}
+    names = {*rule["forbidden_modules"], "dpcore.curator.ask", "dpcore.audit", "dpcore.truthful"}
     places = [ROOT / name.replace(".", "/") for name in sorted(names)]
     files = [
         file for place in places for file in (place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")])
@@ -192,7 +195,7 @@ def test_the_private_side_draws_by_no_detour() -> None:
         ("sys.modules['numpy.random']", "named"),
         ("exec(text)", "import"),
         ("entropy.random_words = stream", "replaced"),
-        ("from dpcore.mechanisms.entropy import random_words", "own name"),
+        ("from dpcore.mechanisms.sampling.entropy import random_words", "own name"),
     ],
 )
 def test_a_detour_is_found(planted: str, what: str) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.entries import Entries
 from dpcore.errors import DpflowError, OutputError, SpecError, UsageError
-from dpcore.registry import (
+from dpcore.spec import load_spec
+from dpcore.steward.entries import Entries
+from dpcore.steward.registry import (
     Registered,
     all_registered,
     declared,
@@ -21,7 +22,6 @@ from dpcore.registry import (
     registry_folder,
     unregister,
 )
-from dpcore.spec import load_spec
 from tests.conftest import Workspace, read_only
 
 Tree = Callable[[Path], dict[str, bytes]]

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import synthesize
-from dpcore.accounting import UNIT, Currency, epsilon_of, mu_of, sampler_delta
 from dpcore.errors import OutputError
 from dpcore.ledger import open_ledger
+from dpcore.privacy.accounting import UNIT, Currency, epsilon_of, mu_of, sampler_delta
 from dpcore.release import publishing, state
 from dpcore.release.publishing import check_writable
 from dpcore.release.statement import Bookkeeping, Statement

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dpcore.audit import audit
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import open_ledger
 from dpcore.release import integrity
+from dpcore.runs.synthesis import Synthesis, synthesize
 from dpcore.spec import load_spec
-from dpcore.synthesis import Synthesis, synthesize
+from dpcore.steward.verify import audit
 from tests.conftest import Workspace, visits
 from tests.dpcore.cli_ledgers import dpflow
 

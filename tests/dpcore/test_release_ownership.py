@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import dpcore.synthesis
-from dpcore.accounting import budget_of
-from dpcore.cli.answer import UsedLedger
+import dpcore.runs.synthesis
+from dpcore.cli.output import UsedLedger
 from dpcore.errors import UsageError
 from dpcore.ledger import EventKind, Ledger, RunState, open_ledger
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import budget_of
+from dpcore.privacy.protection import Neighbours
 from dpcore.release.ownership import FILE, check_owner, claim_folder, owner_of
 from tests.conftest import Workspace
 from tests.dpcore.cli_ledgers import dpflow
@@ -78,8 +78,8 @@ def test_a_second_ledger_is_refused_before_anything_is_reserved_and_both_are_nam
 def test_a_check_that_is_removed_lets_the_same_data_be_paid_for_twice(
     second: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dpcore.synthesis, "check_owner", lambda *_: None)
-    monkeypatch.setattr(dpcore.synthesis, "claim_folder", lambda *_: None)
+    monkeypatch.setattr(dpcore.runs.synthesis, "check_owner", lambda *_: None)
+    monkeypatch.setattr(dpcore.runs.synthesis, "claim_folder", lambda *_: None)
     assert dpflow("run", second.spec) == 0
     assert len(releases(second)) == 2
 
@@ -183,7 +183,7 @@ def test_of_two_ledgers_that_claim_a_new_folder_one_gets_it(
             claim(other, folder)  # is quicker
             claim(ledger, folder)
 
-        monkeypatch.setattr(dpcore.synthesis, "claim_folder", late)
+        monkeypatch.setattr(dpcore.runs.synthesis, "claim_folder", late)
         assert dpflow("run", workspace.spec) == 2
     with open_ledger() as ledger:
         (run,) = ledger.runs("visits")

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from dpcore import audit as module
-from dpcore.accounting import UNIT
-from dpcore.audit import audit
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import Ledger, RunState, open_ledger
+from dpcore.privacy.accounting import UNIT
 from dpcore.release.dataset_folder import pointer
 from dpcore.release.integrity import NotRegularFileError, open_regular
+from dpcore.steward import verify as module
+from dpcore.steward.verify import audit
 from tests.dpcore.ledger_fixtures import opened
 from tests.dpcore.ledger_story import measure, recorded, reserve, write_manifest
 

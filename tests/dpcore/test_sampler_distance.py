@@ -8,13 +8,13 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcore.accounting import sampler_delta
-from dpcore.accounting.sampler import DRAW_DISTANCE_BITS
 from dpcore.errors import UsageError
-from dpcore.mechanisms import selection, wide
-from dpcore.mechanisms.inversion import MOST_OUTCOMES, InversionTable, has_table
-from dpcore.mechanisms.noise import LARGEST_SCALE, SMALLEST_SCALE
-from dpcore.mechanisms.thresholds import Shape, _rounded_tails, reach_of, thresholds
+from dpcore.mechanisms.sampling import selection, wide
+from dpcore.mechanisms.sampling.inversion import MOST_OUTCOMES, InversionTable, has_table
+from dpcore.mechanisms.sampling.noise import LARGEST_SCALE, SMALLEST_SCALE
+from dpcore.mechanisms.sampling.thresholds import Shape, _rounded_tails, reach_of, thresholds
+from dpcore.privacy.accounting import sampler_delta
+from dpcore.privacy.accounting.sampler import DRAW_DISTANCE_BITS
 
 BITS = 600
 """Of the reference: twice as many as the tables are built with."""

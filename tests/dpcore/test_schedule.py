@@ -3,7 +3,7 @@
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.schedule import checked_schedule
+from dpcore.steward.schedule import checked_schedule
 
 GOOD = [
     "0 3 * * *",

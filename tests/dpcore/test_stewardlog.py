@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dpcore import stewardlog
+from dpcore import private_log as stewardlog
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_without_a_setting_the_folder_lies_beside_the_ledger(tmp_path: Path, mon
 
 PRINTING = """
 import os, subprocess, sys
-from dpcore import stewardlog
+from dpcore import private_log as stewardlog
 
 print("before")
 with stewardlog.output_taken():

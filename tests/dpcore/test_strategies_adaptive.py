@@ -9,14 +9,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dpcore.curator import Offer
+from dpcore.curator.curator import Offer
 from dpcore.errors import SpecError
 from dpcore.measurements import Counts, Measurement, Selection
 from dpcore.models.factored import BYTES_PER_CELL
-from dpcore.queries import Axes, Workload
 from dpcore.resolutions import Groups, Resolutions
 from dpcore.strategies import Adaptive, Column
 from dpcore.strategies.adaptive import LEAST_FIRST, MOST_FIRST, MOST_ROUNDS, MOST_ROUNDS_PURE, ROOM, SELECTING
+from dpcore.workload import Axes, Workload
 
 COLUMNS = (
     Column("a", 4, ordered=False),

@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import synthesize
-from dpcore.audit import audit
 from dpcore.ledger import Ledger, Operation
 from dpcore.models import FactoredModel
 from dpcore.models.factored import BYTES_PER_CELL
-from dpcore.queries import Workload
 from dpcore.resolutions import Resolutions
+from dpcore.steward.verify import audit
 from dpcore.strategies import Adaptive, Column
+from dpcore.workload import Workload
 from tests.conftest import Workspace
 from tests.dpcore.test_strategies_adaptive import COLUMNS, ROWS, TRIPLES, Recording, Table, planted
 from tests.dpcore.test_synthesis import check_the_books, check_the_release, transcript_of

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dpcore.histogram import LocalHistogram
 from dpcore.resolutions import Resolutions
 from dpcore.strategies.grouping import coarser_versions
+from dpcore.tables.histogram import LocalHistogram
 from dpcore.universe import code_type
 
 COUNTS = st.lists(st.integers(-50, 200), min_size=1, max_size=40).map(np.array)

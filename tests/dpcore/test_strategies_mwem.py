@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dpcore.measurements import Measurement, Selection
-from dpcore.queries import Workload
 from dpcore.strategies import Mwem
+from dpcore.workload import Workload
 
 SHAPE = (3, 4, 2, 5)
 NAMES = ("a", "b", "c", "d")

@@ -9,8 +9,8 @@ import pytest
 
 from dpcore.errors import SpecError
 from dpcore.measurements import Measurement, Selection
-from dpcore.queries import Workload
 from dpcore.strategies import Pmw
+from dpcore.workload import Workload
 
 SHAPE = (2, 3)
 WORKLOAD = Workload.all_of(attributes=2, order=2)

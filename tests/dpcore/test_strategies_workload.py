@@ -9,8 +9,8 @@ import pytest
 
 from dpcore.measurements import Measurement
 from dpcore.models.factored import BYTES_PER_CELL
-from dpcore.queries import Axes, Workload
 from dpcore.strategies import Adaptive, Column
+from dpcore.workload import Axes, Workload
 from tests.dpcore.test_strategies_adaptive import AGE, COLUMNS, ROWS, Recording, Table, column_set, planted, run
 
 FIVE = COLUMNS[:5]

@@ -19,11 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import Outcome, Synthesis, load_spec, synthesize
-from dpcore.accounting import Currency
 from dpcore.errors import SourceError, UsageError
 from dpcore.ledger import LEASE_SECONDS, Ledger, open_ledger
 from dpcore.measurements import Measurement
-from dpcore.mechanisms import entropy, from_description
+from dpcore.mechanisms import from_description
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.accounting import Currency
 from tests.conftest import Workspace, visits
 from tests.dpcore.mechanism_contract import recorded_words
 
@@ -160,7 +161,7 @@ def test_a_damaged_table_gives_the_reservation_back_only_if_nothing_was_started(
         with pytest.raises(KeyboardInterrupt):
             synthesize(workspace.spec, run_id="r2")
     with monkeypatch.context() as patch:
-        patch.setattr("dpcore.engines.ingest", damaged)
+        patch.setattr("dpcore.tables.engines.ingest", damaged)
         with pytest.raises(SourceError):
             synthesize(workspace.spec, run_id="r2", resume=True)
     with open_ledger() as ledger:

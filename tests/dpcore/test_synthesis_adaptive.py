@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import load_spec, synthesize
-from dpcore.accounting import Currency, budget_of
-from dpcore.audit import audit
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms import from_description
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.protection import Neighbours
 from dpcore.spec import DENSE_CELLS
+from dpcore.steward.verify import audit
 from tests.conftest import Workspace
 from tests.dpcore.test_synthesis import check_the_books, check_the_release, resume, run_and_die, transcript_of
 

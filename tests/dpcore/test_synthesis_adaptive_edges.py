@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from dpcore import load_spec, synthesize
-from dpcore.accounting import Currency
-from dpcore.audit import audit
 from dpcore.errors import DpflowError
 from dpcore.ledger import open_ledger
+from dpcore.privacy.accounting import Currency
+from dpcore.steward.verify import audit
 from tests.conftest import Workspace
 from tests.dpcore.test_synthesis import check_the_books, check_the_release
 from tests.dpcore.test_synthesis_adaptive import open_account

@@ -17,12 +17,13 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import Outcome, Synthesis, block_reservation, check_run, cli, load_spec, synthesize
-from dpcore.accounting import UNIT, Currency, budget_of, epsilon_of
+from dpcore import Outcome, Synthesis, check_run, cli, load_spec, synthesize
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Balance, Ledger, open_ledger
-from dpcore.planning.plan import plan_run
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import UNIT, Currency, budget_of, epsilon_of
+from dpcore.privacy.protection import Neighbours
+from dpcore.runs import block_reservation
+from dpcore.runs.planning.plan import plan_run
 from tests.dpcore.ledger_fixtures import assert_sound
 
 EPSILON = 200.0

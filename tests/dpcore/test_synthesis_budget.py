@@ -9,15 +9,15 @@ import pytest
 import yaml
 
 from dpcore import check_run, load_spec, synthesize
-from dpcore.accounting import Currency, budget_of
-from dpcore.curator import Curator
+from dpcore.curator.curator import Curator
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms import RoundedGaussian
-from dpcore.pricing import least_units
-from dpcore.privacy import Neighbours, Protection
+from dpcore.mechanisms.pricing import least_units
+from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.runs.synthesis import Synthesis
 from dpcore.strategies import strategy_for
-from dpcore.synthesis import Synthesis
 from tests.conftest import Workspace
 from tests.dpcore.test_synthesis_adaptive import open_account
 

@@ -113,7 +113,7 @@ def test_a_connection_that_is_lost_after_rows_were_read_keeps_the_reservation(
     with sqlite3.connect(notes) as connection:
         connection.execute("update notes set note = '{}'")
     connection.close()
-    monkeypatch.setattr("dpcore.engines.ingest", gone)
+    monkeypatch.setattr("dpcore.tables.engines.ingest", gone)
     with pytest.raises(SourceBroken, match="the reservation is kept"):
         dpcore.synthesize(workspace.write_spec((FILE, FAILING)), run_id="r1")
     with open_ledger() as ledger:
@@ -125,7 +125,7 @@ def test_a_disk_that_the_rows_fill_keeps_the_reservation(workspace: Workspace, m
         raise OSError(errno.ENOSPC, "full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("dpcore.ingest.spool.MEMORY_BYTES", 0)
+        patch.setattr("dpcore.tables.ingest.spool.MEMORY_BYTES", 0)
         patch.setattr(os, "pwrite", full)
         with pytest.raises(SourceBroken, match=r"make room on its disk.*--resume r1"):
             dpcore.synthesize(workspace.spec, run_id="r1")
@@ -220,7 +220,7 @@ def test_a_badly_quoted_file_keeps_the_reservation_and_goes_on_once_it_is_mended
 def test_whatever_breaks_once_rows_are_read_keeps_the_reservation(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("dpcore.ingest.csv_file.HEADER_BYTES", 1 << 10)
+    monkeypatch.setattr("dpcore.tables.sources.csv_file.HEADER_BYTES", 1 << 10)
     table, place = visits(30_000, seed=1), workspace.folder / f"damaged.{kind}"
     if kind == "parquet":
         table.to_parquet(place, compression="gzip")
@@ -257,7 +257,7 @@ def test_a_file_in_a_wide_encoding_is_refused_by_its_mark_and_costs_nothing(
 def test_a_record_that_is_too_long_is_left_out_without_a_word(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpcore.ingest.csv_file.BLOCK_BYTES", (1 << 10, 1 << 12))
+    monkeypatch.setattr("dpcore.tables.sources.csv_file.BLOCK_BYTES", (1 << 10, 1 << 12))
     table = visits(300, seed=1).assign(note="")
     table.loc[7, "note"] = "x" * 5000
     table.to_csv(workspace.folder / "visits.csv", index=False)

@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 from dpcore import synthesize
-from dpcore.accounting import Currency
-from dpcore.audit import audit
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms import from_description
+from dpcore.privacy.accounting import Currency
+from dpcore.steward.verify import audit
 from tests.conftest import Workspace
 from tests.dpcore.test_synthesis import check_the_books, check_the_release, resume, run_and_die, transcript_of
 from tests.dpcore.test_synthesis_adaptive import (

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpcore.accounting.rounding import real
 from dpcore.errors import UsageError
+from dpcore.privacy.accounting.rounding import real
 from dpcore.truthful import Exact
 
 TANH = Exact.ratio({0: 1, 1: -1}, {0: 1, 1: 1})

@@ -5,9 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.accounting import Currency
 from dpcore.errors import UsageError
-from dpcore.mechanisms import entropy
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.accounting import Currency
 from dpcore.truthful import (
     Bound,
     Commitment,

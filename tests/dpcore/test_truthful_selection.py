@@ -7,9 +7,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism, Flavour
+from dpcore.privacy.accounting import UNIT, Currency
 from dpcore.truthful import Bound, Exact, Game, Player, PrivateSelection, facility_game, gain_bound, gains, largest_gain
 from tests.dpcore.mechanism_contract import chi_square_p
 from tests.dpcore.truthful_games import ZERO, Best, random_game, shouting, temptation

@@ -5,16 +5,7 @@ from fractions import Fraction
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.truthful import (
-    Bound,
-    Exact,
-    Game,
-    Player,
-    PrivateSelection,
-    TruthfulMixture,
-    facility_game,
-    welfare,
-)
+from dpcore.truthful import Bound, Exact, Game, Player, PrivateSelection, TruthfulMixture, facility_game, welfare
 from tests.dpcore.truthful_games import punishing_games, shouting, temptation
 
 PUNISHING = punishing_games(8)

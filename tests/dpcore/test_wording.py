@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore import wording
-from dpcore.accounting import UNIT, Currency, epsilon_of
+from dpcore.privacy.accounting import UNIT, Currency, epsilon_of
+from dpcore.reporting import formatting as wording
 
 ROOT = Path(wording.__file__).parents[1]
 positive = st.floats(1e-300, 1e12)

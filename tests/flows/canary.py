@@ -21,8 +21,8 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 
 from flows.budget import budget
-from flows.private import step
 from flows.synthesize import synthesize
+from flows.tasks.guard import step
 from flows.verify import verify
 from tests.flows.canary_places import PLACES
 

@@ -15,12 +15,12 @@ STEPS = [
 ]
 
 PLACES = (
-    *(f"dpcore.synthesis:Synthesis.{step}" for step in STEPS),
-    "dpcore.synthesis:Synthesis.check_rows",
-    "dpcore.engines:ingest",
-    "dpcore.ingest.fingerprint:Fingerprint.version",
-    "dpcore.histogram:LocalHistogram.count",
-    "dpcore.histogram:Histogram.marginal",
+    *(f"dpcore.runs.synthesis:Synthesis.{step}" for step in STEPS),
+    "dpcore.runs.synthesis:Synthesis.check_rows",
+    "dpcore.tables.engines:ingest",
+    "dpcore.tables.ingest.fingerprint:Fingerprint.version",
+    "dpcore.tables.histogram:LocalHistogram.count",
+    "dpcore.tables.histogram:Histogram.marginal",
     "dpcore.mechanisms.exponential:ExponentialMechanism.draw",
     "dpcore.mechanisms.gaussian:DiscreteGaussian.draw",
     "dpcore.ledger:Ledger.commit",

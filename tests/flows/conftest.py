@@ -35,7 +35,7 @@ def _clean_home() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of the server that all these flows run on, started as the command line starts it."""
-    from flows.quiet import quiet  # noqa: PLC0415
+    from flows.cli.quiet import quiet  # noqa: PLC0415
 
     if not (HOME / "prefect.db").exists():  # as it does after a test with a temporary server in the same home
         copy_home(used_home(tmp_path_factory), HOME)
@@ -87,7 +87,7 @@ def _wait_until_recorded() -> None:
     from prefect.events.worker import EventsWorker  # noqa: PLC0415
     from prefect.logging.handlers import APILogWorker  # noqa: PLC0415
 
-    from flows.private import step  # noqa: PLC0415
+    from flows.tasks.guard import step  # noqa: PLC0415
 
     APILogWorker.drain_all(timeout=10)
     EventsWorker.drain_all(timeout=10)

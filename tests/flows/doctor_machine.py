@@ -21,7 +21,7 @@ from flows.doctor.examination import Check
 from flows.doctor.finding import Finding, Level
 from flows.doctor.machine import Machine, look
 from flows.doctor.origin import FILES
-from flows.settings import SAFE
+from flows.server.settings import SAFE
 from tests.conftest import SPEC, Workspace
 
 SECRET = "Zq7_secret"  # noqa: S105  to be looked for

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from dpcore.ledger import Ledger, Operation
-from flows import patience
 from flows.synthesize import synthesize
+from flows.tasks import retry as patience
 
 __all__ = ["STEP", "VARIABLE", "synthesize"]
 

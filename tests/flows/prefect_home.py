@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.temporary_server import temporary_server
+from flows.server.temporary import temporary_server
 
 OF_ITS_MAKER = shutil.ignore_patterns("server.*")  # log and lock
 

@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import pytest
 
-from flows import background
-from flows.password import authorization
+from flows.server import background
+from flows.server.password import authorization
 from tests.conftest import SPEC, visits
 from tests.flows.connections import recording
 from tests.flows.prefect_home import copy_home, used_home

@@ -26,9 +26,9 @@ from prefect.states import (
 from dpcore import load_spec, require_approval
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
-from flows.approval import _granted, approved
-from flows.private import private_flow
 from flows.synthesize import synthesize
+from flows.tasks.approval import _granted, approved
+from flows.tasks.guard import private_flow
 from tests.conftest import Workspace
 from tests.flows.deployed import NAME, Deployed, deploy, deployed_on, started
 from tests.flows.stack import Stack

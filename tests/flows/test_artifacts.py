@@ -19,15 +19,15 @@ from prefect.flow_engine import run_flow
 from prefect.states import Scheduled
 
 from dpcore import Account, Balance, Outcome, Report
-from dpcore.accounting import UNIT, Currency
 from dpcore.errors import DpflowError
 from dpcore.ledger import AccountState
-from dpcore.privacy import Neighbours
-from dpcore.report import Round
-from flows import artifacts
-from flows.keys import key
-from flows.markdown import code, plain, table
-from flows.pages import MOST_ROUNDS, budget_page, release_page, rounds_page
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Neighbours
+from dpcore.reporting.outcome import Round
+from flows.pages import artifacts
+from flows.pages.keys import key
+from flows.pages.markdown import code, plain, table
+from flows.pages.run import MOST_ROUNDS, budget_page, release_page, rounds_page
 from flows.synthesize import synthesize
 from tests.conftest import Workspace
 

@@ -34,7 +34,7 @@ def _none_left(prefect_server: str) -> Iterator[None]:
 
 
 def automate(notify: str | None = None) -> bool:
-    from flows.automations import automate as make  # noqa: PLC0415
+    from flows.deploy.automations import automate as make  # noqa: PLC0415
 
     return make(notify=notify)
 
@@ -125,7 +125,7 @@ def test_a_run_that_was_never_started_or_was_so_too_often_does_not_go_on() -> No
 
 
 def test_the_server_waits_for_four_heartbeats_of_a_worker_s_runs() -> None:
-    from flows.automations import SILENCE_SECONDS  # noqa: PLC0415
-    from flows.serve import worker_environment  # noqa: PLC0415
+    from flows.cli.serve import worker_environment  # noqa: PLC0415
+    from flows.deploy.automations import SILENCE_SECONDS  # noqa: PLC0415
 
     assert 4 * int(worker_environment()["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]) == SILENCE_SECONDS

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from flows import background
-from flows.running import Program, Running, note_down, running, running_url, ui_folder
+from flows.server import background
+from flows.server.running import Program, Running, note_down, running, running_url, ui_folder
 
 SLEEPER = ["-c", "import time; time.sleep(600)"]
 CHILD = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)"
@@ -110,7 +110,7 @@ def test_a_port_that_a_program_inherits_is_its_own_until_it_ends(folder: Path) -
 
 BOUND = f"""
 import subprocess, sys, time
-from flows.background import end_with
+from flows.server.background import end_with
 {CHILD}
 end_with(int(sys.argv[1]), words="the other has ended")
 print("ready", flush=True)

@@ -13,14 +13,14 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.sorting import ArtifactSort
 
 from dpcore import register, synthesize
-from dpcore.accounting import budget_of
 from dpcore.errors import LedgerDamaged, UsageError
 from dpcore.ledger import AllowanceKind, open_ledger
-from dpcore.overview import look
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import budget_of
+from dpcore.privacy.protection import Neighbours
+from dpcore.reporting.overview import look
 from flows import verify as verify_module
-from flows.account_page import MOST_BLOCKS, MOST_RUNS, account_page
 from flows.budget import budget
+from flows.pages.account import MOST_BLOCKS, MOST_RUNS, account_page
 from flows.verify import release_folders, verify
 from tests.conftest import Workspace
 from tests.dpcore.cli_ledgers import made_at_noon, opened, spent

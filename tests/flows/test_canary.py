@@ -14,9 +14,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dpcore.registry import register
-from flows.password import client_environment
-from flows.temporary_server import temporary_server
+from dpcore.steward.registry import register
+from flows.server.password import client_environment
+from flows.server.temporary import temporary_server
 from tests.conftest import SPEC, Workspace, visits
 from tests.flows.canary_places import PLACES
 from tests.flows.prefect_home import copy_home, used_home

@@ -13,7 +13,7 @@ import pytest
 from dpcore import cli, register, require_approval
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
-from flows.command import _run
+from flows.cli.command import _run
 from tests.conftest import Workspace
 from tests.dpcore.test_synthesis_blocks import Site, site  # noqa: F401  a fixture
 

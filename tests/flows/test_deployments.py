@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from dpcore.registry import register, unregister
+from dpcore.steward.registry import register, unregister
 from tests.conftest import Workspace
 
 pytestmark = pytest.mark.prefect
@@ -28,7 +28,7 @@ def client() -> Iterator[Any]:
 @pytest.fixture(autouse=True)
 def _pool(workspace: Workspace, prefect_server: str) -> Iterator[None]:
     """A work pool, and no deployment of ours left behind."""
-    from flows.pool import ensure_pool  # noqa: PLC0415
+    from flows.deploy.pool import ensure_pool  # noqa: PLC0415
 
     ensure_pool("dpflow", worker=True)
     yield
@@ -38,7 +38,7 @@ def _pool(workspace: Workspace, prefect_server: str) -> Iterator[None]:
 
 
 def deployed() -> Any:
-    from flows.deployments import deploy  # noqa: PLC0415
+    from flows.deploy.deployments import deploy  # noqa: PLC0415
 
     return deploy("dpflow")
 
@@ -241,7 +241,7 @@ def test_a_field_that_is_not_told_again_would_stay_changed(
     field: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Control: what the test above rests on. Prefect's own update leaves out what was not chosen, such as the path."""
-    from flows import deployments  # noqa: PLC0415
+    from flows.deploy import deployments  # noqa: PLC0415
 
     everything = deployments._fields
     register(workspace.spec, name="first")
@@ -264,7 +264,7 @@ def test_a_field_that_is_not_told_again_would_stay_changed(
 
 
 def ensure_other_pool() -> None:
-    from flows.pool import ensure_pool  # noqa: PLC0415
+    from flows.deploy.pool import ensure_pool  # noqa: PLC0415
 
     ensure_pool("other", worker=True)
 
@@ -287,7 +287,7 @@ def test_a_pool_of_another_type_is_no_place_for_our_worker(workspace: Workspace)
     from prefect.client.schemas.actions import WorkPoolCreate  # noqa: PLC0415
 
     from dpcore.errors import UsageError  # noqa: PLC0415
-    from flows.pool import ensure_pool  # noqa: PLC0415
+    from flows.deploy.pool import ensure_pool  # noqa: PLC0415
 
     with client() as api:
         api.create_work_pool(WorkPoolCreate(name="elsewhere", type="kubernetes"))

@@ -13,7 +13,7 @@ from prefect.server.events.storage.database import write_events
 from prefect.settings import PREFECT_SERVER_DATABASE_CONNECTION_URL, temporary_settings
 from prefect.types._datetime import now
 
-from flows import event_order
+from flows.server import event_order
 from tests.flows.prefect_home import copy_home, used_home
 
 RUN = Resource({"prefect.resource.id": f"prefect.flow-run.{uuid4()}"})

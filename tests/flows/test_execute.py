@@ -19,9 +19,9 @@ from prefect.filesystems import LocalFileSystem
 
 from dpcore import Synthesis
 from dpcore.errors import UsageError
-from flows.execute import execute
-from flows.served import serving
 from flows.synthesize import synthesize
+from flows.tasks.served import serving
+from flows.worker.execute import execute
 from tests.conftest import Workspace
 from tests.flows.deployed import Deployed, deploy, started
 

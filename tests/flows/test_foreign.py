@@ -9,8 +9,8 @@ from prefect.client.schemas.responses import DeploymentResponse
 from prefect.workers.process import ProcessWorker
 
 from dpcore import register
-from flows.deployments import ENGINE, FLOWS, deployments
-from flows.foreign import foreign_wishes
+from flows.deploy.deployments import ENGINE, FLOWS, deployments
+from flows.worker.overrides import foreign_wishes
 from tests.conftest import Workspace
 
 TEMPLATE = ProcessWorker.get_default_base_job_template()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flows.gate import OPEN_PATH, PROTECTION, Gate
+from flows.server.gate import OPEN_PATH, PROTECTION, Gate
 
 PORT = 4200
 OURS = f"127.0.0.1:{PORT}"

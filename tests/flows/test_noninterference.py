@@ -26,8 +26,9 @@ from prefect.client.schemas.filters import (
 )
 
 from dpcore import Synthesis
-from dpcore.ingest.draws import Draws as BoundingDraws
-from dpcore.mechanisms import DiscreteGaussian, ExponentialMechanism, entropy
+from dpcore.mechanisms import DiscreteGaussian, ExponentialMechanism
+from dpcore.mechanisms.sampling import entropy
+from dpcore.tables.ingest.draws import Draws as BoundingDraws
 from flows.synthesize import synthesize
 from tests.conftest import Workspace, visits
 from tests.flows.conftest import DATABASE, Search

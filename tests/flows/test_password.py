@@ -5,8 +5,8 @@ import httpx
 import pytest
 
 from dpcore.errors import UsageError
-from flows import password as passwords
-from flows.running import ui_folder
+from flows.server import password as passwords
+from flows.server.running import ui_folder
 from tests.flows.stack import Stack
 
 

@@ -11,12 +11,12 @@ from prefect.exceptions import TerminationSignal
 from prefect.utilities.engine import capture_sigterm
 
 from dpcore.errors import DpflowError, LedgerDamaged, LedgerError, RunHeld, UsageError
-from flows.patience import HELD_AT_MOST, RETRY_SECONDS, patiently
+from flows.tasks.retry import HELD_AT_MOST, RETRY_SECONDS, patiently
 
 
 @pytest.fixture
 def _deployed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flows.patience.deployed_run", object)
+    monkeypatch.setattr("flows.tasks.retry.deployed_run", object)
 
 
 def failing(*errors: DpflowError) -> Callable[[], str]:

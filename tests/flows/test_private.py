@@ -16,7 +16,7 @@ from prefect.exceptions import CancelledRun, Pause
 from prefect.runtime import flow_run
 
 from dpcore.errors import BudgetRefused, DpflowError, SourceError, StepFailed
-from flows.private import guarded, private_flow, step
+from flows.tasks.guard import guarded, private_flow, step
 from tests.flows.stack import wait_for
 
 pytestmark = pytest.mark.prefect

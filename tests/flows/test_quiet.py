@@ -12,17 +12,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from flows.password import client_environment
-from flows.quiet import quiet, server_answers
-from flows.temporary_server import own_home, temporary_server
+from flows.cli.quiet import quiet, server_answers
+from flows.server.password import client_environment
+from flows.server.temporary import own_home, temporary_server
 
 TINY = """
-from flows.quiet import quiet
+from flows.cli.quiet import quiet
 from dpcore.errors import DpflowError
 print("before", flush=True)
 try:
     with quiet() as url:
-        from flows.private import private_flow, step
+        from flows.tasks.guard import private_flow, step
         print(url, flush=True)
 
         @private_flow(name="tiny", flow_run_name="{name}")

@@ -18,11 +18,11 @@ from prefect.states import Crashed
 import dpcore
 import dpcore.ledger.ledger as protocol
 from dpcore import Synthesis
-from dpcore.audit import audit
-from dpcore.curator import Curator
+from dpcore.curator.curator import Curator
 from dpcore.ledger import open_ledger
 from dpcore.measurements import Measurement
-from flows.patience import patiently
+from dpcore.steward.verify import audit
+from flows.tasks.retry import patiently
 from tests.conftest import Workspace
 from tests.flows.deployed import Deployed, deploy, started, transcript
 from tests.flows.gated import STEP, VARIABLE

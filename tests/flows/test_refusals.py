@@ -4,7 +4,7 @@ import pytest
 
 from dpcore.errors import BudgetRefused, DpflowError, RowsUnexpected, SourceError, UsageError
 from dpcore.ledger import open_ledger
-from flows.private import private_flow, step
+from flows.tasks.guard import private_flow, step
 from tests.conftest import Workspace
 from tests.flows.deployed import Deployed, deploy
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from flows.serve import worker_environment
+from flows.cli.serve import worker_environment
 from tests.flows.stack import Stack, free_port, wait_for
 
 FAR = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2099-01-01T00:00:00Z"}}
@@ -205,7 +205,7 @@ def test_worker_and_runs_get_absolute_places_and_settings_that_nobody_has_loosen
 
 
 def test_the_command_of_a_run_finds_the_interpreter_of_its_worker() -> None:
-    from flows.deployments import ENGINE  # noqa: PLC0415
+    from flows.deploy.deployments import ENGINE  # noqa: PLC0415
 
     def imports_prefect(path: str) -> bool:
         command = [

@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from prefect.server.database.configurations import AioSqliteConfiguration
 from sqlalchemy.exc import OperationalError
 
-from flows.password import authorization
-from flows.server_app import InTurns
+from flows.server.app import InTurns
+from flows.server.password import authorization
 
 MANY = 30
 COUNT, WRITE = sa.text("SELECT count(*) FROM t"), sa.text("INSERT INTO t VALUES (1)")

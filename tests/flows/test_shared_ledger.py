@@ -8,10 +8,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from dpcore.accounting import Currency, budget_of
-from dpcore.audit import audit
 from dpcore.ledger import open_ledger
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.protection import Neighbours
+from dpcore.steward.verify import audit
 from flows.synthesize import synthesize
 from tests.conftest import Workspace
 from tests.flows.test_synthesize import dpflow

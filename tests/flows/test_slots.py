@@ -5,7 +5,7 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from flows.worker import Slots
+from flows.worker.worker import Slots
 
 
 def test_a_run_may_come_again_before_its_last_process_has_ended() -> None:

@@ -65,7 +65,7 @@ def test_a_retry_of_a_completed_run_replays_it(workspace: Workspace) -> None:
 
 def dpflow(*arguments: str, url: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", "from flows.command import main; main()", *arguments],
+        [sys.executable, "-c", "from flows.cli.command import main; main()", *arguments],
         env=os.environ | {"PREFECT_API_URL": url},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -10,8 +10,8 @@ from prefect.states import Scheduled
 
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
-from dpcore.overview import look
-from flows.account_page import account_page
+from dpcore.reporting.overview import look
+from flows.pages.account import account_page
 from flows.synthesize import as_of_day, synthesize
 from tests.dpcore.test_synthesis_blocks import Site, site, year_of_visits  # noqa: F401  a fixture
 from tests.flows.conftest import Search

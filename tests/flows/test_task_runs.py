@@ -16,10 +16,10 @@ from prefect.runtime import flow_run
 from prefect.states import Suspended
 
 from dpcore.errors import SourceError
-from flows import sender
-from flows.private import private_flow, step
-from flows.sender import Sender, To
-from flows.task_runs import current_task_run
+from flows.tasks import sender
+from flows.tasks.guard import private_flow, step
+from flows.tasks.sender import Sender, To
+from flows.tasks.task_runs import current_task_run
 from tests.flows.conftest import DATABASE, Search
 from tests.flows.stack import wait_for
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from flows import background
+from flows.server import background
 from tests.flows.gated import VARIABLE
 from tests.flows.stack import Stack, free_port, kept_stack, wait_for
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 GATE = "gate"
 GATED = """
 import sys
-if "flows.execute" in sys.orig_argv:
+if "flows.worker.execute" in sys.orig_argv:
     import tests.flows.gated
 """
 SILENT = "dpflow: silent runs are dead"

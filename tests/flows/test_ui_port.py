@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flows import ui
-from flows.running import ui_folder
+from flows.cli import ui
+from flows.server.running import ui_folder
 from tests.flows.stack import free_port
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dpcore.auditing.whole_run import cases, faults
-from dpcore.auditing.whole_run.check import ReleaseCheck
+from dpcore.audit.whole_run import cases, faults
+from dpcore.audit.whole_run.check import ReleaseCheck
 from flows.synthesize import synthesize
 
 pytestmark = pytest.mark.prefect

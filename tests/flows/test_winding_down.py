@@ -19,7 +19,7 @@ time.sleep(600)
 
 WORKER = """
 import asyncio, os, sys
-from flows.winding_down import until_signalled
+from flows.worker.shutdown import until_signalled
 
 async def work():
     environment = os.environ | {"PREFECT__FLOW_RUN_ID": "run-1"}
@@ -72,16 +72,14 @@ def test_a_second_signal_does_not_wait_for_the_run() -> None:
 
 
 def test_work_that_ends_by_itself_needs_no_signal(tmp_path: Path) -> None:
-    program = (
-        "import asyncio; from flows.winding_down import until_signalled; asyncio.run(until_signalled(asyncio.sleep(0)))"
-    )
+    program = "import asyncio; from flows.worker.shutdown import until_signalled; asyncio.run(until_signalled(asyncio.sleep(0)))"
     assert subprocess.run([sys.executable, "-c", program], check=True, timeout=60).returncode == 0
 
 
 def test_an_error_of_the_work_is_passed_on() -> None:
     program = """
 import asyncio
-from flows.winding_down import until_signalled
+from flows.worker.shutdown import until_signalled
 async def work():
     raise ValueError("broken")
 try:

@@ -19,7 +19,7 @@ from prefect.filesystems import LocalFileSystem
 from prefect.states import AwaitingRetry, Cancelling
 from prefect.workers.process import ProcessWorker
 
-from flows.pool import ensure_pool
+from flows.deploy.pool import ensure_pool
 from tests.flows.deployed import started, transcript
 from tests.flows.gated import STEP
 from tests.flows.stack import wait_for

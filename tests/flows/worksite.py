@@ -16,8 +16,8 @@ from prefect.client.schemas import FlowRun
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 
 from dpcore import register
-from flows.deployments import ENGINE
-from flows.pool import ensure_pool
+from flows.deploy.deployments import ENGINE
+from flows.deploy.pool import ensure_pool
 from tests.conftest import SPEC, Workspace, visits
 from tests.flows.gated import VARIABLE
 from tests.flows.stack import wait_for
@@ -27,7 +27,7 @@ PRINTED = "Wq7_printed%"
 
 WORKER = """
 import os, sys
-from flows import serve
+from flows.cli import serve
 os.environ.update(serve.worker_environment())
 serve._work(sys.argv[1], limit=2)
 """
@@ -35,7 +35,7 @@ serve._work(sys.argv[1], limit=2)
 # A careless step, and the gate at which a run can be stopped.
 SABOTAGE = f"""
 import sys
-if "flows.execute" in sys.orig_argv:
+if "flows.worker.execute" in sys.orig_argv:
     import os
     import tests.flows.gated
     from dpcore import Synthesis

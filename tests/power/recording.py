@@ -13,11 +13,11 @@ import pytest
 import dpcore.mechanisms
 from dpcore.ledger import Ledger, Operation
 
-ENTROPY = "dpcore.mechanisms.entropy"
-BOUNDING = "dpcore.ingest.draws"
+ENTROPY = "dpcore.mechanisms.sampling.entropy"
+BOUNDING = "dpcore.tables.ingest.draws"
 DECLARED = {
     BOUNDING: "which rows of a person are kept, before anything is counted",
-    "dpcore.ingest.fingerprint": "the steward's key, from which nothing is drawn",
+    "dpcore.tables.ingest.fingerprint": "the steward's key, from which nothing is drawn",
     "uuid": "the run's name",
 }
 """Who else may ask the operating system for randomness while a run is on, and what for."""

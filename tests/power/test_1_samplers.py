@@ -10,10 +10,10 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpcore.auditing.cases.noise import GAUSSIAN, LAPLACE, ROUNDED, Family
-from dpcore.auditing.goodness import chi_square_p
-from dpcore.mechanisms.inversion import inversion_table
-from dpcore.mechanisms.thresholds import Shape
+from dpcore.audit.cases.noise import GAUSSIAN, LAPLACE, ROUNDED, Family
+from dpcore.audit.goodness import chi_square_p
+from dpcore.mechanisms.sampling.inversion import inversion_table
+from dpcore.mechanisms.sampling.thresholds import Shape
 
 DRAWS = 1_000_000
 SCALES = [0.7, 2.0, 40.0, 1000.0]

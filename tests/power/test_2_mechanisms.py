@@ -6,13 +6,13 @@ These are the cases that `dpflow audit` runs. A sound mechanism fails one of its
 import numpy as np
 import pytest
 
-from dpcore.accounting import UNIT, Currency
-from dpcore.auditing.cases import CASES
-from dpcore.auditing.cases.noise import GAUSSIAN, LAPLACE, ROUNDED, Family
-from dpcore.auditing.checks import MISS
-from dpcore.auditing.events import most_telling
-from dpcore.auditing.run import audit_case
-from dpcore.privacy import Sensitivity
+from dpcore.audit.cases import CASES
+from dpcore.audit.cases.noise import GAUSSIAN, LAPLACE, ROUNDED, Family
+from dpcore.audit.checks import MISS
+from dpcore.audit.events import most_telling
+from dpcore.audit.run import audit_case
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Sensitivity
 
 ELSEWHERE = {"exponential", "report-noisy-max", "measuring-step"}  # tests 3 and 4
 ENOUGH = 0.5

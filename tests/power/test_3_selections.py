@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from dpcore.accounting import Currency
-from dpcore.auditing.case import Audited
-from dpcore.auditing.cases.selections import permute_and_flip_probabilities, softmax_probabilities
-from dpcore.auditing.goodness import chi_square_p
-from dpcore.auditing.run import audit_case
+from dpcore.audit.case import Audited
+from dpcore.audit.cases.selections import permute_and_flip_probabilities, softmax_probabilities
+from dpcore.audit.goodness import chi_square_p
+from dpcore.audit.run import audit_case
 from dpcore.mechanisms import ExponentialMechanism, Flavour, MaxNoise, ReportNoisyMax
+from dpcore.privacy.accounting import Currency
 
 SCORES = np.array([10, 3, 12, -4, 9], dtype=np.int64)
 EPSILON, SENSITIVITY = 1.5, 3

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from dpcore.accounting import UNIT
-from dpcore.auditing.canaries import CANARIES, OneRunCheck
-from dpcore.auditing.cases.measuring import EPSILONS
-from dpcore.auditing.run import audit_case
+from dpcore.audit.canaries import CANARIES, OneRunCheck
+from dpcore.audit.cases.measuring import EPSILONS
+from dpcore.audit.run import audit_case
 from dpcore.mechanisms import DiscreteLaplace
-from dpcore.privacy import Sensitivity
+from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.protection import Sensitivity
 
 
 def test_one_run_of_the_measuring_step_shows_no_more_than_was_charged_and_every_planted_bug_is_caught() -> None:

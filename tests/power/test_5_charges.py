@@ -17,8 +17,7 @@ import pandas as pd
 import pytest
 
 from dpcore import Synthesis, ask, step_name, synthesize
-from dpcore.accounting import UNIT, Currency, budget_of
-from dpcore.curator import Curator
+from dpcore.curator.curator import Curator
 from dpcore.ledger import Ledger, Operation, open_ledger
 from dpcore.mechanisms import (
     BoundedMean,
@@ -27,10 +26,11 @@ from dpcore.mechanisms import (
     ExponentialMechanism,
     NoisyCount,
     NoisyHistogram,
-    entropy,
     from_description,
 )
-from dpcore.privacy import Neighbours, Protection, Sensitivity
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.accounting import UNIT, Currency, budget_of
+from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.universe import Integer, Universe
 from tests.conftest import Workspace, visits
 from tests.power.recording import DECLARED, ENTROPY, Draw, Recording, replayed

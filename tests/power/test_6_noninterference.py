@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import Outcome, Synthesis, cli, synthesize
-from dpcore.curator import Curator
+from dpcore.curator.curator import Curator
 from dpcore.errors import SourceError
-from dpcore.histogram import LocalHistogram
 from dpcore.ledger import open_ledger
+from dpcore.tables.histogram import LocalHistogram
 from tests.conftest import Workspace, visits
 from tests.power.recording import Recording
 
@@ -233,7 +233,7 @@ def before_ingest(act: Callable[[Synthesis], None]) -> Plant:
 
 
 def logs_the_rows(_run: Synthesis) -> None:
-    logging.getLogger("dpcore.ingest").debug("read %d rows", true_rows())
+    logging.getLogger("dpcore.tables.ingest").debug("read %d rows", true_rows())
 
 
 def names_a_file_by_the_rows(_run: Synthesis) -> None:

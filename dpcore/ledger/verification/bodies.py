@@ -4,12 +4,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from dpcore.accounting import Currency
 from dpcore.ledger.chain import canonical
 from dpcore.ledger.checks import LARGEST
 from dpcore.ledger.rows import AllowanceKind, Event, EventKind
 from dpcore.ledger.verification.findings import at_event, require
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours
 
 _Check: TypeAlias = Callable[[Any], bool]
 

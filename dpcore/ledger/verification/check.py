@@ -11,7 +11,6 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from dpcore.accounting import Currency
 from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger.chain import GENESIS, canonical, link
 from dpcore.ledger.reader import LedgerReader
@@ -22,6 +21,7 @@ from dpcore.ledger.verification.findings import at_event, at_row, differing, nam
 from dpcore.ledger.verification.replay import Replay
 from dpcore.ledger.verification.replayed_run import Details
 from dpcore.ledger.verification.tables import require_attempts, require_tables
+from dpcore.privacy.accounting import Currency
 
 Price: TypeAlias = Callable[[Mapping[str, Any], Currency], int]
 """What a mechanism costs, in units; raises an error for one that has no price."""

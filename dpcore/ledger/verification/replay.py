@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import ClassVar, TypeAlias
 
-from dpcore.accounting import Currency
 from dpcore.errors import UsageError
 from dpcore.ledger.checks import checked_across, checked_budget, require_across_applies
 from dpcore.ledger.rows import (
@@ -24,7 +23,8 @@ from dpcore.ledger.rows import (
 )
 from dpcore.ledger.verification.findings import at_event, require
 from dpcore.ledger.verification.replayed_run import Details, ReplayedRun, reserved
-from dpcore.privacy import Neighbours
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours
 
 BlockKey: TypeAlias = tuple[str, str]
 """An account and a block of it."""

@@ -14,7 +14,7 @@ from dpcore.models.factored.moves import Moves
 from dpcore.models.factored.scopes import Scope, Scopes
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import Weights
-from dpcore.queries import Axes
+from dpcore.workload import Axes
 
 Factor = tuple[Weights, Axes]
 

@@ -20,8 +20,8 @@ from dpcore.models.factored.scopes import Scope, Scopes, inside
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.factored.triangulation import cliques_of
 from dpcore.models.model import RowCodes, Weights
-from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
+from dpcore.workload import Axes
 
 BYTES_PER_CELL = 8
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from dpcore.models.model import Weights
 from dpcore.models.passes import sum_to
-from dpcore.queries import Axes
 from dpcore.resolutions import Groups, Resolutions
+from dpcore.workload import Axes
 
 _SMALL = 2048  # cells up to which NumPy's own sum is faster than to prepare a better one
 

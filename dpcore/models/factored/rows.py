@@ -21,8 +21,8 @@ from dpcore.errors import UsageError
 from dpcore.models.factored.scopes import Scopes
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import RowCodes, Weights
-from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
+from dpcore.workload import Axes
 
 Codes = NDArray[np.int64]
 

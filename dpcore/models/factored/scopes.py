@@ -4,8 +4,8 @@ from functools import cache, lru_cache
 from typing import TypeAlias
 
 from dpcore.errors import UsageError
-from dpcore.queries import Axes
 from dpcore.resolutions import Resolutions
+from dpcore.workload import Axes
 
 Scope: TypeAlias = int
 """A set of axes, bit i for axis i. Who knows a column's cell knows the cell of every coarser version: with an axis, all those belong to it."""

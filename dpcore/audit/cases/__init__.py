@@ -1,0 +1,38 @@
+"""What is audited: every mechanism of `dpcore.mechanisms`, and the steps in which a run, or a question, draws with them."""
+
+from collections.abc import Callable, Mapping
+
+from dpcore.audit.case import Case
+from dpcore.audit.cases.asking import asking
+from dpcore.audit.cases.calibrated import calibrated
+from dpcore.audit.cases.histograms import noisy_histogram
+from dpcore.audit.cases.maxima import noisy_max
+from dpcore.audit.cases.means import bounded_mean
+from dpcore.audit.cases.measuring import measuring
+from dpcore.audit.cases.noise import gaussian, laplace, rounded
+from dpcore.audit.cases.responses import randomized_response
+from dpcore.audit.cases.selections import exponential
+from dpcore.audit.cases.sparse_vectors import above_threshold, sparse_vector
+from dpcore.audit.cases.values import bounded_sum, noisy_count, noisy_value
+
+CASES: Mapping[str, Callable[[], Case]] = {
+    "discrete-laplace": laplace,
+    "discrete-gaussian": gaussian,
+    "rounded-gaussian": rounded,
+    "calibrated-gaussian": calibrated,
+    "exponential": exponential,
+    "report-noisy-max": noisy_max,
+    "above-threshold": above_threshold,
+    "sparse-vector": sparse_vector,
+    "randomized-response": randomized_response,
+    "noisy-count": noisy_count,
+    "noisy-value": noisy_value,
+    "bounded-sum": bounded_sum,
+    "bounded-mean": bounded_mean,
+    "noisy-histogram": noisy_histogram,
+    "measuring-step": measuring,
+    "asking-step": asking,
+}
+"""By name, in the order in which they are shown."""
+
+__all__ = ["CASES"]

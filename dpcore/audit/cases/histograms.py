@@ -1,0 +1,137 @@
+"""Noisy histograms and marginals under audit: one run over canaries, and events of one row."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.audit.canaries import CANARIES, Counts, OneRunCheck
+from dpcore.audit.case import Bug, Case
+from dpcore.audit.cases.outputs import once
+from dpcore.audit.cases.values import PRICES, price_halved
+from dpcore.audit.checks import Draw, EventCheck, StreamCheck
+from dpcore.audit.events import Outcomes
+from dpcore.mechanisms.noisy_histogram import NoisyHistogram
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.universe import Boolean, Integer, Universe
+
+EPSILON = 2
+AMOUNT = EPSILON * UNIT
+DRAWS = 10_000
+
+_ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
+_REPLACED = replace(_ROW, neighbours=Neighbours.REPLACE_ONE)
+
+
+def _histogram(
+    universe: Universe, protection: Protection, *, currency: Currency = Currency.PURE, **marginals: Any
+) -> NoisyHistogram:
+    return NoisyHistogram.for_amount(AMOUNT, currency=currency, universe=universe, protection=protection, **marginals)
+
+
+def _one_run(setting: str, *, noise_of: int) -> OneRunCheck:
+    """Return the check of two marginals over canaries, each of which is in both, with the noise of one or of two."""
+
+    def measure(counts: Counts) -> tuple[Counts, int]:
+        universe = Universe({"cell": Integer(minimum=0, maximum=len(counts) - 1), "flag": Boolean()})
+        both = [["cell"], ["cell", "flag"]]
+        paid, drawn = _histogram(universe, _ROW, axes=both[:noise_of]), _histogram(universe, _ROW, axes=both)
+        cells = np.flatnonzero(counts)
+        table = pa.table({"cell": cells, "flag": np.ones(cells.size, dtype=np.bool_)})
+        noisy = replace(drawn, scale=paid.scale).draw(table)
+        parts = (noisy["cell",], noisy["cell", "flag"][:, 1])
+        # a count that moves from 0 to 1 tells no more by being below or above
+        return sum((np.clip(part, 0, 1) for part in parts), start=-np.ones_like(counts)), paid.charge(Currency.PURE)
+
+    return OneRunCheck(setting=setting, measure=measure)
+
+
+def _apart(drawn: NoisyHistogram, *, flag: bool) -> Draw:
+    """Return draws of a table of one row, told by whether both cells say that the flag is set."""
+    exact = drawn.read(pa.table({"flag": [flag]}))
+
+    def draw(count: int) -> Outcomes:
+        cells = np.array([drawn.answer(exact)["flag",] for _ in range(count)])
+        return ((cells[:, 1] >= 1) & (cells[:, 0] <= 0)).astype(np.int64)
+
+    return draw
+
+
+def _stacked(setting: str, *, noise_of: int) -> EventCheck:
+    """Return the check, in rho, of marginals that one row is in all of, with the noise of all or of some."""
+    universe = Universe({"flag": Boolean(), "other": Boolean()})
+    axes = [["flag"], ["other"], ["flag", "other"], []]
+    paid, drawn = (
+        _histogram(universe, _ROW, currency=Currency.ZCDP, axes=axes[:count]) for count in (noise_of, len(axes))
+    )
+    drawn = replace(drawn, scale=paid.scale)
+
+    def summed(rows: int) -> Draw:
+        """Return the sum of the cells that a row is in, which tells best whether it is there."""
+        exact = drawn.read(pa.table({name: pa.array([True] * rows, type=pa.bool_()) for name in universe.names}))
+
+        def draw(count: int) -> Outcomes:
+            answers = (drawn.answer(exact) for _ in range(count))
+            sums = (sum(int(cells[(1,) * cells.ndim]) for cells in answer.values()) for answer in answers)
+            return np.fromiter(sums, dtype=np.int64, count=count)
+
+        return draw
+
+    return EventCheck(
+        setting=setting,
+        currency=Currency.ZCDP,
+        charged=min(paid.charge(Currency.ZCDP), AMOUNT),
+        here=summed(1),
+        there=summed(0),
+        draws=DRAWS,
+    )
+
+
+def noisy_histogram() -> Case:
+    """Return the audit of a noisy histogram."""
+    one = Universe({"flag": Boolean()})
+    replaced, added = (_histogram(one, protection) for protection in (_REPLACED, _ROW))
+
+    def event(setting: str, drawn: NoisyHistogram) -> EventCheck:
+        return EventCheck(
+            setting=setting,
+            currency=Currency.PURE,
+            charged=min(drawn.charge(Currency.PURE), AMOUNT),
+            here=once(_apart(drawn, flag=True)),
+            there=once(_apart(drawn, flag=False)),
+            draws=DRAWS,
+        )
+
+    sound = event("one column, its only row replaced", replaced)
+    return Case(
+        name=NoisyHistogram.name,
+        theorem="c marginals as one vector of counts have c times the L1, and c times the squared L2, sensitivity of one.",
+        reference="Dwork, McSherry, Nissim and Smith 2006; Barak et al. 2007",
+        prices=PRICES,
+        checks=(
+            _one_run(f"{CANARIES:,} canaries, two marginals", noise_of=2),
+            sound,
+            _stacked("four marginals, a row or none", noise_of=4),
+            StreamCheck(setting="one column", draw=_apart(replaced, flag=True)),
+        ),
+        bugs=(
+            Bug(
+                name="sensitivity halved",
+                how="two marginals are counted, with the noise and for the price of one",
+                check=_one_run(f"{CANARIES:,} canaries, two marginals, paid as one", noise_of=1),
+            ),
+            Bug(
+                name="neighbour flag ignored",
+                how="rows are replaced, and the noise is that for adding or removing one",
+                check=event("one column, a row replaced, paid as add-remove", added),
+            ),
+            Bug(
+                name="L2 not stacked",
+                how="four marginals are counted, and their L2 is taken for that of one",
+                check=_stacked("four marginals, paid as one", noise_of=1),
+            ),
+            price_halved(sound),
+        ),
+    )

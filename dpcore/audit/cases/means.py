@@ -1,0 +1,94 @@
+"""Means of a column under audit: a sum and a count that one row moves together, or the sum alone."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from dpcore.audit.case import Bug, Case
+from dpcore.audit.cases.values import AMOUNT, PRICES, REPLACED, ROW, event, price_halved, told
+from dpcore.audit.checks import Draw, EventCheck, StreamCheck
+from dpcore.mechanisms.bounded_mean import BoundedMean, MeanEstimate
+from dpcore.mechanisms.currency_noise import NoiseKind
+from dpcore.mechanisms.grid import ValueGrid
+from dpcore.privacy.accounting import Currency
+from dpcore.universe import Integer
+
+DRAWS = 8_000
+
+_MARK = Integer(minimum=0, maximum=2)
+_OTHERS = 50
+
+
+def _means(drawn: BoundedMean, values: Sequence[int | None], says: Callable[[MeanEstimate], bool]) -> Draw:
+    """Return what is said of the means of some rows beside others in the middle."""
+    exact = drawn.read(pa.array([1] * _OTHERS + list(values), type=pa.int64()))
+    return told(lambda: says(drawn.answer(exact)))
+
+
+def _centred(estimate: MeanEstimate) -> int:
+    """Return the noisy sum of the distances from the middle, in half steps."""
+    return round((2 * estimate.mean - 2) * estimate.rows)
+
+
+def _large(number: int) -> Callable[[MeanEstimate], bool]:
+    """Return whether sum and count are both as large as so many rows of the upper bound make them."""
+    return lambda estimate: estimate.rows >= _OTHERS + number and _centred(estimate) >= 2 * number
+
+
+def _event(
+    setting: str,
+    drawn: BoundedMean,
+    *,
+    here: Sequence[int | None],
+    there: Sequence[int | None],
+    says: Callable[[MeanEstimate], bool],
+) -> EventCheck:
+    draws = event(setting, drawn, here=_means(drawn, here, says), there=_means(drawn, there, says))
+    return replace(draws, draws=DRAWS)
+
+
+def bounded_mean() -> Case:
+    """Return the audit of a mean."""
+    drawn = BoundedMean.for_amount(AMOUNT, currency=Currency.PURE, attribute=_MARK, step=1, protection=ROW)
+    grid = ValueGrid.of(_MARK, step=1)
+
+    def replaced(*, sum_scale: float, count_scale: float) -> BoundedMean:
+        """Return a mean that was not bought: then its price is that of one movement, and the other is cheaper."""
+        return BoundedMean(
+            grid=grid, protection=REPLACED, noise=NoiseKind.LAPLACE, sum_scale=sum_scale, count_scale=count_scale
+        )
+
+    sound = _event("a row at the upper bound, or none", drawn, here=[2], there=[], says=_large(1))
+    return Case(
+        name=BoundedMean.name,
+        theorem="A mean is made of a centred sum and a count with noise each; the dearest way of moving both at once is what they cost together.",
+        reference="Li, Lyu, Su and Yang 2016",
+        prices={currency: f"{formula}, of the sum and of the count" for currency, formula in PRICES.items()},
+        checks=(
+            sound,
+            _event(
+                "the upper bound replaced by a null",
+                replaced(sum_scale=4.0, count_scale=2 / 3),
+                here=[2],
+                there=[None],
+                says=_large(1),
+            ),
+            _event(
+                "one bound replaced by the other",
+                replaced(sum_scale=2.0, count_scale=4.0),
+                here=[2],
+                there=[0],
+                says=lambda estimate: _centred(estimate) >= 2,
+            ),
+            StreamCheck(setting="100 means", draw=_means(drawn, [2], _large(1))),
+        ),
+        bugs=(
+            Bug(
+                name="sensitivity halved",
+                how="persons have two rows each, and the unit is declared to be one row",
+                check=_event("two rows of a person, paid as one", drawn, here=[2, 2], there=[], says=_large(2)),
+            ),
+            price_halved(sound),
+        ),
+    )

@@ -1,0 +1,132 @@
+"""The measuring step of a run under audit: as a run takes it, on a real ledger, charged before it draws."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar
+
+import numpy as np
+
+from dpcore.audit import planted
+from dpcore.audit.canaries import CANARIES, Counts, OneRunCheck
+from dpcore.audit.case import Bug, Case
+from dpcore.audit.checks import Finding, scaled
+from dpcore.audit.streams import Words, taken_from
+from dpcore.curator.curator import Curator
+from dpcore.ledger import Ledger, open_ledger
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.tables.histogram import LocalHistogram
+
+EPSILONS = (0.5, 1.0, 2.0)
+
+_ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
+_RUN, _STEP = "audit", "measure"
+
+
+@contextmanager
+def _made_up_run(counts: Counts, *, epsilon: float, curator: type[Curator]) -> Iterator[tuple[Curator, Ledger]]:
+    """Open an account in a ledger of its own, reserve all of it, and hand a made-up table to a curator."""
+    codes = np.arange(len(counts), dtype=np.uint16)
+    histogram = LocalHistogram.of(codes=[codes], counts=counts, shape=[len(counts)])
+    with (
+        TemporaryDirectory() as folder,
+        open_ledger(f"sqlite:///{Path(folder, 'ledger.sqlite')}", create=True) as ledger,
+    ):
+        cap = int(epsilon * UNIT)
+        ledger.open_account(
+            "canaries",
+            currency=Currency.PURE,
+            cap=cap,
+            epsilon=epsilon,
+            delta=0.0,
+            unit=_ROW.unit,
+            neighbours=_ROW.neighbours,
+        )
+        ledger.reserve(_RUN, account="canaries", amount=cap, claim="audit")
+        step = curator(ledger=ledger, run_id=_RUN, protection=_ROW, currency=Currency.PURE)
+        step.receive(histogram, lease=ledger.lease(_RUN))
+        yield step, ledger
+
+
+def _one_run(epsilon: float, *, curator: type[Curator]) -> OneRunCheck:
+    def measure(counts: Counts) -> tuple[Counts, int]:
+        with _made_up_run(counts, epsilon=epsilon, curator=curator) as (step, ledger):
+            noisy = step.measure_marginal(_STEP, (0,), share=Fraction(1)).values
+            return 2 * noisy - 1, ledger.run(_RUN).spent
+
+    return OneRunCheck(setting=f"{CANARIES:,} canaries, one marginal", measure=measure)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChargeCheck:
+    """No random word is taken for a step before the ledger holds its charge, and none after its result is stored."""
+
+    kind: ClassVar[str] = "charge"
+
+    curator: type[Curator]
+
+    @property
+    def setting(self) -> str:
+        """What is checked, in words."""
+        return "words taken while an operation is started"
+
+    def run(self, *, effort: float) -> Finding:
+        """Measure while every request for random words is watched."""
+        counts = np.zeros(scaled(1000, min(effort, 1.0)), dtype=np.int64)
+        paid: list[bool] = []
+        system = entropy.random_words
+        with _made_up_run(counts, epsilon=1.0, curator=self.curator) as (curator, ledger):
+
+            def watched(count: int) -> Words:
+                done = sum(operation.amount for operation in ledger.transcript(_RUN))
+                paid.append(ledger.run(_RUN).spent > done)  # what was paid and has no result yet
+                return system(count)
+
+            with taken_from(watched):
+                curator.measure_marginal(_STEP, (0,), share=Fraction(1))
+        free = len(paid) - sum(paid)
+        return Finding(
+            check=self.kind,
+            setting=self.setting,
+            sound=bool(paid) and not free,
+            shown=f"{free} of {len(paid)} requests for random words came without a charge",
+        )
+
+
+def measuring() -> Case:
+    """Return the audit of `Curator.measure_marginal`, which is how every marginal of a release is measured."""
+    return Case(
+        name="measuring-step",
+        theorem="Of m fair coins no more can be guessed right than by guesses that are right with odds of e^epsilon to 1, each.",
+        reference="Steinke, Nasr and Jagielski 2023, Thm. 5.2",
+        prices={Currency.PURE: "that of the mechanism that draws"},
+        checks=(
+            *(_one_run(epsilon, curator=Curator) for epsilon in EPSILONS),
+            ChargeCheck(curator=Curator),
+        ),
+        bugs=(
+            *(
+                Bug(
+                    name=f"half noise at epsilon {epsilon:g}",
+                    how="the step draws noise of half the scale that it pays for",
+                    check=_one_run(epsilon, curator=planted.HalfNoiseCurator),
+                )
+                for epsilon in EPSILONS
+            ),
+            Bug(
+                name="missing charge",
+                how="the step draws and says nothing to the ledger",
+                check=ChargeCheck(curator=planted.FreeCurator),
+            ),
+            Bug(
+                name="charge after the draw",
+                how="the step draws first, and pays when it has the result",
+                check=ChargeCheck(curator=planted.LateCurator),
+            ),
+        ),
+    )

@@ -1,0 +1,250 @@
+"""Integer noise under audit: discrete Laplace, discrete Gaussian, rounded Gaussian."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.audit import planted
+from dpcore.audit.case import Bug, Case
+from dpcore.audit.cases.outputs import Noise, noisy
+from dpcore.audit.checks import Check, DistributionCheck, Draw, EventCheck, StreamCheck
+from dpcore.audit.events import Outcomes
+from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
+from dpcore.mechanisms.sampling import wide
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours, Protection
+
+DRAWS = 400_000
+DISTRIBUTION_DRAWS = 1_000_000
+SCALES = (2.0, 40.0)
+WIDE_SCALES = (2.5, 300.0)
+"""Of the sampler of noise that is too wide for one table, called by itself: one digit, whose sign shows, and two."""
+
+_PARTS = 10
+"""Intervals to a scale, where outcomes are too many to be told one by one."""
+
+WIDER = 1.03
+
+Weights = npt.NDArray[np.float64]
+
+
+class Sampler(Protocol):
+    """Whatever draws noise of a scale."""
+
+    def __call__(self, count: int, *, scale: float) -> Outcomes:
+        """Return so many draws."""
+
+
+def laplace_weights(k: npt.NDArray[np.int64], scale: float) -> Weights:
+    """Return the probability of each noise, up to a factor."""
+    return np.exp(-np.abs(k) / scale)
+
+
+def gaussian_weights(k: npt.NDArray[np.int64], scale: float) -> Weights:
+    """Return the probability of each noise, up to a factor."""
+    return np.exp(-0.5 * (k / scale) ** 2)
+
+
+def rounded_weights(k: npt.NDArray[np.int64], scale: float) -> Weights:
+    """Return the probability of each noise: from the upper tail, where nothing cancels."""
+    edges = (np.abs(k)[:, None] + np.array([-0.5, 0.5])) / (scale * math.sqrt(2.0))
+    tails = np.vectorize(math.erfc)(edges) / 2
+    weights: Weights = tails[:, 0] - tails[:, 1]
+    return weights
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of integer noise: its class, the field that sets its width, its formula, and what it can be paid in."""
+
+    kind: Any
+    width: str
+    weights: Any
+    currencies: tuple[Currency, ...]
+
+    def at(self, scale: float, *, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Any:
+        """Return the mechanism at a width."""
+        sensitivity = Protection(unit="row", rows_per_unit=1, neighbours=neighbours).sensitivity
+        return self.kind(**{self.width: scale}, sensitivity=sensitivity)
+
+    def event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
+        self, setting: str, drawn: Noise, *, paid: Any, currency: Currency, here: list[int], there: list[int]
+    ) -> EventCheck:
+        """Return the check of what is drawn on two tables, against what was paid."""
+        return EventCheck(
+            setting=setting,
+            currency=currency,
+            charged=paid.charge(currency),
+            here=noisy(drawn, here),
+            there=noisy(drawn, there),
+            draws=DRAWS,
+        )
+
+    def distribution(self, scale: float, *, drawn_at: float) -> DistributionCheck:
+        """Return the check of the noise's distribution at a scale, of noise that is drawn at a scale."""
+        reach = round(30 * scale) + 30
+        outcomes = np.arange(-reach, reach + 1)
+        return DistributionCheck(
+            setting=f"noise of {self.width} {scale:g}",
+            draw=noisy(self.at(drawn_at), [0]),
+            draws=DISTRIBUTION_DRAWS,
+            outcomes=outcomes,
+            probabilities=self.weights(outcomes, scale),
+        )
+
+    def wide(self, setting: str, scale: float, *, draw: Draw) -> DistributionCheck:
+        """Return the check of the distribution of wide noise, in intervals."""
+        width = max(1, round(scale / _PARTS))
+        reach = (round(20 * scale) // width + 1) * width
+        noise = np.arange(-reach, reach + width)
+        return DistributionCheck(
+            setting=setting,
+            draw=lambda count: draw(count) // width,
+            draws=DISTRIBUTION_DRAWS,
+            outcomes=np.arange(-reach // width, reach // width + 1),
+            probabilities=self.weights(noise, scale).reshape(-1, width).sum(axis=1),
+        )
+
+    def wide_checks(self, sampler: Sampler, *, beyond: float) -> tuple[Check, ...]:
+        """Return the checks of a wide sampler by itself, and of the mechanism at a scale that is beyond its table."""
+        mechanism = self.at(beyond)
+        return (
+            *(
+                self.wide(f"wide sampler, {self.width} {scale:g}", scale, draw=partial(sampler, scale=scale))
+                for scale in WIDE_SCALES
+            ),
+            self.wide(f"noise of {self.width} {beyond:g}", beyond, draw=noisy(mechanism, [0])),
+            StreamCheck(setting=f"noise of {self.width} {beyond:g}", draw=noisy(mechanism, [0])),
+        )
+
+    def case(
+        self,
+        *,
+        theorem: str,
+        reference: str,
+        prices: Mapping[Currency, str],
+        more: tuple[Bug, ...],
+        wide: tuple[Check, ...] = (),
+    ) -> Case:
+        """Return what every kind of integer noise is held against, and some bugs more."""
+        one, two = self.at(1.0), self.at(2.0, neighbours=Neighbours.REPLACE_ONE)
+        last = self.currencies[0]
+        return Case(
+            name=self.kind.name,
+            theorem=theorem,
+            reference=reference,
+            prices=prices,
+            checks=(
+                *(
+                    self.event("one count, 0 or 1", one, paid=one, currency=currency, here=[0], there=[1])
+                    for currency in self.currencies
+                ),
+                self.event("a row replaced: 1 0 or 0 1", two, paid=two, currency=last, here=[1, 0], there=[0, 1]),
+                *(self.distribution(scale, drawn_at=scale) for scale in SCALES),
+                StreamCheck(setting="noise on 100 counts", draw=noisy(one, [0])),
+                *wide,
+            ),
+            bugs=(
+                Bug(
+                    name=f"{self.width} x1.03",
+                    how=f"the noise is {WIDER - 1:.0%} wider than its {self.width} says",
+                    check=self.distribution(40.0, drawn_at=40.0 * WIDER),
+                ),
+                Bug(
+                    name="sensitivity halved",
+                    how="a unit moves a count by 2 where the sensitivity says 1",
+                    check=self.event(
+                        "one count, 0 or 2, paid as 0 or 1", one, paid=one, currency=last, here=[0], there=[2]
+                    ),
+                ),
+                Bug(
+                    name="neighbour flag ignored",
+                    how="rows are replaced, and what is paid is the price of adding or removing one",
+                    check=self.event(
+                        "1 0 or 0 1, paid as add-remove", one, paid=one, currency=last, here=[1, 0], there=[0, 1]
+                    ),
+                ),
+                Bug(
+                    name="numpy randomness",
+                    how="the noise comes from NumPy's generator, not from the operating system's entropy",
+                    check=StreamCheck(setting="noise on 100 counts", draw=noisy(planted.NumpyNoise(scale=1.0), [0])),
+                ),
+                *more,
+            ),
+        )
+
+
+LAPLACE = Family(DiscreteLaplace, "scale", laplace_weights, (Currency.PURE, Currency.ZCDP, Currency.GDP))
+GAUSSIAN = Family(DiscreteGaussian, "sigma", gaussian_weights, (Currency.ZCDP,))
+ROUNDED = Family(RoundedGaussian, "sigma", rounded_weights, (Currency.GDP, Currency.ZCDP))
+
+
+def laplace() -> Case:
+    """Return the audit of discrete Laplace noise."""
+    one = LAPLACE.at(1.0)
+    continuous = planted.FloatLaplace(scale=1.0)
+    return LAPLACE.case(
+        theorem="Whole counts with noise of probability ~ e^(-|k| / b) are epsilon-DP with epsilon = L1 / b.",
+        reference="Ghosh, Roughgarden and Sundararajan 2009; Dwork, McSherry, Nissim and Smith 2006",
+        prices={
+            Currency.PURE: "L1 / b",
+            Currency.ZCDP: "with t = 1 / b: t d - (1 - e^(-t d)) t / sinh t for each count that moves by d",
+            Currency.GDP: "4 Phi^-1(e^x / (1 + e^x))^2 with x = L1 / b",
+        },
+        more=(
+            Bug(
+                name="float noise",
+                how="the noise is a float, b ln U, whose last digits tell which count it was added to",
+                check=EventCheck(
+                    setting="one count, 0 or 1, textbook floats",
+                    currency=Currency.PURE,
+                    charged=one.charge(Currency.PURE),
+                    here=continuous.possible_from_nought(0),
+                    there=continuous.possible_from_nought(1),
+                    draws=20_000,
+                ),
+            ),
+            Bug(
+                name="zero drawn twice",
+                how="a zero with a minus is kept by the wide sampler, which makes zeros twice as likely",
+                check=LAPLACE.wide("wide sampler, scale 2.5", 2.5, draw=planted.twofold_zero(2.5)),
+            ),
+        ),
+        wide=LAPLACE.wide_checks(wide.laplace, beyond=1e4),
+    )
+
+
+def gaussian() -> Case:
+    """Return the audit of discrete Gaussian noise."""
+    one = GAUSSIAN.at(1.0)
+    return GAUSSIAN.case(
+        theorem="Whole counts with noise of probability ~ e^(-k^2 / (2 sigma^2)) are rho-zCDP with rho = L2^2 / (2 sigma^2).",
+        reference="Canonne, Kamath and Steinke 2020",
+        prices={Currency.ZCDP: "L2^2 / (2 sigma^2)"},
+        more=(
+            Bug(
+                name="rho halved",
+                how="L2^2 / (4 sigma^2) is charged",
+                check=replace(
+                    GAUSSIAN.event("one count, 0 or 1", one, paid=one, currency=Currency.ZCDP, here=[0], there=[1]),
+                    charged=one.charge(Currency.ZCDP) // 2,
+                ),
+            ),
+        ),
+        wide=GAUSSIAN.wide_checks(wide.gaussian, beyond=1e5),
+    )
+
+
+def rounded() -> Case:
+    """Return the audit of rounded Gaussian noise."""
+    return ROUNDED.case(
+        theorem="Rounding is post-processing: counts with rounded normal noise are mu-GDP with mu = L2 / sigma, and rho-zCDP.",
+        reference="Dong, Roth and Su 2022; Bun and Steinke 2016",
+        prices={Currency.GDP: "L2^2 / sigma^2", Currency.ZCDP: "L2^2 / (2 sigma^2)"},
+        more=(),
+    )

@@ -1,0 +1,125 @@
+"""Randomized response under audit."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from dpcore.audit import planted
+from dpcore.audit.case import Bug, Case
+from dpcore.audit.cases.outputs import noisy, once
+from dpcore.audit.checks import DistributionCheck, Draw, EventCheck, StreamCheck
+from dpcore.audit.events import Outcomes
+from dpcore.mechanisms.randomized_response import RandomizedResponse
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours, Protection
+
+DRAWS = 400_000
+DISTRIBUTION_DRAWS = 1_000_000
+ANSWERS = 4
+EPSILON = 1.0
+
+_ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.REPLACE_ONE)
+_PERSON = Protection(unit="person", rows_per_unit=2, neighbours=Neighbours.REPLACE_ONE)
+
+
+def _event(setting: str, drawn: RandomizedResponse, *, charged: int, currency: Currency, rows: int = 1) -> EventCheck:
+    """Return the check of one respondent's answers, all of them 0 or all of them 1."""
+    return EventCheck(
+        setting=setting,
+        currency=currency,
+        charged=charged,
+        here=once(noisy(drawn, [0] * rows)),
+        there=once(noisy(drawn, [1] * rows)),
+        draws=DRAWS,
+    )
+
+
+def _distribution(setting: str, stated: RandomizedResponse, *, drawn: RandomizedResponse) -> DistributionCheck:
+    true, other = map(float, stated.probabilities)
+    return DistributionCheck(
+        setting=setting,
+        draw=noisy(drawn, [0]),
+        draws=DISTRIBUTION_DRAWS,
+        outcomes=np.arange(stated.answers),
+        probabilities=np.array([true] + [other] * (stated.answers - 1)),
+    )
+
+
+def _collected(drawn: RandomizedResponse, answers: int) -> Draw:
+    """Return how many answers are collected from so many respondents."""
+
+    def draw(count: int) -> Outcomes:
+        return np.array([drawn.draw(np.zeros(answers, dtype=np.int64)).size for _ in range(count)], dtype=np.int64)
+
+    return draw
+
+
+def randomized_response() -> Case:
+    """Return the audit of randomized response, with coins and with several answers."""
+    coins = RandomizedResponse.coins(protection=_ROW)
+    several = RandomizedResponse(epsilon=EPSILON, answers=ANSWERS, protection=_ROW)
+    persons = RandomizedResponse(epsilon=EPSILON, answers=ANSWERS, protection=_PERSON)
+    pure = _event("four answers", several, charged=several.charge(Currency.PURE), currency=Currency.PURE)
+    return Case(
+        name=RandomizedResponse.name,
+        theorem="An answer that is true with probability e^epsilon / (e^epsilon + k - 1), and else any other of k, is epsilon-DP; with two fair coins, ln 3.",
+        reference="Warner 1965; Dwork and Roth 2014, Claim 3.5; Kairouz, Oh and Viswanath 2014",
+        prices={
+            Currency.PURE: "epsilon, for each row of a unit",
+            Currency.ZCDP: "the lesser of epsilon tanh(epsilon / 2) and mu^2 / 2",
+            Currency.GDP: "(Phi^-1(p) - Phi^-1(q))^2, p and q the odds of the true answer and of another",
+        },
+        checks=(
+            _event("two fair coins", coins, charged=coins.charge(Currency.PURE), currency=Currency.PURE),
+            pure,
+            *(
+                replace(pure, currency=currency, charged=several.charge(currency))
+                for currency in (Currency.ZCDP, Currency.GDP)
+            ),
+            _event(
+                "two answers of a person",
+                persons,
+                charged=persons.charge(Currency.PURE),
+                currency=Currency.PURE,
+                rows=2,
+            ),
+            _distribution("two fair coins", coins, drawn=coins),
+            _distribution("four answers", several, drawn=several),
+            StreamCheck(setting="100 answers", draw=noisy(several, [0])),
+        ),
+        bugs=(
+            Bug(
+                name="epsilon x1.03",
+                how="answers are true as often as an epsilon that is 3% larger allows",
+                check=_distribution("four answers", several, drawn=replace(several, epsilon=EPSILON * 1.03)),
+            ),
+            Bug(
+                name="sensitivity halved",
+                how="a unit gives two answers, and what is paid is the price of one",
+                check=_event(
+                    "two answers each, paid as one",
+                    several,
+                    charged=several.charge(Currency.PURE),
+                    currency=Currency.PURE,
+                    rows=2,
+                ),
+            ),
+            Bug(
+                name="neighbour flag ignored",
+                how="a respondent is removed, where the price is that of replacing one: the number of answers tells",
+                check=EventCheck(
+                    setting="one respondent or none",
+                    currency=Currency.PURE,
+                    charged=several.charge(Currency.PURE),
+                    here=_collected(several, 1),
+                    there=_collected(several, 0),
+                    draws=1000,
+                ),
+            ),
+            Bug(
+                name="numpy randomness",
+                how="the answers come from NumPy's generator, not from the operating system's entropy",
+                check=StreamCheck(setting="100 answers", draw=noisy(planted.NumpyNoise(scale=1.0), [0])),
+            ),
+        ),
+    )

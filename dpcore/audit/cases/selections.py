@@ -1,0 +1,200 @@
+"""Selections under audit, and the exponential mechanism in both flavours."""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.audit import planted
+from dpcore.audit.case import Bug, Case
+from dpcore.audit.cases.outputs import Selecting, once, selected
+from dpcore.audit.checks import DistributionCheck, EventCheck, StreamCheck
+from dpcore.audit.events import Outcomes
+from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
+from dpcore.privacy.accounting import Currency
+
+EPSILON = 2.0
+FAR = 3
+"""A sensitivity that is not 1: scores that move so far must get so much more noise."""
+
+DRAWS = 24_000
+FEWER_DRAWS = 16_000
+MORE_DRAWS = 40_000
+DISTRIBUTION_DRAWS = 60_000
+WIDER = 1.03
+
+_BACK = 10
+"""Steps behind the best score up to which there are candidates in the check of the distribution."""
+
+LEVELS = np.arange(_BACK + 1)
+SIZES = np.rint(np.exp(LEVELS / 2)).astype(np.int64)
+"""How many candidates are so far behind: so many that each distance is selected about as often, which tells a rate best."""
+
+
+def softmax_probabilities(rate: float) -> npt.NDArray[np.float64]:
+    """Return how likely each distance behind the best is, if a candidate has a probability ~ e^(-rate distance)."""
+    weights = SIZES * np.exp(-rate * LEVELS)
+    probabilities: npt.NDArray[np.float64] = weights / weights.sum()
+    return probabilities
+
+
+def permute_and_flip_probabilities(rate: float) -> npt.NDArray[np.float64]:
+    """Return how likely each distance is, if one is taken uniformly of the candidates whose coins, of e^(-rate distance), say yes.
+
+    A candidate with coin p is taken with probability p E[1 / (1 + N)], N the others that say yes: the integral over t from 0 to 1 of
+    p times the product of 1 - q + q t over the others, a polynomial, which Gauss's rule with enough points integrates exactly.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(int(SIZES.sum()) // 2 + 1)
+    t = (nodes + 1) / 2
+    coins = np.exp(-rate * LEVELS)
+    factors = 1 - coins[:, None] + coins[:, None] * t
+    product = np.exp((SIZES[:, None] * np.log(factors)).sum(axis=0))
+    probabilities: npt.NDArray[np.float64] = SIZES * coins * ((product / factors) @ (weights / 2))
+    return probabilities
+
+
+def distances(mechanism: Selecting, count: int) -> Outcomes:
+    """Return how far behind the best the selected candidates are."""
+    scores = np.repeat(-LEVELS, SIZES).astype(np.int64)
+    return -scores[selected(mechanism, scores.tolist())(count)]
+
+
+def behind_event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
+    setting: str,
+    drawn: Selecting,
+    *,
+    charged: int,
+    currency: Currency,
+    gaps: tuple[int, int],
+    others: int = 1,
+    draws: int = DRAWS,
+) -> EventCheck:
+    """Return the check of selections where a candidate is behind all others by one of two gaps."""
+    here, there = ([0, *[gap] * others] for gap in gaps)
+    return between(setting, drawn, charged=charged, currency=currency, tables=(here, there), draws=draws)
+
+
+def between(  # noqa: PLR0913  likewise
+    setting: str,
+    drawn: Selecting,
+    *,
+    charged: int,
+    currency: Currency,
+    tables: tuple[list[int], list[int]],
+    draws: int = DRAWS,
+) -> EventCheck:
+    """Return the check of selections among the scores of two tables."""
+    here, there = tables
+    return EventCheck(
+        setting=setting,
+        currency=currency,
+        charged=charged,
+        here=once(selected(drawn, here)),
+        there=once(selected(drawn, there)),
+        draws=draws,
+    )
+
+
+def _exponential(flavour: Flavour, epsilon: float = EPSILON, *, sensitivity: int = 1) -> ExponentialMechanism:
+    return ExponentialMechanism(epsilon=epsilon, sensitivity=sensitivity, flavour=flavour)
+
+
+def _spread(flavour: Flavour) -> tuple[DistributionCheck, Bug]:
+    """Return the check of how far behind the best is selected, and the bug of draws that are held against a narrower claim."""
+    probabilities = softmax_probabilities if flavour is Flavour.GUMBEL else permute_and_flip_probabilities
+    drawn = _exponential(flavour, 1.0)
+    sound = DistributionCheck(
+        setting=f"{flavour.value}, {SIZES.sum()} candidates",
+        draw=once(lambda count: distances(drawn, count)),
+        draws=DISTRIBUTION_DRAWS,
+        outcomes=LEVELS,
+        probabilities=probabilities(0.5),
+    )
+    bug = Bug(
+        name=f"{flavour.value} scale x1.03",
+        how="the noise that selects is 3% wider than its epsilon says",
+        check=replace(sound, probabilities=probabilities(0.5 * WIDER)),
+    )
+    return sound, bug
+
+
+def exponential() -> Case:
+    """Return the audit of the exponential mechanism."""
+    gumbel, flip = _exponential(Flavour.GUMBEL), _exponential(Flavour.PERMUTE_AND_FLIP)
+    far_gumbel, far_flip = (
+        _exponential(flavour, sensitivity=FAR) for flavour in (Flavour.GUMBEL, Flavour.PERMUTE_AND_FLIP)
+    )
+    flipped = behind_event(
+        "permute-and-flip, D = 3, behind by 0 or 6",
+        far_flip,
+        charged=far_flip.charge(Currency.PURE),
+        currency=Currency.PURE,
+        gaps=(0, 2 * FAR),
+    )
+    spreads = [_spread(flavour) for flavour in Flavour]
+    balanced = behind_event(
+        "Gumbel, D = 3, ahead or behind by 3",
+        far_gumbel,
+        charged=far_gumbel.charge(Currency.ZCDP),
+        currency=Currency.ZCDP,
+        gaps=(-FAR, FAR),
+    )
+    return Case(
+        name=ExponentialMechanism.name,
+        theorem="A place selected with probability ~ e^(epsilon score / (2 D)), or by permute-and-flip, is epsilon-DP; the first is also epsilon^2/8-zCDP.",
+        reference="McSherry and Talwar 2007; Cesar and Rogers 2021; McKenna and Sheldon 2020",
+        prices={
+            Currency.PURE: "epsilon",
+            Currency.ZCDP: "epsilon^2 / 8; permute-and-flip epsilon tanh(epsilon / 2)",
+            Currency.GDP: "4 Phi^-1(e^x / (1 + e^x))^2 with x = epsilon / 2; permute-and-flip with x = epsilon",
+        },
+        checks=(
+            flipped,
+            replace(flipped, currency=Currency.ZCDP, charged=far_flip.charge(Currency.ZCDP)),
+            behind_event(
+                "Gumbel, behind 4 by 0 or 2",
+                gumbel,
+                charged=gumbel.charge(Currency.PURE),
+                currency=Currency.PURE,
+                gaps=(0, 2),
+                others=4,
+                draws=MORE_DRAWS,
+            ),
+            balanced,
+            replace(balanced, currency=Currency.GDP, charged=far_gumbel.charge(Currency.GDP)),
+            *(sound for sound, _ in spreads),
+            StreamCheck(setting="Gumbel", draw=selected(gumbel, [0, 0, 1])),
+            StreamCheck(setting="permute-and-flip", draw=selected(flip, [0, 0, 1])),
+        ),
+        bugs=(
+            Bug(
+                name="epsilon^2/8 for permute-and-flip",
+                how="permute-and-flip is charged the rho of the exponential mechanism proper",
+                check=behind_event(
+                    "permute-and-flip, behind by 0 or 2, epsilon 1",
+                    _exponential(Flavour.PERMUTE_AND_FLIP, 1.0),
+                    charged=_exponential(Flavour.GUMBEL, 1.0).charge(Currency.ZCDP),
+                    currency=Currency.ZCDP,
+                    gaps=(0, 2),
+                ),
+            ),
+            Bug(
+                name="sensitivity halved",
+                how="scores move by 2 where the sensitivity says 1",
+                check=behind_event(
+                    "permute-and-flip, behind by 0 or 4, paid as 2",
+                    flip,
+                    charged=flip.charge(Currency.PURE),
+                    currency=Currency.PURE,
+                    gaps=(0, 4),
+                    draws=FEWER_DRAWS,
+                ),
+            ),
+            *(bug for _, bug in spreads),
+            Bug(
+                name="numpy randomness",
+                how="the noise comes from NumPy's generator, not from the operating system's entropy",
+                check=StreamCheck(setting="Gumbel", draw=selected(planted.NumpyMax(scale=1.0), [0, 0, 1])),
+            ),
+        ),
+    )

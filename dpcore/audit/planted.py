@@ -1,0 +1,189 @@
+"""Deliberately wrong variants of mechanisms, to see that the audit catches them. Nothing here may ever meet private data."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.audit.events import Outcomes
+from dpcore.curator.ask import ask
+from dpcore.curator.curator import Curator
+from dpcore.mechanisms import DiscreteLaplace, Mechanism
+from dpcore.mechanisms.descriptions import Description
+from dpcore.mechanisms.exact import Exact
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Protection
+from dpcore.tables.histogram import Histogram
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumpyNoise:
+    """Laplace noise of NumPy's generator, rounded: neither exact nor of the operating system's entropy."""
+
+    scale: float
+
+    def draw(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return noisy counts."""
+        noise = np.random.default_rng().laplace(scale=self.scale, size=counts.shape)
+        return counts + np.rint(noise).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumpyMax:
+    """A noisy maximum with Gumbel noise of NumPy's generator."""
+
+    scale: float
+
+    def draw(self, scores: npt.NDArray[np.int64]) -> int:
+        """Return the place of the selected score."""
+        return int(np.argmax(scores + np.random.default_rng().gumbel(scale=self.scale, size=scores.shape)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumpySparseVector:
+    """AboveThreshold with noise of NumPy's generator."""
+
+    def sessions(self, count: int) -> Outcomes:
+        """Return how many answers each session gave on three values of 0."""
+        noise = np.random.default_rng().laplace(scale=2.0, size=(count, 4))
+        above = noise[:, 1:] >= noise[:, :1]
+        return np.where(above.any(axis=1), above.argmax(axis=1) + 1, 3).astype(np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FloatLaplace:
+    """Laplace noise as the textbook has it, in floats: a fair sign, times the scale, times the logarithm of a uniform number.
+
+    Of the floats near an output only some can be had from a given count, and other ones from its neighbour.
+
+    Reference:
+        Mironov 2012, On significance of the least significant bits for differential privacy.
+    """
+
+    scale: float
+
+    def draw(self, count: int, draws: int) -> npt.NDArray[np.float64]:
+        """Return noisy counts."""
+        words = entropy.random_words(2 * draws)
+        uniform = ((words[:draws] >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+        signs = np.where(words[draws:] >> np.uint64(63), 1.0, -1.0)
+        outputs: npt.NDArray[np.float64] = count + signs * (self.scale * np.log(uniform))
+        return outputs
+
+    def possible_from_nought(self, count: int) -> Any:
+        """Return draws that are told by one thing: whether a count of 0 could have become this output."""
+
+        def draw(draws: int) -> Outcomes:
+            outputs = self.draw(count, draws)
+            nearest = np.rint(np.exp(-np.abs(outputs) / self.scale) * 2.0**53)
+            possible = np.zeros(draws, dtype=np.bool_)
+            for step in range(-4, 5):
+                uniform = np.clip(nearest + step, 1, 2.0**53) * 2.0**-53
+                possible |= np.abs(outputs) == np.abs(self.scale * np.log(uniform))
+            return possible.astype(np.int64)
+
+        return draw
+
+
+def twofold_zero(scale: float) -> Callable[[int], Outcomes]:
+    """Return draws of a geometric number with a sign, where a zero with a minus is not drawn again."""
+
+    def draw(count: int) -> Outcomes:
+        words = entropy.random_words(2 * count)
+        uniform = ((words[:count] >> np.uint64(11)) + np.uint64(1)) * 2.0**-53
+        size = np.floor(-scale * np.log(uniform)).astype(np.int64)
+        signed: Outcomes = np.where(words[count:] >> np.uint64(63), size, -size)
+        return signed
+
+    return draw
+
+
+@dataclass(frozen=True, kw_only=True)
+class HalfNoise:
+    """Laplace noise of half the scale that its price and its description say."""
+
+    stated: DiscreteLaplace
+
+    @property
+    def standard_deviation(self) -> float:
+        """The stated one."""
+        return self.stated.standard_deviation
+
+    def charge(self, currency: Currency) -> int:
+        """Return the stated price."""
+        return self.stated.charge(currency)
+
+    def describe(self) -> Description:
+        """Return the stated parameters."""
+        return self.stated.describe()
+
+    def draw(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return counts with too little noise."""
+        return replace(self.stated, scale=self.stated.scale / 2).draw(counts)
+
+
+class HalfNoiseCurator(Curator):
+    """A curator that measures marginals with half the noise that it pays for."""
+
+    def _marginal_mechanism(self, share: Fraction) -> Any:
+        stated: Any = super()._marginal_mechanism(share)
+        return HalfNoise(stated=stated)
+
+
+class FreeCurator(Curator):
+    """A curator that draws without a charge."""
+
+    def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:  # noqa: ARG002
+        return draw(self._received[0]) if self._received else b""
+
+
+class LateCurator(Curator):
+    """A curator that pays after it has drawn."""
+
+    def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
+        output = draw(self._received[0]) if self._received else b""
+        return super()._charge_then(step, mechanism, lambda _: output)
+
+
+def answered_free(account: str, query: Any, *columns: Any) -> Any:  # noqa: ARG001  nobody pays
+    """Answer a query without a charge."""
+    return query.draw(*columns)
+
+
+def drawn_while_reading(account: str, query: Any, *columns: Any) -> Any:
+    """Ask a query that has drawn its noise before it is paid for."""
+    return ask(account, EarlyQuery(query), *columns)
+
+
+@dataclass(frozen=True)
+class EarlyQuery:
+    """A query that adds its noise as it reads the table."""
+
+    stated: Any
+
+    @property
+    def protection(self) -> Protection:
+        """Whom it protects."""
+        stated: Protection = self.stated.protection
+        return stated
+
+    def charge(self, currency: Currency) -> int:
+        """Return the stated price."""
+        return int(self.stated.charge(currency))
+
+    def describe(self) -> Description:
+        """Return the stated parameters."""
+        stated: Description = self.stated.describe()
+        return stated
+
+    def read(self, *columns: Any, **more: Any) -> Exact:
+        """Return an answer that has its noise already."""
+        return Exact(self.stated.draw(*columns, **more))
+
+    def answer(self, exact: Exact) -> Any:
+        """Return what was drawn."""
+        return exact.for_noise()

@@ -1,0 +1,269 @@
+"""Faults planted along the path of a release, from the file to Parquet. For made-up tables only: nothing here may meet private data."""
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.curator.curator import Curator
+from dpcore.ledger import Lease
+from dpcore.mechanisms import DiscreteLaplace, Mechanism
+from dpcore.mechanisms.currency_noise import Noise
+from dpcore.mechanisms.descriptions import Description
+from dpcore.mechanisms.pricing import marginal_noise
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Protection, Sensitivity
+from dpcore.runs import synthesis
+from dpcore.runs.synthesis import Synthesis
+from dpcore.strategies.mwem import Mwem
+from dpcore.tables.histogram import Histogram
+from dpcore.tables.ingest import records
+from dpcore.tables.ingest.bounding import bound
+from dpcore.tables.ingest.coded import Coded
+from dpcore.tables.sources.source import read_piece
+
+PART = 50
+"""Rows that `bounded_part_by_part` looks at together."""
+
+TIMES_DRAWN = 9
+CHEAPER = 4
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Replace a function of the product for a while, in this process."""
+    before = owner.__dict__[name]
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+# Reading
+
+
+@contextmanager
+def rows_read_twice() -> Iterator[None]:
+    """Read every batch of the file twice."""
+    read = read_piece
+
+    def twice(piece: Any, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in read(piece, columns=columns):
+            yield batch
+            yield batch
+
+    with _replaced(records, "read_piece", twice):
+        yield
+
+
+@contextmanager
+def quotes_believed() -> Iterator[None]:
+    """Read a file that has no quoting as if it had: a quote at the start of one row's note swallows the rows up to the next quote."""
+
+    def believing(piece: Any, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        text = Path(piece.file.address).read_text(encoding="utf-8")
+        rows = list(csv.DictReader(io.StringIO(text, newline="")))
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([row[column] for row in rows]) for column in columns], names=list(columns)
+        )
+
+    with _replaced(records, "read_piece", believing):
+        yield
+
+
+# Bounding
+
+
+def _not_bounded(coded: Coded, *, rows_per_unit: int) -> Coded:
+    del rows_per_unit
+    return coded
+
+
+def _bounded_over_all(coded: Coded, *, rows_per_unit: int) -> Coded:
+    if coded.units is None or coded.draws is None:
+        return coded
+    units = len(np.unique(coded.units[:, 0]))
+    return coded.take(np.sort(np.argsort(coded.draws)[: rows_per_unit * units]))
+
+
+def _bounded_by_part(coded: Coded, *, rows_per_unit: int) -> Coded:
+    starts = range(0, max(coded.rows, 1), PART)
+    parts = [coded.take(np.arange(start, min(start + PART, coded.rows))) for start in starts]
+    return Coded.joined([bound(part, rows_per_unit=rows_per_unit) for part in parts])
+
+
+@contextmanager
+def not_bounded() -> Iterator[None]:
+    """Keep all rows of everybody."""
+    with _replaced(records, "bound", _not_bounded):
+        yield
+
+
+@contextmanager
+def bounded_over_all() -> Iterator[None]:
+    """Keep as many rows as there should be in all, of whomever they are: who has many rows takes the place of others."""
+    with _replaced(records, "bound", _bounded_over_all):
+        yield
+
+
+@contextmanager
+def bounded_part_by_part() -> Iterator[None]:
+    """Bound each part of the file by itself, and forget to bound them together."""
+    with _replaced(records, "bound", _bounded_by_part):
+        yield
+
+
+# Charging and drawing
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Variant:
+    """Noise that is described and paid for in one way, and drawn in another."""
+
+    stated: Noise
+    drawn: Callable[[Any], Any]
+
+    @property
+    def standard_deviation(self) -> float:
+        """The stated one."""
+        return self.stated.standard_deviation
+
+    def charge(self, currency: Currency) -> int:
+        """Return the stated price."""
+        return self.stated.charge(currency)
+
+    def describe(self) -> Description:
+        """Return the stated parameters."""
+        return self.stated.describe()
+
+    def draw(self, counts: Any) -> Any:
+        """Draw in the other way."""
+        return self.drawn(counts)
+
+
+def _narrower(noise: Noise, times: int) -> Noise:
+    if isinstance(noise, DiscreteLaplace):
+        return replace(noise, scale=noise.scale / times)
+    return replace(noise, sigma=noise.sigma / times)
+
+
+class _HalfNoise(Curator):
+    def _marginal_mechanism(self, share: Fraction) -> Any:
+        stated: Any = super()._marginal_mechanism(share)
+        return _Variant(stated=stated, drawn=_narrower(stated, 2).draw)
+
+
+class _Redrawn(Curator):
+    def _marginal_mechanism(self, share: Fraction) -> Any:
+        stated: Any = super()._marginal_mechanism(share)
+
+        def mean(counts: Any) -> Any:
+            draws = [stated.draw(counts) for _ in range(TIMES_DRAWN)]
+            return np.rint(np.mean(draws, axis=0)).astype(np.int64)
+
+        return _Variant(stated=stated, drawn=mean)
+
+
+class _Underpriced(Curator):
+    def _marginal_mechanism(self, share: Fraction) -> Any:
+        units = CHEAPER * self._units(share)
+        return marginal_noise(units, currency=self._currency, protection=self._protection)
+
+    def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
+        amount = max(1, mechanism.charge(self._currency) // CHEAPER)
+        if self._received is None:
+            return b""
+        histogram, lease = self._received
+        operation = self._ledger.start(lease, step=step, amount=amount, mechanism=mechanism.describe())
+        output = draw(histogram)
+        self._ledger.commit(operation, output)
+        self._paid[step] = amount
+        return output
+
+
+@contextmanager
+def half_noise() -> Iterator[None]:
+    """Draw noise of half the scale that is paid for."""
+    with _replaced(synthesis, "Curator", _HalfNoise):
+        yield
+
+
+@contextmanager
+def redrawn() -> Iterator[None]:
+    """Draw each measurement nine times for one charge, as retries might, and keep the mean."""
+    with _replaced(synthesis, "Curator", _Redrawn):
+        yield
+
+
+@contextmanager
+def underpriced() -> Iterator[None]:
+    """Charge a quarter of what each measurement costs."""
+    with _replaced(synthesis, "Curator", _Underpriced):
+        yield
+
+
+@contextmanager
+def rows_of_a_person_forgotten() -> Iterator[None]:
+    """Scale the noise for one row of a person, though several are kept."""
+    one = Sensitivity(l1=1, l2_squared=1, linf=1)
+    with _replaced(Protection, "sensitivity", property(lambda _: one)):
+        yield
+
+
+@contextmanager
+def neighbours_ignored() -> Iterator[None]:
+    """Take the sensitivity of adding or removing a unit, whatever the neighbours are."""
+
+    def added(protection: Protection) -> Sensitivity:
+        m = protection.most
+        return Sensitivity(l1=m, l2_squared=m * m, linf=m)
+
+    with _replaced(Protection, "sensitivity", property(added)):
+        yield
+
+
+# Sampling and publishing
+
+
+@contextmanager
+def exact_counts_published() -> Iterator[None]:
+    """Publish the exact counts beside the scale of noise that they do not have."""
+    publish = Synthesis.publish
+
+    def exactly(run: Synthesis, rows: Any) -> Path:
+        received: Any = run.curator._received  # noqa: SLF001  which is the fault
+        for place, measured in enumerate(run.strategy.measurements):
+            run.strategy.measurements[place] = replace(measured, values=received[0].marginal(measured.axes).copy())
+        return publish(run, rows)
+
+    with _replaced(Synthesis, "publish", exactly):
+        yield
+
+
+@contextmanager
+def rows_of_the_real_table() -> Iterator[None]:
+    """Draw the rows from the exact histogram, not from the model."""
+    receive, conclude = Curator.receive, Mwem.conclude
+    received: list[Histogram] = []
+
+    def keep(curator: Curator, histogram: Histogram, *, lease: Lease) -> None:
+        received.append(histogram)
+        receive(curator, histogram, lease=lease)
+
+    def copy_the_table(strategy: Mwem) -> None:
+        conclude(strategy)
+        axes = tuple(range(len(strategy.model.shape)))
+        counts = received[-1].marginal(axes)
+        strategy.model.assign({axes: np.log(np.maximum(counts, 1e-9))})
+        strategy.model.rescale(float(counts.sum()))
+
+    with _replaced(Curator, "receive", keep), _replaced(Mwem, "conclude", copy_the_table):
+        yield

@@ -1,0 +1,73 @@
+"""The verbs with which others can be convinced: `verify` checks the whole ledger, `export` writes what it says."""
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from dpcore.cli.output import Answer, table
+from dpcore.ledger import open_ledger
+from dpcore.release.export import Exported, group_sizes
+from dpcore.release.export import export as write_export
+from dpcore.reporting.formatting import at_most
+from dpcore.steward.verify import audit
+
+
+def export(arguments: argparse.Namespace) -> Answer:
+    """Write the history and what it guarantees into a folder."""
+    sizes = group_sizes(arguments.group)
+    with open_ledger() as ledger:
+        exported = write_export(ledger, arguments.to, account=arguments.account, sizes=sizes)
+    data = {
+        "files": [str(path) for path in exported.files],
+        "events": exported.events,
+        "head": exported.head,
+        "accounts": [
+            {
+                "account": statement.account,
+                "releases": len(statement.releases),
+                "epsilon": statement.promise[0].epsilon,
+                "delta": statement.promise[0].delta,
+            }
+            for statement in exported.accounts
+        ],
+    }
+    return Answer(data, _text(exported))
+
+
+def verify(arguments: argparse.Namespace) -> Answer:
+    """Check everything that the ledger holds against everything else, and the releases' manifests against the ledger."""
+    here = Path("releases")
+    default = [here] if here.is_dir() else []
+    verified = audit(releases=default, complete=arguments.releases or [], expected_head=arguments.head)
+    rows = [
+        ("events", f"{verified.events:,}", "each hash follows from the one before"),
+        ("runs", f"{verified.runs:,}", "each sum follows from the events"),
+        ("operations", f"{verified.operations:,}", "each price follows from its mechanism"),
+        ("outputs", f"{verified.outputs:,}", "each is what was committed"),
+        ("manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run promises"),
+    ]
+    rows.append(
+        ("files", f"{verified.files:,}", "each file of these releases is what was published, and there is no other")
+    )
+    if verified.absent:
+        rows.append(("", f"{verified.absent:,}", "releases were not found here; name where they are with --releases"))
+    if verified.others:
+        rows.append(("", f"{verified.others:,}", "manifests more are of another ledger, and were not looked at"))
+    lines = "\n".join(f"{name:<10}  {count:>9}   {claim}" for name, count, claim in rows)
+    return Answer(asdict(verified), f"the ledger is sound\n\n{lines}\n\nhead {verified.head}")
+
+
+def _text(exported: Exported) -> str:
+    notes = (f"{exported.events:,} events", "what is promised, for programs", "the same, for people")
+    files = table([(str(path), note) for path, note in zip(exported.files, notes, strict=True)])
+    rows = [("account", "runs", "epsilon", "delta", "promised")] + [
+        (
+            statement.account,
+            f"{len(statement.releases):,}",
+            at_most(statement.promise[0].epsilon),
+            at_most(statement.promise[0].delta),
+            "for rows in one block" if statement.blocks_by else "for everything together",
+        )
+        for statement in exported.accounts
+    ]
+    return f"{files}\n\n{table(rows, right={'runs', 'epsilon', 'delta'})}\n\nhead {exported.head}"

@@ -1,7 +1,0 @@
-"""Counts of coded rows over sets of columns: many sets in as few passes as possible, exact, for any number of rows."""
-
-from dpcore.counting.distinct import distinct_rows
-from dpcore.counting.groups import in_groups
-from dpcore.counting.sets import Block, Coarse, Counts, count_sets
-
-__all__ = ["Block", "Coarse", "Counts", "count_sets", "distinct_rows", "in_groups"]

@@ -1,0 +1,119 @@
+"""One question about a table, paid from an account: charge, draw and keep, in one call from Python."""
+
+import json
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, is_dataclass
+from inspect import signature
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from dpcore.errors import DpflowError, SourceBroken, UsageError
+from dpcore.ledger import Account, open_ledger
+from dpcore.mechanisms.descriptions import Description
+from dpcore.mechanisms.exact import Exact
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Protection
+
+Answer = TypeVar("Answer", covariant=True)  # noqa: PLC0105  what a query answers with
+
+STEP = "answer"
+
+
+class Query(Protocol[Answer]):
+    """A mechanism that says whom it protects, and reads the table apart from adding its noise."""
+
+    @property
+    def protection(self) -> Protection:
+        """Whom it protects."""
+
+    def charge(self, currency: Currency) -> int:
+        """Return its price, in units of the currency."""
+
+    def describe(self) -> Description:
+        """Return the public parameters, from which anyone can account again."""
+
+    @property
+    def read(self) -> Callable[..., Exact]:
+        """What finds the exact answer, and refuses bad columns."""
+
+    def answer(self, exact: Exact) -> Answer:
+        """Return the answer with its noise."""
+
+
+def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answer:
+    """Answer a query about a private table, and charge an account for it first.
+
+    The price is reserved before the table is read. Columns that can't be read as declared are refused and give it back; a query that
+    was started is paid for, whatever happens. The answer is kept in the ledger beside its price.
+
+    Args:
+        account: Who pays. It must protect the same unit under the same neighbours as the query.
+        query: A NoisyCount, BoundedSum, BoundedMean or NoisyHistogram.
+        columns: What it reads: see its `draw`.
+        more: Likewise: `units` and `weights`.
+
+    Raises:
+        BudgetRefused: If the account can't pay; nothing was read.
+    """
+    _require_columns(query, columns, more)
+    with open_ledger() as ledger:
+        payer = ledger.account(account)
+        _require_agreement(payer, query.protection)
+        amount, described = query.charge(payer.currency), query.describe()
+        run = str(uuid.uuid4())
+        ledger.reserve(run, account=account, amount=amount, claim=f"{STEP} by {described['name']}")
+        lease = ledger.lease(run)
+        try:
+            exact = query.read(*columns, **more)
+        except DpflowError as refused:
+            if not isinstance(refused, SourceBroken):  # which rows may have decided
+                ledger.release_run(run, lease=lease)
+            raise
+        operation = ledger.start(lease, step=STEP, amount=amount, mechanism=described)
+        answer = query.answer(exact)
+        ledger.commit(operation, _stored(answer))
+        ledger.settle(run, release=None, lease=lease)
+    return answer
+
+
+def _require_columns(query: Query[Any], columns: tuple[Any, ...], more: dict[str, Any]) -> None:
+    """Refuse, before anything is reserved, what is no query, and columns that it does not take."""
+    if not all(hasattr(query, part) for part in ("protection", "charge", "describe", "read", "answer")):
+        raise UsageError(
+            "only a query with a protection can be asked: a NoisyCount, BoundedSum, BoundedMean or NoisyHistogram"
+        )
+    try:
+        signature(query.read).bind(*columns, **more)
+    except TypeError as problem:
+        raise UsageError(f"{problem} of this query; see the arguments of its draw") from None
+
+
+def _require_agreement(payer: Account, protection: Protection) -> None:
+    """Refuse a query whose promise is about others than those whom the account protects."""
+    for what, wanted, kept in (
+        ("unit", protection.unit, payer.unit),
+        ("neighbours", protection.neighbours.value, payer.neighbours.value),
+    ):
+        if wanted != kept:
+            raise UsageError(f"the query protects {what} {wanted}, account '{payer.name}' {kept}; make them agree")
+    if payer.blocks_by is not None:
+        raise UsageError(
+            f"account '{payer.name}' is kept by block, and a query reads a whole table; ask from an account without blocks"
+        )
+
+
+def _stored(answer: object) -> bytes:
+    """Return an answer in the ledger's form."""
+    if isinstance(answer, dict):
+        answer = [{"columns": list(names), "counts": counts} for names, counts in answer.items()]
+    elif is_dataclass(answer) and not isinstance(answer, type):
+        answer = asdict(answer)
+    return json.dumps(answer, sort_keys=True, default=_as_list).encode()
+
+
+def _as_list(counts: object) -> Any:
+    if isinstance(counts, np.ndarray):
+        return counts.tolist()
+    raise TypeError("an answer holds numbers, texts and arrays only")

@@ -1,0 +1,1 @@
+"""Exact samplers: the operating system's entropy, coins, integer noise and selections."""

@@ -1,0 +1,116 @@
+"""Biased coins, exactly: a uniform 128-bit number is compared with floor(2^128 p).
+
+The first 64 bits decide all but the rarest coins; the other 64 are drawn for those only. So a coin's probability is p within
+2^-128, and exactly p where 2^128 p is a whole number, 0 and 1 included.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import UsageError
+from dpcore.mechanisms.sampling import entropy
+from dpcore.mechanisms.sampling.uniform import checked_count
+from dpcore.privacy.accounting.rounding import as_real, real
+
+Flips: TypeAlias = npt.NDArray[np.bool_]
+
+LARGEST_RATE = 2**64
+"""Of an exponent per step of difference: beyond it, every coin but that of no difference is certain anyhow."""
+
+MARGIN = 2.0**-40
+"""How near to its probability, as an estimate, a coin's number must lie to be compared exactly."""
+
+_FARTHEST = 64.0
+"""Exponents are estimated up to this one: e^-64 is 2^-92, and nothing to the margin."""
+
+_HALF, _LOWER, _FIRST = np.uint64(32), np.uint64(2**32 - 1), np.uint64(11)
+"""How many bits to shift for the upper half of a word, its lower half, and how many to drop for those a float holds exactly."""
+
+
+def threshold(probability: Fraction | Any) -> int:
+    """Return floor(2^128 p) of a fraction, or of a real number of `accounting.rounding`.
+
+    >>> threshold(Fraction(3, 4)) == 3 << 126
+    True
+    """
+    if not 0 <= probability <= 1:
+        raise UsageError("a coin's probability must be from 0 to 1")
+    if isinstance(probability, Fraction):
+        return (probability.numerator << 128) // probability.denominator
+    return int(real.floor(real.ldexp(real.mpf(probability), 128)))
+
+
+def biased(threshold: int, count: int) -> Flips:
+    """Return `count` independent coins, each of them True with probability threshold / 2^128, exactly."""
+    if isinstance(threshold, bool) or not isinstance(threshold, int) or not 0 <= threshold <= 1 << 128:
+        raise UsageError("a coin's threshold must be a whole number from 0 to 2^128; make it with coins.threshold")
+    words = entropy.random_words(checked_count(count))
+    if threshold == 1 << 128:
+        return np.ones(count, dtype=np.bool_)
+    high, low = np.uint64(threshold >> 64), np.uint64(threshold % (1 << 64))
+    heads: Flips = words < high
+    tied = np.flatnonzero(words == high)
+    if tied.size:
+        heads[tied] = entropy.random_words(tied.size) < low
+    return heads
+
+
+def exp_minus(differences: npt.NDArray[np.uint64], *, rate: Fraction) -> Flips:
+    """Return a coin for each difference d, independent of each other, True with probability e^(-rate d).
+
+    How long it takes does not depend on the differences, up to a comparison at 400 bits for a coin in 2^39.
+    """
+    return flips(exp_estimates(differences, rate=rate), exponent=lambda place: rate * int(differences[place]))
+
+
+def exp_estimates(differences: npt.NDArray[np.uint64], *, rate: Fraction) -> npt.NDArray[np.float64]:
+    """Return e^(-rate d) for each difference d as a float, with a relative error below 2^-43, or an absolute one of 2^-92.
+
+    With u = 2^-53: the float of the rate, that of d (the sum of two that are exact) and their product are each off by at most u,
+    relatively. So the exponent x is off by x (3u + 4u^2), and e^-x by at most 64 (3u + 4u^2) < 2^-45.4 up to x = 64. The
+    library's exponential adds an error of its own, about a unit in the last place, which is 2^-52: the bound leaves it 200 of
+    them. Beyond x = 64 both the result and what it stands for are within e^-64 < 2^-92 of 0. Nothing overflows or underflows.
+    """
+    if not 0 < rate <= LARGEST_RATE:
+        raise UsageError("the rate of an exponential must be above 0 and at most 2^64; use a coarser grid of scores")
+    # by halves of 32 bits: a processor that converts signed numbers only takes another way for those beyond 2^63
+    exponents = (differences >> _HALF).view(np.int64).astype(np.float64)
+    exponents *= 2.0**32
+    exponents += (differences & _LOWER).view(np.int64)
+    exponents *= -float(rate)
+    np.maximum(exponents, -_FARTHEST, out=exponents)
+    np.exp(exponents, out=exponents)
+    return exponents
+
+
+def flips(estimates: npt.NDArray[np.float64], *, exponent: Callable[[int], Fraction]) -> Flips:
+    """Return independent coins of probability e^-x, for exponents x that are known as exact fractions if need be.
+
+    A coin is U < p with U uniform. The float of its first 53 bits is within 2^-53 of U, and the float of the difference to
+    the estimate within 2^-53 of theirs. So a difference that is not below the margin of 2^-40 has the sign of the exact one if
+    the estimate is within 2^-41 of p. Any other is settled by all 128 bits.
+
+    Args:
+        estimates: e^-x of each coin, within 2^-41.
+        exponent: What x is, exactly, at a place.
+    """
+    words = entropy.random_words(estimates.size)
+    gaps = (words >> _FIRST).view(np.int64) * 2.0**-53
+    gaps -= estimates
+    heads: Flips = gaps < 0
+    close = np.flatnonzero(np.abs(gaps) < MARGIN)
+    if close.size:
+        for place, low in zip(close.tolist(), entropy.random_words(close.size).tolist(), strict=True):
+            heads[place] = (int(words[place]) << 64 | low) < exp_threshold(exponent(place))
+    return heads
+
+
+def exp_threshold(exponent: Fraction) -> int:
+    """Return floor(2^128 e^-x), from 400 bits."""
+    if exponent > 128:
+        return 0  # without an exponential of numbers of any size: 2^128 e^-128 is far below 1
+    return threshold(real.exp(-as_real(exponent)))

@@ -1,0 +1,36 @@
+"""Uniform whole numbers, exactly."""
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import UsageError
+from dpcore.mechanisms.sampling import entropy
+
+MOST = 1 << 63
+"""The largest bound: what is drawn below it is a signed 64-bit integer."""
+
+
+def below(bound: int, count: int) -> npt.NDArray[np.int64]:
+    """Return `count` independent whole numbers, each one of 0, ..., bound - 1 with the same probability.
+
+    A word's remainder is uniform if the word is below the largest multiple of the bound that 64 bits hold. Other words are
+    drawn again, which for a bound of a million happens to one in 10^13.
+
+    >>> sorted(set(below(3, 1000).tolist()))
+    [0, 1, 2]
+    """
+    if isinstance(bound, bool) or not isinstance(bound, int) or not 1 <= bound <= MOST:
+        raise UsageError("a uniform number's bound must be a whole number from 1 to 2^63; offer at least one outcome")
+    words = np.array(entropy.random_words(checked_count(count)))
+    if beyond := (1 << 64) % bound:
+        largest = np.uint64((1 << 64) - beyond - 1)
+        while (again := np.flatnonzero(words > largest)).size:
+            words[again] = entropy.random_words(again.size)
+    return (words % np.uint64(bound)).astype(np.int64)
+
+
+def checked_count(count: int) -> int:
+    """Return how many draws are asked for, or refuse it."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise UsageError("the number of draws must be a whole number of at least 0")
+    return count

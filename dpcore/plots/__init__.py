@@ -1,7 +1,0 @@
-"""Plots as SVG, written by hand: a budget as bars, and the rounds of a run. The same figures always give the same text."""
-
-from dpcore.plots.budget import MARK, Bar, budget_plot, budget_words
-from dpcore.plots.drawing import data_uri, percent
-from dpcore.plots.rounds import rounds_plot, rounds_words
-
-__all__ = ["MARK", "Bar", "budget_plot", "budget_words", "data_uri", "percent", "rounds_plot", "rounds_words"]

@@ -1,0 +1,141 @@
+"""What a history of mechanisms amounts to at a delta, under each theorem that applies, and the smallest epsilon that is valid.
+
+Theorems differ in what they need to know of each step, and in what may have been chosen on the way. A history is adaptive if prices,
+parameters or the number of steps were chosen in the light of earlier answers, as runs do that spend a share of what is left. Then only
+a filter promises anything: one cap, in one currency, that was fixed in advance and kept. To take the smallest of several afterwards
+would be to let a charge pass if any of several filters did, which no theorem covers.
+
+What is promised is the epsilon of the cap, not that of the sum so far. Who may stop when the answers happen to tell much, and go on
+otherwise, makes an answer of the sum: at the epsilon of a sum of rhos or of mu^2, the delta can be many times the one it is told at. So
+for an adaptive history sums so far are told, and are not valid.
+
+Pure epsilon is the exception, as it bounds the loss of every single outcome. Let t be all answers a_1, a_2, ... of a history. The
+choices between them depend on earlier answers and on nothing private, so they are as probable here as there, and of P(t) / Q(t) only the
+ratios P(a_i | a_1 .. a_(i-1)) / Q(a_i | a_1 .. a_(i-1)) remain. Each is at most e^(e_i), whichever price e_i the earlier answers led to.
+So P(t) <= e^(e_1 + e_2 + ...) Q(t) for every t, with the sum of just that t: whatever was chosen, and wherever it was stopped, this
+outcome lost no more than its own sum. That needs delta 0 of every step: with a delta, no single outcome is bounded.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from dpcore.errors import UsageError
+from dpcore.privacy.accounting.amounts import UNIT, Currency
+from dpcore.privacy.accounting.composition import checked_delta
+from dpcore.privacy.accounting.promises import Cap, promise_of
+from dpcore.privacy.accounting.rounding import below_one
+from dpcore.privacy.accounting.steps import Step
+from dpcore.privacy.accounting.theorems import Inapplicable, Theorem, amount_in, epsilon_by
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one theorem says of a history: an epsilon at the delta, or None and why; valid if it holds for this history."""
+
+    theorem: Theorem
+    epsilon: float | None
+    delta: float
+    valid: bool
+    because: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What every theorem says of the steps of a history, and what its cap promises.
+
+    Attributes:
+        findings: One of each theorem, with the epsilon of the steps so far.
+        promised: What the whole cap promises, by the theorem that is a filter in its currency; None without a cap. If the cap was
+            raised, its delta may be a multiple of the others'.
+    """
+
+    findings: tuple[Finding, ...]
+    promised: Finding | None
+
+    @property
+    def smallest(self) -> Finding | None:
+        """The valid finding with the smallest epsilon at the smallest delta, of those on the steps and the one on the cap."""
+        told = (*self.findings, *([] if self.promised is None else [self.promised]))
+        valid = ((f.delta, f.epsilon, f) for f in told if f.valid and f.epsilon is not None)
+        return min(valid, key=lambda found: found[:2], default=(None, None, None))[2]
+
+
+def compare_theorems(
+    steps: Iterable[Step], *, delta: Fraction | float, adaptive: bool, cap: Cap | None = None
+) -> Comparison:
+    """Return what a history amounts to at `delta` under each theorem.
+
+    Args:
+        steps: The mechanisms, in any order; equal ones may be counted.
+        delta: At which each theorem's epsilon is computed; at 0 only basic composition of pure steps says anything.
+        adaptive: Whether parameters, prices or the number of steps were chosen in the light of earlier answers.
+        cap: The one cap that was kept. Without it nothing is valid of an adaptive history: what it promises is what the cap promises.
+
+    >>> chosen = [Step(rho=Fraction(1, 100), count=3)]
+    >>> found = compare_theorems(chosen, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, UNIT // 10))
+    >>> found.smallest == found.promised, 2.14193 < found.smallest.epsilon < 2.14194
+    (True, True)
+    >>> compare_theorems(chosen, delta=1e-6, adaptive=True).smallest is None
+    True
+    """
+    history = tuple(steps)
+    if not history:
+        raise UsageError("there is no step in this history; nothing was spent")
+    if not isinstance(adaptive, bool):
+        raise UsageError("say with True or False whether the history was chosen in the light of its answers")
+    allowed = checked_delta(delta) if delta == 0 else below_one(delta)
+    capped_in = None if cap is None else cap.currency
+    return Comparison(
+        tuple(_finding(theorem, history, allowed, adaptive=adaptive, capped_in=capped_in) for theorem in Theorem),
+        None if cap is None else _promise(history, allowed, cap=cap),
+    )
+
+
+def _finding(
+    theorem: Theorem, steps: Sequence[Step], delta: Fraction, *, adaptive: bool, capped_in: Currency | None
+) -> Finding:
+    try:
+        epsilon = epsilon_by(theorem, steps, delta=delta)
+    except (Inapplicable, UsageError) as reason:
+        return Finding(theorem, None, float(delta), valid=False, because=str(reason))
+    valid, because = True, "it holds for prices fixed in advance"
+    if adaptive:
+        valid, because = _standing(theorem, steps, capped_in)
+    return Finding(theorem, epsilon, float(delta), valid=valid, because=because)
+
+
+def _standing(theorem: Theorem, steps: Sequence[Step], capped_in: Currency | None) -> tuple[bool, str]:
+    """Return whether the sum so far holds for a history that was chosen on the way, and why."""
+    if theorem.filter_in is None:
+        return False, "it needs prices and their number fixed in advance"
+    if theorem.filter_in is not capped_in:
+        return False, f"it is a filter, but no cap in {theorem.filter_in.symbol} was fixed in advance"
+    if theorem is not Theorem.BASIC:
+        return False, "so far; no theorem promises it where prices are chosen on the way"
+    if any(step.pure is None for step in steps):
+        return False, "a step has no pure epsilon, and with a delta no sum holds where prices are chosen on the way"
+    return True, "so far; every outcome's loss is within its own sum of pure epsilons"
+
+
+def _promise(steps: Sequence[Step], delta: Fraction, *, cap: Cap) -> Finding:
+    """Return what a cap promises, if the steps show that it was kept."""
+    currency = cap.currency
+    theorem = next(theorem for theorem in Theorem if theorem.filter_in is currency)
+
+    def none(because: str) -> Finding:
+        return Finding(theorem, None, float(delta), valid=False, because=because)
+
+    if delta == 0 and currency is not Currency.PURE:
+        return none(f"a cap in {currency.symbol} promises an epsilon at a delta above 0 only")
+    try:
+        spent = amount_in(currency, steps)
+    except Inapplicable as reason:
+        return none(str(reason))
+    if spent > Fraction(cap.units, UNIT):
+        return none("the steps add up to more than the cap, which was not kept")
+    promise = promise_of(cap, delta=delta)
+    because = "the cap holds whatever is chosen on the way"
+    if cap.raised and currency is not Currency.PURE:
+        because = "it holds whatever is chosen on the way, the raises of the cap included"
+    return Finding(theorem, promise.epsilon, promise.delta, valid=True, because=because)

@@ -1,0 +1,71 @@
+"""One step of a history: what is known of a mechanism's price, and what follows from it."""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from dpcore.errors import UsageError
+from dpcore.privacy.accounting.composition import checked_delta
+from dpcore.privacy.accounting.losses import LossDistribution
+from dpcore.privacy.accounting.prices import pure_gdp, pure_zcdp
+from dpcore.privacy.accounting.rounding import positive
+
+Price: TypeAlias = tuple[Fraction, Fraction]
+"""An epsilon and its delta."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What is known of one mechanism, or of `count` of the same price: at least one of the following.
+
+    Attributes:
+        epsilon: With `delta`, which may be 0, its (epsilon, delta).
+        rho: Its zCDP; what follows from a pure epsilon or from mu^2 is filled in.
+        mu_squared: Its Gaussian DP; what follows from a pure epsilon is filled in.
+        losses: A privacy loss distribution that dominates it in both directions.
+    """
+
+    epsilon: Fraction | float | None = None
+    delta: Fraction | float | None = None
+    rho: Fraction | float | None = None
+    mu_squared: Fraction | float | None = None
+    losses: LossDistribution | None = None
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a step of which nothing is known, and prices that mean nothing."""
+        if (self.epsilon is None) != (self.delta is None):
+            raise UsageError("an epsilon needs its delta, which may be 0; give both or neither")
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
+            raise UsageError("a number of steps must be a whole number of at least 1")
+        amounts = {"epsilon": self.epsilon, "rho": self.rho, "mu squared": self.mu_squared}
+        if self.losses is None and all(amount is None for amount in amounts.values()):
+            raise UsageError("nothing is known of a step; give its epsilon and delta, rho, mu squared or losses")
+        for what, amount in amounts.items():
+            if amount is not None:
+                positive(amount, what=what, largest=1e6)
+        if self.delta is not None:
+            checked_delta(self.delta)
+
+    @property
+    def pure(self) -> Fraction | None:
+        """Its epsilon, if that holds at delta 0."""
+        return None if self.epsilon is None or self.delta != 0 else Fraction(self.epsilon)
+
+    @property
+    def pair(self) -> Price | None:
+        """Its (epsilon, delta), if that is known."""
+        return None if self.epsilon is None or self.delta is None else (Fraction(self.epsilon), Fraction(self.delta))
+
+    @property
+    def least_mu_squared(self) -> Fraction | None:
+        """The smallest mu^2 that is known to cover it."""
+        known = [self.mu_squared, None if self.pure is None else pure_gdp(self.pure)]
+        return min((Fraction(amount) for amount in known if amount is not None), default=None)
+
+    @property
+    def least_rho(self) -> Fraction | None:
+        """The smallest rho that is known to cover it; mu-GDP is post-processing of Gaussian noise, of rho = mu^2 / 2."""
+        halved = None if self.mu_squared is None else Fraction(self.mu_squared) / 2
+        known = [self.rho, halved, None if self.pure is None else pure_zcdp(self.pure)]
+        return min((Fraction(amount) for amount in known if amount is not None), default=None)

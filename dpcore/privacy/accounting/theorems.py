@@ -1,0 +1,167 @@
+"""What the steps of a history add up to under each theorem, as an epsilon at a delta; whether that holds is for `history` to say."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from fractions import Fraction
+
+from dpcore.privacy.accounting.amounts import Currency
+from dpcore.privacy.accounting.composition import advanced_composition
+from dpcore.privacy.accounting.conversions import zcdp_to_epsilon
+from dpcore.privacy.accounting.gaussian import gdp_to_epsilon
+from dpcore.privacy.accounting.loss_sources import approximate_losses, gaussian_losses
+from dpcore.privacy.accounting.losses import compose_losses
+from dpcore.privacy.accounting.optimal import mixed_composition
+from dpcore.privacy.accounting.prices import pure_gdp
+from dpcore.privacy.accounting.rounding import float_up
+from dpcore.privacy.accounting.steps import Price, Step
+
+_LEAST = 1e-12
+"""The least epsilon that optimal composition takes; a step that costs less is priced at it."""
+
+
+class Theorem(StrEnum):
+    """By which theorem a history is accounted for."""
+
+    BASIC = "basic"
+    ADVANCED = "advanced"
+    OPTIMAL = "optimal"
+    ZCDP = "zcdp"
+    GDP = "gdp"
+    NUMERIC = "numeric"
+
+    @property
+    def filter_in(self) -> Currency | None:
+        """The currency in which it holds for prices that are chosen on the way, within a cap fixed in advance; None: in none."""
+        return {Theorem.BASIC: Currency.PURE, Theorem.ZCDP: Currency.ZCDP, Theorem.GDP: Currency.GDP}.get(self)
+
+
+class Inapplicable(Exception):  # noqa: N818  names what was found
+    """A theorem has nothing to say; the text says why."""
+
+
+def epsilon_by(theorem: Theorem, steps: Sequence[Step], *, delta: Fraction) -> float:
+    """Return the epsilon at `delta` of all steps together by one theorem, rounded up; or say why it does not apply."""
+    if delta == 0 and theorem is not Theorem.BASIC:
+        raise Inapplicable("it needs a delta above 0")
+    epsilon = _ACCOUNTS[theorem](steps, delta)
+    if not math.isfinite(epsilon):
+        raise Inapplicable("its epsilon is beyond any float")
+    return epsilon
+
+
+def amount_in(currency: Currency, steps: Sequence[Step]) -> Fraction:
+    """Return what all steps add up to in a currency; or say that one of them has no price from which it follows."""
+    of = {Currency.PURE: _pures, Currency.ZCDP: _rhos, Currency.GDP: _mus_squared}[currency]
+    return of(steps)
+
+
+def _basic(steps: Sequence[Step], delta: Fraction) -> float:
+    total = sum((epsilon * count for (epsilon, _), count in _priced(steps, delta)), start=Fraction(0))
+    return float_up(total)
+
+
+def _advanced(steps: Sequence[Step], delta: Fraction) -> float:
+    slack = _spare(steps, delta)
+    if slack == 0:
+        raise Inapplicable("the steps' own deltas leave nothing for its slack")
+    converted = any(step.pair is None for step in steps)
+    priced = _priced(steps, delta - slack / 2 if converted else delta)
+    return advanced_composition(_counted(priced), slack=slack / 2 if converted else slack)[0]
+
+
+def _optimal(steps: Sequence[Step], delta: Fraction) -> float:
+    converted = any(step.pair is None for step in steps)
+    half = delta - _spare(steps, delta) / 2 if converted else delta
+    found = mixed_composition(_counted(_priced(steps, half)), total_delta=delta)
+    return min(found, _basic(steps, delta)) if converted else found  # basic composition may share delta out better
+
+
+def _zcdp(steps: Sequence[Step], delta: Fraction) -> float:
+    return zcdp_to_epsilon(_rhos(steps), delta=delta)
+
+
+def _gdp(steps: Sequence[Step], delta: Fraction) -> float:
+    return gdp_to_epsilon(_mus_squared(steps), delta=delta)
+
+
+def _numeric(steps: Sequence[Step], delta: Fraction) -> float:
+    normal, parts = Fraction(0), []
+    for step in steps:
+        mu_squared, pure = step.least_mu_squared, step.pure
+        if step.losses is not None:
+            parts.append((step.losses, step.count))
+        elif pure is not None and (step.mu_squared is None or Fraction(step.mu_squared) >= Fraction(pure_gdp(pure))):
+            parts.append((approximate_losses(pure, delta=0), step.count))
+        elif mu_squared is not None:
+            normal += step.count * mu_squared  # normal losses add up to a normal loss
+        elif step.pair is not None:
+            parts.append((approximate_losses(step.pair[0], delta=step.pair[1]), step.count))
+        else:
+            raise Inapplicable("of a step only its rho is known, which is no privacy loss distribution")
+    if normal:
+        parts.append((gaussian_losses(normal), 1))
+    return compose_losses(parts).epsilon(delta=delta)
+
+
+_ACCOUNTS: Mapping[Theorem, Callable[[Sequence[Step], Fraction], float]] = {
+    Theorem.BASIC: _basic,
+    Theorem.ADVANCED: _advanced,
+    Theorem.OPTIMAL: _optimal,
+    Theorem.ZCDP: _zcdp,
+    Theorem.GDP: _gdp,
+    Theorem.NUMERIC: _numeric,
+}
+
+
+def _pures(steps: Sequence[Step]) -> Fraction:
+    return _sum([(step.pure, step.count) for step in steps], what="a pure epsilon")
+
+
+def _rhos(steps: Sequence[Step]) -> Fraction:
+    return _sum([(step.least_rho, step.count) for step in steps], what="a rho")
+
+
+def _mus_squared(steps: Sequence[Step]) -> Fraction:
+    return _sum([(step.least_mu_squared, step.count) for step in steps], what="a mu squared")
+
+
+def _sum(amounts: Sequence[tuple[Fraction | None, int]], *, what: str) -> Fraction:
+    total = Fraction(0)
+    for amount, count in amounts:
+        if amount is None:
+            raise Inapplicable(f"a step has no price from which {what} follows")
+        total += amount * count
+    return total
+
+
+def _spare(steps: Sequence[Step], delta: Fraction) -> Fraction:
+    """Return what the steps' own deltas leave of a delta."""
+    spare = delta - sum((step.pair[1] * step.count for step in steps if step.pair), start=Fraction(0))
+    if spare < 0:
+        raise Inapplicable("the steps' own deltas add up to more than this delta")
+    return spare
+
+
+def _priced(steps: Sequence[Step], delta: Fraction) -> list[tuple[Price, int]]:
+    """Return an (epsilon, delta) of every step; those without one are converted at equal parts of what is left of delta."""
+    spare, lacking = _spare(steps, delta), sum(step.count for step in steps if step.pair is None)
+    if lacking and spare == 0:
+        raise Inapplicable("a step is known by its rho or mu squared only, which needs a part of a delta above 0")
+    return [(step.pair or _converted(step, spare / lacking), step.count) for step in steps]
+
+
+def _counted(priced: Sequence[tuple[Price, int]]) -> Counter[Price]:
+    counted: Counter[Price] = Counter()
+    for price, count in priced:
+        counted[price] += count
+    return counted
+
+
+def _converted(step: Step, part: Fraction) -> Price:
+    rho, mu_squared = step.least_rho, step.least_mu_squared
+    known = [] if rho is None else [zcdp_to_epsilon(rho, delta=part)]
+    known += [] if mu_squared is None else [gdp_to_epsilon(mu_squared, delta=part)]
+    known += [] if step.losses is None else [step.losses.epsilon(delta=part)]
+    return Fraction(max(min(known), _LEAST)), part

@@ -1,0 +1,119 @@
+"""A statement for people: one Markdown page, a section for each account."""
+
+from collections.abc import Iterable, Sequence
+
+from dpcore.release.export.statements import AccountStatement, GroupGuarantee
+from dpcore.reporting.formatting import at_most, pair
+
+_DOUBLE = (
+    "To replace one is to take it from one block and to put another into a second. So each block is charged double, and the two "
+    "stay within one cap together."
+)
+_PARALLEL = "A change within one block is seen only by the runs that touch that block, so that the promises of blocks do not add up."
+_RAISED = (
+    "The budget was raised after the first charge. What is promised holds for raises that were decided in the light of earlier releases, "
+    "and is therefore a little more than the epsilon that was declared, or at a multiple of its delta."
+)
+
+
+def page(accounts: Iterable[AccountStatement], *, sizes: Sequence[int], head: str, events: int, made_at: str) -> str:
+    """Write the page."""
+    parts = [
+        "# What is promised",
+        f"As of event {events:,} of the ledger, whose head is `{head}`; written {made_at}.",
+        *(_section(account, sizes) for account in accounts),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(statement: AccountStatement, sizes: Sequence[int]) -> str:
+    whom = "row" if statement.unit == "row" else statement.unit
+    heads = [f"1 {_plain(whom)}" if size == 1 else f"group of {size:,}" for size in sizes]
+    terms = (
+        f"Unit: {_plain(statement.unit)}. Neighbours: {statement.neighbours}. Accounting: {statement.accounting}. "
+        "A promise is an epsilon, with its delta if that is not 0; for a group it covers that many units changed at once."
+    )
+    parts = [
+        f"## {_plain(statement.account)}",
+        _plain(statement.about),
+        f"**{_plain(statement.sentence)}**",
+        terms,
+        _table(["promise", *heads], _promises(statement)),
+        _RAISED if statement.raised else "",
+        _books(statement),
+        _by_block(statement),
+        _by_release(statement, heads),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _promises(statement: AccountStatement) -> list[list[str]]:
+    by_block = statement.blocks_by is not None
+    several = by_block and statement.unit != "row"
+    rows = [["with rows in one block" if several else "everything together", *_pairs(statement.promise)]]
+    if several:
+        none = ["no cap"] * len(statement.promise)
+        across = none if statement.across_blocks is None else _pairs(statement.across_blocks)
+        rows.append(["with rows in several blocks", *across])
+    return rows
+
+
+def _books(statement: AccountStatement) -> str:
+    books, block = statement.bookkeeping, statement.most_used_block
+    where = f" in block {_plain(block)}, the most used one" if block else ""
+    return (
+        f"Spent so far (bookkeeping, no promise): {books.counts} {at_most(books.spent)} of {at_most(books.cap)}{where}; "
+        f"open runs hold {books.counts} {at_most(books.reserved)} more."
+    )
+
+
+def _by_block(statement: AccountStatement) -> str:
+    if statement.blocks_by is None:
+        return ""
+    why = [_DOUBLE if statement.neighbours == "replace-one" else _PARALLEL]
+    counts = statement.bookkeeping.counts
+    if statement.unit != "row":
+        why.append(
+            f"All runs together have spent {counts} {at_most(statement.spent_by_all_runs)}, which a {_plain(statement.unit)} with rows in "
+            "all blocks has met."
+        )
+    rows = [
+        [_plain(block.block), at_most(block.bookkeeping.spent), at_most(block.bookkeeping.reserved)]
+        for block in statement.blocks
+    ]
+    table = _table(["block (bookkeeping)", f"{counts} spent", f"{counts} reserved"], rows)
+    return "\n\n".join([f"### By block: {_plain(statement.blocks_by)}", " ".join(why), table])
+
+
+def _by_release(statement: AccountStatement, heads: Sequence[str]) -> str:
+    rows = [
+        [
+            f"`{_plain(each.release)}`" if each.release else f"none ({each.state})",
+            f"`{_plain(each.run)}`",
+            *_pairs(each.promise),
+            at_most(each.bookkeeping.spent),
+        ]
+        for each in statement.releases
+    ]
+    if not rows:
+        return ""
+    about = (
+        "What each release promises by itself, at the account's delta: its run's reservation. Its manifest says it at the delta of its spec. "
+        "A run that led to no release counts in the total all the same."
+    )
+    spent = f"{statement.bookkeeping.counts} spent (bookkeeping)"
+    return "\n\n".join(["### By release", about, _table(["release", "run", *heads, spent], rows)])
+
+
+def _pairs(promise: Iterable[GroupGuarantee]) -> list[str]:
+    return [pair(guarantee.epsilon, guarantee.delta) for guarantee in promise]
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _plain(text: str) -> str:
+    """Return a name so that Markdown shows it as it is."""
+    return "".join(f"\\{mark}" if mark in "\\`*_|<[#" else mark for mark in text)

@@ -1,0 +1,188 @@
+"""What an account and its releases promise, for one unit and for groups of them, and what was spent, as bookkeeping."""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dpcore.errors import UsageError
+from dpcore.ledger import Account, Balance
+from dpcore.privacy.accounting import UNIT, Promise
+from dpcore.release.statement import ACCOUNTING
+from dpcore.reporting.formatting import account_sentence, pair, run_step_of
+from dpcore.reporting.overview import AccountOverview, Overview, RunOverview
+from dpcore.reporting.promises import release_promise
+
+GROUPS = (1, 2, 5, 10)
+LARGEST_GROUP = 1_000_000
+
+
+@dataclass(frozen=True)
+class GroupGuarantee:
+    """What holds for a group of so many units together."""
+
+    group: int
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Bookkeeping:
+    """What was set aside and spent, in what the account counts in. An epsilon of what was spent would promise nothing."""
+
+    counts: str
+    cap: float
+    spent: float
+    reserved: float
+
+
+@dataclass(frozen=True)
+class BlockStatement:
+    """A block's books; what is promised for it is what is promised for all."""
+
+    block: str
+    state: str
+    bookkeeping: Bookkeeping
+
+
+@dataclass(frozen=True)
+class ReleaseStatement:
+    """What one run's reservation promises for its release by itself. A run that led to none counts in the total all the same."""
+
+    run: str
+    release: str | None
+    state: str
+    opened_at: str
+    analyst: str | None
+    purpose: str | None
+    blocks: tuple[str, ...] | None
+    promise: tuple[GroupGuarantee, ...]
+    bookkeeping: Bookkeeping
+    sentence: str
+
+
+@dataclass(frozen=True)
+class AccountStatement:
+    """All that holds for one account, and its books.
+
+    Attributes:
+        account: Its name.
+        about: Its description.
+        state: Open or closed.
+        unit: Who is protected.
+        neighbours: By which relation.
+        currency: What it counts in.
+        accounting: By which kind of accounting.
+        delta: As declared.
+        epsilon: As declared, with all raises.
+        raised: Whether its cap was raised after something had been charged.
+        blocks_by: What its blocks are.
+        sentence: The promise in words.
+        promise: What its cap promises, for one unit and for groups; by blocks, for units whose rows lie in one block.
+        across_blocks: What its cap across blocks promises, for units with rows in any number of blocks; None: there is none.
+        bookkeeping: Of its most used block.
+        most_used_block: Which one that is.
+        spent_by_all_runs: In its currency, whatever the blocks.
+        blocks: Each block.
+        releases: Each run that has spent something.
+    """
+
+    account: str
+    about: str
+    state: str
+    unit: str
+    neighbours: str
+    currency: str
+    accounting: str
+    delta: float
+    epsilon: float
+    raised: bool
+    blocks_by: str | None
+    sentence: str
+    promise: tuple[GroupGuarantee, ...]
+    across_blocks: tuple[GroupGuarantee, ...] | None
+    bookkeeping: Bookkeeping
+    most_used_block: str | None
+    spent_by_all_runs: float
+    blocks: tuple[BlockStatement, ...]
+    releases: tuple[ReleaseStatement, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the statement as plain JSON values."""
+        return asdict(self)
+
+
+def group_sizes(wanted: Iterable[int] | None) -> tuple[int, ...]:
+    """Return the sizes of groups to speak of, a single unit always among them.
+
+    >>> group_sizes([3, 3]), group_sizes(None)
+    ((1, 3), (1, 2, 5, 10))
+    """
+    sizes = sorted({1, *(GROUPS if wanted is None else wanted)})
+    if sizes[0] < 1 or sizes[-1] > LARGEST_GROUP:
+        raise UsageError(f"a group has 1 to {LARGEST_GROUP} units; choose another --group")
+    return tuple(sizes)
+
+
+def statements(found: Overview, *, sizes: tuple[int, ...]) -> tuple[AccountStatement, ...]:
+    """State what holds for each account."""
+    return tuple(_account(each, sizes) for each in found.accounts)
+
+
+def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
+    account, by_block = each.account, each.account.blocks_by is not None
+    most_used, balance = each.most_used
+    promises = [each.promise(group=size) for size in sizes]
+    across = [(size, promise.across) for size, promise in zip(sizes, promises, strict=True) if promise.across]
+    return AccountStatement(
+        account=account.name,
+        about=account.description,
+        state=account.state.value,
+        unit=account.unit,
+        neighbours=account.neighbours.value,
+        currency=account.currency.value,
+        accounting=ACCOUNTING[account.currency],
+        delta=account.delta,
+        epsilon=account.epsilon,
+        raised=promises[0].raised,
+        blocks_by=account.blocks_by,
+        sentence=account_sentence(account, promises[0]),
+        promise=_guarantees((size, promise.one) for size, promise in zip(sizes, promises, strict=True)),
+        across_blocks=_guarantees(across) or None,
+        bookkeeping=_books(account, balance),
+        most_used_block=most_used if by_block else None,
+        spent_by_all_runs=each.spent_by_all_runs / UNIT,
+        blocks=tuple(
+            BlockStatement(block.name, block.state.value, _books(account, balance))
+            for block, balance in (each.blocks if by_block else ())
+        ),
+        releases=tuple(_release(account, item, sizes) for item in each.runs if item.run.spent),
+    )
+
+
+def _release(account: Account, item: RunOverview, sizes: tuple[int, ...]) -> ReleaseStatement:
+    run, promise = item.run, release_promise(account, item.run)
+    subject = "This release, taken by itself," if run.release else "This run"
+    return ReleaseStatement(
+        run=run.id,
+        release=run.release,
+        state=run.state.value,
+        opened_at=run.opened_at,
+        analyst=run.analyst,
+        purpose=run.purpose,
+        blocks=item.blocks if account.blocks_by is not None else None,
+        promise=_guarantees((size, release_promise(account, run, group=size)) for size in sizes),
+        bookkeeping=Bookkeeping(
+            account.currency.symbol, cap=run.reserved / UNIT, spent=run.spent / UNIT, reserved=run.remaining / UNIT
+        ),
+        sentence=f"{subject} is {pair(promise.epsilon, promise.delta)}-differentially private with respect to {run_step_of(account)}.",
+    )
+
+
+def _guarantees(promises: Iterable[tuple[int, Promise]]) -> tuple[GroupGuarantee, ...]:
+    return tuple(GroupGuarantee(size, promise.epsilon, promise.delta) for size, promise in promises)
+
+
+def _books(account: Account, balance: Balance) -> Bookkeeping:
+    return Bookkeeping(
+        account.currency.symbol, cap=balance.cap / UNIT, spent=balance.spent / UNIT, reserved=balance.reserved / UNIT
+    )

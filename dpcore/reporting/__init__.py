@@ -1,0 +1,1 @@
+"""Public results for people: overviews, formatted amounts and plots."""

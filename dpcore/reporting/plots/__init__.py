@@ -1,0 +1,7 @@
+"""Plots as SVG, written by hand: a budget as bars, and the rounds of a run. The same figures always give the same text."""
+
+from dpcore.reporting.plots.budget import MARK, Bar, budget_plot, budget_words
+from dpcore.reporting.plots.drawing import data_uri, percent
+from dpcore.reporting.plots.rounds import rounds_plot, rounds_words
+
+__all__ = ["MARK", "Bar", "budget_plot", "budget_words", "data_uri", "percent", "rounds_plot", "rounds_words"]

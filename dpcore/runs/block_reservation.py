@@ -1,0 +1,115 @@
+"""The blocks that a run asks for: which they are, whether each can pay, and that each is there and sealed before it is charged."""
+
+from collections.abc import Collection
+from datetime import date
+
+from dpcore.errors import BlocksCovered, BudgetRefused, UsageError
+from dpcore.ledger import Account, Balance, BlockState, Ledger, Run, RunState, claim_in
+from dpcore.ledger.refusals import refuse_if_closed
+from dpcore.runs.reservation import check_remaining, in_epsilon
+from dpcore.spec import Declaration
+from dpcore.universe.blocks import choose
+
+
+def blocks_to_read(ledger: Ledger, declaration: Declaration, *, as_of: date) -> tuple[str, ...] | None:
+    """Return the blocks that a run of that day reads, in the order of time; None if the whole table is one block.
+
+    Raises:
+        UsageError: If there is nothing to read yet; the message says when there will be.
+    """
+    calendar, blocks, series = declaration.calendar, declaration.spec.blocks, declaration.series
+    if calendar is None or blocks is None:
+        return None
+    covered = ledger.covered(declaration.spec.dataset, series=series) if series and blocks.window == "new" else {}
+    try:
+        chosen = choose(calendar, window=blocks.window, as_of=as_of, covered=covered)
+    except UsageError as error:
+        unfinished = sorted({run.id for run in covered.values() if run.state is RunState.OPEN})
+        if not unfinished:
+            raise
+        raise UsageError(
+            f"{error}; run '{unfinished[0]}' of the series is not finished: if nobody is at work on it, go on with --resume {unfinished[0]}"
+        ) from None
+    names = tuple(block.name for block in chosen)
+    declaration.covering(names)  # refuses what lies beyond the universe
+    return names
+
+
+def scarcest(ledger: Ledger, account: Account, *, names: Collection[str] | None) -> tuple[str | None, Balance]:
+    """Return the block of which least remains, of those that a run reads, with its balance; None where the whole table is one.
+
+    A block that is not there yet has the account's whole cap.
+    """
+    if names is None:
+        return None, ledger.balance(account.name)
+    known = {block.name: balance for block, balance in ledger.blocks(account.name)}
+    found = ((name, known.get(name, Balance(account.cap, 0, 0))) for name in names)
+    return min(found, key=lambda pair: pair[1].remaining)
+
+
+def check_payable(
+    ledger: Ledger, declaration: Declaration, *, account: Account, units: int, names: Collection[str] | None
+) -> None:
+    """Refuse a run that would reserve more than remains in one of its blocks, or across blocks. Nothing changes."""
+    block, balance = scarcest(ledger, account, names=names)
+    check_remaining(ledger.account(account.name), declaration, units=units, remaining=balance.remaining, block=block)
+
+
+def reserve_run(  # noqa: PLR0913  who pays, how much, for what, as of when
+    ledger: Ledger, declaration: Declaration, *, run_id: str, account: Account, units: int, claim: str, as_of: date
+) -> Run:
+    """Reserve what a run may spend, in every block that it reads. Blocks that are not there yet are opened and sealed first.
+
+    A run that was reserved before keeps its blocks, whatever the day is by now. Of runs that ask at once for what is new to a
+    series, one gets it: the ledger looks again when it grants, and the others choose again.
+    """
+    spec, series = declaration.spec, declaration.series
+
+    def ask(*, blocks: Collection[str] | None, new_to: str | None) -> Run:
+        try:
+            return ledger.reserve(
+                run_id,
+                account=account.name,
+                amount=units,
+                claim=claim_in(series, claim),
+                blocks=blocks,
+                analyst=spec.analyst,
+                purpose=spec.purpose,
+                new_to=new_to,
+            )
+        except BudgetRefused as refused:
+            raise in_epsilon(refused, declaration, currency=account.currency, units=units) from None
+
+    if spec.blocks is None:
+        return ask(blocks=None, new_to=None)
+    earlier = next((run for run in ledger.runs(account.name) if run.id == run_id), None)
+    while True:
+        names = ledger.blocks_of(run_id) if earlier else blocks_to_read(ledger, declaration, as_of=as_of)
+        if earlier is None or earlier.state is RunState.RELEASED:
+            refuse_if_closed(account)
+            check_payable(ledger, declaration, account=account, units=units, names=names)
+            _make_ready(ledger, account, names or ())
+        try:
+            return ask(blocks=names, new_to=series if spec.blocks.window == "new" else None)
+        except BlocksCovered:
+            if earlier is not None:
+                raise
+
+
+def _make_ready(ledger: Ledger, account: Account, names: Collection[str]) -> None:
+    """Open and seal the blocks that are not: all of them are complete by the calendar. Another worker may be doing the same."""
+    known = _states(ledger, account)
+    while missing := [name for name in names if name not in known]:
+        before = known
+        try:
+            ledger.open_blocks(account.name, missing)
+        except UsageError:
+            if _states(ledger, account) == before:
+                raise
+        known = _states(ledger, account)
+    if growing := [name for name in names if known[name] is not BlockState.SEALED]:
+        ledger.seal_blocks(account.name, growing)
+
+
+def _states(ledger: Ledger, account: Account) -> dict[str, BlockState]:
+    return {block.name: block.state for block, _ in ledger.blocks(account.name)}

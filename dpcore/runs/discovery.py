@@ -1,0 +1,83 @@
+"""Find in the data what a spec does not declare: level by level down declared trees, each level one charged measurement of a column.
+
+A level is a small universe of its own: the columns concerned, each with its candidates as cells, so that the table is read, bounded and
+counted for it as for the release. Its counts are a marginal's: they cost as much, and a unit moves them by no more.
+"""
+
+from collections.abc import Callable, Mapping
+
+from dpcore.curator.curator import Curator
+from dpcore.descent import Descent, Finding, Level, threshold
+from dpcore.ledger import Lease
+from dpcore.mechanisms import DiscreteLaplace
+from dpcore.mechanisms.currency_noise import LEAST_NOISE
+from dpcore.privacy.accounting import Currency
+from dpcore.spec import Declaration
+from dpcore.strategies.strategy import column_name
+from dpcore.tables.histogram import Histogram
+from dpcore.universe import Universe
+
+Count = Callable[[Universe], Histogram]
+"""Read the table, keep what the protection allows of each unit, and count the rest over a universe."""
+
+
+class Discovery:
+    """The descents of one run. What they find, and how much they ask for, follows from the curator's noisy answers alone."""
+
+    def __init__(self, declaration: Declaration, *, currency: Currency) -> None:
+        self._declaration = declaration
+        self._descents = declaration.descents()
+        self._laplace = LEAST_NOISE[currency] is DiscreteLaplace
+        self._levels: dict[str, list[Level]] = {name: [] for name in self._descents}
+        self._taken = declaration.checking
+
+    def descend(self, curator: Curator, *, count: Count | None, lease: Lease | None) -> None:
+        """Go down all trees at once, a level at a time; levels that the transcript has need no data.
+
+        Args:
+            curator: Who charges and draws.
+            count: Reads and counts the table; None if all answers are in the transcript.
+            lease: The right to charge the run.
+        """
+        for number in range(1, max(descent.levels for descent in self._descents.values()) + 1):
+            asked = {name: each.candidates for name, each in self._descents.items()}
+            universe = {name: candidates for name, candidates in asked.items() if candidates is not None}
+            if not universe:
+                return
+            steps = {name: self._step(name, number) for name in universe}
+            if count is not None and lease is not None and not all(map(curator.answered, steps.values())):
+                curator.receive(count(Universe(universe)), lease=lease)
+            for axis, (name, step) in enumerate(steps.items()):
+                self._buy(curator, self._descents[name], name=name, step=step, axis=axis)
+
+    def _buy(self, curator: Curator, descent: Descent, *, name: str, step: str, axis: int) -> None:
+        """Measure a column's candidates for an equal part of its share, and go on by the answer."""
+        share = descent.share / descent.levels
+        measured = curator.measure_marginal(step, (axis,), share=share / (1 - self._taken))
+        self._taken += share
+        least = threshold(measured.values.size, noise=measured.noise, laplace=self._laplace)
+        kept = descent.take(measured.values, least=least)
+        level = Level(step, candidates=measured.values.size, noise=measured.noise, threshold=least, kept=kept)
+        self._levels[name].append(level)
+
+    def _step(self, name: str, number: int) -> str:
+        return f"discover/{column_name(self._declaration.universe.names.index(name), name)}/{number}"
+
+    def declaration(self) -> Declaration:
+        """Return the declaration with what was found."""
+        return self._declaration.discovered({name: descent.found() for name, descent in self._descents.items()})
+
+    def findings(self, curator: Curator, *, reserved: int) -> tuple[Finding, ...]:
+        """Return what was found, for the release: each column's cells, and what they cost of all that was reserved."""
+        found: Mapping[str, Descent] = self._descents
+        return tuple(
+            Finding(
+                column=name,
+                found=descent.number,
+                kind=descent.kind,
+                cells=descent.found().labels,
+                levels=tuple(self._levels[name]),
+                spent=curator.price(level.step for level in self._levels[name]) / reserved,
+            )
+            for name, descent in found.items()
+        )

@@ -1,0 +1,48 @@
+"""What a run would find in the data, at most, and the noise by which it would."""
+
+from dataclasses import dataclass
+
+from dpcore.descent import threshold
+from dpcore.mechanisms import DiscreteLaplace
+from dpcore.mechanisms.pricing import marginal_noise
+from dpcore.runs.planning.noise import Terms
+from dpcore.spec import Declaration
+
+
+@dataclass(frozen=True)
+class PlannedDiscovery:
+    """A column whose values or edges are to be found: at most how many cells it gets, in how many levels, for which share of the budget.
+
+    `noise` is the standard deviation of each count. With about `least` rows something stands out of it, in a first level of `candidates`;
+    in others, by a little more or less.
+    """
+
+    name: str
+    cells: int
+    share: float
+    levels: int
+    noise: float
+    candidates: int
+    least: int
+
+
+def planned_discovery(declaration: Declaration, terms: Terms) -> tuple[PlannedDiscovery, ...]:
+    """Return what the columns' descents would do."""
+    planned = []
+    for name, descent in declaration.descents().items():
+        units = int(terms.units * descent.share / descent.levels)
+        mechanism = marginal_noise(units, currency=terms.currency, protection=terms.protection)
+        noise, laplace = mechanism.standard_deviation, isinstance(mechanism, DiscreteLaplace)
+        candidates = 1 if descent.candidates is None else descent.candidates.size
+        planned.append(
+            PlannedDiscovery(
+                name=name,
+                cells=declaration.universe.attributes[name].size,
+                share=float(descent.share),
+                levels=descent.levels,
+                noise=noise,
+                candidates=candidates,
+                least=threshold(candidates, noise=noise, laplace=laplace),
+            )
+        )
+    return tuple(planned)

@@ -1,0 +1,275 @@
+"""What a run would do and cost, from its spec and a guess at the number of rows: no data is touched, and nothing is spent."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from dpcore.errors import UsageError
+from dpcore.ledger import Account, Balance, open_ledger
+from dpcore.ledger.refusals import refuse_if_closed
+from dpcore.places import places_of_spec
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.reporting.formatting import askable
+from dpcore.runs.block_reservation import blocks_to_read, scarcest
+from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
+from dpcore.runs.planning.costs import Costs, costs_of
+from dpcore.runs.planning.discovery import PlannedDiscovery, planned_discovery
+from dpcore.runs.planning.noise import Terms, terms_of
+from dpcore.runs.planning.scope import PlannedAmounts, PlannedCandidates, PlannedUniverse, cells_of, unspent_share
+from dpcore.runs.reservation import check_remaining, paying_account, total_noise
+from dpcore.spec import Declaration
+from dpcore.strategies import has_levels, strategy_for
+from dpcore.universe.blocks import checked_day
+
+USUAL_ROWS = 100_000
+FINEST_THAT_FITS = 2  # adaptive's ladders go in steps: it measures so many times fewer cells than would be worth it
+
+
+@dataclass(frozen=True)
+class Payer:
+    """The account, and what it would have left after the run; `missing` says why there is none to be charged."""
+
+    name: str
+    currency: str
+    remaining: float | None
+    remaining_epsilon: float | None
+    missing: str | None
+
+
+@dataclass(frozen=True)
+class PlannedColumn:
+    """The first marginal of a column, or the total (of one cell), with the standard deviation of each count's noise.
+
+    `measured` has it for each time that the column is measured, `noise` for all of them together. `error` is what the noise alone makes
+    of the L1 distance to the truth, as a share of the rows.
+    """
+
+    name: str
+    cells: int
+    measured: tuple[float, ...]
+    noise: float
+    error: float
+
+
+@dataclass(frozen=True)
+class PlannedRounds:
+    """The rounds: how many, the noise of what each measures, and the L1 error of that noise in a marginal of a typical size.
+
+    `worth_cells` is the most cells of a marginal that is worth its noise; without such a rule it is None. `candidates` are the marginals that
+    they select from, or those whose counts they do.
+    """
+
+    number: int
+    at_most: int
+    noise: float
+    worth_cells: int | None
+    typical_cells: int
+    error: float
+    candidates: PlannedCandidates
+
+
+@dataclass(frozen=True)
+class PlannedTotal:
+    """The noisy total that is bought first and compared with `expect_rows`: its price as a share of the budget, its noise.
+
+    The run stops if the total is off the expected range by more than `margin`.
+    """
+
+    least: int
+    most: int
+    share: float
+    noise: float
+    margin: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do.
+
+    Its errors are those of the noise alone. A release may be better, as the model takes overlapping measurements together and does not follow
+    all their noise, or worse, where the model is wrong: that depends on the data. Columns in `ranges` are also measured in coarser versions, for
+    as much again. `unspent` is the share of the budget that no answer can take.
+    """
+
+    dataset: str
+    strategy: str
+    strategy_reason: str | None
+    universe: PlannedUniverse
+    rows: int
+    rows_from: str
+    epsilon: float
+    delta: float
+    amount: float
+    amounts: PlannedAmounts
+    unspent: float
+    account: Payer
+    expects: PlannedTotal | None
+    discovers: tuple[PlannedDiscovery, ...]
+    first: tuple[PlannedColumn, ...]
+    ranges: tuple[str, ...]
+    rounds: PlannedRounds | None
+    costs: Costs
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """What a plan stands on: the account, or why there is none; its currency; the number of rows, and who says so."""
+
+    account: tuple[Account, str | None, Balance] | str
+    currency: Currency
+    rows: int
+    rows_from: str
+
+
+def plan_run(declaration: Declaration, *, rows: int | None) -> Plan:
+    """Work out what a run would do, or refuse as it would.
+
+    Args:
+        declaration: What would be run.
+        rows: About how many rows the table has: a public guess. None: as many as the spec wants to release, or else a usual number.
+    """
+    strategy = strategy_for(declaration)
+    privacy, columns = declaration.spec.privacy, declaration.universe.attributes
+    grounds = grounds_of(declaration, rows=rows)
+    terms = terms_of(declaration, strategy, currency=grounds.currency, rows=grounds.rows)
+    payer = _payer(declaration, grounds.account, currency=grounds.currency, units=terms.units)
+    rounds = _rounds(declaration, terms, at_most=strategy.rounds)
+    number, cells = (rounds.number, rounds.typical_cells) if rounds else (0, 0)
+    expects, first = _expects(declaration, terms), _first(declaration, terms)
+    return Plan(
+        dataset=declaration.spec.dataset,
+        strategy=declaration.strategy.name,
+        strategy_reason=declaration.strategy_reason,
+        universe=PlannedUniverse.of(declaration.universe),
+        rows=grounds.rows,
+        rows_from=grounds.rows_from,
+        epsilon=privacy.epsilon,
+        delta=privacy.delta,
+        amount=terms.units / UNIT,
+        amounts=PlannedAmounts.of(privacy.epsilon, delta=privacy.delta),
+        unspent=unspent_share(terms),
+        account=payer,
+        expects=expects,
+        discovers=planned_discovery(declaration, terms),
+        first=first,
+        ranges=tuple(name for name in declaration.spec.workload.ranges or () if has_levels(columns[name].size)),
+        rounds=rounds,
+        costs=costs_of(declaration, rows=grounds.rows, rounds=number, cells=cells),
+        warnings=tuple(_warnings(expects, first)),
+    )
+
+
+def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
+    """Return the check of the total, if the spec says how many rows it expects."""
+    expected = declaration.spec.privacy.expect_rows
+    if expected is None:
+        return None
+    noise = total_noise(declaration, currency=terms.currency, units=terms.units)
+    return PlannedTotal(*expected, share=float(declaration.checking), noise=noise, margin=margin_of(noise))
+
+
+def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...]) -> Iterator[str]:
+    """Yield what can be known to go wrong before anything is paid."""
+    if expects is None:
+        return
+    if weak := weak_check_warning((expects.least, expects.most), noise=expects.noise):
+        yield weak
+    noise = 1 / math.sqrt(sum(1 / (column.noise**2 * column.cells) for column in first))
+    if expects.most < FAINT * noise:
+        yield (
+            f"at most {expects.most:,} rows are expected, which is small against the noise of their total, {noise:,.1f}: "
+            "the release would hold little but noise; ask for a larger epsilon"
+        )
+
+
+def grounds_of(declaration: Declaration, *, rows: int | None) -> Grounds:
+    """Return what a plan for about so many rows stands on; an account that does not suit the spec refuses."""
+    found = _account(declaration)
+    # Without an account: what one would count in unless told otherwise.
+    unopened = Currency.ZCDP if declaration.spec.privacy.delta else Currency.PURE
+    guessed, source = _rows(declaration, rows)
+    return Grounds(found, unopened if isinstance(found, str) else found[0].currency, rows=guessed, rows_from=source)
+
+
+def _account(declaration: Declaration) -> tuple[Account, str | None, Balance] | str:
+    """Return the account as it is now, with the scarcest block of the run, or why there is none; one that does not suit the spec refuses."""
+    try:
+        ledger = open_ledger(places=places_of_spec(declaration.path))
+    except UsageError as error:
+        return str(error)
+    with ledger:
+        name = declaration.spec.dataset
+        if name not in {account.name for account in ledger.accounts()}:
+            return f"the ledger has no account '{name}'"
+        account = paying_account(ledger, declaration)
+        refuse_if_closed(account)
+        names = blocks_to_read(ledger, declaration, as_of=checked_day(None))
+        return account, *scarcest(ledger, account, names=names)
+
+
+def _payer(
+    declaration: Declaration, found: tuple[Account, str | None, Balance] | str, *, currency: Currency, units: int
+) -> Payer:
+    """Return what the account would have left, or refuse as the ledger would."""
+    if isinstance(found, str):
+        return Payer(declaration.spec.dataset, currency.value, remaining=None, remaining_epsilon=None, missing=found)
+    account, block, balance = found
+    check_remaining(account, declaration, units=units, remaining=balance.remaining, block=block)
+    left = balance.remaining - account.weight * units
+    most = left // account.weight
+    if account.across_remaining is not None:
+        most = min(most, account.across_remaining - units)
+    epsilon = askable(account, most)
+    return Payer(account.name, currency.value, remaining=left / UNIT, remaining_epsilon=epsilon, missing=None)
+
+
+def _rows(declaration: Declaration, rows: int | None) -> tuple[int, str]:
+    if rows is not None:
+        return rows, "given"
+    wanted = declaration.spec.output.rows
+    return (USUAL_ROWS, "a guess") if wanted == "noisy" else (wanted, "output.rows")
+
+
+def _first(declaration: Declaration, terms: Terms) -> tuple[PlannedColumn, ...]:
+    """Return what the first model is made of."""
+    columns = {name: each.size for name, each in declaration.universe.attributes.items()}
+    planned = []
+    for place, (name, cells) in enumerate([("total", 1)] if terms.single else columns.items()):
+        noise = terms.first_noise(place)
+        planned.append(PlannedColumn(name, cells, terms.measured(place), noise=noise, error=terms.error(cells, noise)))
+    return tuple(planned)
+
+
+def _rounds(declaration: Declaration, terms: Terms, *, at_most: int) -> PlannedRounds | None:
+    """Return the rounds, if there are any."""
+    noise = terms.round_noise()
+    if noise is None:
+        return None
+    worth = terms.worth_cells(noise)
+    cells = 1 if worth is None else _typical_cells(declaration, terms, worth=worth)
+    return PlannedRounds(
+        number=terms.outline.rounds,
+        at_most=at_most,
+        noise=noise,
+        worth_cells=worth,
+        typical_cells=cells,
+        error=terms.error(cells, noise),
+        candidates=PlannedCandidates.of(terms, declaration.universe.shape, noise=noise),
+    )
+
+
+def _typical_cells(declaration: Declaration, terms: Terms, *, worth: int) -> int:
+    """Return how many cells a round's marginal has, most likely: of those that are worth it, one of the workload's, or a part of one."""
+    sizes, model_cells = cells_of(declaration.workload.marginals, declaration.universe.shape), terms.outline.model_cells
+    if model_cells is not None:  # a factored model learns a coarser version of what has too many cells
+        return min(int(median(sizes)), max(min(worth, model_cells) // FINEST_THAT_FITS, 2))
+    parts = cells_of(terms.outline.candidates, declaration.universe.shape)
+    fitting = [size for size in sizes if size <= worth] or [max((size for size in parts if size <= worth), default=0)]
+    return int(median(fitting)) or min(parts, default=sizes[0])

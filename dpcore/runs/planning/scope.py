@@ -1,0 +1,128 @@
+"""What lies before a run: how large its universe is, what its rounds choose from, what its promise amounts to, what it can't spend."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median_low
+
+from dpcore.errors import UsageError
+from dpcore.mechanisms import ExponentialMechanism
+from dpcore.mechanisms.pricing import cell_noise, marginal_noise
+from dpcore.privacy.accounting import UNIT, Currency, budget_of, mu_of, pure_gdp, pure_zcdp, spend_units
+from dpcore.privacy.accounting.amounts import LARGEST
+from dpcore.runs.planning.noise import Terms
+from dpcore.universe import Universe
+from dpcore.workload import Axes
+
+MOST_LISTED = 10**18
+"""Cells of a universe whose number is given as it is: every program can read it."""
+
+
+@dataclass(frozen=True)
+class PlannedUniverse:
+    """How large the universe is; `cells` is None above 10^18."""
+
+    columns: int
+    cells: int | None
+    log10_cells: float
+
+    @classmethod
+    def of(cls, universe: Universe) -> "PlannedUniverse":
+        """Return the size of a universe."""
+        size = universe.size
+        return cls(len(universe.shape), size if size <= MOST_LISTED else None, math.log10(size))
+
+
+@dataclass(frozen=True)
+class PlannedCandidates:
+    """The marginals that the rounds select from: how many, and their cells.
+
+    `too_noisy` have so many cells that their noise would leave nothing of them, `too_large` more than the model may have. None: without such
+    a limit. Strategy adaptive measures them with cells taken together, strategy mwem not at all, only their parts.
+    """
+
+    number: int
+    smallest: int
+    median: int
+    largest: int
+    too_noisy: int | None
+    too_large: int | None
+
+    @classmethod
+    def of(cls, terms: Terms, shape: tuple[int, ...], *, noise: float) -> "PlannedCandidates":
+        """Return what there is to select from in rounds with so much noise."""
+        cells = cells_of(terms.outline.candidates, shape)
+        worth, most = terms.worth_cells(noise), terms.outline.model_cells
+        return cls(
+            number=len(cells),
+            smallest=min(cells),
+            median=median_low(cells),
+            largest=max(cells),
+            too_noisy=None if worth is None else sum(size > worth for size in cells),
+            too_large=None if most is None else sum(size > most for size in cells),
+        )
+
+
+@dataclass(frozen=True)
+class PlannedAmounts:
+    """What the run's epsilon and delta amount to: as pure epsilon, as rho of zCDP, as mu of GDP.
+
+    With a delta there is no pure epsilon, and rho and mu are what an account in that currency sets aside. Without one they are what the pure
+    guarantee implies. None: there is no such amount, or it is too small or too large to be counted.
+    """
+
+    epsilon: float | None
+    rho: float | None
+    mu: float | None
+
+    @classmethod
+    def of(cls, epsilon: float, *, delta: float) -> "PlannedAmounts":
+        """Return a promise in each currency."""
+        if delta == 0:
+            rho = _or_none(lambda: spend_units(pure_zcdp(epsilon)))
+            mu_squared = _or_none(lambda: spend_units(pure_gdp(epsilon)))
+        else:
+            rho = _or_none(lambda: budget_of(epsilon, delta=delta, currency=Currency.ZCDP)[1])
+            mu_squared = _or_none(lambda: budget_of(epsilon, delta=delta, currency=Currency.GDP)[1])
+        return cls(
+            epsilon=None if delta else epsilon,
+            rho=None if rho is None else rho / UNIT,
+            mu=None if mu_squared is None else mu_of(mu_squared),
+        )
+
+
+def unspent_share(terms: Terms) -> float:
+    """Return the share of the budget that no answer can take, at least, since noise can't be less than none.
+
+    The steps go as the curator's do: each takes its part of what is left, or what the answer with the least noise costs.
+    """
+    outline, most = terms.outline, LARGEST * UNIT
+    kind = cell_noise if terms.single else marginal_noise
+    least_noise = kind(most, currency=terms.currency, protection=terms.protection).charge(terms.currency)
+    selecting = ExponentialMechanism.for_amount(most, currency=terms.currency, sensitivity=1).charge(terms.currency)
+    shares = [share for shares in outline.first for share in shares]
+    steps = [(float(share), float(least_noise)) for share in shares]
+    steps.append(
+        (float(1 - sum(shares) - outline.rest), math.inf)
+    )  # coarser versions for ranges: how many, the data tell
+    if outline.measuring is not None:
+        selection = float(outline.selecting * outline.rest / outline.rounds)
+        steps += outline.rounds * [(selection, float(selecting)), (float(outline.measuring), float(least_noise))]
+    left, planned = float(terms.units * terms.left), 1.0
+    for share, dearest in steps:
+        if planned > 0:
+            left -= min(left * min(share / planned, 1.0), dearest)
+            planned -= share
+    return left / terms.units
+
+
+def cells_of(sets: tuple[Axes, ...], shape: tuple[int, ...]) -> list[int]:
+    """Return how many cells each marginal has."""
+    return [math.prod(map(shape.__getitem__, axes)) for axes in sets]
+
+
+def _or_none(amount: Callable[[], int]) -> int | None:
+    try:
+        return amount()
+    except UsageError:
+        return None

@@ -1,0 +1,143 @@
+"""What a run asks for: the account that pays, and the whole amount, refused here if it would buy nothing or too little."""
+
+import math
+import shlex
+from fractions import Fraction
+
+from dpcore.curator.curator import LEAST_UNITS
+from dpcore.errors import BudgetRefused, UsageError
+from dpcore.ledger import Account, Ledger, budget_refused
+from dpcore.ledger.refusals import across_refused
+from dpcore.mechanisms.pricing import cell_noise, least_units
+from dpcore.privacy.accounting import Currency, budget_of, epsilon_of
+from dpcore.reporting import formatting as wording
+from dpcore.spec import Declaration
+from dpcore.strategies import Strategy, strategy_for
+from dpcore.universe import Categorical
+from dpcore.universe.blocks import Calendar
+
+TIMES = 2
+"""So many times over a run can pay for its smallest measurement: a crash may make it pay for one twice."""
+
+
+def paying_account(ledger: Ledger, declaration: Declaration) -> Account:
+    """Find the account and refuse a spec that promises something else than the account protects."""
+    spec = declaration.spec
+    account = ledger.account(spec.dataset)
+    for what, wanted, fixed in (
+        ("unit", spec.privacy.unit, account.unit),
+        ("neighbours", spec.privacy.neighbours.value, account.neighbours.value),
+    ):
+        if wanted != fixed:
+            raise UsageError(
+                f"the spec says `{what}: {wanted}`, account {account.name} was opened with {fixed}; make them agree"
+            )
+    pure = account.currency is Currency.PURE
+    if pure != (spec.privacy.delta == 0):
+        kind = "pure epsilon: write `delta: 0`" if pure else f"{account.currency}: write a `delta` above 0"
+        raise UsageError(f"account {account.name} is kept in {kind} in the spec, or open another account")
+    _refuse_other_blocks(account, declaration.calendar)
+    return account
+
+
+def _refuse_other_blocks(account: Account, calendar: Calendar | None) -> None:
+    """Refuse a spec that divides the table otherwise than its account does: a row has to be in the same block for all."""
+    if calendar is None and account.blocks_by is not None:
+        raise UsageError(
+            f"account {account.name} is kept by block ({account.blocks_by}), and the spec has no `blocks`; write them into the spec, "
+            "or open an account without --blocks for it"
+        )
+    if calendar is not None and account.blocks_by != calendar.words:
+        kept = "without blocks" if account.blocks_by is None else f"by {account.blocks_by}"
+        raise UsageError(
+            f"the spec divides the table by {calendar.words}, account {account.name} is kept {kept}; make them agree, or open an account "
+            f"with: dpflow ledger open NAME --epsilon EPSILON --delta {account.delta!r} --unit {shlex.quote(account.unit)} "
+            f"--neighbours {account.neighbours} --blocks {shlex.quote(calendar.words)}"
+        )
+
+
+def units_to_reserve(
+    declaration: Declaration, strategy: Strategy, *, currency: Currency, smallest: Fraction | None = None
+) -> int:
+    """Return what a run may spend, in units of the currency; refuse an amount that is too small for what the strategy would measure.
+
+    Whoever asks for many amounts can hand in the `smallest_share`, which is the same for all.
+    """
+    privacy = declaration.spec.privacy
+    epsilon = f"epsilon {wording.at_most(privacy.epsilon)}"
+    answers = strategy.answers + sum(descent.levels for descent in declaration.descents().values())
+    answers += declaration.checking > 0
+    shared = LEAST_UNITS * answers
+    to_share = wording.at_most(epsilon_of(shared, currency=currency, delta=privacy.delta))
+    try:
+        _, units = budget_of(privacy.epsilon, delta=privacy.delta, currency=currency)
+    except UsageError:
+        if privacy.epsilon > 1:
+            raise
+        raise UsageError(f"{epsilon} is too small for any run; ask for epsilon {to_share}") from None
+    if units < shared:
+        raise UsageError(
+            f"{epsilon} is too small to be shared by up to {answers} answers; ask for epsilon {to_share}, or for fewer `rounds`"
+        )
+    smallest = smallest_share(declaration, strategy) if smallest is None else smallest
+    least = least_units(currency=currency, protection=declaration.protection)
+    if not smallest:
+        raise UsageError(
+            "a column is so small beside the others that none of the budget would be left for it; declare coarser columns"
+        )
+    if units * smallest < TIMES * least:
+        wanted = math.ceil(TIMES * least / smallest)
+        enough = wording.at_most(epsilon_of(wanted, currency=currency, delta=privacy.delta))
+        zcdp = ", or use an account in zcdp" if currency is Currency.GDP else ""
+        share = ", a larger `share` to discover by" if declaration.descents() else ""
+        raise UsageError(
+            f"{epsilon} is too small for the smallest of {answers} answers: in {currency} its noise would be wider than any "
+            f"that can be drawn; ask for epsilon {enough}{share}, fewer `rounds`, or fewer rows per unit{zcdp}"
+        )
+    return units
+
+
+def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
+    """Return the least share of the whole budget that any planned measurement gets, whatever is found in the data.
+
+    A strategy gives a column the less, the fewer cells it has and the more the others have: so the least is with as many as may be found
+    everywhere, or with a single one in one column and as many as may be in all others.
+    """
+    descents = declaration.descents()
+    fewest = (declaration.discovered({name: Categorical(("any",))}) for name in descents)
+    strategies = [strategy, *map(strategy_for, fewest)]
+    left = 1 - declaration.discovering - declaration.checking
+    levels = (descent.share / descent.levels for descent in descents.values())
+    return min(*(left * each.smallest_share for each in strategies), *levels, declaration.checking or Fraction(1))
+
+
+def total_noise(declaration: Declaration, *, currency: Currency, units: int) -> float:
+    """Return the noise of the total that is bought first, of a run that may spend so much."""
+    bought = int(units * declaration.checking)
+    return cell_noise(bought, currency=currency, protection=declaration.protection).standard_deviation
+
+
+def check_remaining(
+    account: Account, declaration: Declaration, *, units: int, remaining: int, block: str | None = None
+) -> None:
+    """Refuse a run that would reserve more than what remains of its account, of a block of it, or across its blocks."""
+    if account.weight * units > remaining:
+        payer, currency = f"account '{account.name}'", account.currency
+        payer = payer if block is None else f"block '{block}' of {payer}"
+        refused = budget_refused(payer, currency=currency, requested=account.weight * units, remaining=remaining)
+        raise in_epsilon(refused, declaration, currency=currency, units=units)
+    across = account.across_remaining
+    if across is not None and units > across:
+        refused = across_refused(account, requested=units, remaining=across)
+        raise in_epsilon(refused, declaration, currency=account.currency, units=units)
+
+
+def in_epsilon(refused: BudgetRefused, declaration: Declaration, *, currency: Currency, units: int) -> BudgetRefused:
+    """Return a refusal that also says what the spec's epsilon is compared with, where that is not what the account counts."""
+    privacy, times = declaration.spec.privacy, refused.requested // units
+    double = "; each block pays double, as replacing one may touch two of them" if times > 1 else ""
+    if currency is Currency.PURE and not double:
+        return refused
+    most = epsilon_of(refused.remaining // times, currency=currency, delta=privacy.delta)
+    asked = f"epsilon {wording.at_most(privacy.epsilon)} was asked for, at most {wording.down(most)} remains at delta {wording.at_most(privacy.delta)}{double}"
+    return BudgetRefused(f"{refused} ({asked})", requested=refused.requested, remaining=refused.remaining)

@@ -1,0 +1,106 @@
+"""Approval: above which epsilon a run of an account waits until the steward has said yes. Kept in the registry's folder."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
+
+from dpcore.errors import UsageError
+from dpcore.places import registry_folder
+from dpcore.reporting.formatting import at_most
+from dpcore.spec import Declaration
+from dpcore.steward.entries import Entries, checked_name
+
+LONGEST_SECONDS = 366 * 86400
+
+
+@dataclass(frozen=True)
+class Approval:
+    """What an account's runs need before they start.
+
+    Attributes:
+        account: The account whose runs it is about.
+        above: A run that may spend more epsilon than this needs approval; 0 means every run.
+        delta: The delta at which that epsilon is meant, the account's: with a larger one the same epsilon takes more of it, so
+            such a run needs approval whatever its epsilon.
+        within_seconds: How long a run waits for it, after which it is refused.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    account: str
+    above: float
+    delta: float
+    within_seconds: int
+
+    def __post_init__(self) -> None:
+        checked_name(self.account, what="an account's name")
+        if not (math.isfinite(self.above) and self.above >= 0):
+            raise UsageError("--above must be an epsilon, such as 1.0; with 0 every run needs approval")
+        if not 0 <= self.delta < 1:
+            raise UsageError("the delta of an approval is its account's: at least 0 and below 1")
+        if not 1 <= self.within_seconds <= LONGEST_SECONDS:
+            raise UsageError("--within must be from a second to 366 days, such as 30m, 24h or 7d")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        return dict(_entries().to_json(self))
+
+
+def require_approval(account: str, *, above: float, delta: float, within_seconds: int) -> Approval:
+    """Let every run of an account that may spend more epsilon than `above` wait for approval, in place of what was said before."""
+    approval = Approval(account=account, above=above, delta=delta, within_seconds=within_seconds)
+    _entries().write(account, approval)
+    return approval
+
+
+def require_none(account: str) -> bool:
+    """Let the runs of an account start without approval; return whether they needed it before."""
+    return _entries().remove(account)
+
+
+def approval_of(account: str) -> Approval | None:
+    """Return what the runs of an account need, or None. A file that does not read is an error, never a yes."""
+    approval = _entries().read(account)
+    if approval is not None and approval.account != account:
+        raise UsageError(f"the approval of account {account} names {approval.account}; {_MEND.format(name=account)}")
+    return approval
+
+
+def approval_for(declaration: Declaration) -> Approval | None:
+    """Return the approval that a run of this declaration needs, or None if it needs none."""
+    approval, privacy = approval_of(declaration.spec.dataset), declaration.spec.privacy
+    if approval is None or (privacy.epsilon <= approval.above and privacy.delta <= approval.delta):
+        return None
+    return approval
+
+
+def check_approved(declaration: Declaration, *, approved: bool) -> None:
+    """Refuse a run that needs approval, where nobody can be asked for it: whoever starts it has to have said yes."""
+    approval = approval_for(declaration)
+    if approval is not None and not approved:
+        raise UsageError(
+            f"{request(declaration, approval)}; as the steward, run it again with --approve, else ask for less"
+        )
+
+
+def request(declaration: Declaration, approval: Approval) -> str:
+    """Say what is asked for, and from where on that needs approval."""
+    privacy = declaration.spec.privacy
+    at, asked = (
+        (
+            f" at delta {at_most(approval.delta)}",
+            f"epsilon {at_most(privacy.epsilon)} at delta {at_most(privacy.delta)}",
+        )
+        if privacy.delta > approval.delta
+        else ("", f"epsilon {at_most(privacy.epsilon)}")
+    )
+    return f"account {approval.account} needs the steward's approval above epsilon {at_most(approval.above)}{at}, and this run asks for {asked}"
+
+
+_MEND = "say again what is needed: dpflow approval {name} --none, then with --above"
+
+
+def _entries() -> Entries[Approval]:
+    return Entries(registry_folder(), ".approval", Approval, _MEND)

@@ -1,0 +1,124 @@
+"""One small JSON file for each name: what a steward has decided, kept so that it can be read, copied and mended by hand."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from dpcore.errors import DpflowError, OutputError, UsageError
+from dpcore.release.atomic_files import replacing
+from dpcore.spec.release import NAME
+
+Entry = TypeVar("Entry")
+
+
+def checked_name(name: str, *, what: str) -> str:
+    """Return a name that is also safe as a file's name, or refuse it."""
+    if not re.fullmatch(NAME, name):
+        raise UsageError(
+            f"{name[:100]!r} can't be {what}; use letters, digits, dots, dashes and underscores, "
+            "at most 100, and begin with a letter or digit"
+        )
+    return name
+
+
+@dataclass(frozen=True)
+class Entries(Generic[Entry]):
+    """The entries of one kind in a folder.
+
+    Attributes:
+        folder: Where they are; made with the first entry, for others to read as well.
+        suffix: What their files' names end with.
+        form: The dataclass of an entry. Its `__post_init__` refuses what makes no sense, in a file as in a call.
+        mend: What to do about a file that does not read as an entry; `{name}` stands for its name.
+    """
+
+    folder: Path
+    suffix: str
+    form: type[Entry]
+    mend: str
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all entries in order, whether or not their files read."""
+        try:
+            files = [path.name for path in self.folder.iterdir()]
+        except FileNotFoundError:
+            return ()
+        except OSError:
+            raise UsageError(
+                f"{self.folder} can't be read as a folder; check it, its permissions and DPFLOW_REGISTRY"
+            ) from None
+        named = (file.removesuffix(self.suffix) for file in files if file.endswith(self.suffix))
+        return tuple(sorted(name for name in named if re.fullmatch(NAME, name)))
+
+    def read(self, name: str) -> Entry | None:
+        """Return the entry of a name, or None if there is none; a file that does not read as one is an error."""
+        if not re.fullmatch(NAME, name):
+            return None
+        path = self._path(name)
+        # Not followed if it is a link, and not waited for if it is a pipe: an entry is a file and nothing else.
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        try:
+            with os.fdopen(os.open(path, flags), "rb") as file:
+                return self._adapter.validate_json(file.read())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError, DpflowError):
+            raise UsageError(f"{path} does not read as what dpflow wrote there; {self._mend(name)}") from None
+
+    def write(self, name: str, entry: Entry) -> None:
+        """Keep an entry under a name, in place of the one before; a failure leaves that one as it was."""
+        path = self._path(checked_name(name, what="a name here"))
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            raise UsageError(f"{path} is a link, or no file; {self._mend(name)}")
+        _make(self.folder)
+        with replacing(self.folder, [path.name]) as (partial,):
+            partial.write_bytes(self._adapter.dump_json(entry, indent=2) + b"\n")
+            partial.chmod(0o644)
+
+    def remove(self, name: str) -> bool:
+        """Remove the entry of a name, even one that does not read; return whether there was one."""
+        if not re.fullmatch(NAME, name):
+            return False
+        try:
+            self._path(name).unlink()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            raise OutputError(f"{self._path(name)} can't be removed; check the permissions of its folder") from None
+        return True
+
+    def to_json(self, entry: Entry) -> Mapping[str, Any]:
+        """Return an entry as plain JSON values, as they are in its file."""
+        plain: Mapping[str, Any] = self._adapter.dump_python(entry, mode="json")
+        return plain
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Entry]:
+        return TypeAdapter(self.form)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}{self.suffix}"
+
+    def _mend(self, name: str) -> str:
+        return self.mend.format(name=name)
+
+
+def _make(folder: Path) -> None:
+    """Make the folder for all to read; the one above it may be the ledger's own, and is closed like that."""
+    try:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir()
+        folder.chmod(0o755)  # whatever the mask of this shell
+    except FileExistsError:
+        if not folder.is_dir():
+            raise OutputError(f"{folder} is not a folder; move it away, or set DPFLOW_REGISTRY to another") from None
+    except OSError:
+        raise OutputError(
+            f"{folder} can't be made here; check the permissions, or set DPFLOW_REGISTRY to another folder"
+        ) from None

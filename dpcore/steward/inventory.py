@@ -1,0 +1,142 @@
+"""What is in the steward's keeping and how it is kept: the ledger, the registered specs and the raw files they read.
+
+For whoever checks a machine. Nothing here reads a row of a table, and no password is ever part of an answer.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from dpcore.errors import DpflowError
+from dpcore.ledger import open_ledger
+from dpcore.places import current_places
+from dpcore.spec import Declaration, load_spec
+from dpcore.steward.registry import Registered, registered, registered_names
+from dpcore.tables.sources.source import Source
+from dpcore.tables.sources.stored_file import local_path
+
+_SQLITE = "sqlite:///"
+_CONNECT_SECONDS = 5
+_OWNER = "SELECT bool_or(pg_has_role(tableowner, 'USAGE')) FROM pg_tables WHERE schemaname = 'dpflow'"
+
+
+@dataclass(frozen=True)
+class LedgerKeeping:
+    """Where the ledger is and what it lets us do.
+
+    Attributes:
+        file: Its file, if it is one; nothing says that it is there.
+        address: Its URL without any password, if it is a database that reads as one.
+        has_password: Whether a password stands in the URL.
+        owns_tables: Whether our role could drop the rules that keep the history as it is.
+        accounts: The accounts in it.
+        trouble: Why it could not be opened, if it could not.
+    """
+
+    file: Path | None
+    address: str | None
+    has_password: bool
+    owns_tables: bool
+    accounts: tuple[str, ...]
+    trouble: str | None
+
+
+@dataclass(frozen=True)
+class SpecKeeping:
+    """A registered spec as it is now.
+
+    Attributes:
+        name: What it is registered as.
+        entry: What was registered, if its file in the registry reads.
+        declaration: What the spec declares now, if it can be read.
+        sources: The files on this machine that hold the raw table.
+    """
+
+    name: str
+    entry: Registered | None
+    declaration: Declaration | None
+    sources: tuple[Path, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether the spec is not what was registered, or not there at all."""
+        return self.entry is None or self.declaration is None or self.declaration.digest != self.entry.sha256
+
+    @property
+    def releases(self) -> Path | None:
+        """The folder that its releases go to."""
+        return self.declaration.path.parent / self.declaration.spec.output.path if self.declaration else None
+
+    @property
+    def declared_source(self) -> Path | None:
+        """The file, folder or pattern on this machine that the spec names: unlike the names of the files in it, it is public."""
+        path = self.declaration.spec.source.path if self.declaration else None
+        return local_path(path, base=self.declaration.path.parent) if self.declaration and path else None
+
+
+def ledger_keeping() -> LedgerKeeping:
+    """Look at the ledger that is used here, without changing anything that it records."""
+    url = current_places().ledger_url
+    accounts: tuple[str, ...] = ()
+    trouble = None
+    try:
+        with open_ledger() as ledger:
+            accounts = tuple(account.name for account in ledger.accounts())
+    except DpflowError as error:
+        trouble = str(error)
+    in_file = url.startswith(_SQLITE)
+    return LedgerKeeping(
+        file=Path(url.removeprefix(_SQLITE)) if in_file else None,
+        address=None if in_file else _without_password(url),
+        has_password=not in_file and bool(re.search(r"//[^/@]*:[^@]*@|[?&](ssl)?password=", url)),
+        owns_tables=not in_file and trouble is None and _owns_tables(url),
+        accounts=accounts,
+        trouble=trouble,
+    )
+
+
+def spec_keepings() -> tuple[SpecKeeping, ...]:
+    """Look at all registered specs and find the files of their tables; those that do not read are among them.
+
+    Raises:
+        UsageError: The registry itself can't be read.
+    """
+    return tuple(map(_spec_keeping, registered_names()))
+
+
+def _spec_keeping(name: str) -> SpecKeeping:
+    entry = declaration = None
+    sources: tuple[Path, ...] = ()
+    try:
+        entry = registered(name)
+        declaration = load_spec(entry.spec)
+        kept = SpecKeeping(name, entry, declaration, sources)
+        if kept.declared_source is not None:  # nothing elsewhere is asked for
+            sources = Source.locate(declaration.spec.source, base=declaration.path.parent).local_files
+    except DpflowError:  # what was found until here is what there is
+        pass
+    return SpecKeeping(name, entry, declaration, sources)
+
+
+def _without_password(url: str) -> str | None:
+    try:
+        address = make_url(url)
+    except (SQLAlchemyError, ValueError):
+        return None
+    if "@" in f"{address.host}{address.database}":  # what comes before the last @ may be a part of the password
+        return None
+    secret = [key for key in address.query if "password" in key]
+    return address.difference_update_query(secret)._replace(password=None).render_as_string()
+
+
+def _owns_tables(url: str) -> bool:
+    address = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    try:
+        with psycopg.connect(address, connect_timeout=_CONNECT_SECONDS) as connection:
+            return bool((connection.execute(_OWNER).fetchone() or (False,))[0])
+    except psycopg.Error:
+        return False

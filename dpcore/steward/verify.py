@@ -1,0 +1,266 @@
+"""The whole ledger held against itself, against the prices of its mechanisms, and against the releases that name it."""
+
+import hashlib
+import json
+import math
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import LedgerDamaged, UsageError
+from dpcore.ledger import Account, Ledger, Run, RunState, open_ledger
+from dpcore.ledger.verification import Verified, verify
+from dpcore.mechanisms import from_description
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.release.dataset_folder import misplaced
+from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
+from dpcore.reporting.promises import release_promise
+
+_HEXADECIMAL = frozenset("0123456789abcdef")
+
+
+def audit(
+    *, releases: Sequence[Path] = (), complete: Sequence[Path] = (), expected_head: str | None = None
+) -> Verified:
+    """Check the ledger, and every file of all releases that its runs have recorded and that are still there.
+
+    Args:
+        releases: Folders with more releases to check, or their manifests.
+        complete: More of them; a release that was published there must still be there.
+        expected_head: A head of its chain that was written down elsewhere.
+
+    Raises:
+        LedgerDamaged: At the first thing that does not fit.
+        UsageError: If a folder is not there, or the head is none.
+    """
+    if expected_head is not None and not _is_head(expected_head):
+        raise UsageError("a head is 64 hexadecimal digits in lower case; copy it from a manifest's ledger_head")
+    with open_ledger() as ledger:
+        recorded = tuple(_recorded(ledger))
+        there = sorted({each.path for each in recorded if _is_there(each.path)})
+        # A ledger that was put back to an earlier state does not know its later releases: they lie beside the ones it knows.
+        beside = sorted({each.path.parent.parent for each in recorded if _is_folder(each.path.parent.parent)})
+        read = [_read(path) for path in dict.fromkeys([*_found([*releases, *complete, *beside]), *there])]
+        identity = ledger.identity()
+        manifests = [manifest for manifest in read if manifest.privacy.get("ledger", identity) == identity]
+        heads = {one_line(manifest.path): manifest.head for manifest in manifests}
+        verified = verify(ledger, price=_price, heads=heads, expected_head=expected_head)
+        _require_in_place(recorded, read, identity=identity)
+        runs = {manifest.run: _require_agreement(ledger, manifest) for manifest in manifests}
+        # Read again after the states of the runs: a run that was settled meanwhile has its record by now.
+        files = _require_published(manifests, runs, tuple(_recorded(ledger)))
+    _require_releases_only(beside, recorded)
+    absent = _absent(recorded, runs=runs, complete=complete)
+    return replace(verified, others=len(read) - len(manifests), files=files, absent=absent)
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What the ledger says of a release: which run published it where, and the hash of its manifest."""
+
+    run: str
+    path: Path
+    sha256: str
+    folder: Path
+    """The folder of the release as it was recorded, which may be a link by now."""
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    """What a release says of the run that it came from."""
+
+    path: Path
+    run: str
+    account: str
+    head: str
+    privacy: Mapping[str, Any]
+    content: Mapping[str, Any]
+    sha256: str
+
+
+def _price(mechanism: Mapping[str, Any], currency: Currency) -> int:
+    return from_description(mechanism).charge(currency)
+
+
+def _is_head(text: object) -> bool:
+    return isinstance(text, str) and len(text) == 64 and _HEXADECIMAL.issuperset(text)
+
+
+def _recorded(ledger: Ledger) -> Iterator[_Recorded]:
+    """Go through the releases that runs have recorded.
+
+    Whatever does not read here is left for the check of the chain to find.
+    """
+    with ledger.scanning() as scan:
+        for event in scan.publications():
+            try:
+                body = json.loads(event.body)
+                path, run = Path(body["manifest"]), str(event.run or body["run"])
+                yield _Recorded(run, _placed(path), str(body["manifest_sha256"]), path.parent)
+            except (KeyError, TypeError, ValueError, OSError, RecursionError):
+                continue
+
+
+def _placed(path: Path) -> Path:
+    """Return where a manifest lies, by whatever way it was reached; if it is itself a link, that is for a check to see."""
+    return Path(os.path.realpath(path.parent), path.name)  # unlike `resolve`, it takes a link to itself
+
+
+def _is_there(path: Path) -> bool:
+    """Say whether there is something, even a link that leads nowhere, as far as this user may look."""
+    return os.path.lexists(path)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _found(places: Iterable[Path]) -> Iterator[Path]:
+    """Go through the manifests in and below some folders; one that is still being written is not there yet."""
+    for place in places:
+        if not place.exists():
+            nothing = f"there is nothing at {one_line(place)}"
+            raise UsageError(f"{nothing}; name a folder that holds releases, or a {MANIFEST}")
+        if not place.is_dir():
+            yield _placed(place)
+        for folder, below, _ in os.walk(place):
+            below[:] = sorted(name for name in below if not name.startswith("."))
+            # Also in the folders below: one that is a link is not walked into, but its release would be read like the others.
+            paths = (Path(folder, name, MANIFEST) for name in ("", *below))
+            yield from (_placed(path) for path in paths if _is_there(path))
+
+
+def _read(path: Path) -> _Manifest:
+    """Read a manifest, or say that it cannot be."""
+    try:
+        written = read_regular(path)
+        content = json.loads(written.decode("utf-8"))
+        privacy, digest = content["privacy"], hashlib.sha256(written).hexdigest()
+        named = (privacy["run"], privacy["account"], privacy["ledger_head"])
+        manifest = _Manifest(path, *named, privacy, content, digest)
+        readable = _is_head(manifest.head) and isinstance(manifest.run, str)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        readable = False
+    if not readable:
+        raise LedgerDamaged(f"the manifest {one_line(path)} does not read; restore the release from a backup")
+    return manifest
+
+
+def _require_in_place(recorded: Iterable[_Recorded], read: Iterable[_Manifest], *, identity: str) -> None:
+    """Refuse a recorded place that holds something other than the release of its run, whatever copies lie elsewhere."""
+    found = {manifest.path: manifest for manifest in read}
+    for each in recorded:
+        if manifest := found.get(each.path):
+            if manifest.privacy.get("ledger", identity) != identity:
+                raise _changed(each.folder, f"{MANIFEST} names another ledger than the one that recorded it")
+            if manifest.run != each.run:
+                raise _changed(each.folder, f"{one_line(each.path)} is not of run '{each.run}', which recorded it")
+        elif _is_there(each.path.parent) and not _is_there(each.path):
+            raise _changed(each.folder, f"{one_line(each.path.name)} is missing")
+        elif _is_there(each.folder) and not _is_there(each.path):
+            raise _changed(each.folder, "it is a link that leads nowhere")
+
+
+def _require_published(manifests: Sequence[_Manifest], runs: Mapping[str, Run], recorded: Iterable[_Recorded]) -> int:
+    """Refuse a release that its run did not publish, or of which any byte has changed; return how many files were compared."""
+    files, published = 0, defaultdict[str, set[str]](set)
+    for each in recorded:
+        published[each.run].add(each.sha256)
+    for manifest in manifests:
+        _require_recorded(manifest, runs[manifest.run], published[manifest.run])
+        if problem := damage(manifest.path.parent, manifest.content):
+            raise _changed(manifest.path.parent, problem)
+        files += 1 + len(manifest.content.get("files", []))
+    return files
+
+
+def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) -> None:
+    """Refuse a manifest that its run has not recorded.
+
+    Only an open run can have published without a record, because the record is made when it is settled. Until then, the files
+    are compared with their manifest alone.
+    """
+    if run.state is RunState.OPEN or (run.state is RunState.SETTLED and run.release and manifest.sha256 in hashes):
+        return
+    release = manifest.path.parent
+    if run.state is RunState.SETTLED and run.release and hashes:
+        raise _changed(release, f"{MANIFEST} is not what run '{run.id}' published")
+    ended = "released before it measured anything" if run.state is RunState.RELEASED else "settled without a release"
+    raise LedgerDamaged(
+        f"the release {one_line(release)} has no record: its run '{run.id}' was {ended}; "
+        "find out where it came from, and move it away from the releases"
+    )
+
+
+def _require_releases_only(folders: Iterable[Path], recorded: Sequence[_Recorded]) -> None:
+    """Refuse a folder of releases in which something else could be taken for one, or an older release for the newest."""
+    for folder in folders:
+        names = {each.folder.name for each in recorded if each.path.parent.parent == folder}
+        if problem := misplaced(folder, recorded=names):
+            raise LedgerDamaged(
+                f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
+                "run write its release again with --resume RUN if it is missing"
+            )
+
+
+def _changed(release: Path, problem: str) -> LedgerDamaged:
+    return LedgerDamaged(f"the release {one_line(release)} was changed: {problem}; restore the release from a backup")
+
+
+def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: Sequence[Path]) -> int:
+    """Count the releases that were found nowhere; refuse one that has to be there."""
+    absent = list({each.run: each for each in recorded if each.run not in runs}.values())  # where it was made last
+    whole = [place.resolve() for place in complete]
+    for each in absent:
+        if any(each.path.is_relative_to(place) for place in whole):
+            raise LedgerDamaged(
+                f"the release {one_line(each.path.parent)} of run '{each.run}' is missing; restore it from a backup, "
+                "or name the folder that it was moved to with --releases"
+            )
+    return len(absent)
+
+
+def _require_agreement(ledger: Ledger, manifest: _Manifest) -> Run:
+    """Return the run of a manifest; refuse a manifest that says something else about it than the ledger does."""
+    problem: str | None
+    try:
+        run = ledger.run(manifest.run)
+    except UsageError:
+        problem = "is of a run that the ledger does not know"
+    else:
+        if manifest.account != run.account:
+            problem = "names another account than its run"
+        else:
+            problem = _misstated(manifest.privacy, account=ledger.account(run.account), run=run)
+    if problem:
+        raise LedgerDamaged(
+            f"the manifest {one_line(manifest.path)} {problem}; restore the release, or check DPFLOW_LEDGER_URL"
+        )
+    return run
+
+
+def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run) -> str | None:
+    """Say what a manifest states about its run otherwise than the ledger does, if anything."""
+    booked = privacy.get("bookkeeping")
+    spent = booked.get("spent") if isinstance(booked, dict) else None
+    reserved = booked.get("reserved") if isinstance(booked, dict) else None
+    if reserved != run.reserved / UNIT:
+        return "states another reservation than its run has"
+    # What a run has spent never falls; until it is settled it may still rise after its release was published.
+    rising = run.state is RunState.OPEN and isinstance(spent, float) and 0 < spent < run.spent / UNIT
+    if spent != run.spent / UNIT and not rising:
+        return "states another amount than its run has spent"
+    epsilon, delta = privacy.get("epsilon"), privacy.get("delta")
+    pure = account.currency is Currency.PURE
+    if not (isinstance(epsilon, float) and isinstance(delta, float) and 0 <= delta < 1 and (delta == 0) == pure):
+        return "states no epsilon and delta that a run of its account can have"
+    # Another machine's exponential function may lead to another last digit.
+    if not math.isclose(epsilon, release_promise(account, run, delta=delta).epsilon, rel_tol=1e-9):
+        return "states another epsilon than its run's reservation promises"
+    return None

@@ -1,0 +1,54 @@
+"""Count marginals of rows that are on a cluster: there, in a tree of sums."""
+
+import secrets
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from dpcore.tables.cluster.records import ClusterRecords, asked
+from dpcore.tables.cluster.work import CountSets
+from dpcore.tables.counting import Coarse, Counts, in_groups
+from dpcore.workload import Axes
+
+MOST_CELLS = 1 << 22  # counted in one go: a worker holds a few times as many numbers of 8 bytes
+SPLIT_EVERY = 8  # partitions whose counts are added by one task
+
+
+def count_on(
+    records: ClusterRecords, *, shape: Sequence[int], sets: Sequence[Axes], coarse: Sequence[Coarse]
+) -> list[Counts]:
+    """Count the rows over each of some sets of axes: `dpcore.tables.counting.count_sets` for a cluster.
+
+    The workers count their partitions by that very function, and what they have counted is added up on the way: nothing else leaves them.
+    """
+    counts: list[Counts] = []
+
+    def cells(axes: Axes) -> int:
+        return prod(shape[axis] for axis in axes)
+
+    for group in in_groups(sets, cells=cells, most=MOST_CELLS):
+        shapes = [tuple(shape[axis] for axis in axes) for axes in group]
+        count = CountSets(secrets.token_hex(8), layout=records.layout, shape=shape, sets=group, coarse=coarse)
+        sums = _sums(records, count, cells=sum(map(prod, shapes)))
+        ends = np.cumsum([prod(one) for one in shapes])
+        counts += [part.reshape(one) for part, one in zip(np.split(sums, ends[:-1]), shapes, strict=True)]
+    return counts
+
+
+def _sums(records: ClusterRecords, count: CountSets, *, cells: int) -> Counts:
+    def total() -> Counts:
+        from dask import array, delayed  # noqa: PLC0415  an extra
+
+        rows = [
+            array.from_delayed(
+                delayed(count, pure=True)(part, dask_key_name=f"{count.__name__}-{count.word}-{number}"),
+                shape=(1, cells),
+                dtype=np.int64,
+            )
+            for number, part in enumerate(records.frame.to_delayed())
+        ]
+        sums: Counts = records.client.compute(array.concatenate(rows).sum(axis=0, split_every=SPLIT_EVERY)).result()
+        return sums
+
+    return asked(records.client, total, doing="counting")

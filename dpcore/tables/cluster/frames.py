@@ -1,0 +1,84 @@
+"""Coded rows as dataframes, which is what Dask knows how to shuffle."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpcore.tables.ingest.coded import Coded
+from dpcore.tables.ingest.coding import Coding
+from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
+from dpcore.universe import code_type
+
+UNIT = "u0"
+UNIT_COLUMNS = (UNIT, "u1", "draw")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a dataframe of coded rows: codes, a weight if rows have one, unit and draw until they are bounded.
+
+    Attributes:
+        codes: The type of each attribute's codes.
+        weight: The type of the weights; None if each row counts once.
+        by_unit: Whether rows are still to be bounded.
+    """
+
+    codes: tuple[np.dtype[Any], ...]
+    weight: np.dtype[Any] | None
+    by_unit: bool
+
+    @classmethod
+    def of(cls, coding: Coding) -> "Layout":
+        """Lay out what a coding makes of a batch."""
+        protection = coding.protection
+        return cls(
+            codes=tuple(np.dtype(code_type(size)) for size in coding.universe.shape),
+            weight=None if protection.weight is None else np.dtype(code_type(protection.row_weight + 1)),
+            by_unit=coding.by_unit,
+        )
+
+    @property
+    def bounded(self) -> "Layout":
+        """The layout of the same rows once they are bounded."""
+        return Layout(codes=self.codes, weight=self.weight, by_unit=False)
+
+    @property
+    def columns(self) -> dict[str, np.dtype[Any]]:
+        """Name and type of each column."""
+        columns = {f"c{axis}": kind for axis, kind in enumerate(self.codes)}
+        if self.weight is not None:
+            columns["weight"] = self.weight
+        return columns | dict.fromkeys(UNIT_COLUMNS if self.by_unit else (), np.dtype(np.uint64))
+
+    def empty(self) -> pd.DataFrame:
+        """Return a dataframe without rows."""
+        return pd.DataFrame({name: np.empty(0, kind) for name, kind in self.columns.items()})
+
+    def frame(self, parts: list[Coded]) -> pd.DataFrame:
+        """Join coded rows to one dataframe."""
+        arrays = zip(*(part.columns() for part in parts), strict=True) if parts else ((),) * len(self.columns)
+        joined = {
+            name: np.concatenate([np.empty(0, kind), *pieces])
+            for (name, kind), pieces in zip(self.columns.items(), arrays, strict=True)
+        }
+        return pd.DataFrame(joined, copy=False)
+
+    def coded(self, frame: pd.DataFrame) -> Coded:
+        """Read a dataframe back."""
+        columns = {name: frame[name].to_numpy() for name in self.columns}
+        codes = [columns[f"c{axis}"] for axis in range(len(self.codes))]
+        units = np.column_stack([columns[UNIT], columns["u1"]]) if self.by_unit else None
+        return Coded(codes, weights=columns.get("weight"), units=units, draws=columns.get("draw"))
+
+
+def sums_frame(sums: Sums) -> pd.DataFrame:
+    """Write what rows add to the data's version as a dataframe of one row."""
+    return pd.DataFrame(sums[np.newaxis], columns=[f"s{place}" for place in range(len(sums))])
+
+
+def sums_of(frames: Iterable[pd.DataFrame]) -> Sums:
+    """Add up what several such dataframes hold."""
+    return sum((frame.to_numpy(dtype=np.uint64).sum(axis=0) for frame in frames), start=Fingerprint.nothing())

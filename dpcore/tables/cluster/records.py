@@ -1,0 +1,114 @@
+"""The private table as coded and bounded rows that stay on the workers of a cluster."""
+
+import secrets
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dpcore.tables.cluster.failures import publicly
+from dpcore.tables.cluster.frames import UNIT, Layout, sums_frame, sums_of
+from dpcore.tables.cluster.work import BoundUnits, CodePiece, Piece, SumPiece, TakeOne, Task
+from dpcore.tables.ingest.coding import Coding
+from dpcore.tables.ingest.draws import Draws
+from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
+from dpcore.tables.ingest.records import Versioned
+from dpcore.tables.sources.source import Part, Source, check_columns, check_types
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from dask.dataframe import DataFrame
+    from distributed import Client
+
+T = TypeVar("T")
+
+
+class ClusterRecords(Versioned):
+    """Rows on a cluster: for the histogram that counts them there."""
+
+    __slots__ = ("client", "frame", "layout")
+
+    def __init__(self, *, client: "Client", frame: "DataFrame", layout: Layout, version: str | None) -> None:
+        super().__init__(version)
+        self.client = client
+        self.frame = frame
+        self.layout = layout
+
+
+def ingest_on(
+    client: "Client", source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint | None = None
+) -> ClusterRecords:
+    """Let the workers read, code and bound the table, and return when they have: `dpcore.tables.ingest.ingest` for a cluster.
+
+    Every piece of the table is read by one worker. Dask's own shuffle brings all rows of a unit to one partition, where the same function
+    bounds them that does so here. What is read and drawn is a function of the piece alone, so that a worker that is lost in the middle
+    loses nothing: what it had is made again, the same, by others.
+
+    Raises:
+        SourceError: If the table cannot be read.
+    """
+    check_columns(source, columns=coding.columns)
+    check_types(source, reads=coding.reads)
+    word, layout, parts = secrets.token_hex(8), Layout.of(coding), source.pieces()
+
+    def kept() -> tuple["DataFrame", Sums]:
+        from dask import dataframe, delayed  # noqa: PLC0415  an extra
+        from distributed import futures_of, wait  # noqa: PLC0415
+
+        def each(task: Task, arguments: Iterable[Any], *, what: str) -> list[Any]:
+            keys = (f"dpflow-{what}-{word}-{number}" for number in range(len(parts)))
+            return [
+                delayed(task, pure=True)(argument, dask_key_name=key)
+                for argument, key in zip(arguments, keys, strict=True)
+            ]
+
+        def joined(place: int, meta: "pd.DataFrame", *, what: str) -> "DataFrame":
+            taken = each(TakeOne(word, place=place), coded, what=what)
+            return dataframe.from_delayed(taken, meta=meta, verify_meta=False)
+
+        code = CodePiece(word, coding=coding, draws=draws, fingerprint=fingerprint)
+        coded = each(code, _numbered(word, parts), what="coded")
+        frame, sums = joined(0, layout.empty(), what="frame"), joined(1, sums_frame(Fingerprint.nothing()), what="sums")
+        if coding.by_unit:
+            bound = BoundUnits(word, layout=layout, rows_per_unit=coding.protection.rows_per_unit)
+            shuffled = frame.shuffle(on=UNIT, npartitions=len(parts), shuffle_method="p2p")
+            frame = shuffled.map_partitions(bound, meta=layout.bounded.empty(), enforce_metadata=False)
+        frame, sums = client.persist([frame, sums])  # at once, so that each piece is read once for both
+        futures = futures_of([frame, sums])
+        wait(futures)
+        for future in futures:
+            if future.status != "finished":
+                future.result()  # raises; of those that are finished it would fetch the rows
+        return frame, sums_of(client.gather(futures_of(sums)))
+
+    frame, sums = asked(client, kept, doing="reading the table")
+    version = None if fingerprint is None else fingerprint.version(sums)
+    return ClusterRecords(client=client, frame=frame, layout=layout.bounded, version=version)
+
+
+def readable_version_on(
+    client: "Client", source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint
+) -> str:
+    """Let the workers read the table for its version alone: `dpcore.tables.ingest.readable_version` for a cluster."""
+    word, parts = secrets.token_hex(8), source.pieces()
+    task = SumPiece(word, coding=coding, undecided=undecided, fingerprint=fingerprint)
+    keys = [f"dpflow-version-{word}-{number}" for number in range(len(parts))]
+
+    def told() -> list[Sums]:
+        sums: list[Sums] = client.gather(client.map(task, _numbered(word, parts), key=keys))
+        return sums
+
+    sums = asked(client, told, doing="reading the table")
+    return fingerprint.version(sum(sums, start=Fingerprint.nothing()))
+
+
+def asked(client: "Client", question: Callable[[], T], *, doing: str) -> T:
+    """Ask the cluster something; of a failure only public words are left."""
+
+    def ask() -> T:
+        with client.as_current():
+            return question()
+
+    return publicly(ask, doing=doing, where="on the cluster")
+
+
+def _numbered(word: str, parts: Sequence[Part]) -> list[Piece]:
+    return [Piece(word, number=number, part=part) for number, part in enumerate(parts)]

@@ -1,0 +1,77 @@
+"""Which joint counts to take so that all wanted marginals follow from them by summing: fewer passes over the rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from dpcore.workload import Axes
+
+MOST_CELLS = 1 << 17
+"""Of a joint count that is larger than any marginal asked for: what stays near the processor."""
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Axes that are counted together, and which of the wanted marginals are summed from them, by their number."""
+
+    axes: Axes
+    marginals: tuple[int, ...]
+
+
+def cover(sets: Sequence[Axes], *, shape: Sequence[int], most_cells: int = MOST_CELLS) -> list[Joint]:
+    """Choose joint counts of bounded size so that every wanted marginal lies in one of them.
+
+    Greedy: begin with the largest marginal that is left, and add the axis that completes most others for its size, while there is room.
+
+    >>> cover([(0, 1), (2, 0), (1, 2)], shape=(2, 3, 4))
+    [Joint(axes=(0, 1, 2), marginals=(0, 1, 2))]
+    >>> [joint.axes for joint in cover([(0, 1), (2, 0), (1, 2)], shape=(2, 3, 4), most_cells=6)]
+    [(1, 2), (0, 2), (0, 1)]
+    """
+    sizes = np.array(shape, dtype=np.float64)
+    wanted = np.zeros((len(sets), len(shape)), dtype=np.float32)
+    for number, axes in enumerate(sets):
+        wanted[number, list(axes)] = 1
+    largest_first = sorted(range(len(sets)), key=lambda number: prod(shape[axis] for axis in sets[number]))
+    left = np.ones(len(sets), dtype=np.bool_)
+    joints = []
+    while largest_first:
+        seed = largest_first.pop()
+        if not left[seed]:
+            continue
+        chosen = _grown(wanted[seed] > 0, wanted[left], sizes=sizes, most_cells=most_cells)
+        inside = left & ~wanted[:, ~chosen].any(axis=1)
+        left &= ~inside
+        # small axes first: the numbers of cells over the first of them then need few bits
+        ordered = sorted(np.flatnonzero(chosen).tolist(), key=lambda axis: shape[axis])
+        joints.append(Joint(tuple(ordered), tuple(np.flatnonzero(inside).tolist())))
+    return joints
+
+
+def _grown(
+    chosen: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    wanted: np.ndarray[tuple[int, int], np.dtype[np.float32]],
+    *,
+    sizes: np.ndarray[tuple[int], np.dtype[np.float64]],
+    most_cells: int,
+) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Add axes to those chosen, the best first, while the cells stay below the limit."""
+    chosen = chosen.copy()
+    cells = float(sizes[chosen].prod())
+    wanted = wanted[
+        wanted[:, ~chosen].sum(axis=1) <= 2
+    ]  # the others are too far away to be completed by the axes that have room
+    while True:
+        fits = ~chosen & (cells * sizes <= most_cells)
+        lacking = wanted[:, ~chosen].sum(axis=1)
+        # what an axis completes counts in full; what it brings one step nearer decides between axes that complete equally much
+        completed = (lacking == 1).astype(np.float32) @ wanted
+        nearer = (lacking == 2).astype(np.float32) @ wanted
+        worth = np.where(fits, (completed + nearer / (4 * len(wanted))) / np.log2(sizes + 1), 0)
+        best = int(worth.argmax())
+        if worth[best] <= 0:
+            return chosen
+        chosen[best] = True
+        cells *= float(sizes[best])

@@ -1,0 +1,51 @@
+"""Rows that are alike, taken together: where a table has many of them, everything after costs less."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dpcore.tables.counting.sets import Block, Counts
+from dpcore.universe import CompactCodes, code_type
+
+LARGEST_KEY = np.iinfo(np.int64).max
+
+
+def distinct_rows(blocks: Sequence[Block], *, shape: Sequence[int]) -> tuple[list[CompactCodes], Counts]:
+    """Return the distinct rows, column by column, and how often each counts; all blocks have weights, or none has.
+
+    A row's codes are the digits of one number. Where the next digit could overflow it, the numbers so far are replaced
+    by their rank among those that occur, and the way back is remembered.
+    """
+    keys = np.zeros(sum(len(codes[0]) for codes, _ in blocks), dtype=np.int64)
+    bound = 1
+    by_rank: dict[int, Counts] = {}
+    for axis, size in enumerate(shape):
+        if bound * size > LARGEST_KEY:
+            by_rank[axis], keys = np.unique(keys, return_inverse=True)
+            bound = len(by_rank[axis])
+        keys *= size
+        keys += _joined([codes[axis] for codes, _ in blocks], kind=code_type(size))
+        bound *= size
+    keys, counts = _counted(keys, [weights for _, weights in blocks if weights is not None])
+
+    cells: list[CompactCodes] = []
+    for axis in reversed(range(len(shape))):
+        keys, digits = np.divmod(keys, shape[axis])
+        cells.append(digits.astype(code_type(shape[axis])))
+        if axis in by_rank:
+            keys = by_rank[axis][keys]
+    return cells[::-1], counts
+
+
+def _counted(keys: Counts, weights: Sequence[CompactCodes]) -> tuple[Counts, Counts]:
+    """Return the keys that occur, and how often each counts."""
+    if not weights:
+        found, counts = np.unique(keys, return_counts=True)
+        return found, counts.astype(np.int64)
+    found, ranks = np.unique(keys, return_inverse=True)
+    # NumPy adds in float64, exact for whole numbers below 2^53, and no table has that many rows
+    return found, np.bincount(ranks, weights=np.concatenate(weights), minlength=len(found)).astype(np.int64)
+
+
+def _joined(pieces: Sequence[CompactCodes], *, kind: type[np.unsignedinteger]) -> CompactCodes:
+    return np.concatenate([np.empty(0, dtype=kind), *pieces])

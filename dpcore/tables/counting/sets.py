@@ -1,0 +1,195 @@
+"""Count many marginals of coded rows in one pass over them, block by block, exactly.
+
+For the private side only: what these functions take and return is private. A worker of a cluster calls them on its own blocks, and the counts
+of several workers add up.
+"""
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.tables.counting.cover import Joint, cover
+from dpcore.tables.counting.groups import in_groups
+from dpcore.universe import CompactCodes, code_type
+from dpcore.workload import Axes
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+Weights: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
+Block: TypeAlias = tuple[Sequence[CompactCodes], Weights | None]
+"""Rows, as one array of codes for each column, and how often each row counts; None if each counts once."""
+
+CHUNK_ROWS = (
+    1 << 19
+)  # counted at once: enough that clearing and adding a joint count's cells is a small part of the work
+KEY_ROWS = 1 << 16  # whose keys are made at once: what that needs stays near the processor
+MOST_JOINT_CELLS = 1 << 23  # of all joint counts that are taken in one pass
+FEW_ROWS = 1 << 18  # below, counting a marginal by itself takes less time than finding out what to count it with
+MOST_THREADS = 3  # one counts while the others make keys: NumPy counts in one thread at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Coarse:
+    """An axis more: a column with some of its cells taken together."""
+
+    column: int
+    groups: CompactCodes
+
+
+def count_sets(
+    blocks: Iterable[Block], *, shape: Sequence[int], sets: Sequence[Axes], coarse: Sequence[Coarse] = ()
+) -> list[Counts]:
+    """Count the rows over each of some sets of axes: whole numbers, shaped by the axes in their order.
+
+    Marginals are summed from joint counts that hold several of them, so that rows are gone through less often. Memory: the marginals, the
+    joint counts of one pass, and a chunk of rows for each thread.
+
+    Args:
+        blocks: The rows. If the wanted joint counts are too many for one pass, they are gone through again.
+        shape: Number of cells of each axis, those of coarse axes last.
+        sets: Axes of the wanted marginals, in any order; none for the number of rows.
+        coarse: What the axes are that come after the columns.
+    """
+    found: list[Counts] = [np.empty(0, dtype=np.int64)] * len(sets)
+
+    def cells(joint: Joint) -> int:
+        return prod(shape[axis] for axis in joint.axes)
+
+    for joints in in_groups(_joints(blocks, sets, shape=shape), cells=cells, most=MOST_JOINT_CELLS):
+        totals = _count_joints(blocks, [joint.axes for joint in joints], shape=shape, coarse=coarse)
+        while totals:
+            total, joint = totals.pop(), joints[len(totals)]
+            for number in joint.marginals:
+                found[number] = _summed(total, joint.axes, onto=sets[number])
+    return found
+
+
+def _joints(blocks: Iterable[Block], sets: Sequence[Axes], *, shape: Sequence[int]) -> list[Joint]:
+    rows = 0
+    for codes, _ in blocks:
+        rows += len(codes[0])
+        if rows >= FEW_ROWS and len(sets) > 1:
+            return cover(sets, shape=shape)
+    return [Joint(axes, (number,)) for number, axes in enumerate(sets)]
+
+
+def _count_joints(
+    blocks: Iterable[Block], sets: Sequence[Axes], *, shape: Sequence[int], coarse: Sequence[Coarse]
+) -> list[Counts]:
+    """Count all sets in one pass; several threads take one chunk of rows after another."""
+    totals: list[Counts] = [np.zeros([shape[axis] for axis in axes], dtype=np.int64) for axes in sets]
+    chunks, taking, adding = _chunks(blocks), threading.Lock(), threading.Lock()
+
+    def work() -> None:
+        keys = np.empty(0, dtype=np.intp)
+        while True:
+            with taking:
+                chunk = next(chunks, None)
+            if chunk is None:
+                return
+            rows = _rows_of(chunk)
+            keys = keys if len(keys) >= rows else np.empty(rows, dtype=np.intp)
+            weights = _joined_weights(chunk)
+            columns = [_Columns(codes, coarse) for codes, _ in chunk]
+            for axes, total in zip(sets, totals, strict=True):
+                _make_keys(columns, axes, shape=shape, keys=keys[:rows])
+                counted = np.bincount(keys[:rows], weights=weights, minlength=total.size)
+                with adding:
+                    # with weights NumPy adds in float64, exact for whole numbers below 2^53, and no table has that many rows
+                    np.add(total, counted.astype(np.int64, copy=False).reshape(total.shape), out=total)
+
+    threads = min(MOST_THREADS, os.cpu_count() or 1)
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(work) for _ in range(threads)]:
+            done.result()
+    return totals
+
+
+def _chunks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    """Gather small blocks, and cut large ones, into chunks of about CHUNK_ROWS rows."""
+    chunk: list[Block] = []
+    for codes, weights in blocks:
+        for start in range(0, len(codes[0]), CHUNK_ROWS):
+            rows = slice(start, start + CHUNK_ROWS)
+            chunk.append(([code[rows] for code in codes], None if weights is None else weights[rows]))
+            if _rows_of(chunk) >= CHUNK_ROWS:
+                yield chunk
+                chunk = []
+    if chunk:
+        yield chunk
+
+
+def _rows_of(chunk: Sequence[Block]) -> int:
+    return sum(len(codes[0]) for codes, _ in chunk)
+
+
+def _joined_weights(chunk: Sequence[Block]) -> Weights | None:
+    if all(weights is None for _, weights in chunk):
+        return None
+    return np.concatenate(
+        [np.ones(len(codes[0]), dtype=np.uint8) if weights is None else weights for codes, weights in chunk]
+    )
+
+
+class _Columns:
+    """The codes of a block by axis; those of a coarse axis are made when they are first asked for, once."""
+
+    def __init__(self, codes: Sequence[CompactCodes], coarse: Sequence[Coarse]) -> None:
+        self._codes = codes
+        self._coarse = coarse
+        self._made: dict[int, CompactCodes] = {}
+
+    @property
+    def rows(self) -> int:
+        return len(self._codes[0])
+
+    def __getitem__(self, axis: int) -> CompactCodes:
+        if axis < len(self._codes):
+            return self._codes[axis]
+        if axis not in self._made:
+            added = self._coarse[axis - len(self._codes)]
+            self._made[axis] = added.groups.take(self._codes[added.column])
+        return self._made[axis]
+
+
+def _make_keys(chunk: Sequence[_Columns], axes: Axes, *, shape: Sequence[int], keys: npt.NDArray[np.intp]) -> None:
+    """Write the number of each row's cell over some axes into `keys`."""
+    sizes = [shape[axis] for axis in axes]
+    place = 0
+    for columns in chunk:
+        codes = [columns[axis] for axis in axes]
+        for start in range(0, columns.rows, KEY_ROWS):
+            rows = slice(start, min(start + KEY_ROWS, columns.rows))
+            keys[place : place + rows.stop - start] = _cells([code[rows] for code in codes], sizes)
+            place += rows.stop - start
+
+
+def _cells(codes: Sequence[CompactCodes], sizes: Sequence[int]) -> CompactCodes | int:
+    """Read each row's codes as the digits of one number, whose type grows with the digits: small ones are faster."""
+    cells: CompactCodes | int = 0
+    bound = 1
+    for code, size in zip(codes, sizes, strict=True):
+        if bound == 1 or isinstance(cells, int):
+            cells = code
+        else:
+            kind = np.uint64 if bound * size > 1 << 32 else code_type(bound * size)
+            cells = cells.astype(kind)
+            cells *= kind(size)
+            cells += code
+        bound *= size
+    return cells
+
+
+def _summed(total: Counts, axes: Axes, *, onto: Axes) -> Counts:
+    """Sum a joint count over the axes that a marginal lacks, and put the others in the marginal's order."""
+    if axes == onto:
+        return total
+    kept = [axis for axis in axes if axis in onto]
+    marginal = np.asarray(total.sum(axis=tuple(place for place, axis in enumerate(axes) if axis not in onto)))
+    return np.array(marginal.transpose([kept.index(axis) for axis in onto]), dtype=np.int64, order="C")

@@ -1,0 +1,140 @@
+"""The private table as counts over the universe: marginals of it are counted when they are asked for, and kept.
+
+A Histogram is read by the curator alone, which charges before it looks: nothing else may call `marginal` or `prepare`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.private import Private
+from dpcore.tables.counting import Block, Coarse, Counts, count_sets, distinct_rows
+from dpcore.tables.ingest.records import Records
+from dpcore.universe import CompactCodes, Universe, code_type
+from dpcore.workload import Axes
+
+KEPT_CELLS = 8_000_000  # of marginals that were asked for: a selection asks for hundreds, and the next one for most of them again
+DISTINCT_ROWS = 1 << 20  # up to here, looking for rows that are alike takes less time than the countings that it spares
+SMALL_UNIVERSE = 1 << 20  # cells up to which any table is counted in all of them at once
+
+
+class Histogram(Private, ABC):
+    """Exact counts of rows by cell, for universes of any size."""
+
+    __slots__ = ("_coarse", "_columns", "_kept", "_kept_cells", "_shape")
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        self._shape = tuple(shape)
+        self._columns = len(self._shape)
+        self._coarse: list[Coarse] = []
+        self._kept: dict[Axes, Counts] = {}
+        self._kept_cells = 0
+
+    @abstractmethod
+    def _counts(self, sets: Sequence[Axes]) -> list[Counts]:
+        """Count the rows over each of some sets of axes, in as few passes as possible."""
+
+    def coarsen(self, column: int, groups: npt.NDArray[np.intp]) -> None:
+        """Add an axis: a column with some of its cells taken together, as something public says."""
+        size = int(groups.max()) + 1
+        if column >= self._columns:
+            finer = self._coarse[column - self._columns]
+            column, groups = finer.column, groups[finer.groups]
+        self._coarse.append(Coarse(column, groups.astype(code_type(size))))
+        self._shape = (*self._shape, size)
+
+    def marginal(self, axes: Axes) -> Counts:
+        """Return the exact counts over some axes, shaped by them in that order, read-only; over none, the exact number of rows.
+
+        For the curator only, after the charge: what this returns is private. It is kept here, as the table is, up to a number of cells.
+        """
+        if axes not in self._kept:
+            self.prepare([axes])
+        return self._kept[axes]
+
+    def prepare(self, sets: Sequence[Axes]) -> None:
+        """Count several marginals together, and keep them for being asked for; those that take more room than there is are left out."""
+        wanted = dict.fromkeys(self._that_fit(sets))
+        for axes in wanted:
+            if axes in self._kept:
+                # as if it were new: what is wanted now is not what has to make room
+                self._kept[axes] = self._kept.pop(axes)
+        missing = [axes for axes in wanted if axes not in self._kept]
+        for axes, counted in zip(missing, self._counts(missing) if missing else (), strict=True):
+            counted.flags.writeable = False
+            self._kept[axes] = counted
+            self._kept_cells += counted.size
+        while self._kept_cells > KEPT_CELLS and len(self._kept) > len(wanted):
+            self._kept_cells -= self._kept.pop(next(iter(self._kept))).size
+
+    def _that_fit(self, sets: Sequence[Axes]) -> Iterator[Axes]:
+        cells = 0
+        for place, axes in enumerate(dict.fromkeys(sets)):
+            cells += prod(self._shape[axis] for axis in axes)
+            if place and cells > KEPT_CELLS:
+                return
+            yield axes
+
+
+class LocalHistogram(Histogram):
+    """Counts of rows on this machine: of the distinct ones if there are few, else block by block as the records are."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self, blocks: Iterable[Block], *, shape: Sequence[int]) -> None:
+        super().__init__(shape)
+        self._blocks = blocks
+
+    @classmethod
+    def of(cls, *, codes: Sequence[CompactCodes], counts: Counts, shape: Sequence[int]) -> "LocalHistogram":
+        """Make a histogram of distinct rows and how often each occurs."""
+        # most rows of a large universe occur once or twice: a byte of memory each, not eight
+        return cls([(tuple(codes), counts.astype(_count_type(counts)))], shape=shape)
+
+    @classmethod
+    def count(cls, records: Records, universe: Universe) -> "LocalHistogram":
+        """Count the records by cell: now, if that makes them fewer for a small price, else marginal by marginal when these are asked for."""
+        shape, blocks = universe.shape, _Again(records)
+        if prod(shape) <= SMALL_UNIVERSE:
+            (counts,) = count_sets(blocks, shape=shape, sets=[tuple(range(len(shape)))])
+            cells = np.nonzero(counts)
+            codes = [code.astype(code_type(size)) for code, size in zip(cells, shape, strict=True)]
+            return cls.of(codes=codes, counts=counts[cells], shape=shape)
+        few = _few(blocks)
+        if few is None:
+            return cls(blocks, shape=shape)
+        codes, counts = distinct_rows(few, shape=shape)
+        return cls.of(codes=codes, counts=counts, shape=shape)
+
+    def _counts(self, sets: Sequence[Axes]) -> list[Counts]:
+        return count_sets(self._blocks, shape=self._shape, sets=sets, coarse=self._coarse)
+
+
+class _Again:
+    """The blocks of records, from the first one each time that they are gone through."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+
+    def __iter__(self) -> Iterator[Block]:
+        return self._records.blocks()
+
+
+def _few(blocks: Iterable[Block]) -> list[Block] | None:
+    """Return all blocks, or None if they have too many rows to look for those that are alike."""
+    few: list[Block] = []
+    rows = 0
+    for block in blocks:
+        few.append(block)
+        rows += len(block[0][0])
+        if rows > DISTINCT_ROWS:
+            return None
+    return few
+
+
+def _count_type(counts: Counts) -> npt.DTypeLike:
+    most = int(counts.max(initial=0))
+    return np.uint64 if most >= 1 << 32 else code_type(most + 1)

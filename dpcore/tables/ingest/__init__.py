@@ -1,0 +1,19 @@
+"""From raw files to private records: read, encode by the declared universe, bound what one unit contributes."""
+
+from dpcore.tables.ingest.coding import Coding
+from dpcore.tables.ingest.draws import Draws
+from dpcore.tables.ingest.fingerprint import Fingerprint, fingerprint_key
+from dpcore.tables.ingest.records import Records, Versioned, ingest, readable_version
+from dpcore.tables.sources.source import Source
+
+__all__ = [
+    "Coding",
+    "Draws",
+    "Fingerprint",
+    "Records",
+    "Source",
+    "Versioned",
+    "fingerprint_key",
+    "ingest",
+    "readable_version",
+]

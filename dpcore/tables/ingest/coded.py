@@ -1,0 +1,90 @@
+"""Rows of codes on their way from the raw table to the counts."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import UsageError
+from dpcore.private import Carried
+from dpcore.tables.ingest.draws import Words
+from dpcore.tables.sources.ids import Units
+from dpcore.universe import CompactCodes
+
+Weights: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
+Column: TypeAlias = npt.NDArray[Any]
+
+
+class Coded(Carried):
+    """Rows of codes, with their weights if they have any, and with units and draws while they are still to be bounded.
+
+    Attributes:
+        codes: One array for each attribute of the universe.
+        weights: How often each row counts, or None if each counts once.
+        units: The keyed hash of each row's id, or None.
+        draws: The word that was drawn for each row, or None.
+    """
+
+    __slots__ = ("codes", "draws", "units", "weights")
+
+    def __init__(
+        self, codes: Sequence[CompactCodes], *, weights: Weights | None, units: Units | None, draws: Words | None
+    ) -> None:
+        self.codes = tuple(codes)
+        self.weights = weights
+        self.units = units
+        self.draws = draws
+
+    @classmethod
+    def joined(cls, parts: Sequence["Coded"]) -> "Coded":
+        """Join rows of the same kind, at least one part of them."""
+        first, *others = parts
+        if not others:
+            return first
+        columns = [np.concatenate(columns) for columns in zip(*(part.columns() for part in parts), strict=True)]
+        return first.like(columns)
+
+    def columns(self) -> tuple[Column, ...]:
+        """Return everything as arrays of one dimension: codes, weights, the two words of each unit, draws."""
+        units = () if self.units is None else (self.units[:, 0], self.units[:, 1])
+        return (*self.codes, *_given(self.weights), *units, *_given(self.draws))
+
+    def like(self, columns: Sequence[Column]) -> "Coded":
+        """Make rows of this kind of the columns of others."""
+        rest = list(columns)
+        draws = None if self.draws is None else rest.pop()
+        units = None if self.units is None else np.column_stack((rest.pop(-2), rest.pop()))
+        weights = None if self.weights is None else rest.pop()
+        return Coded(rest, weights=weights, units=units, draws=draws)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows: as private as they are."""
+        return len(self.codes[0])
+
+    def take(self, rows: Column | slice) -> "Coded":
+        """Return some of the rows."""
+        return Coded(
+            [code[rows] for code in self.codes],
+            weights=None if self.weights is None else self.weights[rows],
+            units=None if self.units is None else self.units[rows],
+            draws=None if self.draws is None else self.draws[rows],
+        )
+
+    def split(self, parts: int) -> list["Coded"]:
+        """Split the rows by their units: all of one unit go to the same of so many parts, from whatever batch they are."""
+        if self.units is None:
+            raise UsageError("rows without units can't be split by them; split before bounding")
+        part = (self.units[:, 0] % np.uint64(parts)).astype(np.uint16 if parts <= 1 << 16 else np.uint32)
+        order = np.argsort(part, kind="stable")
+        ends = np.searchsorted(part[order], np.arange(parts), side="right").tolist()
+        ordered = self.take(order)
+        return [ordered.take(slice(begin, end)) for begin, end in zip((0, *ends), ends, strict=False)]
+
+    def _parts(self) -> dict[str, object]:
+        return {"codes": self.codes, "weights": self.weights, "units": self.units, "draws": self.draws}
+
+
+def _given(column: Column | None) -> tuple[Column, ...]:
+    return () if column is None else (column,)

@@ -1,0 +1,175 @@
+"""The data's version: a keyed digest of the rows that a run may read, and the key that keeps it from telling more than equality.
+
+The digest covers the rows as they are coded: in the run's window, in its universe, with an id and a weight if those are declared. A change
+that the run could not see, in another column, in a row outside its window or of the order of the rows, does not change it. It is computed in
+the pass that codes the rows. Each row's words are mixed under secret constants, and the results are added up, so that batches, files and
+workers may come in any order: the form of MSet-Add-Hash (Clarke, Devadas, van Dijk, Gassend and Suh 2003).
+
+Two tables that differ have the same sum by a chance of about 2^-64, whatever the tables are, since nobody who changes a table knows the
+constants or sees the sum. This treats the mixing as a random function. Only an HMAC of the sum leaves the private side.
+"""
+
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import LedgerError
+from dpcore.private import Carried
+from dpcore.tables.ingest.coded import Coded
+
+Sums: TypeAlias = npt.NDArray[np.uint64]
+"""The number of rows, and two sums modulo 2^64."""
+Word: TypeAlias = npt.NDArray[np.integer[Any]]
+
+KEY_BYTES = 32
+KEY_NAME = "fingerprint.key"
+LANES = 2
+BLOCK_ROWS = 1 << 14  # mixed at a time, so that they stay near the processor
+
+
+class Fingerprint(Carried):
+    """Digests the rows of one run. Its key is the run's own, so that the versions of two runs cannot be compared.
+
+    >>> import numpy as np
+    >>> rows = Coded([np.array([0, 1, 1])], weights=None, units=None, draws=None)
+    >>> one, other = Fingerprint(bytes(32)), Fingerprint(bytes([1]) * 32)
+    >>> turned = rows.take(np.array([2, 0, 1]))
+    >>> one.version(one.of(rows, shape=(2,))) == one.version(one.of(turned, shape=(2,)))
+    True
+    >>> one.version(one.of(rows, shape=(2,))) == other.version(other.of(rows, shape=(2,)))
+    False
+    """
+
+    __slots__ = ("_constants", "_key")
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        words = np.frombuffer(hashlib.shake_256(b"rows" + key).digest(8 * 3 * (1 + LANES)), dtype="<u8").astype(
+            np.uint64
+        )
+        # of each three, two multiply and must be odd
+        self._constants = words.reshape(1 + LANES, 3) | np.array([0, 1, 1], dtype=np.uint64)
+
+    @classmethod
+    def of_run(cls, run_id: str, *, key: bytes) -> "Fingerprint":
+        """Return that of a run, by the steward's key; the same when the run is resumed."""
+        return cls(hmac.digest(key, run_id.encode(), "sha256"))
+
+    def unit_key(self) -> bytes:
+        """Return the key under which the run's ids are hashed."""
+        return hmac.digest(self._key, b"units", "sha256")
+
+    @staticmethod
+    def nothing() -> Sums:
+        """Return the sums of no rows."""
+        return np.zeros(1 + LANES, dtype=np.uint64)
+
+    def of(self, coded: Coded, *, shape: Sequence[int]) -> Sums:
+        """Return the sums of coded rows; they may be added to those of others.
+
+        Args:
+            coded: The rows.
+            shape: The number of codes of each attribute.
+        """
+        beside = () if coded.weights is None else (coded.weights,)
+        units = () if coded.units is None else (coded.units[:, 0], coded.units[:, 1])
+        sums = self.nothing()
+        for start in range(0, coded.rows, BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            packed = _packed([code[block] for code in coded.codes], sizes=shape)
+            sums += self.of_words([*packed, *(column[block] for column in (*beside, *units))])
+        return sums
+
+    def of_words(self, columns: Sequence[Word]) -> Sums:
+        """Return the sums of rows that are given as columns of whole numbers."""
+        mixed = np.zeros(len(columns[0]), dtype=np.uint64)
+        for column in columns:
+            mixed ^= column.astype(np.uint64)
+            _mix(mixed, *self._constants[0])
+        lanes = [_mix(mixed.copy(), *constants).sum(dtype=np.uint64) for constants in self._constants[1:]]
+        return np.array([len(mixed), *lanes], dtype=np.uint64)
+
+    def version(self, sums: Sums) -> str:
+        """Return the version of the rows that were added up: all that may be kept of them."""
+        return hmac.new(self._key, b"version" + sums.astype("<u8").tobytes(), "sha256").hexdigest()
+
+    def _parts(self) -> dict[str, object]:
+        return {"key": self._key}
+
+
+def _packed(codes: Sequence[Word], *, sizes: Sequence[int]) -> list[npt.NDArray[np.uint64]]:
+    """Write each row's codes as few words, no two rows alike: as digits of one number, for as long as that fits."""
+    words: list[npt.NDArray[np.uint64]] = []
+    room = 1
+    for code, size in zip(codes, sizes, strict=True):
+        room *= size
+        if not words or room > 1 << 64:
+            words.append(code.astype(np.uint64))
+            room = size
+        else:
+            words[-1] *= np.uint64(size)
+            words[-1] += code
+    return words
+
+
+def _mix(words: npt.NDArray[np.uint64], plus: np.uint64, times: np.uint64, again: np.uint64) -> npt.NDArray[np.uint64]:
+    """Mix words in place: a permutation of the 2^64, in the manner of SplitMix64 (Steele, Lea and Flood 2014) with constants of its own."""
+    words += plus
+    words ^= words >> np.uint64(30)
+    words *= times
+    words ^= words >> np.uint64(27)
+    words *= again
+    words ^= words >> np.uint64(31)
+    return words
+
+
+def fingerprint_key(folder: Path) -> bytes:
+    """Return the key kept in the folder, making folder and key on first use.
+
+    The file appears whole or not at all, and when two processes make it at once both return the same key. Losing it
+    makes all data look changed; nothing else depends on it. In particular no noise is ever drawn from it.
+
+    Raises:
+        LedgerError: If the file cannot be made or read, is no key, or is open to other users.
+    """
+    path = folder / KEY_NAME
+    try:
+        if not path.exists():
+            _create(path)
+        key, mode = path.read_bytes(), path.stat().st_mode
+    except OSError:
+        raise LedgerError(
+            f"{KEY_NAME} cannot be kept in {str(folder)!r}; check that the folder is yours to write"
+        ) from None
+    if len(key) != KEY_BYTES:
+        raise LedgerError(
+            f"{KEY_NAME} in {str(folder)!r} is damaged; restore it, or delete it to count all data as new"
+        )
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise LedgerError(f"{KEY_NAME} in {str(folder)!r} is open to other users; run `chmod 600` on it")
+    return key
+
+
+def _create(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(os.urandom(KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        # a link, unlike a rename, never replaces a key that another process made meanwhile
+        path.hardlink_to(draft)
+    except FileExistsError:
+        return
+    finally:
+        draft.unlink(missing_ok=True)

@@ -1,0 +1,169 @@
+"""The private table as codes of the declared universe, with no more rows of one unit than declared."""
+
+import os
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.private import Private
+from dpcore.tables.ingest.bounding import bound
+from dpcore.tables.ingest.coded import Coded, Weights
+from dpcore.tables.ingest.coding import Coding
+from dpcore.tables.ingest.draws import Draws
+from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
+from dpcore.tables.ingest.spool import Spool
+from dpcore.tables.sources.source import Part, Source, check_columns, check_types, read_piece
+from dpcore.universe import CompactCodes
+
+BLOCK_ROWS = 1 << 16  # of records, at least, but for the last one
+BUCKETS = 128  # of units: what is held to bound them is one such part of the coded table
+BUCKETED_ROWS = 1 << 18  # split at a time, so that what is appended to a bucket is no crumb
+
+
+class Versioned(Private):
+    """Rows that were read, with their version.
+
+    Attributes:
+        version: That of the rows before they were bounded, or None if nobody asked for it. It may be kept; see `Fingerprint`.
+    """
+
+    __slots__ = ("version",)
+
+    def __init__(self, version: str | None) -> None:
+        self.version = version
+
+
+class Records(Versioned):
+    """Coded rows in blocks, each with its weights if the rows have any; they may be gone through again and again."""
+
+    __slots__ = ("_spool", "_weighted")
+
+    def __init__(self, spool: Spool, *, weighted: bool, version: str | None = None) -> None:
+        super().__init__(version)
+        self._spool = spool
+        self._weighted = weighted
+
+    @classmethod
+    def of(cls, codes: Sequence[CompactCodes], *, weights: Weights | None) -> "Records":
+        """Make records of rows that are in memory."""
+        spool = Spool()
+        spool.append(codes if weights is None else (*codes, weights))
+        return cls(spool, weighted=weights is not None)
+
+    def blocks(self) -> Iterator[tuple[tuple[CompactCodes, ...], Weights | None]]:
+        """Yield the rows, one array of codes for each attribute, and how often each row counts; None if each counts once.
+
+        For counting on the private side only.
+        """
+        for columns in self._spool.blocks():
+            yield (columns[:-1], columns[-1]) if self._weighted else (columns, None)
+
+
+def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint | None = None) -> Records:
+    """Read what the coding names of the source, code it, and keep what its protection allows of each unit.
+
+    For the unit `row` there is nothing to bound, and no id is read. Else the coded rows go into buckets by their units, and then each
+    bucket is bounded by itself.
+
+    With a fingerprint, the records carry the version of all rows that were coded, from the same pass.
+
+    Memory: the batches that are at work, what spools may hold, and one bucket: a 128th of the coded rows.
+    """
+    check_columns(source, columns=coding.columns)
+    check_types(source, reads=coding.reads)
+    sums = Fingerprint.nothing()
+    coded = _code(source, coding=coding, draws=draws, fingerprint=fingerprint, sums=sums)
+    if coding.by_unit:
+        coded = _bounded(coded, rows_per_unit=coding.protection.rows_per_unit)
+    spool = Spool()
+    for block in _joined(coded, rows=BLOCK_ROWS):
+        spool.append((*block.codes, *(() if block.weights is None else (block.weights,))))
+    version = None if fingerprint is None else fingerprint.version(sums)
+    return Records(spool, weighted=coding.protection.weight is not None, version=version)
+
+
+def readable_version(source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
+    """Read the table for its version alone, where the cells of some attributes are still to be found.
+
+    Args:
+        source: The table.
+        coding: How it is read.
+        undecided: The attributes whose values count as they stand: see `Coding.words`.
+        fingerprint: The run's.
+    """
+    sums = Fingerprint.nothing()
+    for part in source.pieces():
+        sums += piece_sums(part, coding=coding, undecided=undecided, fingerprint=fingerprint)
+    return fingerprint.version(sums)
+
+
+def piece_sums(part: Part, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> Sums:
+    """Return what one piece adds to `readable_version`."""
+    sums = Fingerprint.nothing()
+    for batch in read_piece(part, columns=coding.columns):
+        sums += fingerprint.of_words(coding.words(batch, undecided=undecided, key=fingerprint.unit_key()))
+    return sums
+
+
+def _code(
+    source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint | None, sums: Sums
+) -> Iterator[Coded]:
+    """Code batch by batch: the next one is read while others are coded, and they come out in the order in which they went in.
+
+    What the fingerprint makes of them is added to `sums`.
+    """
+
+    def code(batch: pa.RecordBatch, *, piece: int, start: int) -> tuple[Coded, Sums | None]:
+        coded = coding.code(batch, draws=draws, piece=piece, start=start)
+        return coded, None if fingerprint is None else fingerprint.of(coded, shape=coding.universe.shape)
+
+    def done(future: Future[tuple[Coded, Sums | None]]) -> Coded:
+        coded, added = future.result()
+        if added is not None:
+            np.add(sums, added, out=sums)
+        return coded
+
+    cores = os.cpu_count() or 1
+    at_work: deque[Future[tuple[Coded, Sums | None]]] = deque()
+    with ThreadPoolExecutor(cores, thread_name_prefix="coding") as pool:
+        for piece, part in enumerate(source.pieces()):
+            start = 0
+            for batch in read_piece(part, columns=coding.columns):
+                at_work.append(pool.submit(code, batch, piece=piece, start=start))
+                start += batch.num_rows
+                if len(at_work) > cores:
+                    yield done(at_work.popleft())
+        while at_work:
+            yield done(at_work.popleft())
+
+
+def _bounded(coded: Iterable[Coded], *, rows_per_unit: int) -> Iterator[Coded]:
+    """Bound rows that may be more than the memory holds: first into buckets, all rows of a unit into the same, then bucket by bucket."""
+    buckets = [Spool() for _ in range(BUCKETS)]
+    kind: Coded | None = None
+    for many in _joined(coded, rows=BUCKETED_ROWS):
+        # a row that is not among the k smallest draws of its unit here isn't in the whole table either
+        kind = bound(many, rows_per_unit=rows_per_unit)
+        for bucket, part in zip(buckets, kind.split(BUCKETS), strict=True):
+            bucket.append(part.columns())
+    for bucket in buckets:
+        with closing(bucket):
+            blocks = [kind.like(columns) for columns in bucket.blocks()] if kind is not None else []
+        if blocks:
+            yield bound(Coded.joined(blocks), rows_per_unit=rows_per_unit)
+
+
+def _joined(coded: Iterable[Coded], *, rows: int) -> Iterator[Coded]:
+    """Join what comes in small parts, until there are so many rows."""
+    waiting: list[Coded] = []
+    for part in coded:
+        waiting.append(part)
+        if sum(one.rows for one in waiting) >= rows:
+            yield Coded.joined(waiting)
+            waiting = []
+    if waiting:
+        yield Coded.joined(waiting)

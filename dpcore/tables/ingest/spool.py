@@ -1,0 +1,155 @@
+"""Blocks of private arrays that may be more than the memory holds.
+
+All spools of a process share one limit of memory. What goes beyond it goes to a file without a name in the steward's private folder: nobody
+else can open it, and nothing is left of it when the process ends, however it ends.
+"""
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import IO, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.errors import SourceBroken, UsageError
+from dpcore.places import private_folder
+from dpcore.private import Private
+from dpcore.tables.sources.attempt import attempt
+
+Block: TypeAlias = tuple[npt.NDArray[Any], ...]
+
+MEMORY_BYTES = 1 << 27  # of all spools of this process together
+FULL = (
+    "the steward's private folder cannot take the coded rows that do not fit into memory; "
+    "make room on its disk, or name a folder on another one in DPFLOW_PRIVATE"
+)
+
+
+class _Memory:
+    """How much of the limit is taken; asked by every spool, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._taken = 0
+
+    def take(self, size: int) -> bool:
+        """Take this many bytes, or nothing if they are not left."""
+        with self._lock:
+            if self._taken + size > MEMORY_BYTES:
+                return False
+            self._taken += size
+            return True
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._taken -= size
+
+
+_MEMORY = _Memory()
+
+
+class Spool(Private):
+    """Blocks of arrays, in the order in which they were appended: in memory while there is room, else in a file without a name.
+
+    Blocks may be read from several threads at once, and again and again. They are handed out as they were appended, each on its own, so that
+    going through a spool needs the memory of one block.
+    """
+
+    __slots__ = ("_blocks", "_closed", "_end", "_file", "_held", "_kinds")
+
+    def __init__(self) -> None:
+        self._blocks: list[Block | tuple[int, int]] = []  # the arrays, or where in the file they are and how long
+        self._kinds: tuple[np.dtype[Any], ...] | None = None
+        self._file: IO[bytes] | None = None
+        self._end = 0
+        self._held = 0
+        self._closed = False
+
+    def append(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
+        """Keep a copy of one block: arrays of one dimension and one length, of the same types each time.
+
+        Raises:
+            SourceBroken: If the disk is full, which the number of rows decides; the text is always the same.
+        """
+        kinds = tuple(array.dtype for array in arrays)
+        lengths = {array.shape for array in arrays}
+        if self._closed or len(lengths) != 1 or len(next(iter(lengths))) != 1 or kinds != (self._kinds or kinds):
+            raise UsageError("a spool takes arrays of one length and the same types each time, until it is closed")
+        self._kinds = kinds
+        (rows,) = next(iter(lengths))
+        size = sum(array.nbytes for array in arrays)
+        if not rows:
+            return
+        if _MEMORY.take(size):
+            self._held += size
+            self._blocks.append(tuple(_frozen(array.copy()) for array in arrays))
+        else:
+            begin = self._end
+            for array in arrays:
+                self._write(np.ascontiguousarray(array))
+            self._blocks.append((begin, rows))
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the blocks, read-only, in the order in which they were appended."""
+        for block in tuple(self._blocks):
+            if isinstance(block[0], int):
+                yield self._read(*block)
+            else:
+                yield block
+
+    def close(self) -> None:
+        """Let go of everything; a spool that nobody refers to any longer is closed too."""
+        self._closed = True
+        self._blocks = []
+        _MEMORY.give_back(self._held)
+        self._held = 0
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()
+
+    def _write(self, array: npt.NDArray[Any]) -> None:
+        left = array.data.cast("B")
+        while left:
+            done = attempt(partial(self._write_some, left), otherwise=FULL, failure=SourceBroken)
+            self._end += done
+            left = left[done:]
+
+    def _read(self, begin: int, rows: int) -> Block:
+        arrays = []
+        for kind in self._kinds or ():
+            array = np.empty(rows, dtype=kind)
+            left = array.data.cast("B")
+            while left:
+                done = attempt(partial(self._read_some, left, begin), otherwise=FULL, failure=SourceBroken)
+                if not done:
+                    raise SourceBroken(FULL)
+                begin += done
+                left = left[done:]
+            arrays.append(_frozen(array))
+        return tuple(arrays)
+
+    def _write_some(self, content: memoryview) -> int:
+        return os.pwrite(self._descriptor(), content, self._end)
+
+    def _read_some(self, into: memoryview, begin: int) -> int:
+        return os.preadv(self._descriptor(), [into], begin)
+
+    def _descriptor(self) -> int:
+        if self._file is None:
+            place = private_folder()
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.mkdir(mode=0o700, exist_ok=True)
+            self._file = tempfile.TemporaryFile(dir=place, buffering=0)  # noqa: SIM115  closed with the spool
+        return self._file.fileno()
+
+
+def _frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    array.flags.writeable = False
+    return array

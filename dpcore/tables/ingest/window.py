@@ -1,0 +1,89 @@
+"""Which rows a run reads: those of the blocks that it was granted, told by each row alone."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dpcore.universe import reading
+from dpcore.universe.blocks import Calendar, Days
+from dpcore.universe.column import place_column
+from dpcore.universe.formats import read_moments
+from dpcore.universe.places import ALIEN, Places, all_of
+
+_EPOCH = reading.EPOCH.toordinal()
+_LATEST = 4_000_000
+"""Days from here on, and those before the first, are told apart no more: no calendar has them, and every sum stays small."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The rows of some blocks of a calendar. Public, and the same wherever it is sent.
+
+    A row with no readable day is in no block, and is left out.
+    """
+
+    calendar: Calendar
+    on_time: tuple[int, ...]
+    late: tuple[int, ...]
+
+    @classmethod
+    def of(cls, calendar: Calendar, names: Iterable[str]) -> Self:
+        """Make the window of some blocks, by their names."""
+        blocks = [calendar.block(name) for name in names]
+        on_time, late = (
+            tuple(sorted(block.period for block in blocks if block.late is kind)) for kind in (False, True)
+        )
+        return cls(calendar, on_time=on_time, late=late)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that tell a row's block."""
+        arrived = self.calendar.arrived
+        return (self.calendar.column,) if arrived is None else (self.calendar.column, arrived)
+
+    def keeps(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Say for each row whether it is in the window. Nothing raises or is told, and no row decides about another."""
+        calendar = self.calendar
+        own, *arrivals = (_days(batch.column(name), calendar.formats) for name in self.columns)
+        readable = own >= 0
+        periods = calendar.periods(np.where(readable, own, 0))
+        on_time = np.isin(periods, np.array(self.on_time, dtype=np.int64))
+        declared = readable & (periods >= calendar.first)
+        if not arrivals:
+            return declared & on_time
+        (arrived,) = arrivals
+        known = arrived >= 0
+        arrived = np.where(known, arrived, 0)
+        late = np.isin(calendar.periods(arrived), np.array(self.late, dtype=np.int64))
+        return declared & known & np.where(arrived <= calendar.closes(periods), on_time, late)
+
+
+def has_days(kind: pa.DataType) -> bool:
+    """Tell whether a column of this type can say on which day something was."""
+    kind = reading.flat(kind)
+    return reading.is_text(kind) or reading.is_moment(kind) or bool(pa.types.is_null(kind))
+
+
+def _days(column: pa.Array | pa.ChunkedArray, formats: tuple[str, ...]) -> Days:
+    """Read each row's day, in UTC; below 0 where there is none."""
+    return place_column(column, partial(_place, formats=formats)).astype(
+        np.int64
+    )  # which is in the smallest type that its places need
+
+
+def _place(array: pa.Array, *, formats: tuple[str, ...]) -> Places:
+    if reading.is_moment(array.type):
+        return _ordinal(reading.seconds(array))
+    if reading.is_text(array.type):
+        seconds, states = read_moments(array, formats) if formats else reading.parsed_seconds(array)
+        return np.where(states < 0, states, _ordinal(seconds))
+    return all_of(len(array), ALIEN)
+
+
+def _ordinal(seconds: Days) -> Days:
+    return np.clip(seconds // reading.DAY + _EPOCH, 0, _LATEST)

@@ -1,0 +1,1 @@
+"""Read raw tables: CSV, Parquet, Arrow, databases and tables in memory, each record by itself."""

@@ -1,0 +1,126 @@
+"""From what a spec writes as `path` to the files that it stands for, in sorted order."""
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from posixpath import basename
+from typing import Any
+from urllib.parse import unquote
+
+from dpcore.tables.sources.stored_file import StoredFile, file_system, local_path
+
+CSV, PARQUET, ARROW = "csv", "parquet", "arrow"
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+_PLAIN = (".csv", ".tsv")
+ENDINGS = {
+    CSV: tuple(f"{plain}{packed}" for plain in _PLAIN for packed in ("", *COMPRESSIONS)),
+    PARQUET: (".parquet",),
+    ARROW: (".arrow", ".feather", ".ipc"),
+}
+# Read where the path itself says so: in a folder such files are notes more often than tables.
+TEXT_ENDINGS = (".txt", ".txt.gz", ".txt.zst")
+_ENDINGS = sorted((*sum(ENDINGS.values(), ()), *TEXT_ENDINGS, *COMPRESSIONS), key=len, reverse=True)
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+
+def kind_of(name: str) -> str | None:
+    """Tell what a file is by its ending; None if that does not tell."""
+    lowered = name.lower()
+    return next((kind for kind, endings in ENDINGS.items() if lowered.endswith(endings)), None)
+
+
+def files_at(path: str, *, base: Path, taken: Callable[[str], bool]) -> list[StoredFile]:
+    """List the files that a path stands for: a file, a pattern, or a folder, with all that it is partitioned into.
+
+    Args:
+        path: As written in the spec.
+        base: The folder that a relative path starts from.
+        taken: Whether a file of a name is a table; hidden files never are.
+    """
+    local = local_path(path, base=base)
+    found = _remote(path) if local is None else map(str, _local(local.absolute()))
+    return [StoredFile(address) for address in sorted(set(found)) if taken(StoredFile(address).file_name)]
+
+
+def same_rows(files: Sequence[StoredFile]) -> tuple[StoredFile, StoredFile] | None:
+    """Find two files of a list that are one, by a link, or one table in two forms: 2026.csv and 2026.csv.gz."""
+    seen: dict[Hashable, StoredFile] = {}
+    for file in files:
+        for mark in _marks(file):
+            other = seen.setdefault(mark, file)
+            if other is not file:
+                return other, file
+    return None
+
+
+def partition_of(file: StoredFile) -> tuple[tuple[str, str | None], ...]:
+    """Read keys and values from the names of the folders that a file lies in, such as visits/month=2025-01/x.parquet."""
+    folders = file.address.split("/")[:-1]
+    pairs = [folder.partition("=") for folder in folders if "=" in folder]
+    return tuple((unquote(key), None if value == NO_VALUE else unquote(value)) for key, _, value in pairs)
+
+
+def _marks(file: StoredFile) -> Iterator[Hashable]:
+    """Yield what no other file of a table may share: its place up to the ending, and on this machine what the place leads to."""
+    name = file.file_name
+    if file.address.endswith(name):  # else what follows it, such as ?part=2, tells files apart
+        ending = next((ending for ending in _ENDINGS if name.lower().endswith(ending)), "")
+        yield file.address.removesuffix(name), name[: len(name) - len(ending)]
+    if not file.is_remote:
+        with suppress(OSError):  # a link to nowhere: opening it says so
+            found = Path(file.address).stat()
+            yield found.st_dev, found.st_ino
+
+
+def _is_visible(name: str) -> bool:
+    return not name.startswith((".", "_"))
+
+
+def _has_pattern(path: str) -> bool:
+    return any(mark in path for mark in "*?[")
+
+
+def _local(place: Path) -> Iterator[Path]:
+    if place.is_dir():
+        for entry in place.iterdir():
+            if entry.is_dir() and "=" in entry.name and _is_visible(entry.name):
+                yield from _local(entry)
+            elif _is_visible(entry.name) and not entry.is_dir():
+                yield entry
+    elif place.is_file():
+        yield place
+    else:
+        yield from _matching(place)
+
+
+def _matching(place: Path) -> Iterator[Path]:
+    """Look for a pattern below the last folder that is there by its very name, which may have brackets in it."""
+    root = next(folder for folder in place.parents if folder.is_dir())
+    pattern = str(place.relative_to(root))
+    if _has_pattern(pattern):
+        yield from (file for file in root.glob(pattern) if not file.name.startswith(".") and not file.is_dir())
+
+
+def _remote(address: str) -> Iterator[str]:
+    system, root = file_system(address)
+    system.invalidate_cache()  # what was listed earlier in this process may have grown
+    if address.startswith(("http://", "https://")):  # has no folders, and a ? in it is no pattern
+        yield address
+    elif _has_pattern(root):
+        found = system.glob(root, detail=True).items()
+        yield from (system.unstrip_protocol(path) for path, entry in found if entry["type"] == "file")
+    elif system.isfile(root):
+        yield system.unstrip_protocol(root)
+    elif system.isdir(root):
+        yield from _remote_folder(system, root)
+
+
+def _remote_folder(system: Any, root: str) -> Iterator[str]:
+    for entry in system.ls(root, detail=True):
+        name = basename(entry["name"].rstrip("/"))
+        if not _is_visible(name):
+            continue
+        if entry["type"] == "file":
+            yield system.unstrip_protocol(entry["name"])
+        elif "=" in name:
+            yield from _remote_folder(system, entry["name"])

@@ -1,0 +1,94 @@
+"""A table that a Python program hands over: of pandas, polars or Arrow, and there already."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from dpcore.errors import UsageError
+from dpcore.private import Private
+from dpcore.tables.sources.attempt import attempt
+from dpcore.tables.sources.text import sound
+from dpcore.tables.sources.values import as_text
+
+BATCH_ROWS = 1 << 17
+
+
+class MemoryTable(Private):
+    """A table in memory, which stays in this process.
+
+    Columns of pandas that hold Python objects, and so its text that is not Arrow's, are read as text, value by value; all others as they
+    are typed.
+    """
+
+    __slots__ = ("_table",)
+    _table: Any
+
+    name = "the table"
+    damaged = "the table cannot be read as Arrow; give its declared columns a type that pandas, polars and Arrow share"
+
+    def __init__(self, table: Any) -> None:
+        if isinstance(table, pd.DataFrame):
+            self._table = table
+        elif isinstance(table, pa.Table | pa.RecordBatch) or _is_polars(table):
+            self._table = attempt(lambda: pa.table(table), otherwise=self.damaged)
+        else:  # a lazy one is a query: it would run before anything is reserved, and one value may make it fail
+            raise UsageError(
+                "a table must be one of pandas, polars or Arrow that is there already; of a lazy one, hand over what it collects"
+            )
+
+    def column_names(self) -> list[str]:
+        """Return the names of all columns."""
+        return [str(name) for name in (self._table.columns if self._is_pandas else self._table.column_names)]
+
+    def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
+        """Return the types of the named columns."""
+        return [array.type for array in self._arrays(columns, start=0, stop=0)]
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, in that order."""
+        for start in range(0, self._table.shape[0], BATCH_ROWS):
+            arrays = self._arrays(columns, start=start, stop=start + BATCH_ROWS)
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+    def split(self) -> tuple["MemoryTable"]:
+        """Return the table itself."""
+        return (self,)
+
+    @property
+    def _is_pandas(self) -> bool:
+        return isinstance(self._table, pd.DataFrame)
+
+    def _arrays(self, columns: Sequence[str], *, start: int, stop: int) -> list[pa.Array]:
+        names = self.column_names()
+        places = [names.index(column) for column in columns]
+        if self._is_pandas:
+            return [_of_pandas(self._table.iloc[start:stop, place]) for place in places]
+        return [_joined(self._table.column(place).slice(start, stop - start)) for place in places]
+
+
+def _is_polars(table: Any) -> bool:
+    polars = sys.modules.get("polars")  # whoever has such a table has imported it
+    return polars is not None and isinstance(table, polars.DataFrame)
+
+
+def _joined(values: pa.ChunkedArray) -> pa.Array:
+    chunks = [sound(chunk) for chunk in values.chunks] or [pa.array([], values.type)]
+    if len(chunks) > 1 and pa.types.is_dictionary(values.type):
+        chunks = [
+            chunk.dictionary_decode() for chunk in chunks
+        ]  # Arrow can't join dictionaries of which one has a null in it
+    return pa.concat_arrays(chunks)
+
+
+def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]") -> pa.Array:
+    """Convert a column by its type alone, so that no value decides how others are read."""
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        codes = pa.array(values.array.codes, pa.int32(), mask=values.array.codes < 0)
+        return pa.DictionaryArray.from_arrays(codes, _of_pandas(values.dtype.categories))
+    if values.dtype == object or (isinstance(values.dtype, pd.StringDtype) and values.dtype.storage == "python"):
+        return pa.array(map(as_text, values.array), pa.large_string())
+    array = pa.array(values, from_pandas=True)
+    return sound(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)

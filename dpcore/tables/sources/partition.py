@@ -1,0 +1,74 @@
+"""A file in a partitioned folder: its folders' names say the value of some columns for all its rows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dpcore.errors import SourceError
+
+if TYPE_CHECKING:
+    from dpcore.tables.sources.source import Part
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A part with the columns that its folders name, as text; a column that the file has itself is the file's.
+
+    Attributes:
+        inner: The file, or a piece of it.
+        keys: The columns that the folders name, with their value.
+    """
+
+    inner: "Part"
+    keys: tuple[tuple[str, str | None], ...]
+
+    @property
+    def name(self) -> str:
+        """What messages call it: the file alone, since folders may be named after people."""
+        return self.inner.name
+
+    @property
+    def damaged(self) -> str:
+        """What is said if it cannot be read to its end."""
+        return self.inner.damaged
+
+    def column_names(self) -> list[str]:
+        """Return the file's columns, and then those of its folders."""
+        names = self.inner.column_names()
+        return names + [key for key, _ in self.keys if key not in names]
+
+    def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
+        """Return the file's types, and text for what its folders name."""
+        inside = self._inside(columns)
+        types = dict(zip(inside, self.inner.column_types(inside), strict=True))
+        return [types.get(column, pa.string()) for column in columns]
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, in that order; those of the folders have one value in all rows."""
+        inside, values = self._inside(columns), dict(self.keys)
+        # with columns of the folders alone, something must still tell how many rows there are
+        for batch in self.inner.batches(inside or self._any_column()):
+            arrays = [
+                batch.column(column)
+                if column in inside
+                else pa.repeat(pa.scalar(values[column], pa.string()), batch.num_rows)
+                for column in columns
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+    def split(self) -> tuple["Partition", ...]:
+        """Return the file's pieces, each with the same columns of the folders."""
+        return tuple(replace(self, inner=piece) for piece in self.inner.split())
+
+    def _inside(self, columns: Sequence[str]) -> list[str]:
+        names = set(self.inner.column_names())
+        return [column for column in columns if column in names]
+
+    def _any_column(self) -> list[str]:
+        names = self.inner.column_names()
+        once = [name for name in names if names.count(name) == 1]
+        if not once:
+            raise SourceError(f"{self.name} has no column of its own; each file needs at least one beside its folders'")
+        return once[:1]

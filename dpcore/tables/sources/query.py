@@ -1,0 +1,168 @@
+"""The result of a query to a database: only the columns that are needed, streamed, in a transaction that can't write.
+
+No value decides how another is read. PostgreSQL says the type of each column: whole numbers, floats and booleans come as they are, and
+everything else as the text that the database itself writes, since its driver has no date for `infinity`. Of other databases, of which
+SQLite types each value for itself, every value comes as text.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
+from sqlalchemy import Connection
+from sqlalchemy.engine import CursorResult
+
+from dpcore.errors import SourceBroken, SourceError
+from dpcore.tables.sources.attempt import attempt, attempt_each
+from dpcore.tables.sources.database import WHY, Database
+from dpcore.tables.sources.values import as_text
+
+T = TypeVar("T")
+
+BATCH_ROWS = 1 << 14
+# by the number that PostgreSQL knows a type by
+POSTGRES_TYPES = {
+    16: pa.bool_(),
+    **dict.fromkeys((20, 21, 23), pa.int64()),
+    **dict.fromkeys((700, 701), pa.float64()),
+}
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query to one database.
+
+    Attributes:
+        sql: The query.
+        url_env: The environment variable that holds the database's address. The address itself is never kept.
+    """
+
+    sql: str
+    url_env: str
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "the result of source.sql"
+
+    @property
+    def damaged(self) -> str:
+        """What is said if it cannot be read to its end."""
+        return f"the query of source.sql fails or was broken off; check it, and what the user of {self.url_env} may read, {WHY}"
+
+    def check(self) -> None:
+        """Refuse an address that is not there, or that nothing here can connect to; the database is left alone."""
+        self._database.check()
+
+    def column_names(self) -> list[str]:
+        """Ask the database for the names of the result's columns; no row is fetched."""
+        return [name for name, _ in self._description()]
+
+    def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
+        """Ask the database for the types of the named columns; no row is fetched."""
+        types = dict(self._description())
+        return [types[column] for column in columns]
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns in the order asked for, from a cursor that stays in the database.
+
+        Raises:
+            SourceBroken: If that fails, since a value may have made it fail.
+        """
+        return attempt_each(self._batches(columns), otherwise=self.damaged, failure=SourceBroken)
+
+    def _batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        types = self.column_types(columns)
+        with self._database.connection() as connection:
+            chosen = ", ".join(map(_chosen(connection), columns, types))
+            statement = f"SELECT {chosen} FROM {self._subquery}"  # noqa: S608  the steward's own query
+            with closing(_run(connection, statement, streamed=True)) as result:
+                blocks = result.partitions(BATCH_ROWS)
+                while block := self._database.noting(lambda: next(blocks, None)):
+                    values = zip(*block, strict=True)
+                    arrays = [_array(column, kind) for column, kind in zip(values, types, strict=True)]
+                    yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+    def split(self) -> tuple["Query"]:
+        """Return the query itself."""
+        return (self,)
+
+    @property
+    def _database(self) -> Database:
+        return Database(self.url_env)
+
+    @property
+    def _subquery(self) -> str:
+        # on a line of its own, the bracket is in no comment that ends the query
+        return f"({self.sql.rstrip().rstrip(';')}\n) dpflow_source"
+
+    def _description(self) -> list[tuple[str, pa.DataType]]:
+        statement = f"SELECT * FROM {self._subquery}"  # noqa: S608  likewise
+        with self._database.connection() as connection:
+
+            def answered(ask: Callable[[Connection, str], T], text: str, *, failure: type[SourceError]) -> T:
+                return attempt(
+                    lambda: self._database.noting(lambda: ask(connection, text)),
+                    otherwise=self.damaged,
+                    failure=failure,
+                )
+
+            if connection.dialect.name == "postgresql":
+                return answered(_parsed, statement, failure=SourceError)
+            if (
+                connection.dialect.name == "sqlite"
+            ):  # which compiles it here, and below may fill a subquery all the same
+                answered(_explained, statement, failure=SourceError)
+            names = answered(_named, f"{statement} WHERE 1 = 0", failure=SourceBroken)
+            return [(name, pa.string()) for name in names]
+
+
+def _parsed(connection: Connection, statement: str) -> list[tuple[str, pa.DataType]]:
+    """Let PostgreSQL parse a statement and say its columns: nothing is planned or run, and it refuses a second statement."""
+    driver: Any = connection.connection.driver_connection
+    for answer in (
+        driver.pgconn.prepare(b"", statement.encode(driver.info.encoding)),
+        driver.pgconn.describe_prepared(b""),
+    ):
+        if answer.status != ExecStatus.COMMAND_OK:
+            raise error_from_result(answer, encoding=driver.info.encoding)
+    names = [answer.fname(number).decode(driver.info.encoding) for number in range(answer.nfields)]
+    return [(name, POSTGRES_TYPES.get(answer.ftype(number), pa.string())) for number, name in enumerate(names)]
+
+
+def _explained(connection: Connection, statement: str) -> None:
+    """Let SQLite compile a statement without running it."""
+    _run(connection, f"EXPLAIN {statement}", streamed=False).close()
+
+
+def _named(connection: Connection, statement: str) -> list[str]:
+    """Run a statement for the names of its columns."""
+    with closing(_run(connection, statement, streamed=False)) as result:
+        return [field[0] for field in result.cursor.description] if result.cursor is not None else []
+
+
+def _run(connection: Connection, statement: str, *, streamed: bool) -> CursorResult[Any]:
+    # without parameters, a % or a : in the query is only what it is
+    options: dict[str, Any] = {"no_parameters": True}
+    if streamed:
+        options |= {"stream_results": True, "yield_per": BATCH_ROWS}
+    return connection.exec_driver_sql(statement, execution_options=options)
+
+
+def _chosen(connection: Connection) -> Any:
+    def chosen(column: str, kind: pa.DataType) -> str:
+        name = connection.dialect.identifier_preparer.quote(column).replace("%%", "%")
+        as_text = connection.dialect.name == "postgresql" and kind == pa.string()
+        return f"CAST({name} AS text)" if as_text else name
+
+    return chosen
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if kind == pa.string():
+        return pa.array(map(as_text, values), kind)
+    return pa.array(values, kind)

@@ -1,0 +1,241 @@
+"""Where the raw table is, and its rows in batches.
+
+Only the declared columns are read. Every failure is one SourceError of one line that names the file and declared
+columns: nothing of what is in the file, not even the names of other columns, and nothing that a reader wrote about it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from dpcore.errors import SourceBroken, SourceError
+from dpcore.spec.source import NO_QUOTE, SourceSpec
+from dpcore.tables.sources.arrow_file import ArrowFile
+from dpcore.tables.sources.attempt import attempt, attempt_each
+from dpcore.tables.sources.csv_file import CsvFile
+from dpcore.tables.sources.ids import can_identify, family
+from dpcore.tables.sources.listing import (
+    ARROW,
+    CSV,
+    ENDINGS,
+    PARQUET,
+    TEXT_ENDINGS,
+    files_at,
+    kind_of,
+    partition_of,
+    same_rows,
+)
+from dpcore.tables.sources.memory_table import MemoryTable
+from dpcore.tables.sources.parquet_file import ParquetFile
+from dpcore.tables.sources.partition import Partition
+from dpcore.tables.sources.query import Query
+from dpcore.tables.sources.stored_file import StoredFile
+
+
+class Part(Protocol):
+    """Rows of the raw table: a file, a piece of one, a query's result, a table in memory.
+
+    To read from somewhere new, write one of these and let `Source.locate` make it. All but a table in memory can be pickled, and none
+    holds a credential. What it raises is not shown to anybody, unless it is one of our own errors.
+    """
+
+    @property
+    def name(self) -> str:
+        """What messages call it; public."""
+
+    @property
+    def damaged(self) -> str:
+        """The one sentence for a part that cannot be read to its end."""
+
+    def column_names(self) -> list[str]:
+        """Return the names of all columns, as often as they occur."""
+
+    def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
+        """Return the types of the named columns."""
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the named columns, in that order, in batches of bounded size."""
+
+    def split(self) -> Sequence["Part"]:
+        """Return parts that together hold the same rows in the same order, and may be read beside each other."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The parts that together hold the raw table, in a fixed order."""
+
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def locate(cls, spec: SourceSpec, *, base: Path) -> "Source":
+        """Find what a spec's source stands for; no row is read.
+
+        Args:
+            spec: As written.
+            base: The folder that a relative path starts from: the spec's own.
+
+        Raises:
+            SourceError: If that is no table of a known kind, or files that may hold the same rows twice: of two kinds, one linked to
+                another, or one compressed beside itself.
+        """
+        if spec.sql is not None and spec.url_env is not None:
+            query = Query(spec.sql, spec.url_env)
+            query.check()
+            return cls((query,))
+        if spec.path is None:
+            raise SourceError("the spec names no `source`; add one, or hand the table over from Python")
+        return cls(tuple(_part(file, spec) for file in _files(spec.path, spec, base=base)))
+
+    @classmethod
+    def of(cls, table: Any) -> "Source":
+        """Take a table of pandas, polars or Arrow from a Python program."""
+        return cls((MemoryTable(table),))
+
+    @property
+    def local_files(self) -> tuple[Path, ...]:
+        """The files on this machine that hold the table; none for a query, a table in memory, or files elsewhere."""
+        inner = [part.inner if isinstance(part, Partition) else part for part in self.parts]
+        files = [part.file for part in inner if isinstance(part, CsvFile | ParquetFile | ArrowFile)]
+        return tuple(Path(file.address) for file in files if not file.is_remote)
+
+    def pieces(self) -> tuple[Part, ...]:
+        """Split all parts as far as they can be: the same rows, in the same order."""
+        return tuple(piece for part in self.parts for piece in attempt(part.split, otherwise=part.damaged))
+
+
+def check_columns(source: Source, *, columns: Sequence[str]) -> None:
+    """Refuse a source of which a part cannot be opened or does not hold each of the declared columns once.
+
+    Reads headers only, never a row.
+    """
+    for part in source.parts:
+        names = attempt(part.column_names, otherwise=part.damaged)
+        _check_names(part, names, columns=columns)
+
+
+def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], bool]]) -> None:
+    """Refuse a source that holds a declared column in a type of which no value can be what was declared, or ids in types that do not compare.
+
+    Args:
+        source: Whose headers are read, never a row.
+        reads: For each declared column, whether it can be read from a type; the one that `can_identify` reads holds the ids.
+    """
+    columns = tuple(reads)
+    families: dict[str, str] = {}  # of the ids in the parts so far
+    for part in source.parts:
+        types = attempt(lambda part=part: part.column_types(columns), otherwise=part.damaged)  # type: ignore[misc]
+        wrong = [column for column, kind in zip(columns, types, strict=True) if not reads[column](kind)]
+        if wrong:
+            raise SourceError(
+                f"{part.name} holds the declared {_listed(wrong)} in a type that cannot be read as declared; "
+                "convert it, or correct the spec"
+            )
+        for column, kind in zip(columns, types, strict=True):
+            if reads[column] is can_identify and (named := family(kind)):
+                _check_family(part, column, families.setdefault(column, named), named)
+
+
+def read_piece(piece: Part, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield a piece's rows, with the named columns in that order; any failure is the piece's one sentence.
+
+    Memory is bounded by a batch. CSV columns are text; Parquet columns keep their type, which may differ between files.
+
+    Raises:
+        SourceBroken: If that fails. Rows are being read, and one of them may have made it fail.
+    """
+    rows = attempt_each(piece.batches(columns), otherwise=piece.damaged, failure=SourceBroken)
+    while batch := _next_rows(rows):
+        yield from batch
+
+
+def _next_rows(rows: Iterator[pa.RecordBatch]) -> tuple[pa.RecordBatch, ...]:
+    """Return one more batch, or nothing at the end."""
+    try:
+        for batch in rows:
+            return (batch,)
+    except SourceError as error:
+        failure = SourceBroken(*error.args)
+    else:
+        return ()
+    raise failure
+
+
+def _files(path: str, spec: SourceSpec, *, base: Path) -> list[StoredFile]:
+    """List the files that are tables, all of one kind."""
+    named_text = path.lower().endswith(TEXT_ENDINGS)
+
+    def taken(name: str) -> bool:
+        return bool(spec.format or kind_of(name) or (named_text and name.lower().endswith(TEXT_ENDINGS)))
+
+    found = attempt(
+        lambda: files_at(path, base=base, taken=taken),
+        otherwise=f"source.path {path!r} cannot be looked up; check it, and who may read that folder",
+    )
+    if not found:
+        known = ", ".join(ending for endings in ENDINGS.values() for ending in endings)
+        raise SourceError(
+            f"source.path {path!r} leads to no table; give a file, a folder or a pattern of {known}, or say its `format`, "
+            "and mind that a relative path starts from the spec's own folder"
+        )
+    if len({_kind(file, spec) for file in found}) > 1:
+        raise SourceError(
+            f"source.path {path!r} mixes files of several kinds, which may hold the same rows twice; "
+            "name one kind, such as 'folder/*.parquet'"
+        )
+    if twice := same_rows(found):
+        one, other = (file.file_name for file in twice)
+        raise SourceError(
+            f"source.path {path!r} leads to {one!r} and {other!r}, which are one file by a link or one table in two forms, and its rows "
+            "would count twice; remove one of them, or name the others by a pattern"
+        )
+    return found
+
+
+def _kind(file: StoredFile, spec: SourceSpec) -> str:
+    return spec.format or kind_of(file.file_name) or CSV
+
+
+def _part(file: StoredFile, spec: SourceSpec) -> Part:
+    kind = _kind(file, spec)
+    part: Part
+    if kind == PARQUET:
+        part = ParquetFile(file)
+    elif kind == ARROW:
+        part = ArrowFile(file)
+    else:
+        quote = None if spec.quote == NO_QUOTE else spec.quote or '"'
+        part = CsvFile(file, delimiter=spec.delimiter, quote=quote, encoding=spec.encoding)
+    keys = partition_of(file)
+    return Partition(part, keys) if keys else part
+
+
+def _check_names(part: Part, names: Sequence[str], *, columns: Sequence[str]) -> None:
+    missing = [column for column in columns if column not in names]
+    if missing:
+        inner = part.inner if isinstance(part, Partition) else part
+        delimiter = (
+            "; is the `delimiter` of its values a comma?"
+            if isinstance(inner, CsvFile) and missing == list(columns)
+            else ""
+        )
+        raise SourceError(
+            f"{part.name} lacks the declared {_listed(missing)}; it needs all columns of universe and unit{delimiter}"
+        )
+    repeated = [column for column in columns if names.count(column) > 1]
+    if repeated:
+        raise SourceError(f"{part.name} has more than one of the declared {_listed(repeated)}; rename the others")
+
+
+def _check_family(part: Part, column: str, before: str, now: str) -> None:
+    if now != before:
+        raise SourceError(
+            f"{part.name} holds the ids of column {column!r} as {now}, and a file before it as {before}, so that one person may have two; "
+            "write them in one type in all files"
+        )
+
+
+def _listed(columns: Sequence[str]) -> str:
+    return f"column{'s' if len(columns) > 1 else ''} {', '.join(repr(column) for column in columns)}"

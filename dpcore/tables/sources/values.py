@@ -1,0 +1,80 @@
+"""Single Python values as text: what a database's driver or a column of Python objects gives, whatever it is."""
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpcore.tables.sources.text import text_of
+
+LONGEST_DECIMAL = 400
+
+
+def as_text(value: Any) -> str | None:
+    r"""Write a value as text that the universe reads, each by itself, so that none decides how another is read; None is null.
+
+    No value fails.
+
+    >>> [as_text(value) for value in (7, 0.5, Decimal("1E+3"), True, b"Z\xfcrich", dt.date(2025, 1, 31), float("nan"))]
+    ['7', '0.5', '1000', 'true', 'Zürich', '2025-01-31', None]
+    """
+    return _WRITERS.get(type(value), _other)(value)
+
+
+def _other(value: Any) -> str | None:
+    """Write a value of a type that is not the usual one, but may be derived from it, and then do anything in any of its methods."""
+    with suppress(Exception):
+        return _derived(value)
+    return None
+
+
+def _derived(value: Any) -> str | None:
+    if isinstance(value, np.generic):
+        return as_text(value.item()) if type(value.item()) in _WRITERS else None
+    if value is pd.NA or value is pd.NaT:
+        return None
+    for kind in (str, bytes, float, Decimal, dt.date):
+        if isinstance(value, kind):
+            return _WRITERS[kind](value)
+    if isinstance(value, bytearray | memoryview):
+        return text_of(bytes(value))
+    return _valid(str(value))
+
+
+def _valid(text: str) -> str:
+    """Replace what UTF-8 cannot hold: a half of a surrogate pair."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _decimal(value: Decimal) -> str | None:
+    if value.is_nan():
+        return None
+    plain = value.is_finite() and abs(value.adjusted()) < LONGEST_DECIMAL
+    return format(value, "f") if plain else str(value)
+
+
+def _float(value: float) -> str | None:
+    return None if value != value else repr(float(value))  # noqa: PLR0124  only NaN differs from itself
+
+
+def _whole(value: int) -> str | None:
+    with suppress(ValueError):  # too long for Python to write
+        return str(value)
+    return None
+
+
+_WRITERS: Mapping[type, Callable[[Any], str | None]] = {
+    type(None): lambda _: None,
+    str: _valid,
+    bytes: text_of,
+    bool: lambda value: "true" if value else "false",
+    int: _whole,
+    float: _float,
+    Decimal: _decimal,
+    dt.date: lambda value: value.isoformat(),  # and each of its kind, such as a moment, in its own way
+    dt.datetime: dt.datetime.isoformat,
+}

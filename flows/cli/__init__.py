@@ -1,0 +1,1 @@
+"""The `dpflow` command with the verbs that need Prefect."""

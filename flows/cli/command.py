@@ -1,0 +1,44 @@
+"""The `dpflow` command: dpcore's command line, with runs made by the Prefect flow."""
+
+import logging
+import os
+import sys
+from contextlib import nullcontext
+from datetime import date
+from pathlib import Path
+
+from dpcore import Declaration, Outcome, check_approved, check_run, cli, declared
+from dpcore.places import places_of_spec, using
+from flows import doctor
+from flows.cli import serve, ui
+
+
+def _run(spec: Path, resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
+    """Run the flow in this process, unless it would be refused anyway; Prefect takes seconds to start, so it comes last."""
+    declaration = declared(str(spec), registered_only=False)
+    with using(places_of_spec(declaration.path)):
+        return _run_here(spec, declaration, resume, approved=approved, as_of=as_of)
+
+
+def _run_here(
+    spec: Path, declaration: Declaration, resume: str | None, *, approved: bool, as_of: date | None
+) -> Outcome:
+    check_run(declaration, resume=resume, as_of=as_of)
+    check_approved(declaration, approved=approved)
+    logging.getLogger("dpcore.progress").info("starting Prefect")
+    from flows.cli.quiet import quiet  # noqa: PLC0415  see above
+
+    with quiet():
+        from flows.synthesize import as_of_day, resuming, synthesize  # noqa: PLC0415  likewise
+        from flows.tasks.approval import approved as as_steward  # noqa: PLC0415  after the settings Prefect reads at import
+
+        with as_steward() if approved else nullcontext(), resuming(resume), as_of_day(as_of):
+            return Outcome(**synthesize(release=str(spec)))
+
+
+def main() -> None:
+    """Run `dpflow` and end with its exit code, at once: Prefect's threads may still wait for a server that is gone."""
+    code = cli.main(runner=_run, more=[serve.add_verbs, ui.add_verbs, doctor.add_verbs])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,213 @@
+"""The verb `dpflow serve`: deploy to the configured Prefect server, then execute what is scheduled or submitted there.
+
+Prefect is imported only when the verb is called, and after its environment is set, which it reads at import. The runs that the
+worker starts inherit that environment.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from dpcore.cli.output import Answer
+from dpcore.errors import DpflowError, UsageError
+from dpcore.places import current_places
+from flows.server.background import end_with
+from flows.server.connection import configured_url, homes, no_proxy, read_settings, server_answers, shown
+from flows.server.password import client_environment, password
+from flows.server.running import running
+from flows.server.settings import HEARTBEAT_SECONDS, SAFE
+from flows.worker.shutdown import until_signalled
+
+POOL = "dpflow"
+ANSWER_SECONDS = 3.0
+POLL_SECONDS = 0.5
+LEAST_RUNS = 2
+"""How many runs are executed at a time even by one processor: one may only be waiting, for its ledger or for another worker."""
+
+Subparsers = Any  # argparse publishes no name for what add_subparsers returns
+
+progress = logging.getLogger("dpcore.progress")
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the parser."""
+    serve = verbs.add_parser(
+        "serve",
+        parents=[common],
+        help="deploy to the Prefect server that is configured, then run what is scheduled there until Ctrl-C",
+    )
+    serve.add_argument("--pool", default=POOL, help="the work pool, made if there is none (default: %(default)s)")
+    serve.add_argument(
+        "--notify",
+        metavar="TYPE/NAME",
+        type=_block_name,
+        help="the Prefect notification block that is told when an account passes 80 %%",
+    )
+    serve.add_argument(
+        "--limit",
+        metavar="N",
+        type=_number,
+        default=max(LEAST_RUNS, os.cpu_count() or 1),
+        help="how many runs the worker executes at a time; the others wait (default: the processors, here %(default)s)",
+    )
+    serve.add_argument("--deploy-only", action="store_true", help="deploy, and start no worker")
+    serve.add_argument(
+        "--wait", metavar="SECONDS", type=float, default=0.0, help="how long to wait for a server that is starting"
+    )
+    serve.add_argument("--server-pid", type=int, help=argparse.SUPPRESS)  # as `dpflow ui` starts it
+    serve.set_defaults(verb=_serve)
+
+
+def worker_environment() -> dict[str, str]:
+    """Return what a worker and its runs have in their environment, besides what they inherit.
+
+    The safe settings are not the user's to loosen here: what a deployed run does is seen by others.
+    """
+    chosen = {
+        "PREFECT_WORKER_QUERY_SECONDS": "2",  # Prefect's 10 are 10 seconds that a person looks at a run which is not started
+        "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    }
+    return {
+        **{name: os.environ.get(name, value) for name, value in chosen.items()},
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
+        # A deployment's command names no folder; where it is followed, it is to find the interpreter that runs the worker.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        **SAFE,
+        **current_places().environment(),
+    }
+
+
+def worker_name(pid: int) -> str:
+    """Return the name under which the worker of a process is listed in the Prefect UI."""
+    return f"dpflow {socket.gethostname()} {pid}".translate({ord("/"): "-", ord("%"): "-"})
+
+
+def _serve(arguments: argparse.Namespace) -> Answer:
+    progress.info("ledger %s", current_places().ledger_shown)
+    os.environ.update(worker_environment())
+    url = _connect(wait=arguments.wait, server=arguments.server_pid)
+    with _server_errors(url):
+        deployed = _deploy(pool=arguments.pool, notify=arguments.notify, worker=not arguments.deploy_only)
+        if not arguments.deploy_only:
+            progress.info("a worker runs in pool %s; Ctrl-C ends it", arguments.pool)
+            _work(arguments.pool, limit=arguments.limit)
+    return Answer(
+        {"url": url, "pool": arguments.pool, **deployed},
+        f"deployed to {url}" if arguments.deploy_only else "the worker has ended",
+    )
+
+
+def _connect(*, wait: float, server: int | None) -> str:
+    """Return the URL of the server that is configured, or that `dpflow ui` runs in this folder, once it answers."""
+    os.environ.update(homes())
+    url = configured_url()
+    if url is None and (found := running()) and found.server.alive:
+        url, server = found.url, found.server.pid
+        os.environ.update(client_environment(url, password()) | no_proxy())
+        read_settings()
+    if url is None:
+        raise UsageError(
+            "no Prefect server is configured; set PREFECT_API_URL, such as http://127.0.0.1:4200/api, or run `dpflow ui`"
+        )
+    if server is not None:
+        # Another account could take the port then, and be sent the password, or name runs to be started and approved.
+        end_with(server, words="the Prefect server of this folder has ended, and this worker with it; run `dpflow ui`")
+    deadline = time.monotonic() + wait
+    while not server_answers(url, timeout=ANSWER_SECONDS):
+        if time.monotonic() > deadline:
+            raise UsageError(
+                f"the Prefect server at {shown(url)} does not answer; start it, or set PREFECT_API_URL to another"
+            )
+        time.sleep(POLL_SECONDS)
+    return shown(url)
+
+
+def _deploy(*, pool: str, notify: str | None, worker: bool) -> dict[str, list[str]]:
+    from flows.deploy.automations import HOW_TO_NOTIFY, automate  # noqa: PLC0415  see the top of the file
+    from flows.deploy.deployments import deploy  # noqa: PLC0415
+    from flows.deploy.pool import ensure_pool  # noqa: PLC0415
+
+    ensure_pool(pool, worker=worker)
+    deployed = deploy(pool)
+    for name in deployed.present:
+        progress.info("deployed %s", name)
+    for name in deployed.removed:
+        progress.info("removed %s, which is registered no more", name)
+    if not automate(notify=notify):
+        progress.info(HOW_TO_NOTIFY)
+    return {"deployments": list(deployed.present), "removed": list(deployed.removed)}
+
+
+def _work(pool: str, *, limit: int) -> None:
+    """Run our worker until a signal ends it."""
+    from flows.worker.worker import PrivateWorker  # noqa: PLC0415  see the top of the file
+
+    async def work() -> frozenset[str]:
+        name = worker_name(os.getpid())
+        worker = PrivateWorker(work_pool_name=pool, name=name, create_pool_if_not_found=False, limit=limit)
+        return await until_signalled(worker.start(printer=progress.info))
+
+    _schedule_again(asyncio.run(work()))
+
+
+def _schedule_again(interrupted: Iterable[str]) -> None:
+    """Let the runs that ended with this worker go on with the next one, or with another that runs already.
+
+    The server would do so, too, but not if it is stopped together with the worker, before it has looked at their last words.
+    """
+    from prefect.client.orchestration import get_client  # noqa: PLC0415  see the top of the file
+    from prefect.states import Scheduled  # noqa: PLC0415
+
+    with get_client(sync_client=True) as client:
+        for run_id in interrupted:
+            state = client.read_flow_run(UUID(run_id)).state
+            if state and (state.is_pending() or state.is_running() or state.is_crashed()):
+                words = "Interrupted, because its worker was ended; goes on from its transcript."
+                client.set_flow_run_state(UUID(run_id), Scheduled(name="AwaitingRetry", message=words))
+                progress.info("run %s was interrupted; it goes on with the next worker", run_id)
+
+
+@contextmanager
+def _server_errors(url: str) -> Iterator[None]:
+    """Say in one line what the server refused or that it went away."""
+    import httpx  # noqa: PLC0415  see the top of the file
+
+    failure: DpflowError | None = None
+    try:
+        yield
+    except httpx.HTTPStatusError as error:
+        code = error.response.status_code
+        if code in {httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN}:
+            failure = UsageError(
+                f"the Prefect server at {url} asks for a password; set PREFECT_API_AUTH_STRING to USER:PASSWORD"
+            )
+        else:
+            failure = DpflowError(f"the Prefect server at {url} refused a request ({code}); is it of the same version?")
+    except httpx.HTTPError as error:
+        failure = DpflowError(
+            f"the Prefect server at {url} failed ({type(error).__name__}); see that it runs, then try again"
+        )
+    if failure:
+        raise failure from None
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError("say how many, such as 4")
+    return int(text)
+
+
+def _block_name(text: str) -> str:
+    kind, separator, name = text.partition("/")
+    if not (kind and separator and name):
+        raise argparse.ArgumentTypeError("name the block as TYPE/NAME, such as slack-webhook/steward")
+    return text

@@ -1,0 +1,261 @@
+"""The verb `dpflow ui`: Prefect's server with its pages, and a worker, in the background of this folder and on this machine only."""
+
+import argparse
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from dpcore.cli.output import Answer
+from dpcore.errors import DpflowError, OutputError, UsageError
+from dpcore.places import current_places
+from dpcore.steward.registry import all_registered
+from flows.cli.serve import POOL, Subparsers, worker_environment, worker_name
+from flows.server import background
+from flows.server.connection import homes, no_proxy, server_answers
+from flows.server.first_ui import first_ui_only
+from flows.server.gate import LOOPBACK, OPEN_PATH
+from flows.server.password import authorization, client_environment, make_password, password
+from flows.server.running import Program, Running, forget, note_down, running, ui_folder
+from flows.server.settings import SAFE
+from flows.server.temporary import LOCK_NAME, RECORDER, server_home
+
+PORT, LAST_PORT = 4200, 2**16 - 1
+BACKLOG = 2048
+"""How many connections wait while the server loads."""
+
+START_SECONDS = 180.0
+STOP_SECONDS = 30.0
+RUN_STOP_SECONDS = 15.0
+ANSWER_SECONDS = 1.0
+POLL_SECONDS = 0.2
+SERVER_LOG, WORKER_LOG = "server.log", "worker.log"
+CLIENT = "dpflow-ui"
+"""By which name this command is given a token against forged requests."""
+
+# They are for a server that the user has elsewhere: another address, other passwords, another profile.
+OF_ANOTHER_SERVER = (
+    "PREFECT_API_URL",
+    "PREFECT_API_KEY",
+    "PREFECT_API_AUTH_STRING",
+    "PREFECT_SERVER_API_AUTH_STRING",
+    "PREFECT_PROFILE",
+)
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the parser."""
+    ui = verbs.add_parser(
+        "ui",
+        parents=[common],
+        help="start the Prefect UI with everything deployed, in the background; prints its address",
+    )
+    ui.add_argument("--port", type=_port, help=f"the server's port on 127.0.0.1 (default: {PORT})")
+    ui.add_argument("--stop", action="store_true", help="end what was started in this folder")
+    ui.set_defaults(verb=lambda arguments: _stop() if arguments.stop else _start(arguments.port))
+
+
+def _start(port: int | None) -> Answer:
+    all_registered()  # refuses a damaged registry here, and not in the worker's log
+    with _alone():
+        before = running()
+        if before and before.server.alive and before.worker.alive:
+            hint = "specs registered since are in it after: dpflow serve --deploy-only"
+            return _answer(before, "runs already", *_ignored(port, before), hint)
+        kept = before if before and before.server.alive else None
+        try:
+            now = _with_new_worker(kept) if kept else _both(port or PORT)
+            _wait_for_worker(now)
+        except BaseException:  # also a Ctrl-C: nothing half started is left behind
+            _end_worker() if kept else _end_all()
+            raise
+        return _answer(now, "runs", *_ignored(port, now))
+
+
+def _ignored(port: int | None, now: Running) -> list[str]:
+    """Say so if a server runs already, and on another port than the one that is asked for."""
+    if port in {None, now.port}:
+        return []
+    return [
+        f"--port {port} was ignored, since the server runs on {now.port}; to change it: dpflow ui --stop, then again"
+    ]
+
+
+def _stop() -> Answer:
+    with _alone():
+        ended = _end_all()
+    return Answer({"stopped": ended}, "stopped" if ended else "nothing runs in the background of this folder")
+
+
+def _with_new_worker(kept: Running) -> Running:
+    now = replace(kept, worker=_start_worker(kept.port, server=kept.server.pid))
+    note_down(now)
+    return now
+
+
+def _both(port: int) -> Running:
+    """Start server and worker at the same time: the one loads while the other does, and waits for it."""
+    _end_all()
+    with _listening(port) as listening:
+        return _both_on(listening, port)
+
+
+def _both_on(listening: socket.socket, port: int) -> Running:
+    home = server_home()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        lock = (home / LOCK_NAME).open("wb")
+    except OSError:
+        raise OutputError(f"{home} can't be written; change to a folder of your own") from None
+    # As for temporary servers: one at a time makes the database.
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        arguments = ["-m", "flows.server.app", str(listening.fileno())]
+        environment = _server_environment(port)
+        keep = [listening.fileno()]
+        pid = background.start(arguments, folder=ui_folder(), log=SERVER_LOG, environment=environment, keep=keep)
+        listening.close()  # from now on the port is the server's alone, and is free when the server ends
+        now = Running(port, Program(pid, arguments), _start_worker(port, server=pid))
+        note_down(now)
+        _wait(
+            lambda: server_answers(now.url, timeout=ANSWER_SECONDS, direct=True),
+            program=now.server,
+            log=SERVER_LOG,
+            what="the Prefect server",
+        )
+    return now
+
+
+def _start_worker(port: int, *, server: int) -> Program:
+    arguments = ["-m", "flows", "serve", "--wait", str(START_SECONDS), "--server-pid", str(server)]
+    client = client_environment(f"http://127.0.0.1:{port}/api", password())
+    environment = _environment() | worker_environment() | client
+    return Program(background.start(arguments, folder=ui_folder(), log=WORKER_LOG, environment=environment), arguments)
+
+
+def _environment() -> dict[str, str]:
+    own = {name: value for name, value in os.environ.items() if name not in OF_ANOTHER_SERVER}
+    return own | homes() | {"PREFECT_HOME": str(server_home())} | no_proxy()
+
+
+def _server_environment(port: int) -> dict[str, str]:
+    page = f"http://127.0.0.1:{port}"
+    pages = {
+        "PREFECT_SERVER_UI_ENABLED": "true",
+        "PREFECT_SERVER_UI_API_URL": f"{page}/api",
+    }
+    # Everybody on this machine, and every page that is open in a browser on it, can send requests here. The variables are those that
+    # Prefect reads first, so that no other spelling of them in the user's environment counts.
+    guarded = {
+        "PREFECT_SERVER_API_AUTH_STRING": make_password(),
+        "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED": "true",
+        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": page,
+    }
+    turns = {
+        # How long a run waits before it asks again whether the one before it has ended; Prefect's own choice is 30.
+        "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "5",
+        # Kept in memory, whose turn it is would be forgotten when the server starts again, and the runs that have it cancelled.
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+        "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "flows.server.event_order",
+    }
+    return _environment() | SAFE | RECORDER | pages | guarded | turns | first_ui_only(server_home())
+
+
+def _wait_for_worker(now: Running) -> None:
+    """Wait until the worker is listed as online, which it is only after everything is deployed."""
+    import httpx  # noqa: PLC0415  takes a while to load, and is not needed to stop
+
+    def online() -> bool:
+        try:
+            token = client.get("/csrf-token", params={"client": CLIENT}).raise_for_status().json()["token"]
+            proof = {"Prefect-Csrf-Client": CLIENT, "Prefect-Csrf-Token": token}
+            listed = client.post(f"/work_pools/{POOL}/workers/filter", json={}, headers=proof).raise_for_status()
+        except httpx.HTTPError:
+            return False
+        return any((it["name"], it["status"]) == (worker_name(now.worker.pid), "ONLINE") for it in listed.json())
+
+    with httpx.Client(base_url=now.url, headers=authorization(password()), timeout=5, trust_env=False) as client:
+        _wait(online, program=now.worker, log=WORKER_LOG, what="the worker")
+
+
+def _wait(ready: Callable[[], bool], *, program: Program, log: str, what: str) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not ready():
+        if not program.alive or time.monotonic() > deadline:
+            raise DpflowError(f"{what} did not start; {ui_folder() / log} says why")
+        time.sleep(POLL_SECONDS)
+
+
+def _listening(port: int) -> socket.socket:
+    """Return a socket that listens on the port, so that no other program can take it before the server has loaded."""
+    try:
+        return socket.create_server((LOOPBACK, port), backlog=BACKLOG)
+    except OSError:
+        another = port + 1 if PORT <= port < LAST_PORT else PORT
+        raise UsageError(
+            f"port {port} is taken by another program, or not yours to use; choose another, such as: "
+            f"dpflow ui --port {another}"
+        ) from None
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= LAST_PORT:
+        raise argparse.ArgumentTypeError("a port is a number from 1 to 65535")
+    return int(text)
+
+
+def _end_worker() -> None:
+    """End the worker, which ends its runs first."""
+    last = running()
+    found = [process for process in background.all_of(ui_folder()) if last and process.pid == last.worker.pid]
+    background.end(found, patience=STOP_SECONDS)
+
+
+def _end_all() -> bool:
+    """End worker, runs and server, in this order so that each can still say how it ended; return whether anything ran."""
+    found, last = background.all_of(ui_folder()), running()
+    server = [process for process in found if last and process.pid == last.server.pid]
+    _end_worker()
+    background.end([it for it in background.all_of(ui_folder()) if it not in server], patience=RUN_STOP_SECONDS)
+    background.end(server, patience=STOP_SECONDS)
+    forget()
+    return bool(found)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let one command at a time start or stop what runs in this folder."""
+    folder = ui_folder()
+    try:
+        for each in (folder.parent, folder):  # the mode is for the last folder of a path only
+            each.mkdir(mode=0o700, exist_ok=True)
+        lock = (folder / "lock").open("wb")
+    except OSError:
+        raise OutputError(f"{folder} can't be written; change to a folder of your own") from None
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _answer(now: Running, state: str, *hints: str) -> Answer:
+    ledger = current_places().ledger_shown
+    login = f"{now.page}{OPEN_PATH}#{password()}"  # a browser sends to nobody what follows the sign #
+    data: dict[str, Any] = {
+        "page": login,
+        "api": now.url,
+        "state": state,
+        "logs": str(ui_folder()),
+        "ledger": ledger,
+    }
+    text = (
+        f"Prefect UI  {login}  {state}\n"
+        "            The address holds the password of this server: do not pass it on.\n"
+        f"logs        {os.path.relpath(ui_folder())}\n"
+        f"ledger      {ledger}\n"
+        "end it      dpflow ui --stop"
+    )
+    return Answer(data, "\n".join([text, *hints]))

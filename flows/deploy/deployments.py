@@ -1,0 +1,235 @@
+"""What is deployed to a Prefect server: a release for each registered spec, the account pages and the nightly audit of the ledger.
+
+Prefect loads a flow by the name of its module, so no folder of the machine that deploys is stored anywhere. A deployment is
+ours by its tag: one whose spec is registered no more is removed, and what others have deployed is left alone.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from prefect import Flow
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import DeploymentScheduleCreate
+from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
+from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy, DeploymentSchedule
+from prefect.client.schemas.responses import DeploymentResponse
+from prefect.deployments.runner import RunnerDeployment
+from prefect.exceptions import ObjectNotFound
+from prefect.schedules import Cron, Schedule
+from prefect.types.entrypoint import EntrypointType
+from prefect.utilities.callables import ParameterSchema, parameter_schema
+
+from dpcore.steward.registry import Registered, all_registered
+from flows.budget import budget
+from flows.deploy.pool import ensure_queue
+from flows.synthesize import synthesize
+from flows.verify import verify
+
+FLOWS: Mapping[str, Flow[..., Any]] = {flow.name: flow for flow in (synthesize, budget, verify)}
+"""The flows there are, by name. A worker executes these and no others, whatever a server says."""
+
+TAG = "dpflow"
+SLUG = "cron"
+"""The name of a deployment's schedule: by it the schedule is changed and not doubled when it is deployed again."""
+
+ONE_AT_A_TIME = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE)
+"""The next run waits for the last one. So do the runs of other deployments that the same account pays for: they share a queue, from
+which workers take one at a time. Both are comfort: what guards the account is the ledger."""
+
+ENGINE = "python3 -P -m flows.worker.execute"
+"""What Prefect's own workers are to start for a run. Ours starts the same, and does not ask a deployment for it."""
+
+BUDGET_CRON = "*/15 * * * *"
+VERIFY_CRON = "30 2 * * *"
+TIMEZONE = "UTC"
+
+
+class _Closed(ParameterSchema):
+    """The form's schema, with which the server refuses a field that is not in it; else such a run would start, and fail."""
+
+    additionalProperties: bool  # noqa: N815  JSON Schema's name
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What a server has after a deployment, each as `flow/name`."""
+
+    present: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+def deploy(pool: str) -> Deployed:
+    """Deploy everything to the configured server, for the workers of a pool, and remove what is registered no more."""
+    wanted = {deployment.full_name: deployment for deployment in deployments(pool)}
+    with get_client(sync_client=True) as client:
+        found = {_full_name(client, response): response for response in _ours(client)}
+        for deployment in wanted.values():
+            if deployment.work_queue_name:
+                ensure_queue(client, pool, deployment.work_queue_name)
+            _apply(client, deployment)
+        gone = tuple(sorted(set(found) - set(wanted)))
+        for name in gone:
+            client.delete_deployment(found[name].id)
+    return Deployed(present=tuple(sorted(wanted)), removed=gone)
+
+
+def deployments(pool: str) -> Iterator[RunnerDeployment]:
+    """Return all that is to be deployed."""
+    for entry in all_registered():
+        yield _release(entry, pool)
+    yield _deployment(
+        budget,
+        pool=pool,
+        name="budget",
+        description="Keeps the page of each account up to date, and tells when one has passed 80 % of its budget.",
+        schedules=[Cron(BUDGET_CRON, timezone=TIMEZONE, slug=SLUG)],
+    )
+    yield _deployment(
+        verify,
+        pool=pool,
+        name="verify",
+        description="Audits the ledger every night: each charge, each release, and the chain that holds them together.",
+        schedules=[Cron(VERIFY_CRON, timezone=TIMEZONE, slug=SLUG)],
+    )
+
+
+def entrypoint(flow: Flow[..., Any]) -> str:
+    """Return the name by which Prefect loads one of our flows."""
+    return f"{flow.__module__}.{flow.fn.__name__}"
+
+
+def _release(entry: Registered, pool: str) -> RunnerDeployment:
+    return _deployment(
+        synthesize,
+        pool=pool,
+        name=entry.name,
+        description=f"A synthetic release, paid for by the account {entry.account}. The ledger refuses what can't be paid.",
+        tags=[entry.account],
+        queue=entry.account,
+        parameters={"release": entry.name},
+        schedules=[Cron(entry.cron, timezone=entry.timezone, slug=SLUG)] if entry.cron else [],
+    )
+
+
+def _deployment(  # noqa: PLR0913  as many as a deployment has
+    flow: Flow[..., Any],
+    *,
+    pool: str,
+    name: str,
+    description: str,
+    schedules: list[Schedule],
+    tags: Iterable[str] = (),
+    queue: str | None = None,
+    parameters: dict[str, Any] | None = None,
+) -> RunnerDeployment:
+    deployment = RunnerDeployment.from_flow(
+        flow,
+        name=name,
+        description=description,
+        tags=list(dict.fromkeys([TAG, *tags])),
+        parameters=parameters,
+        schedules=schedules,
+        concurrency_limit=ONE_AT_A_TIME,
+        work_pool_name=pool,
+        work_queue_name=queue,
+        job_variables={"command": ENGINE},
+        # Else Prefect would look for a repository in the working folder, and store its address and the last commit.
+        version_type="prefect:simple",
+        entrypoint_type=EntrypointType.MODULE_PATH,
+    )
+    schema = parameter_schema(flow).model_dump(exclude_unset=True)
+    deployment._parameter_openapi_schema = _Closed(**schema, additionalProperties=False)  # noqa: SLF001  as Prefect's own command does
+    return deployment
+
+
+def _ours(client: SyncPrefectClient) -> list[DeploymentResponse]:
+    ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
+    page, found = 200, []
+    while batch := client.read_deployments(deployment_filter=ours, limit=page, offset=len(found)):
+        found += batch
+    return found
+
+
+def _full_name(client: SyncPrefectClient, deployment: DeploymentResponse) -> str:
+    return f"{client.read_flow(deployment.flow_id).name}/{deployment.name}"
+
+
+def _named(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
+    """Return the deployment `flow/name`, whatever its tags are by now."""
+    try:
+        return client.read_deployment_by_name(name)
+    except ObjectNotFound:
+        return None
+
+
+def _apply(client: SyncPrefectClient, wanted: RunnerDeployment) -> None:
+    """Create a deployment, or set every field of it; what a person has paused, switched off or added as a schedule stays so."""
+    before = _named(client, wanted.full_name)
+    if before is None:
+        own = {"flow_id": str(client.create_flow_from_name(wanted.flow_name)), "name": wanted.name}
+        schedules = [schedule.model_dump(mode="json") for schedule in wanted.schedules or []]
+        body = _fields(wanted) | own | {"schedules": schedules, "concurrency_limit": wanted.concurrency_limit}
+        client.request("POST", "/deployments/", json=body)
+        return
+    client.request("PATCH", f"/deployments/{before.id}", json=_fields(wanted) | _limit(client, wanted, before))
+    _put_schedules(client, wanted, before)
+
+
+def _fields(wanted: RunnerDeployment) -> dict[str, Any]:
+    """Return all that the server can be told of a deployment but its schedules, its limit, and whether it is paused.
+
+    Prefect's own update leaves a field out that was not chosen, so that the server keeps whatever somebody has written there.
+    """
+    return {
+        "version": wanted.version,
+        "description": wanted.description,
+        "tags": wanted.tags,
+        "parameters": wanted.parameters,
+        "parameter_openapi_schema": wanted._parameter_openapi_schema.model_dump(exclude_unset=True),  # noqa: SLF001  set above
+        "enforce_parameter_schema": True,
+        "work_pool_name": wanted.work_pool_name,
+        "work_queue_name": wanted.work_queue_name,
+        "job_variables": wanted.job_variables,
+        "concurrency_options": wanted.concurrency_options.model_dump(mode="json")
+        if wanted.concurrency_options
+        else None,
+        "entrypoint": wanted.entrypoint,
+        "path": None,
+        "pull_steps": [],
+        "storage_document_id": None,
+        "infrastructure_document_id": None,
+    }
+
+
+def _limit(client: SyncPrefectClient, wanted: RunnerDeployment, before: DeploymentResponse) -> dict[str, Any]:
+    """Return the fields with which a deployment has a limit of its own again, and put that limit right.
+
+    The server names it after the deployment. Somebody may have changed it, or have the deployment use another one.
+    """
+    name = f"deployment:{before.id}"
+    try:
+        own = client.read_global_concurrency_limit_by_name(name)
+    except ObjectNotFound:
+        return {"concurrency_limit": wanted.concurrency_limit, "global_concurrency_limit_id": None}
+    if (own.limit, own.active, own.slot_decay_per_second) != (wanted.concurrency_limit, True, 0):
+        right = {"limit": wanted.concurrency_limit, "active": True, "slot_decay_per_second": 0}
+        client.request("PATCH", f"/v2/concurrency_limits/{own.id}", json=right)
+    return {"global_concurrency_limit_id": str(own.id)}
+
+
+def _put_schedules(client: SyncPrefectClient, wanted: RunnerDeployment, before: DeploymentResponse) -> None:
+    """Make our schedules anew unless they are as they were; one that is switched off stays off, and those of others stay."""
+    off = {schedule.slug for schedule in before.schedules if not schedule.active}
+    ours = [schedule.model_copy(update={"active": schedule.slug not in off}) for schedule in wanted.schedules or []]
+    there = [schedule for schedule in before.schedules if schedule.slug == SLUG]
+    if [_told(schedule) for schedule in ours] == [_told(schedule) for schedule in there]:
+        return
+    for schedule in there:
+        client.delete_deployment_schedule(before.id, schedule.id)
+    if ours:
+        client.request("POST", f"/deployments/{before.id}/schedules", json=[it.model_dump(mode="json") for it in ours])
+
+
+def _told(schedule: DeploymentScheduleCreate | DeploymentSchedule) -> tuple[Any, ...]:
+    return schedule.schedule, schedule.active, schedule.parameters, schedule.slug

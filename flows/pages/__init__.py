@@ -1,0 +1,1 @@
+"""What the Prefect UI shows: artifacts, pages of runs and accounts, and events about budgets."""

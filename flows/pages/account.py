@@ -1,0 +1,147 @@
+"""The page of an account in Markdown: its state and terms, what is spent and left, its blocks, allowances and runs."""
+
+import re
+import shlex
+from heapq import nlargest
+
+from dpcore.reporting.formatting import askable, at_most, booked, down, several_blocks, stated, step_of, up
+from dpcore.reporting.overview import AccountOverview, RunOverview
+from dpcore.reporting.plots import Bar, budget_plot, budget_words, percent
+from dpcore.reporting.promises import release_promise
+from flows.pages.markdown import code, image, mono, page, plain, table
+from flows.pages.run import balances_table
+
+MOST_RUNS, MOST_BLOCKS = 20, 20
+
+
+def account_page(found: AccountOverview) -> str:
+    """Write the page. It is the same for as long as nothing happens to the account."""
+    account, (block, balance) = found.account, found.most_used
+    bars = [Bar("now", balance.spent, 0, balance.reserved, balance.cap)]
+    where = f"Of block {plain(block)}, which has used most:" if account.blocks_by is not None and block else ""
+    state = "open" if account.state == "open" else "closed: it takes no more runs"
+    return page(
+        f"# {plain(account.name)}",
+        plain(account.description),
+        f"**The account is {state}.** {percent(balance.used / balance.cap)} of its budget is used.",
+        where,
+        image(budget_plot(bars), budget_words(bars)),
+        balances_table(account, {"": balance}),
+        "## Terms",
+        _terms(found),
+        _blocks(found),
+        _allowances(found),
+        _open_runs(found),
+        _runs(found),
+    )
+
+
+def _terms(found: AccountOverview) -> str:
+    account, promise = found.account, found.promise()
+    raised = ", as the budget was raised after the first charge" if promise.raised else ""
+    rows = [
+        ["budget", f"{stated(account.epsilon, account.delta)}, over all releases together"],
+        ["promise", f"{stated(promise.one.epsilon, promise.one.delta)}{raised}"],
+        ["one step of the guarantee", plain(step_of(account))],
+        ["counts in", f"{account.currency.symbol} ({account.currency.value})"],
+        ["opened", f"{account.opened_at[:16].replace('T', ' ')} UTC"],
+    ]
+    if account.blocks_by is not None:
+        rows.append(["blocks", f"{plain(account.blocks_by)}: {len(found.blocks):,}"])
+        if several := several_blocks(account.unit, promise):
+            rows.append(["rows in several blocks", plain(several)])
+    if account.across_epsilon is not None and account.across_remaining is not None:
+        left = down(askable(account, account.across_remaining))
+        rows.append(
+            ["cap across blocks", f"epsilon {at_most(account.across_epsilon)} for all runs together; {left} is left"]
+        )
+    return table(["term", "as declared"], rows)
+
+
+def _blocks(found: AccountOverview) -> str:
+    account = found.account
+    if account.blocks_by is None or not found.blocks:
+        return ""
+    chosen = {block.name for block, _ in nlargest(MOST_BLOCKS, found.blocks, key=lambda pair: pair[1].used)}
+    rows = [
+        [
+            plain(block.name),
+            block.state.value,
+            booked(found.account, balance.spent, written=up),
+            booked(found.account, balance.reserved, written=up),
+            booked(found.account, balance.remaining, written=down),
+            percent(balance.used / balance.cap),
+        ]
+        for block, balance in found.blocks
+        if block.name in chosen
+    ]
+    figures = [f"{account.currency.symbol} spent", "reserved", "left", "used"]
+    left_out = len(found.blocks) - len(rows)
+    more = f"{left_out:,} blocks that have used less are not shown here." if left_out else ""
+    return page("## Blocks", table(["block", "state", *figures], rows, right=figures), more).strip()
+
+
+def _allowances(found: AccountOverview) -> str:
+    rows = [
+        [
+            f"{allowance.kind.value} {plain(allowance.name)}",
+            up(allowance.epsilon),
+            booked(found.account, allowance.used, written=up),
+            booked(found.account, allowance.remaining, written=down),
+            percent(allowance.used / allowance.cap),
+        ]
+        for allowance in found.allowances
+    ]
+    symbol = found.account.currency.symbol
+    figures = ["epsilon", f"{symbol} used", f"{symbol} left", "share used"]
+    return page("## Allowances", table(["allowed to", *figures], rows, right=figures)).strip() if rows else ""
+
+
+def _open_runs(found: AccountOverview) -> str:
+    runs = [item for item in found.runs if item.touched is not None]
+    if not runs:
+        return ""
+    about = (
+        "These hold a part of the budget: they are at work, or were interrupted. An interrupted one goes on where it stopped, "
+        "without paying or drawing anything twice, when its flow run is retried here, or by the first of its lines below, with the "
+        "release's registered name for NAME. The second line ends it for good: what it has not spent goes back to the account."
+    )
+    return page("## Open runs", about, *(_open_run(found, item) for item in runs)).strip()
+
+
+def _open_run(found: AccountOverview, item: RunOverview) -> str:
+    run, name = item.run, shlex.quote(item.run.id)
+    ending = "settle" if run.spent else "release"
+    spent, reserved = (booked(found.account, units, written=up) for units in (run.spent, run.reserved))
+    return page(
+        f"Run {plain(run.id)}: {found.account.currency.symbol} {spent} of {reserved} is spent.",
+        code(f"dpflow run NAME --resume {name}\ndpflow ledger {ending} {name}"),
+    ).strip()
+
+
+def _runs(found: AccountOverview) -> str:
+    if not found.runs:
+        return "No run yet."
+    latest = found.runs[: -MOST_RUNS - 1 : -1]
+    named = [name for name in ("analyst", "purpose") if any(getattr(item.run, name) for item in latest)]
+    rows = [
+        [
+            plain(_short(item.run.id)),
+            f"{item.run.opened_at[:16].replace('T', ' ')}",
+            item.run.state.value,
+            at_most(release_promise(found.account, item.run).epsilon),
+            booked(found.account, item.run.spent, written=up),
+            mono(item.run.release) if item.run.release else "none",
+            *(plain(getattr(item.run, name) or "") for name in named),
+        ]
+        for item in latest
+    ]
+    heading = "## Runs" if len(rows) == len(found.runs) else f"## The last {len(rows)} of {len(found.runs):,} runs"
+    figures = ["epsilon promised", f"{found.account.currency.symbol} spent"]
+    heads = ["run", "opened (UTC)", "state", *figures, "release", *named]
+    return page(heading, table(heads, rows, right=figures)).strip()
+
+
+def _short(run: str) -> str:
+    """Return the first part of a run's id where it is one of Prefect's: a row has to fit the page."""
+    return run[:8] if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", run) else run

@@ -1,0 +1,130 @@
+"""What the Prefect UI shows of a run and of an account: live progress, release, rounds, budget. All of it is public.
+
+Nothing here can lose a run. A server that does not answer costs the progress that it would have shown, and of a finished run
+the pages, which a retry of the run makes up for.
+"""
+
+import logging
+import time
+from uuid import UUID
+
+from prefect import get_client
+from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
+from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, ArtifactFilterKey
+from prefect.client.schemas.sorting import ArtifactSort
+from prefect.context import SettingsContext, get_settings_context
+from prefect.runtime import flow_run
+
+from dpcore import Report, Synthesis
+from dpcore import private_log as stewardlog
+from dpcore.errors import DpflowError
+from dpcore.reporting.overview import AccountOverview
+from flows.pages.account import account_page
+from flows.pages.announcements import announce
+from flows.pages.keys import key
+from flows.pages.run import budget_page, release_page, rounds_page
+
+EVERY_SECONDS = 1.0
+AFTER_FAILURE_SECONDS = 30.0
+
+progress = logging.getLogger("dpcore.progress")
+
+
+class Watch:
+    """The progress artifact of a run, from its first model to the end of its rounds."""
+
+    def __init__(self, run: Synthesis) -> None:
+        self._run = run
+        self._artifact: UUID | None = None
+        self._not_before = 0.0
+        self._failed = False
+        current = get_settings_context()
+        # A run does not wait for a server that is gone. Changed by hand: Prefect's own way to do it takes 60 ms.
+        client = current.settings.client.model_copy(update={"max_retries": 0})
+        self._hurried = {"profile": current.profile, "settings": current.settings.model_copy(update={"client": client})}
+        self.update()
+
+    def update(self) -> None:
+        """Show how far the run is: about once a second, and in any case when its rounds are over."""
+        strategy = self._run.strategy
+        done = self._run.rounds[-1].number if self._run.rounds else 0
+        over = strategy.finished or done >= strategy.rounds
+        if not over and time.monotonic() < self._not_before:
+            return
+        wait = EVERY_SECONDS
+        try:
+            with SettingsContext(**self._hurried):
+                self._show(100.0 if over else 100.0 * done / strategy.rounds, self._words(done, over=over))
+        except Exception as error:  # noqa: BLE001  whatever fails here, it is no reason to lose a run
+            wait = AFTER_FAILURE_SECONDS
+            if not self._failed:
+                stewardlog.record(error, where="the progress of a run")
+            self._failed = True
+        self._not_before = time.monotonic() + wait
+
+    def _words(self, done: int, *, over: bool) -> str:
+        rounds = self._run.strategy.rounds
+        if not done:
+            return f"the first model is made, {rounds} rounds to go" if not over else "no rounds to go"
+        spent = f"{100 * self._run.rounds[-1].spent:.0f} % of its budget spent"
+        if over:
+            return f"{done} of {rounds} rounds made, {spent}"
+        return f"round {done} of {rounds}, {spent}, about {self._run.seconds_left} s left"
+
+    def _show(self, percent: float, words: str) -> None:
+        name = key("progress", self._run.account.name)
+        self._artifact = self._artifact or _earlier(name)
+        if self._artifact is None:
+            created = create_progress_artifact(percent, key=name, description=words)
+            self._artifact = created if isinstance(created, UUID) else None
+        else:
+            update_progress_artifact(self._artifact, percent, description=words)
+
+
+def publish_report(report: Report, *, note: str) -> None:
+    """Write the pages of a finished run, its release, its rounds and its budget, and tell how much of the account is used.
+
+    Raises:
+        DpflowError: The server failed. The release is there all the same, and the message says so.
+    """
+    account = report.account
+    failure = None
+    try:
+        for kind, text, about in (
+            ("release", release_page(report, note=note), "The release: where it is, what it promises, how to read it"),
+            ("rounds", rounds_page(report), "The rounds: what was measured, with how much noise, and what it improved"),
+            ("budget", budget_page(report), "The budget before and after the run"),
+        ):
+            create_markdown_artifact(text, key=key(kind, account.name), description=about)
+        announce(account, report.overall, ledger=report.privacy["ledger"])
+    except Exception as error:  # noqa: BLE001  whatever fails here, what has to be said is that the release is there
+        stewardlog.record(error, where="the pages of a run")
+        failure = type(error).__name__
+    if failure:
+        raise DpflowError(
+            f"the release is finished and paid for, at {report.outcome.release}, but its pages could not be written to the Prefect "
+            f"server ({failure}); see that the server runs, then retry the run: nothing is paid or drawn again"
+        )
+
+
+def publish_account(found: AccountOverview) -> bool:
+    """Write the page of an account, unless the latest one says the same; return whether it was written."""
+    name, text = key("account", found.account.name), account_page(found)
+    with get_client(sync_client=True) as client:
+        latest = client.read_artifacts(
+            artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=[name])), sort=ArtifactSort.UPDATED_DESC, limit=1
+        )
+    if latest and latest[0].data == text:
+        return False
+    create_markdown_artifact(text, key=name, description="The account: its budget, terms and runs")
+    return True
+
+
+def _earlier(name: str) -> UUID | None:
+    """Find the progress of an earlier attempt of the same flow run, which goes on."""
+    if flow_run.id is None:
+        return None
+    wanted = ArtifactFilter(key=ArtifactFilterKey(any_=[name]), flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run.id]))
+    with get_client(sync_client=True) as client:
+        found = client.read_artifacts(artifact_filter=wanted, limit=1)
+    return found[0].id if found else None

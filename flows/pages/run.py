@@ -1,0 +1,155 @@
+"""The pages of a finished run in Markdown: its release, its rounds, and the budget before and after. All of it is public."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dpcore import Account, Balance, Report
+from dpcore.privacy.accounting import UNIT
+from dpcore.release.covered import consequences, coverage, read_blocks
+from dpcore.reporting.formatting import at_most, booked, column_type, down, stated, up
+from dpcore.reporting.outcome import Round
+from dpcore.reporting.plots import Bar, budget_plot, budget_words, percent, rounds_plot, rounds_words
+from flows.pages.markdown import code, image, mono, page, plain, table
+
+MOST_ROUNDS = 100
+"""Rounds in a table; of more, the first and the last are shown."""
+
+
+def release_page(report: Report, *, note: str) -> str:
+    """Tell where the release is, how to read it, what it promises, and how that is checked."""
+    outcome, privacy = report.outcome, report.privacy
+    files = [
+        [plain(file["path"]), _count(file["rows"]), _count(file["bytes"]), f"{mono(file['sha256'][:16])}…"]
+        for file in report.files
+    ]
+    columns = [[plain(name), plain(column_type(kind))] for name, kind in report.columns.items()]
+    return page(
+        f"# {plain(outcome.account)}: {outcome.rows:,} synthetic rows",
+        f"**{plain(privacy['guarantee'])}**",
+        *(f"**Warning:** {plain(warning)}." for warning in outcome.warnings),
+        f"Note: {plain(note)}" if note.strip() else "",
+        "Where it is; `card.html` in it tells the same to whoever gets the release:",
+        code(outcome.release),
+        "## How to read it",
+        code(_reading(outcome.release)),
+        "## What it promises",
+        table(["term", "what was promised"], [[name, value] for name, value in _promise(privacy)]),
+        _several_blocks(privacy),
+        "## Columns",
+        table(["column", "type"], columns),
+        "## Files",
+        table(["file", "rows", "bytes", "sha256"], files, right=["rows", "bytes"]),
+        "The receipt is checked, with everything else in the ledger, by the flow `verify`, or by the steward:",
+        code(f"dpflow ledger verify \\\n  --head {privacy['ledger_head']}"),
+    )
+
+
+def rounds_page(report: Report) -> str:
+    """Tell what was measured in each round, with how much noise, and how far it brought the model."""
+    rounds, heads = report.rounds, ["round", "noise", "before", "after", "improvement", "noise alone", "spent"]
+    about = (
+        "A round measures, with noise, the columns that the model gets most wrong, and corrects the model. Before and after: how far "
+        "the model is from what was measured, all cells together, in percent of the rows. Where that comes close to what the noise "
+        "alone makes, nothing is left to learn. Noise: the standard deviation of a count. Spent: of what this run had reserved."
+    )
+    return page(
+        f"# {plain(report.outcome.account)}: {len(rounds):,} rounds",
+        image(rounds_plot(rounds), rounds_words(rounds)),
+        rounds_words(rounds),
+        about if rounds else "",
+        table([heads[0], "measured", *heads[1:]], _round_rows(rounds), right=heads) if rounds else "",
+        f"The {len(rounds) - MOST_ROUNDS:,} rounds between are in `manifest.json`."
+        if len(rounds) > MOST_ROUNDS
+        else "",
+    )
+
+
+def budget_page(report: Report) -> str:
+    """Tell what the account had before the run, what the run took, and what is left."""
+    account, outcome = report.account, report.outcome
+    this_run = account.weight * round(outcome.spent * UNIT)
+    bars = [
+        Bar("before", report.before.spent, 0, report.before.reserved, report.before.cap),
+        Bar("after", report.after.spent - this_run, this_run, report.after.reserved, report.after.cap),
+    ]
+    symbol = account.currency.symbol
+    spent = (
+        f"This run promises {stated(outcome.epsilon, outcome.delta)}. It has spent {symbol} {at_most(outcome.spent)} of "
+        f"{at_most(outcome.reserved)} reserved, {percent(this_run / report.after.cap)} of the budget (bookkeeping)."
+    )
+    return page(
+        f"# {plain(account.name)}: the budget",
+        spent,
+        f"The figures are of the most used of the {len(outcome.blocks):,} blocks that it has read."
+        if outcome.blocks
+        else "",
+        image(budget_plot(bars), budget_words(bars)),
+        balances_table(account, {"before": report.before, "after": report.after}),
+    )
+
+
+def balances_table(account: Account, moments: dict[str, Balance]) -> str:
+    """Write an account's balance at some moments, in what the account counts in."""
+    symbol = account.currency.symbol
+    heads = [f"{unit}{' ' if when else ''}{when}" for when in moments for unit in (symbol, "share")]
+    rows = []
+    for name, rounded in (("spent", up), ("reserved", up), ("remaining", down)):
+        cells = []
+        for balance in moments.values():
+            amount = getattr(balance, name)
+            cells += [booked(account, amount, written=rounded), percent(amount / balance.cap)]
+        rows.append(["left" if name == "remaining" else name, *cells])
+    return table(["bookkeeping", *heads], rows, right=heads)
+
+
+def _promise(privacy: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in ("epsilon", "delta", "sampler_delta", "rho", "mu"):
+        if privacy.get(name) is not None:
+            yield name.replace("_", " "), at_most(privacy[name])
+    for name in ("unit", "max_rows_per_unit", "neighbours", "accounting", "account", "run"):
+        yield name.replace("_", " "), plain(privacy[name])
+    if privacy.get("weight"):
+        most = f"{privacy['max_row_weight']:,}"
+        yield "weight of a row", plain(f"{privacy['weight']}, at most {most}; all counts are sums of it")
+    if privacy.get("blocks"):
+        yield "covers", plain(coverage(read_blocks(privacy["blocks"])))
+    for name in ("ledger", "ledger_head", "spec_sha256"):
+        yield name.replace("_", " "), mono(privacy[name])
+
+
+def _several_blocks(privacy: dict[str, Any]) -> str:
+    """Say what the release costs somebody who is in several of its blocks."""
+    if not privacy.get("blocks"):
+        return ""
+    return plain(consequences(read_blocks(privacy["blocks"]), unit=privacy["unit"], rows=privacy["max_rows_per_unit"]))
+
+
+def _reading(release: str) -> str:
+    """Return some lines of Python, whatever the path is made of."""
+    return "\n".join(
+        (
+            f"release = {release!r}",
+            "import duckdb; rows = duckdb.read_parquet(f'{release}/data/*.parquet')",
+            "import pandas; rows = pandas.read_parquet(f'{release}/data')",
+        )
+    )
+
+
+def _round_rows(rounds: Sequence[Round]) -> Iterator[list[str]]:
+    half = MOST_ROUNDS // 2
+    shown = rounds if len(rounds) <= MOST_ROUNDS else [*rounds[:half], *rounds[-half:]]
+    for each in shown:
+        yield [
+            f"{each.number}",
+            " × ".join(map(plain, each.columns)),  # noqa: RUF001  a sign of multiplication
+            f"{each.noise:,.1f}",
+            percent(each.before),
+            percent(each.after),
+            f"{100 * (each.before - each.after):+,.1f} %",
+            percent(each.noise_floor),
+            percent(each.spent),
+        ]
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"

@@ -1,0 +1,77 @@
+"""The Prefect server as dpflow runs it on this machine: behind a gate, and with a SQLite database that is written in turns.
+
+Run as `python -m flows.server.app DESCRIPTOR`, it is the server of `dpflow ui`. It inherits the socket on which it listens, so that no
+other program can take the port while it loads. Its settings are in its environment.
+"""
+
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import uvicorn
+from prefect.server.api.server import create_app
+from prefect.server.database.configurations import SQLITE_BEGIN_MODE, AioSqliteConfiguration
+from prefect.server.database.dependencies import MODELS_DEPENDENCIES
+from prefect.server.utilities.database import get_dialect
+from prefect.settings import get_current_settings
+from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
+
+from flows.server.gate import Gate
+
+
+class InTurns(AioSqliteConfiguration):
+    """A SQLite database in which each transaction that may write waits for the one before it.
+
+    Prefect lets most of them begin as readers. SQLite refuses such a transaction, without waiting, if another has written between its
+    first read and its first write, and the server then answers 503.
+    """
+
+    @asynccontextmanager
+    async def begin_transaction(
+        self,
+        session: AsyncSession,
+        with_for_update: bool = False,  # noqa: ARG002, FBT001, FBT002  as Prefect calls it
+    ) -> AsyncGenerator[AsyncSessionTransaction, None]:
+        """Begin as a writer, which waits for up to a minute until the database is free.
+
+        Only this transaction begins so. Prefect opens further sessions while it lasts, in order to read: begun as writers, they would
+        wait for the transaction that waits for them.
+        """
+        async with super().begin_transaction(session, with_for_update=True) as transaction:
+            await session.connection()  # begins, and waits
+            token = SQLITE_BEGIN_MODE.set("DEFERRED")
+            try:
+                yield transaction
+            finally:
+                SQLITE_BEGIN_MODE.reset(token)
+
+
+def server_app(port: int) -> Gate:
+    """Return Prefect's application, to be served on a port of 127.0.0.1."""
+    secret = get_current_settings().server.database.connection_url
+    url = secret.get_secret_value() if secret else ""
+    if url and get_dialect(url).name == "sqlite":
+        MODELS_DEPENDENCIES["database_config"] = InTurns(connection_url=url)
+    return Gate(create_app(final=True), port=port)
+
+
+def main() -> None:
+    """Serve until a signal ends it."""
+    listening = socket.socket(fileno=int(sys.argv[1]))
+    server = get_current_settings().server
+    config = uvicorn.Config(
+        server_app(listening.getsockname()[1]),
+        timeout_keep_alive=server.api.keepalive_timeout,
+        log_level=server.logging_level.lower(),
+        ws_ping_interval=server.api.websocket_ping_interval,
+        ws_ping_timeout=server.api.websocket_ping_timeout,
+        ws_per_message_deflate=False,  # both ends are on this machine
+    )
+    serving = uvicorn.Server(config)
+    serving.run(sockets=[listening])
+    sys.exit(0 if serving.started else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The passwords of the Prefect servers that dpflow starts on this machine, and how clients of those servers are given them.
+
+Every account on the machine, and every page in a browser on it, can connect to a port on loopback. A server and its clients are told the
+password in their environment, which no other account can read, and never on a command line, which all can.
+"""
+
+import base64
+import os
+import secrets
+
+from dpcore.errors import UsageError
+from flows.server.running import ui_folder
+
+NAME = "password"
+USER = "dpflow"
+OTHERS = 0o077
+
+
+def new_password() -> str:
+    """Return a `USER:PASSWORD` that nobody can guess."""
+    return f"{USER}:{secrets.token_urlsafe(24)}"
+
+
+def make_password() -> str:
+    """Make and keep a new `USER:PASSWORD` for a server that `dpflow ui` starts.
+
+    Each start has its own. Whoever was sent the password of an earlier server, which is gone, can do nothing with it.
+    """
+    made, draft = new_password(), ui_folder() / f"{NAME}.new"
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as output:
+        output.write(made)
+    draft.replace(ui_folder() / NAME)
+    return made
+
+
+def password() -> str:
+    """Return `USER:PASSWORD` of the server that `dpflow ui` runs in this folder.
+
+    Raises:
+        UsageError: The file that holds it is gone, or other accounts may have read it.
+    """
+    kept = kept_password()
+    if kept is None:
+        raise UsageError(
+            f"the password of the local server, in {str(ui_folder() / NAME)!r}, can't be read or is open to other users; "
+            "run `dpflow ui --stop`, then `dpflow ui`, which makes another"
+        )
+    return kept
+
+
+def client_environment(url: str, secret: str) -> dict[str, str]:
+    """Return the variables with which Prefect's clients use a server of ours."""
+    return {"PREFECT_API_URL": url, "PREFECT_API_AUTH_STRING": secret, "PREFECT_CLIENT_CSRF_SUPPORT_ENABLED": "true"}
+
+
+def authorization(secret: str) -> dict[str, str]:
+    """Return the header of a request to a server that asks for a password."""
+    return {"Authorization": f"Basic {base64.b64encode(secret.encode()).decode()}"}
+
+
+def kept_password() -> str | None:
+    """Return `USER:PASSWORD` as the folder holds it, or None if there is none that other accounts can't have read."""
+    file = ui_folder() / NAME
+    try:
+        kept = file.read_text(encoding="ascii")
+        return kept if kept.startswith(f"{USER}:") and not file.stat().st_mode & OTHERS else None
+    except (OSError, ValueError):
+        return None

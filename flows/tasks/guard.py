@@ -1,0 +1,147 @@
+"""Prefect flows and tasks that give nothing private away, whatever happens inside them.
+
+Prefect stores the text of an exception in five places, writes return values into its log when it is debugged, and walks
+through arguments. So it never gets to see what a private function is called with, or its result; the function's warnings
+go to the steward's log, and every error that leaves it is a new one that was made from public words only.
+"""
+
+import asyncio
+import functools
+import traceback
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import ParamSpec, TypeVar
+
+import httpx
+from prefect import Flow
+from prefect.exceptions import CancelledRun, ExternalSignal, PausedRun, PrefectSignal
+
+import dpcore
+from dpcore import private_log as stewardlog
+from dpcore.errors import DpflowError, StepFailed
+from flows.tasks.progress import progress_in_run_log
+from flows.tasks.refusals import end_refused, ends_refused
+from flows.tasks.sender import sending
+from flows.tasks.task_runs import task_run
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# What ends or suspends a run from outside. Every other error, also one that is no Exception, such as the panic of a
+# compiled library, is replaced.
+CONTROL = (
+    KeyboardInterrupt,
+    SystemExit,
+    GeneratorExit,
+    asyncio.CancelledError,
+    PrefectSignal,
+    ExternalSignal,
+    CancelledRun,
+    PausedRun,
+)
+
+OUR_CODE = (Path(dpcore.__file__).parent, Path(__file__).parents[1])
+
+
+def step(name: str, function: Callable[P, R]) -> Callable[P, R]:
+    """Return `function` as a step: a call of it is a Prefect task run with exactly this name.
+
+    The last part of the name is the task's: `step("round-007/select", run.select)(7)` is a run of the task `select`.
+    """
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        with task_run(name):
+            return guarded(function, where=name)(*args, **kwargs)
+
+    return call
+
+
+def private_flow(
+    *, name: str, flow_run_name: str | Callable[[], str] | None = None
+) -> Callable[[Callable[P, R]], Flow[P, R]]:
+    """Make a flow of a function whose parameters are public: they are validated, shown and stored.
+
+    While it runs, the lines that dpcore reports as its progress are in the log of the run. A refusal ends a deployed run in a
+    state of its own; whoever calls the flow gets it raised like any other error.
+    """
+
+    def decorate(function: Callable[P, R]) -> Flow[P, R]:
+        @functools.wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            with progress_in_run_log(), sending():
+                try:
+                    return guarded(function, where=name)(*args, **kwargs)
+                except DpflowError as error:
+                    if not ends_refused(error):
+                        raise
+                    refusal = error
+            return guarded(end_refused, where=name)(refusal)
+
+        return Flow(
+            run,
+            name=name,
+            version=version("dpflow"),
+            flow_run_name=flow_run_name,
+            persist_result=False,
+            log_prints=False,
+            retries=0,
+        )
+
+    return decorate
+
+
+def guarded(function: Callable[P, R], *, where: str) -> Callable[P, R]:
+    """Return `function` with every error replaced by its public form, and every warning kept for the steward."""
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        with warnings.catch_warnings(record=True) as seen:
+            try:
+                return function(*args, **kwargs)
+            except BaseException as error:  # noqa: BLE001  totality is the point; what must pass, passes as itself
+                public = public_form(error, where=where)
+            finally:
+                if seen:
+                    stewardlog.note("\n".join(map(str, seen)), where=f"warnings of {where}")
+        # Only here, where no exception is being handled, does the new error get no context. The arguments leave its frame.
+        del args, kwargs
+        raise public from None
+
+    return call
+
+
+def public_form(error: BaseException, *, where: str) -> BaseException:
+    """Return what may be shown, logged and stored of an error, without traceback, cause or context."""
+    if isinstance(error, CONTROL):
+        error.__cause__ = error.__context__ = None
+        return error.with_traceback(None)
+    if isinstance(error, DpflowError):
+        if error.__cause__ or error.__context__:
+            stewardlog.record(error, where=where)
+        return _fresh(error)
+    log = stewardlog.record(error, where=where)
+    details = f"the details are in the steward's log {log.name}" if log else "the steward's log could not be written"
+    kind = type(error).__name__
+    if isinstance(error, httpx.HTTPError):  # dpcore knows no HTTP: this was a call to Prefect's own API
+        return DpflowError(
+            f"the Prefect server failed in {where} ({kind}); see that it runs, then resume the run; {details}"
+        )
+    return StepFailed(f"step {where} failed: {kind} at {_place(error.__traceback__)}; {details}")
+
+
+def _fresh(error: DpflowError) -> DpflowError:
+    """Return an equal error that was never raised. Notes stay behind: anybody may have added them."""
+    fresh = type(error).__new__(type(error), *error.args)
+    fresh.__dict__.update((name, value) for name, value in vars(error).items() if name != "__notes__")
+    return fresh
+
+
+def _place(trace: TracebackType | None) -> str:
+    """Return file name and line of the innermost frame that is ours: how deep it went in a library may depend on the data."""
+    frames = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(trace)]
+    called = frames[1:] or frames  # the first is the guard's own
+    ours = [(file, line) for file, line in called if any(file.is_relative_to(root) for root in OUR_CODE)]
+    file, line = ours[-1] if ours else called[0]
+    return f"{file.name}:{line}"

@@ -1,0 +1,1 @@
+"""Our Prefect worker, and the process that executes one run."""

@@ -1,0 +1,109 @@
+"""Execute one run for a worker: `python -P -m flows.worker.execute [RUN]`, or the run that `PREFECT__FLOW_RUN_ID` names.
+
+Prefect's own program for this loads whatever code the server names for the run, prepares it with the commands that the server
+lists, and reads results from wherever the server says they are. This one asks the server which of our flows is to run with
+which parameters, and nothing else. Whatever is printed here, by any library, is for the steward alone.
+"""
+
+import os
+import sys
+import traceback
+from contextlib import suppress
+from inspect import signature
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from prefect import Flow
+from prefect._internal.control_listener import configure_from_env
+from prefect.client.orchestration import get_client
+from prefect.client.schemas import FlowRun
+from prefect.engine import handle_engine_signals
+from prefect.events.worker import EventsWorker
+from prefect.exceptions import ParameterTypeError
+from prefect.flow_engine import run_flow
+from prefect.logging.handlers import APILogWorker
+from pydantic import JsonValue
+
+from dpcore.errors import UsageError
+from dpcore.private_log import output_taken
+from flows.deploy.deployments import FLOWS
+from flows.tasks.refusals import refused_state
+from flows.tasks.served import serving
+
+DRAIN_SECONDS = 10.0
+RESULTS = "results"
+"""Where in the run's own folder, which goes with it, Prefect leaves the public errors of a failed run."""
+
+
+def main() -> None:
+    """Execute the run, and leave at once when it has ended: what is printed on the way out of Python is the steward's, too."""
+    with output_taken():
+        code = 1
+        try:
+            code = execute(UUID(sys.argv[1] if len(sys.argv) > 1 else os.environ["PREFECT__FLOW_RUN_ID"]))
+        except BaseException:  # noqa: BLE001  totality: nothing is printed after this
+            traceback.print_exc()
+        finally:
+            with suppress(Exception):  # the server may be gone
+                APILogWorker.drain_all(timeout=DRAIN_SECONDS)
+                EventsWorker.drain_all(timeout=DRAIN_SECONDS)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+
+def execute(run_id: UUID) -> int:
+    """Execute a run as far as it goes, and return 0 if the server knows how it has ended, is suspended or was refused."""
+    configure_from_env()  # how the worker tells that a run is cancelled
+    try:
+        with handle_engine_signals(run_id), serving():
+            with get_client(sync_client=True) as client:
+                run = client.read_flow_run(run_id)
+                flow = FLOWS.get(client.read_flow(run.flow_id).name)
+                try:
+                    flow = _checked(run, flow)
+                except UsageError as error:
+                    client.set_flow_run_state(run_id, refused_state(error))
+                    return 0
+            # Its folder for results is named here, or else the server would name one. Its state is asked for and not its result:
+            # for a run that the server says has completed before, that would be a pickle at a place of the server's choice.
+            run_flow(flow.with_options(result_storage=Path(RESULTS).absolute()), flow_run=run, return_type="state")
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+def _checked(run: FlowRun, flow: Flow[..., Any] | None) -> Flow[..., Any]:
+    """Return the flow of a run that can be executed.
+
+    Raises:
+        UsageError: The run is none of ours, or has other parameters than its form.
+    """
+    if flow is None:
+        raise UsageError(f"the run's flow is none of dpflow's, which are {', '.join(FLOWS)}; start one of those")
+    if run.deployment_id is None:
+        raise UsageError("the run comes from no deployment; start it from one, or call `dpflow run`")
+    unknown = sorted(run.parameters.keys() - signature(flow.fn).parameters.keys())
+    if unknown:
+        raise UsageError(f"the flow {flow.name} has no parameter {unknown[0][:100]!r}; see its form")
+    for name, value in run.parameters.items():
+        # Prefect would take a dictionary for a reference to something at the server, and load that.
+        if not _is_plain(value):
+            raise UsageError(f"the parameter {name} is neither a number nor text; see the form of the flow {flow.name}")
+    try:
+        flow.validate_parameters(run.parameters)
+    except (ParameterTypeError, TypeError) as error:
+        lines = str(error).splitlines()  # a heading, then one for each parameter
+    else:
+        return flow
+    reasons = "; ".join(line.removeprefix(" - ") for line in lines[1:] or lines)
+    raise UsageError(f"the flow {flow.name} can't be run with these parameters, see its form: {reasons}")
+
+
+def _is_plain(value: JsonValue) -> bool:
+    return value is None or isinstance(value, str | bool | int | float)
+
+
+if __name__ == "__main__":
+    main()
