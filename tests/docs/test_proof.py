@@ -53,7 +53,7 @@ def test_every_step_that_is_about_code_names_code_and_a_test() -> None:
         "`dpcore/no_such_module.py`",
         "`dpcore/curator/curator.py::Curator.forgets`",
         "`dpcore/curator/curator.py::NoCurator`",
-        "`tests/dpcore/test_curator.py::test_that_is_not_there`",
+        "`tests/dpcore/curator/test_curator.py::test_that_is_not_there`",
     ],
 )
 def test_what_is_not_there_is_noticed(gone: str) -> None:

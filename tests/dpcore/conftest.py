@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dpcore.ledger import open_ledger
-from tests.dpcore.ledger_fixtures import MECHANISM, opened
-from tests.dpcore.ledger_postgres import LEASE
+from tests.dpcore.ledger.fixtures import MECHANISM, opened
+from tests.dpcore.ledger.postgres import LEASE
 from tests.postgres import PostgresServer
 
 

@@ -12,7 +12,7 @@ from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
 from dpcore.places import current_places, places_from, places_of_spec, using
 from tests.conftest import Workspace
-from tests.dpcore.cli_ledgers import dpflow
+from tests.dpcore.cli.ledgers import dpflow
 
 NAMES = ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY")
 

@@ -17,7 +17,7 @@ import pytest
 
 from dpcore.mechanisms import DiscreteGaussian
 from dpcore.mechanisms.sampling import entropy
-from tests.dpcore.mechanism_catalogue import CATALOGUE, every_kind
+from tests.contracts.mechanism_catalogue import CATALOGUE, every_kind
 
 STREAMS = range(24)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
 from dpcore.resolutions import Resolutions
-from tests.dpcore.factored_reference import resolutions
+from tests.dpcore.models.factored_reference import resolutions
 
 
 def no_pair_is_parted(before: list[int], after: list[int]) -> bool:

@@ -23,9 +23,9 @@ from flows.budget import budget
 from flows.pages.account import MOST_BLOCKS, MOST_RUNS, account_page
 from flows.verify import release_folders, verify
 from tests.conftest import Workspace
-from tests.dpcore.cli_ledgers import made_at_noon, opened, spent
+from tests.dpcore.cli.ledgers import made_at_noon, opened, spent
 from tests.flows.conftest import DATABASE, Search
-from tests.flows.test_artifacts import Rendered
+from tests.flows.pages.test_artifacts import Rendered
 
 NAME = "Clinic: <9>"
 """An account that no other test has, and whose name is not a key."""

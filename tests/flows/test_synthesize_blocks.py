@@ -13,7 +13,7 @@ from dpcore.ledger import open_ledger
 from dpcore.reporting.overview import look
 from flows.pages.account import account_page
 from flows.synthesize import as_of_day, synthesize
-from tests.dpcore.test_synthesis_blocks import Site, site, year_of_visits  # noqa: F401  a fixture
+from tests.dpcore.runs.test_synthesis_blocks import Site, site, year_of_visits  # noqa: F401  a fixture
 from tests.flows.conftest import Search
 
 pytestmark = pytest.mark.prefect

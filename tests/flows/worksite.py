@@ -19,7 +19,7 @@ from dpcore import register
 from flows.deploy.deployments import ENGINE
 from flows.deploy.pool import ensure_pool
 from tests.conftest import SPEC, Workspace, visits
-from tests.flows.gated import VARIABLE
+from tests.flows.server.gated import VARIABLE
 from tests.flows.stack import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ SABOTAGE = f"""
 import sys
 if "flows.worker.execute" in sys.orig_argv:
     import os
-    import tests.flows.gated
+    import tests.flows.server.gated
     from dpcore import Synthesis
     ingest = Synthesis.ingest
     def careless(self):

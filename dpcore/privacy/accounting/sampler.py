@@ -17,7 +17,7 @@ draws each of the latter is within n DRAW_DISTANCE of the former, draw after dra
     P'(E) <= P(E) + n d <= e^epsilon Q(E) + delta + n d <= e^epsilon Q'(E) + delta + (1 + e^epsilon) n d.
 
 That is what `sampler_delta` returns. It holds for pure epsilon too, which strictly is (epsilon, sampler_delta).
-`tests/dpcore/test_sampler_distance.py` sums the distances exactly.
+`tests/dpcore/privacy/accounting/test_sampler.py` sums the distances exactly.
 """
 
 from dpcore.errors import UsageError

@@ -1,0 +1,249 @@
+"""The part of the ledger's contract that is about workers: who may change a run, and who has to wait."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from dpcore.errors import RunHeld, UsageError
+from dpcore.ledger import LEASE_SECONDS, Balance, Lease, Ledger, open_ledger
+from tests.dpcore.ledger.fixtures import CAP, MECHANISM, assert_sound
+from tests.dpcore.ledger.store import LedgerStoreTests
+
+ELSEWHERE = "elsewhere 4711 99"
+ANOTHER = "elsewhere 4712 99"
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+VICTIM = """
+import sys
+from dpcore.ledger import open_ledger
+
+ledger = open_ledger(sys.argv[1])
+lease = ledger.lease("run")
+ledger.start(lease, step="measure", amount=100, mechanism={"scale": 1})
+print("working", flush=True)
+sys.stdin.read()
+"""
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+
+@contextmanager
+def another_process(url: str) -> Iterator[subprocess.Popen[str]]:
+    """Let another process lease the run and start a step; it lives until it is killed."""
+    command = [sys.executable, "-c", VICTIM, url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "working\n"
+            yield process
+        finally:
+            process.kill()
+
+
+class LedgerLeases(LedgerStoreTests):
+    @pytest.fixture
+    def clock(self) -> Clock:
+        return Clock()
+
+    @pytest.fixture
+    def timed(self, ledger: Ledger, url: str, clock: Clock) -> Iterator[Ledger]:
+        """A ledger that goes by the test's clock, with a run."""
+        with open_ledger(url, clock=clock) as timed:
+            timed.reserve("run", account="clinic", amount=300, claim="claim")
+            yield timed
+
+    def test_the_clock_that_was_given_dates_every_event(self, timed: Ledger, clock: Clock) -> None:
+        clock.now = NOON.astimezone(timezone(timedelta(hours=5)))
+        timed.lease("run")
+        assert timed.run("run").opened_at == "2026-03-01T12:00:00.000000+00:00"
+        assert list(timed.history(None))[-1].at == "2026-03-01T12:00:00.000000+00:00"
+
+    def test_without_a_clock_events_are_dated_now(self, ledger: Ledger) -> None:
+        before = datetime.now(UTC)
+        ledger.reserve("run", account="clinic", amount=1, claim="claim")
+        (event,) = (event for event in ledger.history(None) if event.kind == "reserved")
+        assert before <= datetime.fromisoformat(event.at) <= datetime.now(UTC)
+
+    def test_a_worker_elsewhere_has_to_be_waited_for(self, timed: Ledger, url: str, clock: Clock) -> None:
+        timed.lease("run", holder=ELSEWHERE, seconds=60)
+        clock.advance(60 - 1e-6)
+        with self.refused(url, RunHeld, r"worked on by process 4711 on elsewhere; .* again in \d+ seconds"):
+            timed.lease("run", holder=ANOTHER)
+        clock.advance(1e-6)
+        lease = timed.lease("run", holder=ANOTHER)
+        assert lease == Lease("run", 2)
+        assert (timed.run("run").holder, timed.run("run").lease_seconds) == (ANOTHER, LEASE_SECONDS)
+
+    def test_every_change_renews_the_lease(self, timed: Ledger, url: str, clock: Clock) -> None:
+        lease = timed.lease("run", holder=ELSEWHERE, seconds=60)
+        changes: list[Callable[[], object]] = [
+            lambda: timed.record_data_version(lease, "v1"),
+            lambda: timed.start(lease, step="select", amount=1, mechanism=MECHANISM),
+            lambda: timed.commit(timed.start(lease, step="measure", amount=1, mechanism=MECHANISM), b"noisy"),
+        ]
+        for change in changes:
+            clock.advance(59)
+            change()
+            clock.advance(59)
+            with self.refused(url, RunHeld, "worked on by"):
+                timed.lease("run", holder=ANOTHER)
+        clock.advance(1)
+        timed.lease("run", holder=ANOTHER)
+
+    def test_the_same_worker_takes_over_from_itself_at_once(self, timed: Ledger) -> None:
+        assert timed.lease("run", holder=ELSEWHERE) == Lease("run", 1)
+        assert timed.lease("run", holder=ELSEWHERE) == Lease("run", 2)
+
+    def test_a_stale_worker_changes_nothing(self, timed: Ledger, url: str, clock: Clock) -> None:
+        stale = timed.lease("run", holder=ELSEWHERE)
+        operation = timed.start(stale, step="measure", amount=100, mechanism=MECHANISM)
+        clock.advance(LEASE_SECONDS)
+        with open_ledger(url, clock=clock) as other:
+            fresh = other.lease("run", holder=ANOTHER)
+            asks: list[Callable[[], object]] = [
+                lambda: timed.record_data_version(stale, "v1"),
+                lambda: timed.start(stale, step="measure", amount=1, mechanism=MECHANISM),
+                lambda: timed.start(stale, step="other", amount=1, mechanism=MECHANISM),
+                lambda: timed.commit(operation, b"stale"),
+                lambda: timed.settle("run", release="release-1", lease=stale),
+                lambda: timed.release_run("run", lease=stale),
+            ]
+            for ask in asks:
+                with self.refused(url, RunHeld, "run 'run' was taken over by another worker; stop here"):
+                    ask()
+            # Nor can it commit in the name of the new lease what it began under the old one: that attempt is overtaken.
+            other.commit(other.start(fresh, step="measure", amount=100, mechanism=MECHANISM), b"fresh")
+            with self.refused(url, UsageError, "overtaken by attempt 2"):
+                timed.commit(replace(operation, fence=fresh.fence), b"stale")
+            found = timed.operation("run", "measure")
+            assert found is not None
+            assert (found.output, found.attempt, found.fence) == (b"fresh", 2, fresh.fence)
+            other.settle("run", release="release-1", lease=fresh)
+        assert timed.balance("clinic") == Balance(cap=CAP, spent=200, reserved=0)
+        assert_sound(timed)
+
+    def test_a_stale_worker_that_only_asks_again_is_told_so_too(self, timed: Ledger, url: str) -> None:
+        stale = timed.lease("run", holder=ELSEWHERE)
+        fresh = timed.lease("run", holder=ELSEWHERE)
+        timed.record_data_version(fresh, "v1")
+        with self.refused(url, RunHeld, "taken over"):
+            timed.record_data_version(stale, "v1")
+
+    @pytest.mark.parametrize("fence", [-1, 0, 2, 10**30])
+    def test_an_invented_lease_is_worth_nothing(self, timed: Ledger, url: str, fence: int) -> None:
+        with self.refused(url, RunHeld, "taken over"):
+            timed.start(Lease("run", fence), step="measure", amount=1, mechanism=MECHANISM)
+        timed.lease("run", holder=ELSEWHERE)
+        with self.refused(url, RunHeld, "taken over"):
+            timed.start(Lease("run", fence), step="measure", amount=1, mechanism=MECHANISM)
+
+    def test_a_lease_from_before_a_release_is_worth_nothing_after_it(self, timed: Ledger, url: str) -> None:
+        stale = timed.lease("run", holder=ELSEWHERE)
+        timed.release_run("run", lease=stale)
+        timed.reserve("run", account="clinic", amount=300, claim="claim")
+        with self.refused(url, RunHeld, "taken over"):
+            timed.start(stale, step="measure", amount=1, mechanism=MECHANISM)
+        assert timed.lease("run", holder=ANOTHER).fence > stale.fence
+        with self.refused(url, RunHeld, "taken over"):
+            timed.start(stale, step="measure", amount=1, mechanism=MECHANISM)
+
+    def test_the_lease_of_one_run_does_not_end_another(self, timed: Ledger, url: str) -> None:
+        timed.reserve("other", account="clinic", amount=300, claim="claim")
+        lease = timed.lease("other")
+        with self.refused(url, UsageError, "that lease is of run 'other', not of run 'run'"):
+            timed.settle("run", release="release-1", lease=lease)
+        with self.refused(url, UsageError, "that lease is of run 'other', not of run 'run'"):
+            timed.release_run("run", lease=lease)
+
+    @pytest.mark.parametrize("seconds", [0, -1, 1.5, True, None, "60", float("nan"), 7 * 86_400 + 1, 2**62])
+    def test_a_lease_lasts_a_sensible_time(self, timed: Ledger, url: str, seconds: Any) -> None:
+        with self.refused(url, UsageError, "a lease is for a whole number of seconds"):
+            timed.lease("run", seconds=seconds)
+
+    def test_a_dead_process_of_this_machine_is_not_waited_for(self, ledger: Ledger, url: str) -> None:
+        ledger.reserve("run", account="clinic", amount=300, claim="claim")
+        with another_process(url) as process:
+            with self.refused(url, RunHeld, rf"worked on by process {process.pid} on "):
+                ledger.lease("run")
+            with self.refused(url, RunHeld, rf"worked on by process {process.pid} on "):
+                ledger.settle("run", release=None, lease=None)
+            process.kill()
+            # Dead, though its parent has not taken note of it: its number is still in use.
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            lease = ledger.lease("run")
+        assert lease.fence == 2
+        operation = ledger.start(lease, step="measure", amount=100, mechanism=MECHANISM)
+        assert operation.attempt == 2
+        assert ledger.balance("clinic").spent == 200
+
+    def test_a_steward_ends_what_a_dead_worker_started(self, ledger: Ledger, url: str) -> None:
+        ledger.reserve("run", account="clinic", amount=300, claim="claim")
+        with another_process(url) as process:
+            process.kill()
+            process.wait()
+        with self.refused(url, UsageError, "stay paid; end it with: dpflow ledger settle run"):
+            ledger.release_run("run", lease=None)
+        run = ledger.settle("run", release=None, lease=None)
+        assert (run.state, run.spent, run.release) == ("settled", 100, None)
+        assert ledger.balance("clinic") == Balance(cap=CAP, spent=100, reserved=0)
+        assert_sound(ledger)
+
+    def test_a_steward_waits_for_a_worker_that_may_be_alive(self, timed: Ledger, url: str, clock: Clock) -> None:
+        timed.lease("run", holder=ELSEWHERE, seconds=60)
+        ends: list[Callable[[], object]] = [
+            lambda: timed.settle("run", release=None, lease=None),
+            lambda: timed.release_run("run", lease=None),
+        ]
+        for end in ends:
+            with self.refused(url, RunHeld, "if that worker is dead, try again in"):
+                end()
+        clock.advance(60)
+        assert timed.release_run("run", lease=None).state == "released"
+
+    def test_a_run_that_nobody_leased_is_the_stewards_to_end(self, timed: Ledger) -> None:
+        assert timed.release_run("run", lease=None).state == "released"
+        timed.reserve("other", account="clinic", amount=1, claim="claim")
+        assert timed.settle("other", release=None, lease=None).state == "settled"
+
+    def test_a_clock_that_was_set_back_keeps_nobody_waiting(self, timed: Ledger, url: str, clock: Clock) -> None:
+        stale = timed.lease("run", holder=ELSEWHERE)
+        clock.now = NOON - timedelta(days=1)
+        fresh = timed.lease("run", holder=ANOTHER)
+        with self.refused(url, RunHeld, "taken over"):
+            timed.start(stale, step="measure", amount=1, mechanism=MECHANISM)
+        timed.start(fresh, step="measure", amount=100, mechanism=MECHANISM)
+        clock.now = NOON
+        timed.settle("run", release=None, lease=fresh)
+        assert timed.balance("clinic") == Balance(cap=CAP, spent=100, reserved=0)
+        assert_sound(timed)
+
+    def test_a_clock_that_was_set_forward_costs_a_living_worker_its_step_and_no_more(
+        self, timed: Ledger, url: str, clock: Clock
+    ) -> None:
+        living = timed.lease("run", holder=ELSEWHERE)
+        operation = timed.start(living, step="measure", amount=100, mechanism=MECHANISM)
+        clock.now = NOON + timedelta(days=365)
+        hasty = timed.lease("run", holder=ANOTHER)
+        clock.now = NOON + timedelta(seconds=1)
+        with self.refused(url, RunHeld, "taken over"):
+            timed.commit(operation, b"noisy")
+        timed.commit(timed.start(hasty, step="measure", amount=100, mechanism=MECHANISM), b"noisy")
+        assert timed.balance("clinic") == Balance(cap=CAP, spent=200, reserved=100)
+        assert_sound(timed)

@@ -1,0 +1,202 @@
+"""What `dpflow ledger show` looks like, to the letter, and what it holds for programs."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcore.ledger import AllowanceKind, open_ledger
+from dpcore.ledger.holder import this_worker
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Neighbours
+from dpcore.runs.synthesis import synthesize
+from tests.conftest import Workspace
+from tests.dpcore.cli.ledgers import dpflow, made_at_noon, opened, spent, without_ledger
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
+    return tmp_path
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert dpflow("ledger", "show", *arguments) == 0
+    text = capsys.readouterr().out
+    return text if "--json" in arguments else without_ledger(text)
+
+
+CLINIC = """\
+clinic                                                                         open since 2026-07-01
+────────────────────────────────────────────────────────────────────────────────────────────────────
+what clinic is about
+neighbours  adding or removing one person with all its rows
+promise     epsilon 10 at delta 1e-09, whatever runs choose within the budget
+
+            ███████████████▒▒▒▒▒▒▒▒▒··························   █ spent   ▒ reserved   · left
+
+                 rho   share  bookkeeping
+budget      1.090785
+spent       0.327236  30.0 %
+reserved    0.201796  18.5 %
+remaining   0.561754  51.5 %  the next run can ask for epsilon 6.9033
+
+allowed to       epsilon  rho used  rho left  used of what is allowed
+analyst     ann        7  0.283605  0.261788  ████████████████··············
+
+run    opened (UTC)      state     promise  spent of it  release
+run-1  2026-07-01 12:00  settled   4.65029  ██████████·  release-of-run-1
+run-2  2026-07-01 12:00  open      4.65029  ███▒▒▒▒▒▒▒▒  -
+    analyst ann, purpose care
+    process 4120 on worker-7, whose lease lapsed at 2026-07-01 12:05 UTC
+run-3  2026-07-01 12:00  open     0.847703  ▒▒▒▒▒▒▒▒▒▒▒  -
+    analyst ann
+    nobody is at work on it
+promise: the epsilon of what a run reserved at delta 1e-09; a release at another delta states its own epsilon
+
+
+head HEAD after 32 events
+"""
+
+
+def test_an_account_in_zcdp_is_shown_with_its_runs_and_allowances(capsys: pytest.CaptureFixture[str]) -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "clinic", epsilon=10, delta=1e-9, unit="person")
+        cap = ledger.account("clinic").cap
+        spent(ledger, "run-1", account="clinic", amount=cap // 4, steps=9)
+        ledger.allow("clinic", kind=AllowanceKind.ANALYST, name="ann", cap=cap // 2, epsilon=7.0, reason="thesis")
+        spent(ledger, "run-2", account="clinic", amount=cap // 4, steps=3, ended=False, analyst="ann", purpose="care")
+        ledger.reserve("run-3", account="clinic", amount=cap // 100, claim="test", analyst="ann")
+        head = ledger.head()
+    assert shown(capsys) == CLINIC.replace("HEAD", head)
+
+
+SALES = """\
+sales                                                                          open since 2026-07-01
+────────────────────────────────────────────────────────────────────────────────────────────────────
+what sales is about
+neighbours  replacing one row by another, in the same block or in another
+blocks      month of visit: 4, of which 1 may still grow
+promise     epsilon 2, whatever runs choose within the budget
+
+            █████████████████████████▒▒▒▒▒····················   █ spent   ▒ reserved   · left
+
+            epsilon   share  bookkeeping, in block month-02, of which least is left
+budget       2.0000
+spent        1.0000  50.0 %
+reserved     0.2000  10.0 %
+remaining    0.8000  40.0 %  the next run can ask for epsilon 0.4000
+
+block     state    spent  reserved  remaining  bookkeeping in epsilon
+month-01  sealed  0.8000    0.0000     1.2000  ████████████··················
+month-02  sealed  1.0000    0.2000     0.8000  ███████████████▒▒▒············
+month-03  sealed  0.0000    0.0000     2.0000  ······························
+month-04  open    0.0000    0.0000     2.0000  ······························
+each block pays double, as replacing one may touch two of them
+
+run    opened (UTC)      state    promise  spent of it  release
+run-1  2026-07-01 12:00  settled      0.4  ███████████  release-of-run-1
+    2 blocks, month-01 to month-02
+run-2  2026-07-01 12:00  open         0.2  ██████▒▒▒▒▒  -
+    block month-02
+    process 4120 on worker-7, whose lease lapsed at 2026-07-01 12:05 UTC
+promise: the epsilon of what a run reserved, which is what its release promises
+
+
+head HEAD after 39 events
+"""
+
+
+def test_an_account_by_block_is_shown_with_its_blocks(capsys: pytest.CaptureFixture[str]) -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "sales", months=3, neighbours=Neighbours.REPLACE_ONE)
+        ledger.open_blocks("sales", ["month-04"])
+        spent(ledger, "run-1", account="sales", amount=4 * 10**11, blocks=["month-01", "month-02"], steps=10)
+        spent(ledger, "run-2", account="sales", amount=2 * 10**11, blocks=["month-02"], steps=5, ended=False)
+        head = ledger.head()
+    assert shown(capsys, "sales") == SALES.replace("HEAD", head)
+
+
+@pytest.mark.parametrize(("delta", "other"), [(1e-9, 1e-6), (1e-9, 1e-9), (0.0, 0.0)])
+def test_no_line_says_that_a_release_states_an_epsilon_that_it_does_not(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], delta: float, other: float
+) -> None:
+    workspace.open_account(delta=delta, currency=None if delta else Currency.PURE)
+    workspace.write_spec(("delta: 1e-9", f"delta: {other}"))
+    release = Path(synthesize(workspace.spec).release)
+    told = json.loads((release / "manifest.json").read_text(encoding="utf-8"))["privacy"]
+    (account,) = json.loads(shown(capsys, "--json"))["accounts"]
+    (run,) = account["runs"]
+    same = (told["epsilon"], told["delta"]) == (run["promise"]["epsilon"], run["promise"]["delta"])
+    assert same == (delta == other)
+    (line,) = [line for line in shown(capsys).splitlines() if line.startswith("promise: ")]
+    assert ("which is what its release promises" in line) == (not delta)  # another delta than 0 may differ
+    assert ("a release at another delta states its own epsilon" in line) == bool(delta)
+
+
+def test_the_most_used_blocks_and_the_latest_runs_are_shown_unless_all_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "sales", months=40)
+        ledger.reserve("held", account="sales", amount=10**9, claim="test", blocks=["month-07"])
+        for number in range(36):
+            ledger.reserve(f"old-{number}", account="sales", amount=1, claim="test", blocks=["month-08"])
+            ledger.release_run(f"old-{number}", lease=None)
+    text = shown(capsys)
+    assert text.count("\nmonth-") == 30
+    assert "10 blocks that have used less are not shown; --all shows them" in text
+    assert "\nheld " in text
+    assert text.count("\nold-") == 30
+    assert "6 earlier runs are not shown; --all shows them" in text
+    everything = shown(capsys, "--all")
+    assert (everything.count("\nmonth-"), everything.count("\nold-")) == (40, 36)
+    assert "not shown" not in everything
+    (account,) = json.loads(shown(capsys, "--json"))["accounts"]
+    assert (len(account["blocks"]), len(account["runs"])) == (40, 37)
+
+
+def test_every_line_fits_a_terminal_of_120_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    uuid = "5f0c2ab1-7d8e-4c1f-9a51-0d2d7c0f7a11"
+    with made_at_noon() as ledger:
+        for currency in Currency:
+            delta = 0.0 if currency is Currency.PURE else 1e-9
+            name = f"visits-to-the-clinic-in-{currency}"
+            opened(ledger, name, epsilon=10, delta=delta, currency=currency, unit="patient_id", months=2)
+            where: dict[str, Any] = {"account": name, "blocks": ["month-01"], "analyst": "annabel", "purpose": "report"}
+            spent(ledger, uuid.replace("5f", f"{currency.value[0]}f"), amount=10**9, ended=False, **where)
+            ended = uuid.replace("5f", f"{currency.value[0]}e")
+            spent(ledger, ended, amount=10**9, release="20261115T021000Z-7d9117748bbf", **where)
+    assert max(map(len, shown(capsys).splitlines())) <= 120
+
+
+def test_a_worker_that_is_gone_is_told_from_one_that_works(capsys: pytest.CaptureFixture[str]) -> None:
+    machine, process, born = this_worker().split(" ")
+    numbering = born.partition("@")[2]
+    with made_at_noon() as ledger:
+        opened(ledger, "clinic")
+        spent(ledger, "gone", account="clinic", amount=10, ended=False, holder=f"{machine} {process} 1@{numbering}")
+        spent(ledger, "lapsed", account="clinic", amount=10, ended=False, holder="elsewhere 7 1")
+    with open_ledger() as ledger:
+        ledger.reserve("working", account="clinic", amount=10, claim="test")
+        ledger.lease("working")
+    text = shown(capsys)
+    assert f"process {os.getpid()} on {machine}, which is gone" in text
+    assert "process 7 on elsewhere, whose lease lapsed at 2026-07-01 12:05 UTC" in text
+    assert f"process {os.getpid()} on {machine}, leased until" in text
+    runs = json.loads(shown(capsys, "--json"))["accounts"][0]["runs"]
+    assert [run["holder"].split(" ")[0] for run in runs] == [machine, "elsewhere", machine]
+
+
+def test_an_account_without_blocks_yet_is_all_left(capsys: pytest.CaptureFixture[str]) -> None:
+    terms = ("--epsilon", "2", "--delta", "0", "--unit", "row", "--neighbours", "add-remove")
+    assert dpflow("ledger", "open", "sales", *terms, "--blocks", "month of visit") == 0
+    assert (
+        "runs open and seal the blocks that they read; by hand: dpflow ledger block sales NAME..."
+        in capsys.readouterr().out
+    )
+    assert "month of visit: 0, of which 0 may still grow" in shown(capsys)
+    (account,) = json.loads(shown(capsys, "--json"))["accounts"]
+    assert (account["most_used_block"], account["remaining"], account["blocks"]) == (None, 2.0, [])

@@ -1,0 +1,137 @@
+"""The part of the ledger's contract that needs force: races and sudden death."""
+
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dpcore.ledger import Balance, EventKind, Ledger
+from tests.dpcore.ledger.fixtures import assert_sound, opened, opened_by_month
+from tests.dpcore.ledger.store import LedgerStoreTests
+from tests.dpcore.ledger.worker import BLOCKS, DUEL_STEPS, SHARED_RUN, output_of
+
+
+class Workers:
+    """Processes that charge one ledger; see `ledger_worker.py` for what they do and say."""
+
+    def __init__(self, running: subprocess.Popen[str]) -> None:
+        self._running = running
+
+    def tell(self, *lines: str) -> None:
+        assert self._running.stdin is not None
+        self._running.stdin.writelines(f"{line}\n" for line in lines)
+        self._running.stdin.flush()
+
+    def said(self) -> str:
+        assert self._running.stdout is not None
+        line = self._running.stdout.readline()
+        assert line, "the workers ended unasked"
+        return line.strip()
+
+
+@contextmanager
+def workers(work: str, url: str, *, charges: int) -> Iterator[Workers]:
+    script = Path(__file__).with_name("worker.py")
+    command = [sys.executable, str(script), work, url, str(charges)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        yield Workers(running)
+
+
+def race(work: str, url: str, *, processes: int, charges: int) -> tuple[int, list[str]]:
+    """Let all processes go once each of them has the ledger open; return how many charges were granted, and what they said."""
+    with workers(work, url, charges=charges) as racing:
+        racing.tell(*(f"fork racer-{number}" for number in range(processes)))
+        assert [racing.said() for _ in range(processes)] == ["ready"] * processes
+        racing.tell("go")
+        granted, said = [], []
+        while len(granted) < processes:
+            line = racing.said()
+            assert line != "failed", "a process failed, and says nothing more"
+            (granted if line.isdecimal() else said).append(line)
+        return sum(map(int, granted)), said
+
+
+class LedgerStress(LedgerStoreTests):
+    def test_eight_processes_times_400_reservations_are_granted_exactly_the_cap(self, ledger: Ledger, url: str) -> None:
+        assert race("reserve", url, processes=8, charges=400)[0] == 1_000
+        assert ledger.balance("clinic") == Balance(cap=1_000, spent=0, reserved=1_000)
+        assert_sound(ledger)
+
+    def test_eight_processes_on_many_blocks_in_any_order_are_granted_all_or_nothing(
+        self, ledger: Ledger, url: str
+    ) -> None:
+        opened_by_month(ledger, *BLOCKS, name="days", cap=100)
+        granted, _ = race("reserve_blocks", url, processes=8, charges=40)
+        runs = ledger.runs("days")
+        assert 0 < granted == len(runs) < 8 * 40
+        charged: Counter[str] = Counter()
+        for run in runs:
+            blocks = ledger.blocks_of(run.id)
+            assert len(blocks) == 50
+            charged.update(dict.fromkeys(blocks, run.reserved))
+        used = {block.name: block.used for block, _ in ledger.blocks("days")}
+        assert used == {name: charged[name] for name in BLOCKS}
+        assert 97 < max(used.values()) <= 100
+        assert_sound(ledger)
+
+    def test_eight_processes_on_one_run_start_exactly_what_it_reserved(self, ledger: Ledger, url: str) -> None:
+        ledger.reserve(SHARED_RUN, account="clinic", amount=250, claim="claim")
+        ledger.lease(SHARED_RUN)
+        assert race("start", url, processes=8, charges=100)[0] == 250
+        assert ledger.balance("clinic") == Balance(cap=1_000, spent=250, reserved=0)
+        assert_sound(ledger)
+
+    def test_of_two_living_workers_never_both_commit_a_step(self, ledger: Ledger, url: str) -> None:
+        opened(ledger, "wide", cap=10**9)
+        ledger.reserve(SHARED_RUN, account="wide", amount=10**9, claim="claim")
+        granted, said = race("duel", url, processes=2, charges=DUEL_STEPS)
+        outputs = {operation.step: operation.output.decode() for operation in ledger.transcript(SHARED_RUN)}
+        assert granted == len(said) == len(outputs) == DUEL_STEPS
+        assert outputs == {line.partition(" ")[2]: line for line in said}
+        assert len({line.partition(" ")[0] for line in said}) == 2, "a duel takes two"
+        self._fences_hold(ledger)
+        assert_sound(ledger)
+
+    def _fences_hold(self, ledger: Ledger) -> None:
+        """Every step was started and committed under the newest lease of its moment."""
+        fence, started = 0, {}
+        for event in ledger.history("wide"):
+            body = event.details
+            if event.kind is EventKind.LEASED:
+                assert body["fence"] == fence + 1
+                fence += 1
+            elif event.kind is EventKind.STARTED:
+                assert body["fence"] == fence
+                started[body["step"]] = body["attempt"], fence
+            elif event.kind is EventKind.COMMITTED:
+                assert started[body["step"]] == (body["attempt"], fence)
+        assert fence > DUEL_STEPS
+
+    def test_a_killed_process_loses_nothing_that_commit_reported(self, ledger: Ledger, url: str) -> None:
+        opened(ledger, "wide", cap=10**9)
+        ledger.reserve(SHARED_RUN, account="wide", amount=10**9, claim="claim")
+        moments = random.Random(20)  # noqa: S311  moments of death are no secret
+        reported: list[str] = []
+        with workers("commit", url, charges=1_000) as mortal:
+            mortal.tell("go")
+            for number in range(20):
+                mortal.tell(f"fork life-{number}")
+                assert mortal.said() == "ready"
+                reported.extend(mortal.said() for _ in range(moments.randrange(1, 6)))
+                death = time.perf_counter() + moments.uniform(0, 0.01)
+                while time.perf_counter() < death:
+                    pass
+                mortal.tell("kill")
+                reported.extend(iter(mortal.said, "ended"))
+        transcript = {operation.step: operation.output for operation in ledger.transcript(SHARED_RUN)}
+        assert len(reported) == len(set(reported)) >= 20
+        assert transcript.keys() >= set(reported)
+        assert all(output == output_of(step) for step, output in transcript.items())
+        kinds = Counter(event.kind for event in ledger.history("wide"))
+        assert kinds[EventKind.LEASED] == 20
+        assert ledger.balance("wide").spent == kinds[EventKind.STARTED] >= kinds[EventKind.COMMITTED] == len(transcript)
+        assert_sound(ledger)

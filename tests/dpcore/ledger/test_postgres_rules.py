@@ -1,0 +1,365 @@
+"""Statements sent past the protocol: the rules of the tables refuse each, and would let it through without the rule it meets."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from dpcore.ledger import AllowanceKind, open_ledger
+from dpcore.ledger.chain import canonical, link
+from dpcore.ledger.verification import verify
+from dpcore.privacy.protection import Neighbours
+from tests.dpcore.ledger.fixtures import MECHANISM, opened, opened_by_month
+from tests.postgres import PostgresServer, postgres_folder
+
+REQUEST = {"amount": 100, "claim": "c", "blocks": None, "analyst": None, "purpose": None}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer(postgres_folder(), durable=False) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def prepared(server: PostgresServer) -> str:
+    """Return a ledger with runs in every state, the last of which has just been settled."""
+    url = server.new_database()
+    with open_ledger(url, create=True) as ledger:
+        opened(ledger)
+        opened(ledger, "closed")
+        terms = {"unit": "person", "across": 900, "across_epsilon": 1.0, "neighbours": Neighbours.REPLACE_ONE}
+        opened_by_month(ledger, "2026-01", "2026-02", "2026-03", **terms)
+        for analyst in ("ana", "bob"):
+            ledger.allow("visits", kind=AllowanceKind.ANALYST, name=analyst, cap=500, epsilon=1.0, reason="r")
+        ledger.reserve("january", account="visits", amount=40, claim="c", blocks=["2026-01"], analyst="ana")
+        ledger.reserve("february", account="visits", amount=40, claim="c", blocks=["2026-02"], analyst="bob")
+        ledger.reserve("open", account="clinic", amount=100, claim="c")
+        ledger.reserve("released", account="clinic", amount=100, claim="c")
+        ledger.release_run("released", lease=None)
+        ledger.close_account("closed", reason="r")
+        lease = ledger.lease("open")
+        ledger.commit(ledger.start(lease, step="done", amount=10, mechanism=MECHANISM), b"noisy")
+        ledger.start(lease, step="begun", amount=10, mechanism=MECHANISM)
+        ledger.reserve("settled", account="clinic", amount=100, claim="c")
+        ledger.settle("settled", release=None, lease=ledger.lease("settled"))
+        verify(ledger, price=lambda _mechanism, _currency: 0, heads={})
+    return url
+
+
+@pytest.fixture(scope="module")
+def connection(prepared: str) -> Iterator[psycopg.Connection]:
+    with closing(psycopg.connect(prepared, autocommit=True)) as connection:
+        yield connection
+
+
+@dataclass(frozen=True)
+class Forger:
+    """Writes events and rows by hand; every event has its place in the chain and the right hash."""
+
+    connection: psycopg.Connection
+
+    def do(self, statement: str, *values: object) -> None:
+        if not self.connection.execute(statement, values).rowcount:
+            raise ValueError(f"changes nothing: {statement}")
+
+    def tell(self, kind: str, run: str | None, *, account: str = "clinic", skip: int = 0, **body: object) -> int:
+        seq, previous = self.connection.execute(
+            "SELECT seq, hash FROM dpflow.event ORDER BY seq DESC LIMIT 1"
+        ).fetchone()
+        content = {"at": "2026-11-15T00:00:00.000000+00:00", "account": account, "run": run, "body": canonical(body)}
+        event = link(previous, seq=seq + 1 + skip, kind=kind, **content)
+        self.do("INSERT INTO dpflow.event VALUES (%s, %s, %s, %s, %s, %s, %s, %s)", *vars(event).values())
+        return event.seq
+
+    def reserve(
+        self, run: str, *, account: str = "clinic", paid: int = 0, allowed: int = 0, across: int = 0, **changes: object
+    ) -> None:
+        request = REQUEST | changes
+        seq = self.tell("reserved", run, account=account, **request)
+        if paid:
+            self.do("UPDATE dpflow.block SET used = used + %s WHERE (account, name) IN "
+                    "(('clinic', 'all'), ('closed', 'all'), ('visits', '2026-01')) AND account = %s", paid, account)  # fmt: skip
+        if allowed:
+            self.do("UPDATE dpflow.allowance SET used = used + %s WHERE name = %s", allowed, request["analyst"])
+        if across:
+            self.do("UPDATE dpflow.account SET across_used = across_used + %s WHERE name = %s", across, account)
+        row = (run, account, abs(request["amount"]), request["analyst"], request["purpose"], seq, seq)
+        self.do("INSERT INTO dpflow.run (id, account, reserved, analyst, purpose, first, last, spent, state, claim,"
+                " opened_at, fence, lease_seconds) VALUES (%s, %s, %s, %s, %s, %s, %s, 0, 'open', 'c', '', 0, 0)", *row)  # fmt: skip
+
+    def end(self, run: str, kind: str, *, account: str = "clinic", **body: object) -> None:
+        seq = self.tell(kind, run, account=account, release=None, manifest=None, manifest_sha256=None, **body)
+        self.do("UPDATE dpflow.run SET state = %s, last = %s WHERE id = %s", kind, seq, run)
+
+
+Forgery = Callable[[Forger], object]
+FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
+    (
+        "take back what was used, without an event",
+        ("block_follows_chain",),
+        lambda by: by.do("UPDATE dpflow.block SET used = used - 1 WHERE account = 'clinic'"),
+    ),
+    (
+        "give back what the last event gave back already",
+        ("block_follows_chain",),
+        lambda by: by.do("UPDATE dpflow.block SET used = used - 100 WHERE account = 'clinic'"),
+    ),
+    (
+        "give January's rest back to February",
+        ("block_follows_chain",),
+        lambda by: (
+            by.end("january", "released", account="visits", returned=40),
+            by.do("UPDATE dpflow.block SET used = used - 80 WHERE name = '2026-02'"),
+        ),
+    ),
+    (
+        "give one analyst's rest back to another",
+        ("allowance_follows_chain",),
+        lambda by: (
+            by.end("january", "released", account="visits", returned=40),
+            by.do("UPDATE dpflow.allowance SET used = used - 40 WHERE name = 'bob'"),
+        ),
+    ),
+    (
+        "give back more than was left",
+        ("run_follows_chain",),
+        lambda by: by.end("open", "settled", spent=0, returned=100),
+    ),
+    (
+        "give back what is left, and keep it",
+        ("run_follows_chain", "block_follows_chain"),
+        lambda by: (
+            by.end("open", "open", spent=20, returned=80),
+            by.do("UPDATE dpflow.block SET used = used - 80 WHERE account = 'clinic'"),
+        ),
+    ),
+    (
+        "change a run by an event of no known kind",
+        ("run_follows_chain",),
+        lambda by: by.end("open", "open", spent=20, returned=80),
+    ),
+    (
+        "settle what was settled",
+        ("run_follows_chain", "run_stays_spent"),
+        lambda by: by.end("settled", "settled", spent=0, returned=100),
+    ),
+    (
+        "take up a run that was settled",
+        ("run_follows_chain", "run_stays_spent"),
+        lambda by: by.do("UPDATE dpflow.run SET state = 'open' WHERE id = 'settled'"),
+    ),
+    (
+        "spend less than before",
+        ("run_follows_chain", "run_stays_spent"),
+        lambda by: by.do("UPDATE dpflow.run SET spent = 0 WHERE id = 'open'"),
+    ),
+    (
+        "get a fence without a lease",
+        ("run_follows_chain",),
+        lambda by: by.do("UPDATE dpflow.run SET fence = fence + 1 WHERE id = 'open'"),
+    ),
+    ("reserve without paying", ("run_follows_chain",), lambda by: by.reserve("new")),
+    ("pay less than was reserved", ("block_follows_chain", "run_follows_chain"), lambda by: by.reserve("new", paid=1)),
+    (
+        "reserve for a block of one and pay for none",
+        ("run_follows_chain",),
+        lambda by: by.reserve("new", account="visits", blocks=[], analyst="ana"),
+    ),
+    (
+        "pay once where a step touches two blocks",
+        ("block_follows_chain", "run_follows_chain"),
+        lambda by: by.reserve("new", account="visits", blocks=["2026-01"], analyst="ana", paid=100),
+    ),
+    (
+        "reserve without an allowance",
+        ("run_follows_chain",),
+        lambda by: by.reserve("new", account="visits", blocks=["2026-01"], analyst="eve", paid=200),
+    ),
+    (
+        "take back what was used across blocks, without an event",
+        ("account_follows_chain",),
+        lambda by: by.do("UPDATE dpflow.account SET across_used = across_used - 1 WHERE name = 'visits'"),
+    ),
+    (
+        "reserve without paying across blocks",
+        ("run_follows_chain",),
+        lambda by: by.reserve("new", account="visits", blocks=["2026-01"], analyst="ana", paid=200, allowed=100),
+    ),
+    (
+        "pay less across blocks than was reserved",
+        ("account_follows_chain", "run_follows_chain"),
+        lambda by: by.reserve(
+            "new", account="visits", blocks=["2026-01"], analyst="ana", paid=200, allowed=100, across=1
+        ),
+    ),
+    (
+        "give back across blocks what was given back already",
+        ("account_follows_chain",),
+        lambda by: (
+            by.end("january", "released", account="visits", returned=40),
+            by.do("UPDATE dpflow.account SET across_used = across_used - 40 WHERE name = 'visits'"),
+            by.do("UPDATE dpflow.account SET across_used = across_used - 40 WHERE name = 'visits'"),
+        ),
+    ),
+    (
+        "open an account with something used",
+        ("account_begins_unused",),
+        lambda by: by.do(
+            "INSERT INTO dpflow.account VALUES ('mine', 'pure', 9, 1, 0, 'person', 'add-remove', '', 'month', 'open', '',"
+            " 5, 1, 1)"
+        ),
+    ),
+    (
+        "lower the cap across blocks",
+        ("account_only_raised",),
+        lambda by: by.do("UPDATE dpflow.account SET across = 899 WHERE name = 'visits'"),
+    ),
+    (
+        "take the cap across blocks away",
+        ("account_only_raised", "account_follows_chain"),
+        lambda by: by.do(
+            "UPDATE dpflow.account SET across = NULL, across_epsilon = NULL, across_used = 0 WHERE name = 'visits'"
+        ),
+    ),
+    (
+        "reserve in the name of somebody else than was told",
+        ("run_follows_chain",),
+        lambda by: (
+            by.reserve("new", paid=100),
+            by.do("UPDATE dpflow.run SET analyst = 'bob' WHERE id = 'new'"),
+        ),
+    ),
+    ("reserve in a closed account", ("run_follows_chain",), lambda by: by.reserve("new", account="closed", paid=100)),
+    (
+        "reserve less than nothing",
+        ("run_follows_chain",),
+        lambda by: by.reserve("new", paid=-100, amount=-100),
+    ),
+    (
+        "reserve less than nothing for no run",
+        ("event_has_effect",),
+        lambda by: (
+            by.tell("reserved", "new", **(REQUEST | {"amount": -100})),
+            by.do("UPDATE dpflow.block SET used = used - 100 WHERE account = 'clinic'"),
+        ),
+    ),
+    (
+        "begin a block with something used",
+        ("block_begins_unused",),
+        lambda by: by.do("INSERT INTO dpflow.block VALUES ('visits', 'mine', 'sealed', 1000, 7)"),
+    ),
+    (
+        "find a second block where there is one",
+        ("block_has_the_cap",),
+        lambda by: by.do("INSERT INTO dpflow.block VALUES ('clinic', 'mine', 'sealed', 1000, 0)"),
+    ),
+    (
+        "give a block a cap of its own",
+        ("block_has_the_cap",),
+        lambda by: by.do("UPDATE dpflow.block SET cap = cap + 1"),
+    ),
+    (
+        "let a sealed block grow",
+        ("block_kept_sealed",),
+        lambda by: by.do("UPDATE dpflow.block SET state = 'open' WHERE name = '2026-03'"),
+    ),
+    (
+        "lower a cap",
+        ("account_only_raised",),
+        lambda by: by.do("UPDATE dpflow.account SET cap = 999 WHERE name = 'closed'"),
+    ),
+    (
+        "spend less than was started",
+        ("run_follows_chain",),
+        lambda by: (
+            seq := by.tell("started", "open", step="s", attempt=1, amount=20, mechanism=MECHANISM, fence=1),
+            by.do("UPDATE dpflow.run SET spent = spent + 1, last = %s WHERE id = 'open'", seq),
+        ),
+    ),
+    (
+        "change what an operation has cost",
+        ("operation_follows_chain",),
+        lambda by: by.do("UPDATE dpflow.operation SET amount = 1 WHERE step = 'begun'"),
+    ),
+    (
+        "commit another output than was told",
+        ("operation_follows_chain",),
+        lambda by: (
+            seq := by.tell("committed", "open", step="begun", attempt=1, sha256="0" * 64, size=0),
+            by.do("UPDATE dpflow.run SET last = %s WHERE id = 'open'", seq),
+            by.do(
+                "UPDATE dpflow.operation SET state = 'committed', committed = %s, sha256 = %s, output = '' "
+                "WHERE step = 'begun'",
+                seq,
+                "1" * 64,
+            ),
+        ),
+    ),
+    (
+        "change a committed output",
+        ("operation_kept_as_committed", "operation_follows_chain"),
+        lambda by: by.do("UPDATE dpflow.operation SET output = 'exact' WHERE step = 'done'"),
+    ),
+    ("leave a gap in the chain", ("event_in_order",), lambda by: by.tell("blocks-opened", None, skip=1, blocks=["b"])),
+    ("change history", ("event_kept",), lambda by: by.do("UPDATE dpflow.event SET at = 'never' WHERE seq = 3")),
+    ("delete history", ("event_kept",), lambda by: by.do("DELETE FROM dpflow.event WHERE kind = 'leased'")),
+    ("delete a block", ("block_kept",), lambda by: by.do("DELETE FROM dpflow.block WHERE name = '2026-03'")),
+    ("delete an allowance", ("allowance_kept",), lambda by: by.do("DELETE FROM dpflow.allowance")),
+    ("delete a run", ("run_kept",), lambda by: by.do("DELETE FROM dpflow.run WHERE id = 'released'")),
+    ("delete an operation", ("operation_kept",), lambda by: by.do("DELETE FROM dpflow.operation")),
+]
+WORDS = [words for words, _, _ in FORGERIES]
+
+
+def forge(connection: psycopg.Connection, forgery: Forgery, *, without: tuple[str, ...]) -> None:
+    """Try it without these rules, up to what would be checked at the end of the transaction, and leave nothing behind."""
+    with connection.transaction(force_rollback=True):
+        for rule in without:
+            disable = sql.SQL("ALTER TABLE dpflow.{} DISABLE TRIGGER {}")
+            connection.execute(disable.format(sql.Identifier(rule.split("_")[0]), sql.Identifier(rule)))
+        forgery(Forger(connection))
+        connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+
+@pytest.mark.parametrize(("words", "rules", "forgery"), FORGERIES, ids=WORDS)
+def test_the_database_refuses_to(
+    words: str, rules: tuple[str, ...], forgery: Forgery, connection: psycopg.Connection
+) -> None:
+    with pytest.raises(psycopg.errors.RaiseException, match="the ledger: "):
+        forge(connection, forgery, without=())
+
+
+@pytest.mark.parametrize(("words", "rules", "forgery"), FORGERIES, ids=WORDS)
+def test_nothing_but_its_rule_stands_in_the_way_to(
+    words: str, rules: tuple[str, ...], forgery: Forgery, connection: psycopg.Connection
+) -> None:
+    forge(connection, forgery, without=rules)
+
+
+def test_every_rule_is_met_by_one_of_them(connection: psycopg.Connection) -> None:
+    found = connection.execute("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal").fetchall()
+    known = {rule for _, rules, _ in FORGERIES for rule in rules}
+    # An account's row cannot be deleted while others refer to it, rule or not; the other only notes.
+    assert {name for (name,) in found} - known == {"account_kept", "block_notes_move"}
+
+
+def test_every_function_looks_names_up_in_the_ledger_alone(connection: psycopg.Connection) -> None:
+    functions = connection.execute(
+        "SELECT proname, proconfig[1], prosecdef FROM pg_proc WHERE pronamespace = 'dpflow'::regnamespace"
+    ).fetchall()
+    assert functions
+    assert {(path, definer) for _, path, definer in functions} == {("search_path=dpflow, pg_temp", False)}
+
+
+def test_one_event_pays_each_of_a_thousand_blocks(server: PostgresServer) -> None:
+    months = [f"month {number}" for number in range(1_000)]
+    with open_ledger(server.new_database(), create=True) as ledger:
+        opened_by_month(ledger, *months, neighbours=Neighbours.REPLACE_ONE)
+        ledger.reserve("r", account="visits", amount=40, claim="c", blocks=months)
+        assert {block.used for block, _ in ledger.blocks("visits")} == {80}
+        ledger.release_run("r", lease=None)
+        assert {block.used for block, _ in ledger.blocks("visits")} == {0}

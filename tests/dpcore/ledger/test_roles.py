@@ -1,0 +1,397 @@
+"""Who may do what in PostgreSQL: the steward, the runner and the reader, through the ledger and past it."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from dpcore.errors import LedgerDamaged, LedgerError, UsageError
+from dpcore.ledger import AllowanceKind, Ledger, open_ledger
+from dpcore.ledger.heads import SeenHead
+from dpcore.ledger.verification import Verified, verify
+from tests.dpcore.ledger.fixtures import MECHANISM, opened, opened_by_month
+from tests.postgres import PostgresServer, postgres_folder
+
+SCRIPT = Path(__file__).parents[3] / "deployments" / "postgres-roles.sql"
+TABLES = ("version", "account", "block", "allowance", "event", "run", "operation")
+MEMBERS = {"maria": "dpflow_steward", "nightly": "dpflow_runner", "auditor": "dpflow_reader", "stranger": None}
+AsRole = Callable[[str, str], str]
+NOT_SO = "may not be used so by this role"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """Run a server of its own: roles belong to all databases of a server, and would change what other tests see."""
+    with PostgresServer(postgres_folder(), durable=False) as server:
+        run_script(server, server.new_database())
+        with server.admin() as connection:
+            for name, role in MEMBERS.items():
+                member = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(name), name)
+                connection.execute(member + sql.SQL(f" IN ROLE {role}" if role else ""))
+        yield server
+
+
+def run_script(server: PostgresServer, url: str) -> None:
+    done = subprocess.run(
+        [server._programs / "psql", "-X", "-d", url, "-f", SCRIPT], check=True, capture_output=True, text=True
+    )
+    assert (done.stdout.split(), done.stderr) == (["BEGIN", "DO", "COMMIT"], "")
+
+
+def name_of(url: str) -> str:
+    return str(conninfo_to_dict(url)["dbname"])
+
+
+@pytest.fixture(scope="module")
+def as_role(server: PostgresServer) -> AsRole:
+    """Return a function from a database's URL and a person to the URL of that person."""
+    return lambda url, who: server.url(name_of(url), user=who, password=who)
+
+
+@pytest.fixture(scope="module")
+def prepared(server: PostgresServer, as_role: AsRole) -> str:
+    """Return a ledger that a steward has made after the script, with runs in all states."""
+    url = server.new_database()
+    run_script(server, url)
+    with open_ledger(as_role(url, "maria"), create=True) as ledger:
+        fill(ledger)
+    return url
+
+
+def fill(ledger: Ledger) -> None:
+    opened(ledger)
+    opened_by_month(ledger, "2026-01", "2026-02", unit="person", across=2_000, across_epsilon=2.0)
+    ledger.allow("visits", kind=AllowanceKind.ANALYST, name="ana", cap=500, epsilon=1.0, reason="r")
+    ledger.reserve("open", account="clinic", amount=100, claim="c")
+    lease = ledger.lease("open")
+    ledger.commit(ledger.start(lease, step="done", amount=10, mechanism=MECHANISM), b"noisy")
+    ledger.start(lease, step="begun", amount=10, mechanism=MECHANISM)
+    ledger.reserve("idle", account="clinic", amount=100, claim="c")
+    ledger.reserve("settled", account="clinic", amount=100, claim="c")
+    ledger.settle("settled", release=None, lease=None)
+
+
+@pytest.fixture
+def url(server: PostgresServer, prepared: str) -> str:
+    return server.new_database(template=prepared)
+
+
+@contextmanager
+def unchanged(url: str) -> Iterator[None]:
+    before = dump(url)
+    yield
+    assert dump(url) == before
+
+
+def dump(url: str) -> list[Any]:
+    with psycopg.connect(url) as connection:
+        queries = (sql.SQL("SELECT * FROM dpflow.{} ORDER BY 1, 2").format(sql.Identifier(table)) for table in TABLES)
+        return [connection.execute(query).fetchall() for query in queries]
+
+
+def whole(ledger: Ledger) -> Verified:
+    return verify(ledger, price=lambda _mechanism, _currency: 0, heads={})
+
+
+def whole_run(ledger: Ledger) -> None:
+    """Do all that a run ever does, on the way to a release and on the way back."""
+    ledger.open_blocks("visits", ["2026-03"])
+    ledger.seal_blocks("visits", ["2026-03"])
+    blocks = ["2026-01", "2026-03"]
+    for _ in range(2):
+        ledger.reserve("new", account="visits", amount=90, claim="c", blocks=blocks, analyst="ana")
+        ledger.release_run("new", lease=ledger.lease("new"))
+    ledger.reserve("new", account="visits", amount=90, claim="c", blocks=blocks, analyst="ana")
+    lease = ledger.lease("new")
+    ledger.record_data_version(lease, "v")
+    ledger.start(lease, step="s", amount=20, mechanism=MECHANISM)
+    lease = ledger.lease("new")
+    ledger.commit(ledger.start(lease, step="s", amount=20, mechanism=MECHANISM), b"1")
+    ledger.settle("new", release="release", lease=lease, manifest="manifest.json", manifest_sha256="0" * 64)
+    assert [balance.used for _, balance in ledger.blocks("visits")] == [40, 0, 40]
+    assert ledger.allowances("visits")[0].used == 40
+    assert ledger.account("visits").across_used == 40
+
+
+def accept_loss(ledger: Ledger) -> None:
+    ledger._lost = SeenHead(ledger=ledger.identity(), seq=999, hash="9" * 64, at="2026-01-01T00:00:00", place="")
+    ledger.accept_restoration(reason="r")
+
+
+STEWARDSHIP: dict[str, Callable[[Ledger], object]] = {
+    "open an account": lambda ledger: opened(ledger, "births"),
+    "raise a cap": lambda ledger: ledger.raise_cap("clinic", cap=2_000, epsilon=2.0, reason="r"),
+    "allow": lambda ledger: ledger.allow(
+        "clinic", kind=AllowanceKind.PURPOSE, name="p", cap=5, epsilon=1.0, reason="r"
+    ),
+    "change an allowance": lambda ledger: ledger.allow(
+        "visits", kind=AllowanceKind.ANALYST, name="ana", cap=9, epsilon=1.0, reason="r"
+    ),
+    "raise a cap across blocks": lambda ledger: ledger.raise_across("visits", cap=9_000, epsilon=9.0, reason="r"),
+    "adopt": lambda ledger: ledger.adopt("clinic", folder="/releases/clinic", owner=None, reason="r"),
+    "accept a loss": accept_loss,
+    "close an account": lambda ledger: ledger.close_account("clinic", reason="r"),
+}
+RUNNING: dict[str, Callable[[Ledger], object]] = {
+    "open blocks": lambda ledger: ledger.open_blocks("visits", ["2026-03"]),
+    "reserve": lambda ledger: ledger.reserve("new", account="clinic", amount=90, claim="c"),
+    "lease": lambda ledger: ledger.lease("idle"),
+    "settle": lambda ledger: ledger.settle("idle", release=None, lease=None),
+    "release": lambda ledger: ledger.release_run("idle", lease=None),
+}
+
+
+@pytest.mark.parametrize("who", ["maria", "nightly"])
+def test_steward_and_runner_can_do_all_that_a_run_needs(url: str, who: str, as_role: AsRole) -> None:
+    with open_ledger(as_role(url, who)) as ledger:
+        whole_run(ledger)
+        whole(ledger)
+
+
+def test_a_steward_can_do_all_that_is_the_stewards(url: str, as_role: AsRole) -> None:
+    with open_ledger(as_role(url, "maria")) as ledger:
+        for verb in STEWARDSHIP.values():
+            verb(ledger)
+        whole(ledger)
+
+
+@pytest.mark.parametrize(
+    ("who", "verb"), [*product(["nightly"], STEWARDSHIP), *product(["auditor"], STEWARDSHIP | RUNNING)]
+)
+def test_others_cannot_and_change_nothing(prepared: str, who: str, verb: str, as_role: AsRole) -> None:
+    with open_ledger(as_role(prepared, who)) as ledger, unchanged(prepared):
+        with pytest.raises(LedgerError, match=NOT_SO):
+            (STEWARDSHIP | RUNNING)[verb](ledger)
+        assert ledger.account("clinic").cap == 1_000  # the ledger itself is as useful as before
+
+
+def test_a_reader_reads_and_verifies_everything(prepared: str, as_role: AsRole) -> None:
+    with open_ledger(as_role(prepared, "auditor")) as ledger:
+        assert [account.name for account in ledger.accounts()] == ["clinic", "visits"]
+        assert ledger.balance("clinic").spent == 20
+        assert len(ledger.blocks("visits")) == 2
+        assert ledger.allowances("visits")[0].name == "ana"
+        assert [operation.output for operation in ledger.transcript("open")] == [b"noisy"]
+        assert whole(ledger).events == sum(1 for _ in ledger.history(None))
+
+
+def test_who_has_none_of_the_roles_sees_nothing(prepared: str, as_role: AsRole) -> None:
+    with pytest.raises(LedgerError, match=NOT_SO):
+        open_ledger(as_role(prepared, "stranger"))
+    with (
+        psycopg.connect(as_role(prepared, "stranger")) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute("SELECT * FROM dpflow.event")
+
+
+def test_only_a_steward_makes_a_ledger(server: PostgresServer, as_role: AsRole) -> None:
+    url = server.new_database()
+    run_script(server, url)
+    for who in ("nightly", "auditor"):
+        with pytest.raises(UsageError, match="no ledger"):
+            open_ledger(as_role(url, who))
+        with pytest.raises(LedgerError, match=NOT_SO):
+            open_ledger(as_role(url, who), create=True)
+    open_ledger(as_role(url, "maria"), create=True).close()
+    open_ledger(as_role(url, "nightly")).close()
+
+
+RIGHTS = """
+SELECT 'schema', nspowner::regrole, unnest(nspacl) FROM pg_namespace WHERE nspname = 'dpflow'
+UNION ALL
+SELECT oid::regclass::text, relowner::regrole, unnest(coalesce(relacl, '{=/postgres}')) FROM pg_class
+WHERE relnamespace = 'dpflow'::regnamespace
+UNION ALL
+SELECT attrelid::regclass || '.' || attname, NULL, unnest(attacl) FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid
+WHERE relnamespace = 'dpflow'::regnamespace
+UNION ALL
+SELECT proname, proowner::regrole, unnest(proacl) FROM pg_proc WHERE pronamespace = 'dpflow'::regnamespace
+"""
+
+
+def rights(url: str) -> set[str]:
+    with psycopg.connect(url) as connection:
+        return {str(row) for row in connection.execute(RIGHTS)}
+
+
+def test_a_ledger_that_was_there_before_the_roles_gets_the_same_rights(prepared: str) -> None:
+    with PostgresServer(postgres_folder(), durable=False) as other:
+        mine, theirs = other.new_database(), other.new_database()
+        with other.admin() as connection:
+            connection.execute("CREATE ROLE boss LOGIN CREATEROLE PASSWORD 'boss'")
+            connection.execute(sql.SQL("ALTER DATABASE {} OWNER TO boss").format(sql.Identifier(name_of(theirs))))
+        by_boss = other.url(name_of(theirs), user="boss", password="boss")  # noqa: S106  a test's
+        for url in (by_boss, mine):  # neither an administrator who is no superuser nor one who is
+            open_ledger(url, create=True).close()
+            assert rights(url) != rights(prepared)
+        for url in (by_boss, by_boss, mine):
+            run_script(other, url)
+            assert rights(url) == rights(prepared)
+        with psycopg.connect(by_boss) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT * FROM dpflow.account")  # to run the script makes nobody a steward
+
+
+def test_an_owner_who_drops_the_rules_is_found_out(url: str, as_role: AsRole) -> None:
+    with open_ledger(as_role(url, "maria")) as ledger:
+        whole(ledger)
+        with psycopg.connect(as_role(url, "maria")) as connection:
+            connection.execute("ALTER TABLE dpflow.block DISABLE TRIGGER block_follows_chain")
+            connection.execute("UPDATE dpflow.block SET used = 0")
+        with pytest.raises(LedgerDamaged, match="block 'clinic', 'all' is not what the events tell"):
+            whole(ledger)
+
+
+FORBIDDEN = (
+    "UPDATE dpflow.account SET cap = cap + 1",
+    "UPDATE dpflow.account SET epsilon = 9, delta = 0.5",
+    "UPDATE dpflow.account SET state = 'closed'",
+    "UPDATE dpflow.account SET unit = 'row', neighbours = 'add-remove'",
+    "INSERT INTO dpflow.account VALUES ('mine', 'pure', 9, 1, 0, 'row', 'add-remove', '', NULL, 'open', '')",
+    "UPDATE dpflow.account SET across = across + 1 WHERE name = 'visits'",
+    "UPDATE dpflow.account SET across_moved = 0",
+    "UPDATE dpflow.block SET cap = cap + 1",
+    "UPDATE dpflow.block SET moved = 0",
+    "UPDATE dpflow.block SET name = 'b' WHERE name = '2026-01'",
+    "UPDATE dpflow.allowance SET cap = cap + 1",
+    "UPDATE dpflow.allowance SET moved = 0",
+    "INSERT INTO dpflow.allowance VALUES ('clinic', 'analyst', 'eve', 5, 1, 0)",
+    "UPDATE dpflow.event SET body = '{}'",
+    "UPDATE dpflow.run SET reserved = reserved + 1",
+    "UPDATE dpflow.run SET claim = 'another', analyst = 'bob'",
+    "UPDATE dpflow.operation SET amount = 1",
+    "UPDATE dpflow.operation SET mechanism = '{}'",
+    "UPDATE dpflow.version SET number = 1",
+    *(f"DELETE FROM dpflow.{table}" for table in TABLES),  # noqa: S608  a test's own
+    *(f"TRUNCATE dpflow.{table} CASCADE" for table in TABLES),
+    *(f"LOCK TABLE dpflow.{table} IN SHARE MODE" for table in TABLES),
+    "ALTER TABLE dpflow.event DISABLE TRIGGER ALL",
+    "DROP TRIGGER event_kept ON dpflow.event",
+    "ALTER TABLE dpflow.block DROP CONSTRAINT block_within_cap",
+    "ALTER TABLE dpflow.event OWNER TO CURRENT_USER",
+    "DROP TABLE dpflow.operation",
+    "DROP SCHEMA dpflow CASCADE",
+    "CREATE TABLE dpflow.mine ()",
+    "CREATE FUNCTION dpflow.mine() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+    "CREATE OR REPLACE FUNCTION dpflow.refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
+    "CREATE TRIGGER mine BEFORE INSERT ON dpflow.event EXECUTE FUNCTION dpflow.refuse()",
+    "CREATE RULE mine AS ON INSERT TO dpflow.event DO INSTEAD NOTHING",
+    "CREATE TEMP TABLE mine (seq int); CREATE TRIGGER t BEFORE INSERT ON mine EXECUTE FUNCTION dpflow.refuse()",
+    "SELECT dpflow.grant_roles()",
+    "SELECT nextval('dpflow.run_number_seq')",
+    "GRANT dpflow_steward TO nightly",
+    "SET ROLE dpflow_steward",
+    "SET session_replication_role = replica",
+)
+"""What neither runner nor reader may do."""
+READERS = (
+    "LOCK TABLE dpflow.writer IN EXCLUSIVE MODE",
+    "LOCK TABLE dpflow.writer IN ROW EXCLUSIVE MODE",
+    "SELECT seq FROM dpflow.event FOR KEY SHARE",
+    "UPDATE dpflow.block SET used = used",
+    "UPDATE dpflow.account SET across_used = across_used",
+    "UPDATE dpflow.allowance SET used = used",
+    "UPDATE dpflow.run SET spent = spent",
+    "UPDATE dpflow.operation SET output = output",
+    "INSERT INTO dpflow.block VALUES ('visits', 'b', 'open', 1000, 0)",
+    "INSERT INTO dpflow.event SELECT seq + 999, '', 'settled', 'clinic', 'idle', '{}', hash, hash FROM dpflow.event LIMIT 1",
+)
+"""What a reader may not do besides."""
+
+
+@pytest.mark.parametrize(
+    ("who", "statement"), [*product(["nightly", "auditor"], FORBIDDEN), *product(["auditor"], READERS)]
+)
+def test_the_database_refuses_them(prepared: str, who: str, statement: str, as_role: AsRole) -> None:
+    with (
+        closing(psycopg.connect(as_role(prepared, who))) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        connection.execute(statement)
+
+
+@pytest.mark.parametrize("statement", [*FORBIDDEN, *READERS])
+def test_nothing_is_wrong_with_them_but_who_sends_them(prepared: str, statement: str) -> None:
+    with closing(psycopg.connect(prepared)) as connection:
+        connection.execute("SET session_replication_role = replica")  # no rules: they would hold a superuser too
+        connection.execute(statement)
+        connection.rollback()
+
+
+@pytest.mark.parametrize("kind", ["account-opened", "cap-raised", "across-raised", "account-closed", "allowed"])
+def test_a_runner_does_not_record_what_is_the_stewards(prepared: str, kind: str, as_role: AsRole) -> None:
+    forged = (
+        "INSERT INTO dpflow.event SELECT seq + 1, '', %s, 'clinic', NULL, '{}', hash, hash "
+        "FROM dpflow.event ORDER BY seq DESC LIMIT 1"
+    )
+    with (
+        closing(psycopg.connect(as_role(prepared, "nightly"))) as connection,
+        pytest.raises(psycopg.errors.InsufficientPrivilege, match="for a steward to record"),
+    ):
+        connection.execute(forged, [kind])
+    with closing(psycopg.connect(as_role(prepared, "maria"))) as connection:
+        connection.execute(forged, [kind])
+        connection.rollback()
+
+
+def test_a_reader_does_not_keep_a_runner_waiting(url: str, as_role: AsRole) -> None:
+    with psycopg.connect(as_role(url, "auditor")) as reader:
+        reader.execute("BEGIN ISOLATION LEVEL SERIALIZABLE")
+        for table in TABLES:
+            reader.execute(sql.SQL("LOCK TABLE dpflow.{} IN ACCESS SHARE MODE").format(sql.Identifier(table)))
+            reader.execute(sql.SQL("SELECT * FROM dpflow.{}").format(sql.Identifier(table)))
+        with open_ledger(as_role(url, "nightly")) as ledger:
+            whole_run(ledger)
+
+
+SHADOWS = {
+    "an operator": (
+        "CREATE FUNCTION mine.never(bigint, bigint) RETURNS bool LANGUAGE sql AS 'SELECT false';"
+        "CREATE OPERATOR mine.<> (FUNCTION = mine.never, LEFTARG = bigint, RIGHTARG = bigint);"
+        "SET search_path = mine, pg_catalog, dpflow"
+    ),
+    "a table": (
+        "CREATE TEMP TABLE event AS SELECT seq + 1 AS seq, 'reserved' AS kind, account, "
+        "json_build_object('amount', -1)::text AS body FROM dpflow.event;"
+        "SET search_path = pg_temp, dpflow"
+    ),
+}
+
+
+@pytest.mark.parametrize("shadow", SHADOWS)
+def test_a_runner_cannot_put_something_else_in_the_place_of_what_a_rule_looks_at(
+    url: str, shadow: str, as_role: AsRole
+) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE SCHEMA mine AUTHORIZATION nightly")
+        connection.execute("ALTER TABLE dpflow.block DISABLE TRIGGER block_notes_move")
+    lower = "UPDATE dpflow.block SET used = used - 1 WHERE account = 'clinic'"
+    with closing(psycopg.connect(as_role(url, "nightly"), autocommit=True)) as runner:
+        runner.execute(SHADOWS[shadow])
+        with pytest.raises(psycopg.errors.RaiseException):
+            runner.execute(lower)
+        with psycopg.connect(url) as connection:
+            for function in ("follow_as_block()", "last_move()", "blocks_in(json)"):
+                connection.execute(f"ALTER FUNCTION dpflow.{function} RESET search_path")
+        runner.execute(lower)  # so the trick would work
+
+
+def test_a_backup_that_is_restored_is_whole_and_guarded_as_before(
+    server: PostgresServer, prepared: str, as_role: AsRole
+) -> None:
+    restored = server.new_database()
+    backup = subprocess.run([server._programs / "pg_dump", prepared], check=True, capture_output=True)
+    psql = [server._programs / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", restored]
+    subprocess.run(psql, input=backup.stdout, check=True, capture_output=True)
+    assert dump(restored) == dump(prepared)
+    assert rights(restored) == rights(prepared)
+    with open_ledger(as_role(restored, "nightly")) as ledger:
+        whole_run(ledger)
+        whole(ledger)

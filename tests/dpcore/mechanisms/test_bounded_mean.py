@@ -1,0 +1,186 @@
+"""A bounded mean keeps the contract, is priced for its worst movement, and is right on average."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpcore.errors import UsageError
+from dpcore.mechanisms import bounded_mean
+from dpcore.mechanisms.bounded_mean import BoundedMean, MeanEstimate
+from dpcore.mechanisms.currency_noise import NoiseKind, one_number
+from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.universe import Integer, Number
+from tests.contracts.mechanism import AT_LEAST
+from tests.contracts.query import PERSON, PROTECTIONS, ROW, SWAPPED_PERSON, SWAPPED_ROW, QueryContract
+
+AGES = {"attribute": Integer(minimum=0, maximum=99), "step": 1}
+PAYABLE = [
+    (kind, currency)
+    for kind, currencies in {
+        NoiseKind.LAPLACE: list(Currency),
+        NoiseKind.GAUSSIAN: [Currency.ZCDP],
+        NoiseKind.ROUNDED_GAUSSIAN: [Currency.ZCDP, Currency.GDP],
+    }.items()
+    for currency in currencies
+]
+
+
+def movements(mechanism: BoundedMean) -> set[tuple[int, int]]:
+    """Every movement of centred sum and count between two neighbours, by trying all that a unit can add."""
+    low, high = mechanism.grid.lowest, mechanism.grid.highest
+    one_row = [0] + [2 * value - low - high for value in range(low, high + 1)]
+    most = mechanism.protection.most
+    units = {
+        (sum(added), sum(times))
+        for times in itertools.product(
+            range(mechanism.protection.row_weight + 1), repeat=mechanism.protection.rows_per_unit
+        )
+        for values in itertools.product(one_row[1:], repeat=mechanism.protection.rows_per_unit)
+        for added in [[value * time for value, time in zip(values, times, strict=True)]]
+    }
+    assert max(count for _, count in units) == most
+    others = [(0, 0)] if mechanism.protection.neighbours is Neighbours.ADD_REMOVE else units
+    return {(abs(s - t), abs(c - d)) for s, c in units for t, d in others}
+
+
+def price(mechanism: BoundedMean, movement: tuple[int, int], currency: Currency) -> int:
+    scales = (mechanism.sum_scale, mechanism.count_scale)
+    parts = zip(scales, movement, strict=True)
+    return sum(mechanism.noise.at(s, sensitivity=one_number(d)).charge(currency) for s, d in parts if d)
+
+
+class TestBoundedMean(QueryContract):
+    kind = BoundedMean
+    asked = AGES
+    less_noise = ("sum_scale", 0.0)
+    scales = ("sum_scale", "count_scale")
+
+
+@pytest.mark.parametrize(("kind", "currency"), PAYABLE)
+@pytest.mark.parametrize("protection", PROTECTIONS, ids=lambda one: f"{one.unit}-{one.neighbours}-{one.most}")
+@pytest.mark.parametrize(("low", "high"), [(0, 1), (-1, 3)])
+def test_the_charge_is_that_of_the_dearest_movement_of_all(low, high, protection, kind, currency):
+    attribute = Integer(minimum=low, maximum=high)
+    bought = BoundedMean.for_amount(
+        UNIT // 2, currency=Currency.PURE, attribute=attribute, step=1, protection=protection
+    )
+    for count_scale in (0.5, 30.0):
+        mechanism = replace(bought, noise=kind, count_scale=count_scale)
+        charged = mechanism.charge(currency)
+        dearest = max(price(mechanism, movement, currency) for movement in movements(mechanism))
+        assert charged == dearest
+        assert max(price(mechanism, (s // 2, c), currency) for s, c in movements(mechanism)) < charged
+
+
+def test_ignoring_the_relation_would_charge_less_than_the_dearest_movement():
+    for protection in (SWAPPED_ROW, SWAPPED_PERSON):
+        mechanism = BoundedMean.for_epsilon(0.5, delta=0, protection=protection, **AGES)
+        ignored = replace(mechanism, protection=replace(protection, neighbours=Neighbours.ADD_REMOVE), count_scale=1e6)
+        m = protection.most
+        worst = price(ignored, (2 * m * 99, 0), Currency.PURE)
+        assert ignored.charge(Currency.PURE) < worst <= replace(ignored, protection=protection).charge(Currency.PURE)
+
+
+def test_an_event_shows_more_than_was_charged_if_the_relation_is_ignored():
+    declared = {"attribute": Integer(minimum=0, maximum=9), "step": 1}
+    mechanism = BoundedMean.for_epsilon(1.0, delta=0, protection=ROW, **declared)
+    assert audited(mechanism, here=(9, 1), there=(-9, 1), currency=Currency.PURE) > 1.0
+
+
+def test_under_replace_one_the_count_takes_nothing_from_the_sum():
+    with_count = BoundedMean.for_epsilon(1.0, delta=0, protection=SWAPPED_ROW, **AGES)
+    assert with_count.sum_scale == 2 * 99
+    assert with_count.count_scale == pytest.approx(2.0, rel=1e-9)
+    assert with_count.charge(Currency.PURE) == UNIT
+    gaussian = BoundedMean.for_amount(UNIT, currency=Currency.ZCDP, protection=SWAPPED_ROW, **AGES)
+    assert gaussian.count_scale == pytest.approx(math.sqrt(1 / (2 * 0.75)), rel=1e-9)
+
+
+def audited(mechanism: BoundedMean, *, here, there, currency: Currency, draws: int = 100_000) -> float:
+    """What the likelihood of both noises shows between two exact pairs of centred sum and count."""
+    outputs = []
+    for exact in (here, there):
+        noises = mechanism._noises()
+        outputs.append([n.draw(np.full(draws, e, dtype=np.int64)) for n, e in zip(noises, exact, strict=True)])
+
+    def ratio(sums, counts):
+        parts = zip((sums, counts), here, there, (mechanism.sum_scale, mechanism.count_scale), strict=True)
+        return sum((np.abs(x - b) - np.abs(x - a)) / scale for x, a, b, scale in parts)
+
+    ratios = [ratio(*pair) for pair in outputs]
+    half = draws // 2
+    at_least = AT_LEAST[currency]
+    cuts = np.quantile(ratios[0][:half], np.linspace(0.1, 0.9, 17))
+    cut = max(cuts, key=lambda cut: at_least(ratios[0][:half] >= cut, ratios[1][:half] >= cut))
+    return at_least(ratios[0][half:] >= cut, ratios[1][half:] >= cut)
+
+
+@pytest.mark.parametrize("protection", [ROW, SWAPPED_ROW])
+def test_no_event_shows_more_than_was_charged_and_one_does_with_half_the_sensitivity(protection, monkeypatch):
+    def bought() -> BoundedMean:
+        return BoundedMean.for_epsilon(
+            1.0, delta=0, attribute=Integer(minimum=0, maximum=9), step=1, protection=protection
+        )
+
+    moved = [((9, 1), (0, 0))] if protection is ROW else [((9, 1), (0, 0)), ((9, 1), (-9, 1))]
+    for here, there in moved:
+        shown = audited(bought(), here=here, there=there, currency=Currency.PURE)
+        assert 0.4 < shown <= bought().charge(Currency.PURE) / UNIT
+    true_movements = bounded_mean._movements
+    monkeypatch.setattr(
+        bounded_mean,
+        "_movements",
+        lambda grid, protection: tuple((-(-s // 2), c) for s, c in true_movements(grid, protection)),
+    )
+    broken = bought()
+    shown = max(audited(broken, here=here, there=there, currency=Currency.PURE) for here, there in moved)
+    assert shown > broken.charge(Currency.PURE) / UNIT
+
+
+@pytest.mark.parametrize("delta", [0, 1e-9])
+@pytest.mark.parametrize("protection", [ROW, SWAPPED_ROW])
+def test_a_mean_is_right_on_average_and_as_uncertain_as_it_says(protection, delta):
+    values = np.concatenate([np.full(700, 80.0), np.full(300, 30.0), np.full(200, np.nan)])
+    declared = {"attribute": Number((0, 100)), "step": "0.1"}
+    mechanism = BoundedMean.for_epsilon(1.0, delta=delta, protection=protection, **declared)
+    found = [mechanism.draw(values) for _ in range(200)]
+    means = np.array([one.mean for one in found])
+    error = found[0].standard_error
+    assert abs(means.mean() - 65.0) < 6 * error / math.sqrt(200)
+    assert abs(means.mean() - (65.0 + error)) > 6 * error / math.sqrt(200)
+    assert 0.5 < means.std() / error < 2
+    assert abs(np.mean([one.rows for one in found]) - 1000) < 6
+
+
+@pytest.mark.parametrize("nothing", [[], [None, math.nan, "x"], np.array([])])
+def test_of_nothing_there_is_a_mean_within_the_bounds(nothing):
+    mechanism = BoundedMean.for_epsilon(0.1, delta=0, protection=ROW, **AGES)
+    for found in [mechanism.draw(nothing) for _ in range(50)]:
+        assert isinstance(found, MeanEstimate)
+        assert 0 <= found.mean <= 99
+        assert math.isfinite(found.standard_error)
+
+
+def test_a_person_has_at_most_its_declared_rows_in_the_mean():
+    mechanism = BoundedMean.for_epsilon(4000.0, delta=0, protection=PERSON, **AGES)
+    found = mechanism.draw([90] * 100 + [10] * 2, units=["a"] * 100 + ["b"] * 2)
+    assert found.rows == 4
+    assert found.mean == pytest.approx(50, abs=1)
+
+
+def test_an_amount_that_leaves_nothing_for_the_count_and_missing_ids_are_refused():
+    with pytest.raises(UsageError, match="at least 1 unit"):
+        BoundedMean.for_amount(0, currency=Currency.PURE, protection=ROW, **AGES)
+    with pytest.raises(UsageError, match="coarser step"):
+        BoundedMean.for_amount(
+            UNIT // 1000, currency=Currency.GDP, attribute=Number((0, 1)), step="0.0001", protection=ROW
+        )
+    with pytest.raises(UsageError, match="give that column as units"):
+        BoundedMean.for_epsilon(1.0, delta=0, protection=PERSON, **AGES).draw([1])
+    heavy = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE, weight="w", row_weight=2**30)
+    with pytest.raises(UsageError, match="64 bits"):
+        BoundedMean.for_epsilon(1.0, delta=0, protection=heavy, **AGES)

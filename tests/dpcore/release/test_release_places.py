@@ -1,0 +1,389 @@
+"""Damage at the place where a release was published is named whatever copies exist, and so is a release that no run published."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpcore.errors import LedgerDamaged
+from dpcore.ledger import Ledger, RunState, open_ledger
+from dpcore.privacy.accounting import UNIT
+from dpcore.release.dataset_folder import pointer
+from dpcore.release.integrity import NotRegularFileError, open_regular
+from dpcore.steward import verify as module
+from dpcore.steward.verify import audit
+from tests.dpcore.ledger.fixtures import opened
+from tests.dpcore.ledger.story import measure, recorded, reserve, write_manifest
+
+PART = "data/part-00000.parquet"
+
+
+def write_release(ledger: Ledger, run: str, folder: Path, *, rows: bytes) -> Path:
+    """Write a small release with one file of rows, and return its manifest."""
+    manifest, part = folder / "manifest.json", folder / PART
+    part.parent.mkdir(parents=True)
+    part.write_bytes(rows)
+    write_manifest(ledger, run, manifest)
+    listed = [{"path": PART, "bytes": len(rows), "sha256": sha256(rows).hexdigest()}]
+    edit(manifest, lambda content: {**content, "files": listed})
+    edit(manifest, lambda content: {**content, "privacy": {**content["privacy"], "ledger": ledger.identity()}})
+    return manifest
+
+
+def edit(manifest: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    manifest.write_text(json.dumps(change(json.loads(manifest.read_text(encoding="utf-8")))), encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Published:
+    """Two releases on record, side by side."""
+
+    release: Path
+    other: Path
+
+
+@pytest.fixture
+def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Published:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/ledger.sqlite")
+    folder = tmp_path / "releases" / "clinic"
+    with open_ledger(create=True) as ledger:
+        opened(ledger, cap=UNIT, epsilon=20.0)
+        opened(ledger, "births", cap=UNIT, epsilon=20.0)
+        for number, run in enumerate(["first", "second"]):
+            reserve(ledger, run, "clinic", steps=2)
+            lease = ledger.lease(run)
+            measure(ledger, lease, "round-1", output=b"")
+            manifest = write_release(ledger, run, folder / f"release-{number}", rows=f"rows of {run}".encode())
+            ledger.settle(run, release=manifest.parent.name, lease=lease, **recorded(manifest))
+    return Published(folder / "release-0", folder / "release-1")
+
+
+def replaced(release: Path, make: Callable[[Path], object]) -> None:
+    shutil.rmtree(release)
+    make(release)
+
+
+def as_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def as_link(path: Path, target: Path) -> None:
+    path.unlink()
+    path.symlink_to(target)
+
+
+def change_rows(release: Path, *, and_also: Callable[[Path], None] | None = None) -> None:
+    """Change the file of rows, and do something to the manifest, too."""
+    with (release / PART).open("ab") as file:
+        file.write(b"x")
+    if and_also:
+        and_also(release / "manifest.json")
+
+
+def name_another_ledger(manifest: Path) -> None:
+    edit(manifest, lambda told: {**told, "privacy": {**told["privacy"], "ledger": "f" * 64}})
+
+
+TAMPERINGS: dict[str, Callable[[Published], object]] = {
+    "rows changed": lambda it: change_rows(it.release),
+    "rows removed": lambda it: (it.release / PART).unlink(),
+    "rows are a pipe": lambda it: as_pipe(it.release / PART),
+    "rows are a link": lambda it: as_link(it.release / PART, it.other / PART),
+    "file added": lambda it: (it.release / "data" / "more.parquet").write_bytes(b""),
+    "manifest removed": lambda it: (it.release / "manifest.json").unlink(),
+    "manifest removed, rows changed": lambda it: change_rows(it.release, and_also=lambda path: path.unlink()),
+    "manifest names another ledger": lambda it: name_another_ledger(it.release / "manifest.json"),
+    "manifest names another ledger, rows changed": lambda it: change_rows(it.release, and_also=name_another_ledger),
+    "manifest says more": lambda it: edit(it.release / "manifest.json", lambda told: {**told, "title": "mine"}),
+    "manifest is a pipe": lambda it: as_pipe(it.release / "manifest.json"),
+    "manifest is a device": lambda it: as_link(it.release / "manifest.json", Path("/dev/zero")),
+    "manifest is a link": lambda it: as_link(it.release / "manifest.json", it.other / "manifest.json"),
+    "manifest is a link that leads nowhere": lambda it: as_link(it.release / "manifest.json", Path("nowhere")),
+    "folder emptied": lambda it: replaced(it.release, Path.mkdir),
+    "folder is a file": lambda it: replaced(it.release, Path.touch),
+    "folder is a link that leads nowhere": lambda it: replaced(it.release, lambda at: at.symlink_to("nowhere")),
+    "folder is a link to itself": lambda it: replaced(it.release, lambda at: at.symlink_to(at)),
+    "folder is a link to another release": lambda it: replaced(it.release, lambda at: at.symlink_to(it.other)),
+    "another release": lambda it: replaced(it.release, lambda at: shutil.copytree(it.other, at)),
+    "another release without its manifest": lambda it: replaced(
+        it.release, lambda at: shutil.copytree(it.other, at, ignore=shutil.ignore_patterns("manifest.json"))
+    ),
+}
+
+
+def copied(release: Path, to: Path) -> Path:
+    return Path(shutil.copytree(release, to))
+
+
+def copied_beside_unnamed(it: Published) -> dict[str, Any]:
+    copied(it.release, it.release.with_name("copy"))
+    return {}
+
+
+COPIES: dict[str, Callable[[Published], dict[str, Any]]] = {
+    "none": lambda it: {},
+    "beside": copied_beside_unnamed,
+    "in a folder": lambda it: {"releases": [copied(it.release, Path("elsewhere", "copy"))]},
+    "in a complete folder": lambda it: {"complete": [copied(it.release, Path("elsewhere", "copy"))]},
+    "beside, and all complete": lambda it: {"complete": [copied(it.release, it.release.with_name("copy")).parent]},
+}
+
+
+@pytest.mark.parametrize("copy", COPIES)
+def test_an_untouched_release_passes_with_any_copy(published: Published, copy: str) -> None:
+    assert audit(**COPIES[copy](published)).manifests == (2 if copy == "none" else 3)
+
+
+@pytest.mark.parametrize("copy", COPIES)
+@pytest.mark.parametrize("tampering", TAMPERINGS)
+def test_tampering_at_the_recorded_place_is_named_whatever_copies_exist(
+    published: Published, tampering: str, copy: str
+) -> None:
+    told = COPIES[copy](published)
+    TAMPERINGS[tampering](published)
+    with pytest.raises(LedgerDamaged) as damage:
+        audit(**told)
+    assert str(published.release) in str(damage.value)
+
+
+def _only_if_found_nowhere(recorded: Iterable[Any], read: Sequence[Any], *, identity: str) -> None:
+    """The planted defect: do not look at the recorded place of a run of which some manifest was found."""
+    own = [manifest for manifest in read if manifest.privacy["ledger"] == identity]
+    runs = {manifest.run for manifest in own}
+    _require_in_place([each for each in recorded if each.run not in runs], own, identity=identity)
+
+
+_require_in_place = module._require_in_place
+
+
+def test_looking_for_a_run_anywhere_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_require_in_place", _only_if_found_nowhere)
+    monkeypatch.setattr(module, "misplaced", lambda folder, recorded: None)
+    told = COPIES["beside"](published)
+    kept = shutil.copytree(published.release, "kept")
+    missed = []
+    for tampering, tamper in TAMPERINGS.items():
+        tamper(published)
+        try:
+            audit(**told)
+        except LedgerDamaged:
+            pass
+        else:
+            missed.append(tampering)
+        if published.release.is_dir() and not published.release.is_symlink():
+            shutil.rmtree(published.release)
+        else:
+            published.release.unlink()
+        shutil.copytree(kept, published.release)
+    assert {
+        "manifest removed, rows changed",
+        "manifest names another ledger, rows changed",
+        "another release without its manifest",
+    } <= set(missed)
+
+
+@pytest.fixture
+def runs(published: Published) -> dict[str, str]:
+    """A run in each state, by what the ledger knows of it; none of them has published anything."""
+    with open_ledger() as ledger:
+        for run, account in (
+            ("open", "clinic"),
+            ("ended", "clinic"),
+            ("given-back", "clinic"),
+            ("elsewhere", "births"),
+        ):
+            reserve(ledger, run, account, steps=1)
+        measure(ledger, ledger.lease("open"), "round-1", output=b"")
+        lease = ledger.lease("ended")
+        measure(ledger, lease, "round-1", output=b"")
+        ledger.settle("ended", release=None, lease=lease)
+        ledger.release_run("given-back", lease=None)
+        reserve(ledger, "named-only", "clinic", steps=1)
+        ledger.settle("named-only", release="forged", lease=ledger.lease("named-only"))
+    return {
+        "open": "open",
+        "settled without a release": "ended",
+        "settled with the forged name but without a record": "named-only",
+        "settled with another release": "first",
+        "released": "given-back",
+        "unknown": "nobody",
+        "of another account": "elsewhere",
+    }
+
+
+FORGED = [
+    "settled without a release",
+    "settled with the forged name but without a record",
+    "settled with another release",
+    "released",
+    "unknown",
+    "of another account",
+]
+
+
+def forge(run: str, folder: Path) -> None:
+    """Write a release that agrees with the ledger as far as one can know it."""
+    with open_ledger() as ledger:
+        known = run if run != "nobody" else "first"
+        manifest = write_release(ledger, known, folder, rows=b"forged")
+    account = {"account": "clinic", "run": run}
+    edit(manifest, lambda told: {**told, "privacy": {**told["privacy"], **account}})
+
+
+@pytest.mark.parametrize("place", ["releases/clinic/forged", "elsewhere/forged"])
+@pytest.mark.parametrize("state", FORGED)
+def test_a_release_that_no_run_published_is_named(runs: dict[str, str], state: str, place: str) -> None:
+    forge(runs[state], Path(place))
+    with pytest.raises(LedgerDamaged, match=f"the (release|manifest) .*{place}"):
+        audit(releases=[Path(place)])
+
+
+def test_what_an_open_run_published_passes(published: Published, runs: dict[str, str]) -> None:
+    release = published.release.with_name("new")
+    forge(runs["open"], release)
+    assert audit().manifests == 3
+    change_rows(release)
+    with pytest.raises(LedgerDamaged, match=f"the release {release} was changed: {PART} has 7 bytes"):
+        audit()
+
+
+def test_a_run_that_is_settled_while_verify_reads_has_its_record(
+    published: Published, runs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = published.release.with_name("new")
+    forge(runs["open"], release)
+    read = module._read
+
+    def settle_meanwhile(path: Path) -> Any:
+        with open_ledger() as ledger:
+            if ledger.run("open").state is RunState.OPEN:
+                ledger.settle("open", release="new", lease=ledger.lease("open"), **recorded(release / "manifest.json"))
+        return read(path)
+
+    monkeypatch.setattr(module, "_read", settle_meanwhile)
+    assert audit().manifests == 3
+
+
+def test_comparing_only_with_what_is_on_record_would_not_do(
+    published: Published, runs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted defect: a run without any record may have published anything."""
+
+    def if_any(manifest: Any, run: Any, hashes: set[str]) -> None:
+        _require_recorded(manifest, replace(run, state=RunState.SETTLED if hashes else RunState.OPEN), hashes)
+
+    _require_recorded = module._require_recorded
+    monkeypatch.setattr(module, "_require_recorded", if_any)
+    missed = []
+    for state in FORGED:
+        forge(runs[state], published.release.with_name("forged"))
+        try:
+            audit()
+        except LedgerDamaged:
+            pass
+        else:
+            missed.append(state)
+        shutil.rmtree(published.release.with_name("forged"))
+    assert missed == [
+        "settled without a release",
+        "settled with the forged name but without a record",
+        "released",
+    ]
+
+
+@pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\nthe ledger is sound", "a\u202eb", "a\udc80", "a\\x1b"])
+@pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
+def test_a_name_is_shown_on_one_line(published: Published, name: str, folder: bool) -> None:
+    if folder:
+        shutil.copytree(published.release, published.release.with_name(name))
+        change_rows(published.release.with_name(name))
+    else:
+        (published.release / name).touch()
+    with pytest.raises(LedgerDamaged) as damage:
+        audit()
+    assert str(damage.value).isprintable()
+    assert name not in str(damage.value)
+    assert repr(name)[1:-1] in str(damage.value)
+
+
+def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/null")):
+        with pytest.raises(NotRegularFileError):
+            open_regular(path)
+
+
+def point(folder: Path, **told: str) -> None:
+    (folder / "latest.json").write_text(json.dumps(told), encoding="utf-8")
+
+
+def stray(folder: Path, *, at: Path | None = None) -> Path:
+    """Write rows that no manifest lists, where a reader of all releases finds them."""
+    part = (at or folder / "stray") / PART
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"rows")
+    return part.parents[1]
+
+
+def link_stray(folder: Path, to: Path) -> None:
+    (folder / "linked").symlink_to(to.absolute())
+
+
+def forge_and_link(folder: Path) -> None:
+    forge("ended", Path("aside"))
+    link_stray(folder, Path("aside"))
+
+
+MISPLACED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "rows": (stray, "stray holds data and no manifest.json"),
+    "rows with a bad name": (lambda at: stray(at, at=at / "a\x1b"), r"'a\\x1b' holds data"),
+    "link to rows": (lambda at: link_stray(at, stray(at, at=Path("aside"))), "linked holds data and no manifest.json"),
+    "link to a forged release": (forge_and_link, "aside has no record"),
+    "no pointer": (lambda at: (at / "latest.json").write_bytes(b"{"), "latest.json does not read"),
+    "pointer is a pipe": (lambda at: os.mkfifo(at / "latest.json"), "latest.json does not read"),
+    "pointer without a name": (lambda at: point(at, data="release-1/data"), "latest.json does not read"),
+    "pointer to other rows": (
+        lambda at: point(at, **{**pointer("release-1"), "data": "../stray/data"}),
+        "latest.json does not name a release of this folder",
+    ),
+    "pointer outside": (lambda at: point(at, **pointer("../clinic/release-1")), "latest.json does not name a release"),
+    "pointer to nothing": (lambda at: point(at, **pointer("release-7")), "release-7, which is not there"),
+    "pointer to an older one": (lambda at: point(at, **pointer("release-0")), "release-0, and release-1 is newer"),
+}
+
+
+@pytest.mark.parametrize("case", MISPLACED)
+@pytest.mark.usefixtures("runs")
+def test_what_could_be_taken_for_a_release_is_named(published: Published, case: str) -> None:
+    change, problem = MISPLACED[case]
+    change(published.release.parent)
+    with pytest.raises(LedgerDamaged, match=problem) as damage:
+        audit()
+    assert str(damage.value).isprintable()
+
+
+def test_a_folder_of_releases_may_hold_other_things_and_lack_releases(published: Published) -> None:
+    folder = published.release.parent
+    point(folder, **pointer("release-1"))
+    (folder / "notes").mkdir()
+    (folder / ".partial-release-2" / "data").mkdir(parents=True)
+    (folder / "notes.txt").touch()
+    link_stray(folder, published.other)
+    assert (audit().manifests, audit().absent) == (2, 0)
+    (folder / "linked").unlink()
+    shutil.rmtree(published.other)
+    assert (audit().manifests, audit().absent) == (1, 1)
+
+
+def test_looking_at_manifests_only_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    stray(published.release.parent)
+    monkeypatch.setattr(module, "misplaced", lambda folder, recorded: None)
+    audit()

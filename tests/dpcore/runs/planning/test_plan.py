@@ -1,0 +1,250 @@
+"""A plan tells what a run will do: the same noise, rounds and refusals; and it leaves no trace."""
+
+import json
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from dpcore import Outcome, cli, load_spec, synthesize
+from dpcore.ledger import open_ledger
+from dpcore.privacy.accounting import Currency
+from dpcore.runs.planning.costs import costs_of
+from dpcore.runs.planning.plan import USUAL_ROWS, Plan, plan_run
+from dpcore.strategies.strategy import column_step
+from tests.conftest import Workspace
+from tests.dpcore.runs.test_synthesis_adaptive import ROWS, SPEC, open_account, people
+
+Tree = Callable[[Path], dict[str, bytes]]
+ALL_PAIRS = "workload: {marginals: 2}\n"
+RANGES = "workload: {marginals: 2, ranges: [age]}\n"
+
+
+def runner(spec: Path, resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
+    return synthesize(spec, run_id=resume, resume=resume is not None, as_of=as_of)
+
+
+def dpflow(*arguments: object) -> int:
+    return cli.main([str(argument) for argument in arguments], runner=runner)
+
+
+def declare(
+    workspace: Workspace, strategy: str, *, epsilon: float, delta: float = 1e-9, workload: str = ALL_PAIRS
+) -> None:
+    """Write a table and a spec that asks for all its pairs of columns."""
+    people(ROWS).to_csv(workspace.folder / "visits.csv", index=False)
+    text = SPEC[: SPEC.index("workload:")].replace("epsilon: 5.0, delta: 1e-9", f"epsilon: {epsilon}, delta: {delta}")
+    workspace.spec.write_text(f"{text}{workload}strategy: {strategy}\n", encoding="utf-8")
+
+
+def few_columns(workspace: Workspace, strategy: str, *, epsilon: float, delta: float = 1e-9) -> None:
+    """Write the workspace's own spec, with the row as unit."""
+    workspace.write_spec(
+        ("unit: person, max_rows_per_unit: 2", "unit: row"),
+        ("epsilon: 1.0, delta: 1e-9", f"epsilon: {epsilon}, delta: {delta}"),
+        ("{name: mwem, rounds: 4}", strategy),
+    )
+
+
+def noise_by_step(workspace: Workspace) -> dict[str, float]:
+    """Make the release, and return the noise that each measurement was made with."""
+    release = Path(synthesize(workspace.spec).release)
+    measured = pd.read_parquet(release / "measurements.parquet")
+    noise = measured.astype({"step": str}).groupby("step").noise_standard_deviation
+    assert (noise.nunique() == 1).all()
+    return dict(noise.first())
+
+
+def check_first(plan: Plan, measured: dict[str, float]) -> None:
+    for axis, column in enumerate(plan.first):
+        steps = [f"{column_step(axis, column.name)}{suffix}" for suffix in ("", "-again")[: len(column.measured)]]
+        assert [measured.pop(step) for step in steps] == pytest.approx(list(column.measured), rel=0.01)
+
+
+def check_rounds(plan: Plan, measured: dict[str, float]) -> None:
+    assert plan.rounds is not None
+    rounds = {step: noise for step, noise in measured.items() if step.startswith("round")}
+    assert len(rounds) == plan.rounds.number
+    assert list(rounds.values()) == pytest.approx([plan.rounds.noise] * len(rounds), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "epsilon", "currency", "workload"),
+    [
+        ("{name: adaptive}", 3.0, Currency.ZCDP, ALL_PAIRS),
+        ("{name: adaptive}", 3.0, Currency.PURE, ALL_PAIRS),
+        ("{name: adaptive, rounds: 3}", 1.0, Currency.GDP, ALL_PAIRS),
+        ("{name: adaptive, rounds: 3}", 1.0, Currency.ZCDP, RANGES),
+    ],
+)
+def test_an_adaptive_run_has_the_noise_and_the_rounds_of_its_plan(
+    workspace: Workspace, strategy: str, epsilon: float, currency: Currency, workload: str
+) -> None:
+    delta = 0.0 if currency is Currency.PURE else 1e-9
+    declare(workspace, strategy, epsilon=epsilon, delta=delta, workload=workload)
+    open_account(epsilon=10.0, delta=delta, currency=currency)
+    plan = plan_run(load_spec(workspace.spec), rows=ROWS)
+    assert plan.ranges == (("age",) if workload == RANGES else ())
+    measured = noise_by_step(workspace)
+    check_first(plan, measured)
+    check_rounds(plan, measured)
+    assert all(step.startswith("round") or workload == RANGES for step in measured)
+
+
+def test_a_budget_that_suits_fewer_rounds_measures_the_columns_again(workspace: Workspace) -> None:
+    declare(workspace, "{name: adaptive}", epsilon=3.0)
+    plan = plan_run(load_spec(workspace.spec), rows=ROWS)
+    assert plan.rounds is not None
+    assert plan.rounds.number < plan.rounds.at_most == 45
+    assert all(len(column.measured) == 2 and column.noise < min(column.measured) for column in plan.first)
+    richer = plan_run(load_spec(workspace.spec), rows=1000 * ROWS)
+    assert richer.rounds is not None
+    assert richer.rounds.number == 45
+    assert all(len(column.measured) == 1 for column in richer.first)
+
+
+@pytest.mark.parametrize("currency", list(Currency))
+def test_a_mwem_run_has_the_noise_and_the_rounds_of_its_plan(workspace: Workspace, currency: Currency) -> None:
+    delta = 0.0 if currency is Currency.PURE else 1e-9
+    few_columns(workspace, "{name: mwem}", epsilon=1.0, delta=delta)
+    open_account(epsilon=10.0, delta=delta, currency=currency)
+    plan = plan_run(load_spec(workspace.spec), rows=3000)
+    measured = noise_by_step(workspace)
+    check_first(plan, measured)
+    check_rounds(plan, measured)
+
+
+@pytest.mark.parametrize("currency", list(Currency))
+def test_a_pmw_run_has_the_noise_of_its_plan(workspace: Workspace, currency: Currency) -> None:
+    delta = 0.0 if currency is Currency.PURE else 1e-9
+    few_columns(workspace, "{name: pmw, rounds: 12, alpha: 0.0001}", epsilon=1.0, delta=delta)
+    open_account(epsilon=10.0, delta=delta, currency=currency)
+    plan = plan_run(load_spec(workspace.spec), rows=3000)
+    measured = noise_by_step(workspace)
+    assert plan.rounds is not None
+    assert measured.pop("total") == pytest.approx(plan.first[0].noise, rel=0.01)
+    assert len(measured) <= plan.rounds.number == 12
+    assert list(measured.values()) == pytest.approx([plan.rounds.noise] * len(measured), rel=0.01)
+
+
+@pytest.mark.parametrize("account", [False, True])
+def test_a_plan_leaves_no_trace(workspace: Workspace, tree_of: Tree, account: bool) -> None:
+    if account:
+        workspace.open_account()
+    (workspace.folder / "visits.csv").unlink()  # whoever read it would fail
+    before = tree_of(workspace.folder)
+    assert dpflow("plan", workspace.spec) == 0
+    assert tree_of(workspace.folder) == before
+
+
+def test_without_an_account_the_usual_currency_is_assumed_and_said(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dpflow("plan", workspace.spec) == 0
+    text = capsys.readouterr().out
+    assert "none yet, so zcdp is assumed: no .dpflow folder was found from" in text
+    assert "remains" not in text
+    workspace.write_spec(("delta: 1e-9", "delta: 0"))
+    assert dpflow("plan", workspace.spec) == 0
+    assert "so pure is assumed" in capsys.readouterr().out
+    workspace.open_account()
+    workspace.write_spec(("dataset: visits", "dataset: others"))
+    assert dpflow("plan", workspace.spec) == 0
+    assert "the ledger has no account 'others'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("currency", [Currency.ZCDP, Currency.GDP])
+def test_what_would_remain_is_what_remains_after_the_run(workspace: Workspace, currency: Currency) -> None:
+    workspace.open_account(currency=currency)
+    planned = plan_run(load_spec(workspace.spec), rows=None).account
+    assert planned.currency == currency
+    outcome = synthesize(workspace.spec)
+    assert planned.remaining == pytest.approx(outcome.remaining, rel=1e-6)
+    assert planned.remaining_epsilon == pytest.approx(outcome.remaining_epsilon, rel=1e-6)
+
+
+def test_the_number_of_rows_is_as_given_or_as_the_spec_wants_or_a_guess(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def rows(*more: object) -> str:
+        assert dpflow("plan", workspace.spec, *more) == 0
+        return next(line for line in capsys.readouterr().out.splitlines() if line.startswith("rows"))
+
+    assert f"about {USUAL_ROWS:,}: a guess" in rows()
+    assert "about 12,345: as you say" in rows("--rows", 12345)
+    workspace.spec.write_text(f"{workspace.spec.read_text()}output: {{rows: 777}}\n", encoding="utf-8")
+    assert "about 777: as many as `output.rows` asks for" in rows()
+    assert dpflow("plan", workspace.spec, "--rows", 0) == 2
+    assert "--rows must be" in capsys.readouterr().err
+
+
+def test_json_has_every_figure(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dpflow("plan", workspace.spec, "--rows", 3000, "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert set(plan) == set(Plan.__dataclass_fields__)
+    assert set(plan["account"]) == {"name", "currency", "remaining", "remaining_epsilon", "missing"}
+    assert [column["name"] for column in plan["first"]] == ["sex", "age", "smoker", "city"]
+    for column in plan["first"]:
+        assert column["error"] == pytest.approx(column["cells"] * column["noise"] * 0.797885 / 3000, rel=1e-5)
+    rounds = plan["rounds"]
+    assert rounds["number"] == rounds["at_most"] == 4
+    assert rounds["worth_cells"] == int(2 * 3000 / (0.7978845608 * rounds["noise"]))
+    assert rounds["error"] == pytest.approx(rounds["typical_cells"] * rounds["noise"] * 0.797885 / 3000, rel=1e-5)
+    assert 0 < plan["costs"]["least_seconds"] < plan["costs"]["most_seconds"]
+    assert plan["costs"]["memory_mb"] > 100
+
+
+def test_a_workload_of_single_columns_has_no_rounds(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    declare(workspace, "{name: adaptive}", epsilon=1.0, workload="workload: {marginals: 1}\n")
+    assert dpflow("plan", workspace.spec) == 0
+    assert "rounds     none" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "currency", "exit_code"),
+    [
+        ([("epsilon: 1.0", "epsilon: 1e-5")], Currency.ZCDP, 2),
+        ([("epsilon: 1.0", "epsilon: 1e-8")], Currency.ZCDP, 2),
+        ([("epsilon: 1.0", "epsilon: 1e-3")], Currency.GDP, 2),
+        ([("epsilon: 1.0", "epsilon: 11")], Currency.ZCDP, 3),
+        ([("min: 0, max: 99, width: 25", "min: 0, max: 9999999")], Currency.ZCDP, 2),
+        ([("name: mwem, rounds: 4", "name: pmw, rounds: 2")], Currency.ZCDP, 2),
+        ([("add-remove", "replace-one")], Currency.ZCDP, 2),
+        ([("delta: 1e-9", "delta: 0")], Currency.ZCDP, 2),
+    ],
+)
+def test_a_plan_refuses_what_a_run_would_refuse_in_the_same_words(
+    workspace: Workspace,
+    capsys: pytest.CaptureFixture[str],
+    changes: list[tuple[str, str]],
+    currency: Currency,
+    exit_code: int,
+) -> None:
+    workspace.open_account(currency=currency)
+    workspace.write_spec(*changes)
+    said = []
+    for verb in ("plan", "run"):
+        assert dpflow(verb, workspace.spec) == exit_code
+        said.append(capsys.readouterr().err.partition(" (ledger ")[0].rstrip())
+    assert said[0] == said[1] != ""
+
+
+def test_a_closed_account_refuses_a_plan(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    workspace.open_account()
+    with open_ledger() as ledger:
+        ledger.close_account("visits", reason="done")
+    assert dpflow("plan", workspace.spec) == 2
+    assert "is closed" in capsys.readouterr().err
+
+
+def test_more_of_anything_costs_more(workspace: Workspace) -> None:
+    declare(workspace, "{name: adaptive}", epsilon=3.0)
+    declaration = load_spec(workspace.spec)
+    least = costs_of(declaration, rows=1000, rounds=5, cells=100)
+    for rows, rounds, cells in ((10**7, 5, 100), (1000, 50, 100), (1000, 5, 10_000)):
+        more = costs_of(declaration, rows=rows, rounds=rounds, cells=cells)
+        assert more.memory_mb >= least.memory_mb
+        assert more.least_seconds > least.least_seconds
+        assert more.most_seconds > least.most_seconds

@@ -1,0 +1,149 @@
+"""What a plan says of the universe, the candidates, the currencies, and of what can't be spent."""
+
+import json
+import math
+import time
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from dpcore import load_spec, synthesize
+from dpcore.privacy.accounting import UNIT, Currency, budget_of, gdp_to_epsilon, zcdp_to_epsilon
+from dpcore.runs.planning.plan import Plan, plan_run
+from tests.conftest import Workspace
+from tests.dpcore.runs.planning.test_plan import declare, dpflow, few_columns
+from tests.dpcore.runs.test_synthesis_adaptive import open_account
+
+
+def wide(folder: Path, *, columns: int, values: int, marginals: int) -> Path:
+    """Write a spec of many columns."""
+    declared = "\n".join(f"  c{number:03}: {{type: integer, min: 1, max: {values}}}" for number in range(columns))
+    path = folder / "wide.yaml"
+    path.write_text(
+        "dataset: wide\nsource: {path: wide.csv}\n"
+        "privacy: {unit: row, neighbours: add-remove, epsilon: 1.0, delta: 1e-9}\n"
+        f"universe:\n{declared}\nworkload: {{marginals: {marginals}}}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("columns", "values", "cells"),
+    [
+        (3, 10, "1,000"),
+        (17, 10, "1.0e17"),
+        (19, 10, "1.0e19"),
+        (400, 9, "5.0e381"),
+    ],
+)
+def test_a_universe_of_any_size_is_planned(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], columns: int, values: int, cells: str
+) -> None:
+    spec = wide(workspace.folder, columns=columns, values=values, marginals=2)
+    assert dpflow("plan", spec) == 0
+    assert f"universe   {columns} columns, {cells} cells" in capsys.readouterr().out
+    assert dpflow("plan", spec, "--json") == 0
+    universe = json.loads(capsys.readouterr().out)["universe"]
+    assert universe["columns"] == columns
+    assert universe["log10_cells"] == pytest.approx(columns * math.log10(values))
+    assert universe["cells"] == (values**columns if values**columns <= 10**18 else None)
+
+
+def test_the_candidates_are_counted_with_their_cells(workspace: Workspace) -> None:
+    declare(workspace, "{name: adaptive}", epsilon=1.0, workload="workload: {marginals: 3}\n")
+    declaration = load_spec(workspace.spec)
+    plan = plan_run(declaration, rows=3000)
+    assert plan.rounds is not None
+    assert plan.rounds.worth_cells is not None
+    shape = declaration.universe.shape
+    sizes = sorted(math.prod(some) for size in (2, 3) for some in combinations(shape, size))
+    found = plan.rounds.candidates
+    assert (found.number, found.smallest, found.largest) == (len(sizes), sizes[0], sizes[-1])
+    assert found.median == sizes[(len(sizes) - 1) // 2]
+    assert found.too_noisy == sum(size > plan.rounds.worth_cells for size in sizes)
+    assert 0 < found.too_noisy < found.number
+    assert found.too_large == 0
+    declare(workspace, "{name: adaptive, max_model_mb: 0.002}", epsilon=1.0, workload="workload: {marginals: 3}\n")
+    small = plan_run(load_spec(workspace.spec), rows=3000)
+    assert small.rounds is not None
+    assert small.rounds.candidates.too_large == sum(size > 262 for size in sizes) > 0
+
+
+def test_too_many_cells_are_said_with_what_is_done_about_them(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(strategy: str, rows: int) -> str:
+        few_columns(workspace, strategy, epsilon=0.1)
+        assert dpflow("plan", workspace.spec, "--rows", rows) == 0
+        return capsys.readouterr().out
+
+    assert "measured with cells taken together" in said("{name: adaptive}", 100)
+    assert "of these only parts are measured" in said("{name: mwem}", 100)
+    assert "too many" not in said("{name: mwem}", 10**9)
+    assert "candidates the counts of" in said("{name: pmw, rounds: 12}", 100)
+
+
+def plan_of(workspace: Workspace, *, epsilon: float, delta: float, strategy: str = "{name: mwem}") -> Plan:
+    few_columns(workspace, strategy, epsilon=epsilon, delta=delta)
+    return plan_run(load_spec(workspace.spec), rows=3000)
+
+
+def test_what_is_spent_is_said_in_each_currency(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    amounts = plan_of(workspace, epsilon=1.0, delta=1e-9).amounts
+    assert amounts.epsilon is None
+    assert amounts.rho == budget_of(1.0, delta=1e-9, currency=Currency.ZCDP)[1] / UNIT
+    assert amounts.mu is not None
+    assert zcdp_to_epsilon(amounts.rho, delta=1e-9) == pytest.approx(1.0)
+    assert gdp_to_epsilon(amounts.mu**2, delta=1e-9) == pytest.approx(1.0)
+    assert dpflow("plan", workspace.spec) == 0
+    assert f"rho {amounts.rho:.6g} in zcdp (as counted here), mu {amounts.mu:.6g} in gdp" in capsys.readouterr().out
+    open_account(epsilon=10.0, delta=1e-9, currency=Currency.GDP)
+    assert dpflow("plan", workspace.spec) == 0
+    assert "in gdp (as counted here)" in capsys.readouterr().out
+
+
+def test_a_pure_promise_implies_one_in_each_currency(workspace: Workspace) -> None:
+    amounts = plan_of(workspace, epsilon=1.0, delta=0.0).amounts
+    assert amounts.epsilon == 1.0
+    assert amounts.rho == pytest.approx(math.tanh(0.5))
+    assert amounts.mu is not None
+    assert 1.2 < amounts.mu < 1.25  # 2 Phi^-1(e / (1 + e))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "currency", "epsilon"),
+    [
+        ("{name: mwem}", Currency.PURE, 5000.0),
+        ("{name: mwem}", Currency.ZCDP, 2e5),
+        ("{name: adaptive}", Currency.PURE, 5000.0),
+    ],
+)
+def test_what_no_answer_can_take_is_what_stays_unspent(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], strategy: str, currency: Currency, epsilon: float
+) -> None:
+    delta = 0.0 if currency is Currency.PURE else 1e-9
+    plan = plan_of(workspace, epsilon=epsilon, delta=delta, strategy=strategy)
+    assert plan.unspent > 0.3
+    open_account(epsilon=2 * epsilon, delta=delta, currency=currency)
+    assert synthesize(workspace.spec).spent == pytest.approx((1 - plan.unspent) * plan.amount, rel=0.02)
+    assert dpflow("plan", workspace.spec) == 0
+    assert "unspent    " in capsys.readouterr().out
+
+
+def test_a_usual_epsilon_is_spent_to_the_end(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    for strategy in ("{name: mwem}", "{name: adaptive}", "{name: pmw, rounds: 12}"):
+        for delta in (0.0, 1e-9):
+            assert plan_of(workspace, epsilon=10.0, delta=delta, strategy=strategy).unspent < 1e-6
+    assert dpflow("plan", workspace.spec) == 0
+    assert "unspent" not in capsys.readouterr().out
+
+
+def test_a_hundred_columns_with_all_their_triples_are_planned_in_seconds(workspace: Workspace) -> None:
+    spec = wide(workspace.folder, columns=100, values=10, marginals=3)
+    start = time.process_time()
+    plan = plan_run(load_spec(spec), rows=None)
+    assert time.process_time() - start < 6, "it takes about one second; listing all parts again and again took nine"
+    assert plan.rounds is not None
+    assert plan.rounds.candidates.number == math.comb(100, 2) + math.comb(100, 3)

@@ -1,0 +1,102 @@
+"""Arrow and Feather files: columns as they are typed, checked to the last value."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import feather
+
+from dpcore.errors import SourceError
+from tests.dpcore.tables.sources.sources import arrow_bytes, located, read_batches, rows, write
+
+TABLE = pa.table(
+    {
+        "a": [1, None, 3],
+        "b": ["x", None, "z"],
+        "c": pa.array(["u", "v", "u"]).dictionary_encode(),
+        "d": pa.array(["u", "v", None], pa.string_view()),
+        "e": [[1], [], None],
+        "f": pa.array([b"x", None, b"z"], pa.large_binary()),
+    }
+)
+
+
+@pytest.mark.parametrize("compression", [None, "zstd", "lz4"])
+@pytest.mark.parametrize(("name", "stream"), [("t.arrow", False), ("t.ipc", True), ("t.feather", False)])
+def test_both_forms_of_arrow_give_the_named_columns_in_order(
+    tmp_path: Path, name: str, stream: bool, compression: str | None
+) -> None:
+    write(tmp_path, name, arrow_bytes(TABLE, stream=stream, compression=compression))
+    source = located(tmp_path, name)
+    assert rows(source, "d", "a") == [("u", 1), ("v", None), (None, 3)]
+    assert rows(source, "c", "b", "f", "e") == [
+        ("u", "x", b"x", [1]),
+        ("v", None, None, []),
+        ("u", "z", b"z", None),
+    ]
+    assert source.parts[0].column_types(("a", "c")) == [pa.int64(), pa.dictionary(pa.int32(), pa.string())]
+
+
+def test_feather_as_its_own_writer_writes_it(tmp_path: Path) -> None:
+    feather.write_feather(TABLE.select(["a", "b", "c"]), tmp_path / "t.feather")
+    assert rows(located(tmp_path, "t.feather"), "b", "a") == [("x", 1), (None, None), ("z", 3)]
+
+
+def test_a_long_batch_comes_in_pieces(tmp_path: Path) -> None:
+    write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": range(300_000)})))
+    sizes = [batch.num_rows for batch in read_batches(located(tmp_path, "t.arrow"), columns=("a",))]
+    assert sum(sizes) == 300_000
+    assert max(sizes) <= 1 << 17
+
+
+def test_an_array_that_points_outside_of_itself_is_refused_before_anything_is_read_there(tmp_path: Path) -> None:
+    wild = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\xff\xff\xff\x7f\2\0\0\0"), pa.py_buffer(b"xy")]
+    )
+    write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": wild})))
+    with pytest.raises(SourceError, match="not a whole Arrow file"):
+        rows(located(tmp_path, "t.arrow"), "a")
+    beyond = pa.DictionaryArray.from_arrays(pa.array([0, 7]), pa.array(["x"]), safe=False)
+    write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": beyond})))
+    with pytest.raises(SourceError, match="not a whole Arrow file"):
+        rows(located(tmp_path, "t.arrow"), "a")
+
+
+def counted(values: list[int], kind: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+
+
+def runs(values: pa.Array) -> pa.Array:
+    ends = pa.array([1, 2], pa.int32())
+    return pa.Array.from_buffers(pa.run_end_encoded(ends.type, values.type), 2, [None], children=[ends, values])
+
+
+NOT_UTF8 = pa.array([b"x", b"\xfc"]).view(pa.string())
+ODD = {
+    "a day with a time": counted([0, 1], pa.date64()),
+    "a late time": counted([0, 90_000], pa.time32("s")),
+    "a time before midnight": counted([0, -1], pa.time64("ns")),
+    "a number with too many digits": pa.Array.from_buffers(
+        pa.decimal64(5, 2), 2, [None, pa.py_buffer(bytes(8) + b"\x7f" * 8)]
+    ),
+    "in a dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1]), counted([0, 1], pa.date64())),
+    "in runs": runs(counted([0, 1], pa.date64())),
+    "no UTF-8": NOT_UTF8,
+    "no UTF-8 in runs": runs(NOT_UTF8),
+    "no UTF-8 in an extension": pa.ExtensionArray.from_storage(pa.json_(), NOT_UTF8),
+    "a null in a dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["x", None])),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_one_odd_value_does_not_refuse_a_file(tmp_path: Path, name: str) -> None:
+    write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": ODD[name]})))
+    assert sum(batch.num_rows for batch in read_batches(located(tmp_path, "t.arrow"), columns=("a",))) == 2
+
+
+def test_runs_that_end_elsewhere_are_still_refused(tmp_path: Path) -> None:
+    ends, values = pa.array([3, 2, 4], pa.int32()), pa.array(["x", "y", "z"])
+    wild = pa.Array.from_buffers(pa.run_end_encoded(ends.type, values.type), 4, [None], children=[ends, values])
+    write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": wild})))
+    with pytest.raises(SourceError, match="not a whole Arrow file"):
+        rows(located(tmp_path, "t.arrow"), "a")

@@ -1,0 +1,258 @@
+"""One person is one id, however the files type it."""
+
+import datetime as dt
+import hashlib
+import sqlite3
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.spec.source import SourceSpec
+from dpcore.tables.ingest import Coding, Draws, ingest
+from dpcore.tables.sources.ids import can_identify, family, hash_ids
+from dpcore.tables.sources.source import Source
+from dpcore.universe import Categorical, Universe
+from tests.dpcore.tables.sources.sources import located
+
+NOBODY = -1
+
+
+def codes(*pieces: pa.Array, key: bytes = b"k" * 32) -> list[int]:
+    """Number the units by when their hash first comes up; NOBODY has none."""
+    numbers: dict[tuple[int, ...], int] = {}
+    found = []
+    for piece in pieces:
+        hashes, known = hash_ids(piece, key=key)
+        assert hashes.shape == (len(piece), 2)
+        for one, is_known in zip(map(tuple, hashes.tolist()), known.tolist(), strict=True):
+            found.append(numbers.setdefault(one, len(numbers)) if is_known else NOBODY)
+    return found
+
+
+def extension(kind: pa.DataType, values: list[object]) -> pa.Array:
+    return pa.ExtensionArray.from_storage(kind, pa.array(values, kind.storage_type))
+
+
+SEVEN_EIGHT_AND_NULL = [
+    pa.array([7, 8, None]),
+    pa.array([7, 8, None], pa.uint8()),
+    pa.array([7.0, 8.0, float("nan")]),
+    pa.array([7.0, 8.0, None], pa.float32()),
+    pa.array(np.array([7, 8, np.nan], dtype=np.float16)),
+    pa.array(["7", "8", ""]),
+    pa.array(["7.0", "8.", None]),
+    pa.array(["7", "8", None], pa.large_string()),
+    pa.array(["7", "8", ""], pa.string_view()),
+    pa.array([b"7", b"8", b""]),
+    pa.array([b"7", b"8", None], pa.binary(1)),
+    pa.array([b"7", b"8", b""], pa.binary_view()),
+    pa.array([Decimal("7.00"), Decimal("8.00"), None]),
+    pa.array([Decimal("7.00"), Decimal("8.00"), None], pa.decimal32(5, 2)),
+    pa.array([Decimal("7.00"), Decimal("8.00"), None], pa.decimal64(9, 2)),
+    pa.array(["7", "8", None]).dictionary_encode(),
+    pa.DictionaryArray.from_arrays(pa.array([0, 1, 2]), pa.array(["7", "8", None])),
+    pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3], pa.int32()), pa.array([7, 8, None])),
+    extension(pa.bool8(), [7, 8, None]),
+    extension(pa.json_(), ["7", "8", None]),
+]
+
+
+@pytest.mark.parametrize("ids", SEVEN_EIGHT_AND_NULL, ids=lambda ids: str(ids.type))
+def test_an_id_is_the_same_in_every_type_that_can_write_it(ids: pa.Array) -> None:
+    assert codes(pa.array([8, 7]), ids) == [0, 1, 1, 0, NOBODY]
+
+
+def test_ids_keep_their_number_over_batches_of_different_types() -> None:
+    assert codes(*SEVEN_EIGHT_AND_NULL) == [0, 1, NOBODY] * len(SEVEN_EIGHT_AND_NULL)
+
+
+DISTINCT = [
+    pa.array(["a", "A", " a", "7", "07", "7.5", "-7"]),
+    pa.array([2**53, 2**53 + 1, -1, 0]),
+    pa.array([2**64 - 1, 2**64 - 2], pa.uint64()),
+    pa.array([2.0**53 - 1, -(2.0**53) + 1, 0.0, 1.0]),
+    pa.array(["12e5", "1200000", "7e0", "7", "+7", "7.5", "7.05", "inf", "nan"]),
+    pa.array([b"\xc3\xbc", b"\xfc"]),
+    pa.array([b"\xc3\xbc", b"\xfc"], pa.binary_view()),
+    pa.array([0, 1, -1, 2**62, -(2**62), 2**63 - 1], pa.int64()).view(pa.time64("us")),
+    pa.array([0, 2**31 - 1, -(2**31)], pa.int32()).view(pa.date32()),
+    pa.array([True, False]),
+    pa.array([dt.date(2025, 1, 1), dt.date(2025, 1, 2)]),
+    pa.array([0, 1, 2**62, 2**62 + 1], pa.timestamp("s")),
+    pa.array([0, 1], pa.timestamp("us", "Europe/Paris")),
+    pa.array([0, 1], pa.timestamp("us", "Nowhere/Nowhere")),
+    pa.array([0, 1], pa.duration("s")),
+    pa.array([b"\xff\xfe", b"\xff", b"\x00", b"\x00\x00"]),
+    extension(pa.uuid(), [b"0123456789abcdef", b"\xff" * 16]),
+]
+
+
+@pytest.mark.parametrize("ids", DISTINCT, ids=lambda ids: str(ids.type))
+def test_different_ids_stay_different(ids: pa.Array) -> None:
+    assert codes(ids, ids) == [*range(len(ids))] * 2
+
+
+def counted(values: list[int | None], kind: pa.DataType) -> pa.Array:
+    width = pa.int32() if kind.bit_width == 32 else pa.int64()
+    return pa.array(values, width).view(kind)
+
+
+ONE_ID = {
+    "zero": [
+        pa.array([0]),
+        pa.array([-0.0]),
+        pa.array(["0", "-0", "-0.0", "0.00", "0e+00"]),
+        pa.array([Decimal("0.00")]),
+    ],
+    "a fraction": [
+        pa.array(["7.5", "7.50"]),
+        pa.array([Decimal("7.500")]),
+        pa.array([Decimal("7.5")], pa.decimal64(9, 1)),
+    ],
+    "a small fraction": [pa.array(["0.0000000001"]), pa.array([Decimal("1E-10")], pa.decimal128(38, 12))],
+    "hundreds": [pa.array([700]), pa.array([Decimal(700)], pa.decimal128(30, -2)), pa.array(["7e+02", "7.0E2"])],
+    "beyond every float": [
+        pa.array([2**53 + 1]),
+        pa.array([Decimal(2**53 + 1)], pa.decimal128(38, 4)),
+        pa.array([str(2**53 + 1)]),
+    ],
+    "the largest float": [pa.array([2**53 - 1]), pa.array([2.0**53 - 1]), pa.array([f"{2**53 - 1}.0"])],
+    "a moment": [
+        counted([v], pa.timestamp(u)) for u, v in (("s", -2), ("ms", -2000), ("us", -2_000_000), ("ns", -(2 * 10**9)))
+    ],
+    "a day": [
+        counted([3], pa.date32()),
+        counted([3 * 86_400_000, 3 * 86_400_000 + 1], pa.date64()),
+        counted([3 * 86_400], pa.timestamp("s")),
+    ],
+    "a moment in any zone": [
+        counted([1], pa.timestamp("s", "UTC")),
+        counted([1000], pa.timestamp("ms", "Europe/Paris")),
+    ],
+    "a time of day": [counted([1], pa.time32("s")), counted([10**9], pa.time64("ns"))],
+    "bytes that are text": [pa.array(["Zoë"]), pa.array(["Zoë".encode()]), pa.array(["Zoë".encode()], pa.binary(4))],
+}
+
+
+@pytest.mark.parametrize("name", ONE_ID)
+def test_equal_values_are_one_id(name: str) -> None:
+    assert set(codes(*ONE_ID[name])) == {0}
+
+
+ROUNDED = [
+    pa.array([2.0**53, float(2**53 + 1), -(2.0**53), 2.0**63, 1e16, 1e300, float("inf"), -float("inf"), 0.1]),
+    pa.array(np.array([16777217, 2**24, -(2**24), 0.1], np.float32)),
+    pa.array(np.array([2049, 2**11, 0.1], np.float16)),
+    pa.array(
+        [
+            "1e+16",
+            "1E+16",
+            "1.0E16",
+            "9007199254740992.0",
+            "-9007199254740992.",
+            "1e+999999999999",
+            "1.5e-07",
+            "9" * 5000 + ".0",
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize("ids", ROUNDED, ids=lambda ids: str(ids.type))
+def test_a_float_that_may_have_been_rounded_is_nobody_and_the_others_stay(ids: pa.Array) -> None:
+    seven = pa.array([7]).cast(ids.type)
+    assert codes(pa.array([7]), pa.concat_arrays([ids, seven])) == [0, *[NOBODY] * len(ids), 0]
+
+
+FAMILIES = [
+    [pa.int8(), pa.uint64(), pa.float16(), pa.decimal128(5, 2), pa.string(), pa.large_binary(), pa.dictionary(pa.int8(), pa.string()), pa.json_()],
+    [pa.date32(), pa.date64(), pa.timestamp("s"), pa.timestamp("ns"), pa.dictionary(pa.int8(), pa.date32())],
+    [pa.timestamp("s", "UTC"), pa.timestamp("ns", "Europe/Paris")],
+    [pa.time32("s"), pa.time64("ns")],
+    [pa.duration("s"), pa.duration("ns")],
+    [pa.bool_(), pa.run_end_encoded(pa.int32(), pa.bool_())],
+    [pa.uuid()],
+    [pa.null()],
+]  # fmt: skip
+
+
+def test_types_are_of_one_family_if_their_ids_can_be_compared() -> None:
+    names = [{family(kind) for kind in kinds} for kinds in FAMILIES]
+    assert all(len(one) == 1 for one in names)
+    assert len(set.union(*names)) == len(FAMILIES)
+
+
+def test_a_dictionary_of_lists_holds_no_ids() -> None:
+    assert not can_identify(pa.dictionary(pa.int8(), pa.list_(pa.int8())))
+    assert can_identify(pa.dictionary(pa.int8(), pa.int8()))
+
+
+TWO_FILES = {
+    "a column with a gap": [pa.array([2**53 + 1]), pa.array([float(2**53 + 1)])],
+    "beyond int64": [pa.array([2**63], pa.uint64()), pa.array([2.0**63])],
+    "float32": [pa.array([16777217]), pa.array(np.array([16777217], np.float32))],
+    "units of time": [pa.array([0], pa.timestamp("us")), pa.array([0], pa.timestamp("ns"))],
+    "minus zero": [pa.array(["-0.0"]), pa.array([0])],
+}
+
+
+def kept(source: Source) -> int:
+    protection = Protection(unit="id", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
+    coding = Coding(universe=Universe({"ward": Categorical(("a", "b"))}), protection=protection, window=None)
+    return sum(len(codes[0]) for codes, _ in ingest(source, coding=coding, draws=Draws.fresh()).blocks())
+
+
+@pytest.mark.parametrize("name", TWO_FILES)
+def test_one_person_in_two_files_has_one_row(tmp_path: Path, name: str) -> None:
+    for number, ids in enumerate(TWO_FILES[name]):
+        parquet.write_table(pa.table({"id": ids, "ward": ["a"]}), tmp_path / f"{number}.parquet")
+    assert kept(located(tmp_path, ".")) == 1
+
+
+def test_one_person_among_python_objects_has_one_row() -> None:
+    objects = pd.Series([10**16, 1e16, str(10**16), Decimal("1E+16")], dtype=object)
+    assert kept(Source.of(pd.DataFrame({"id": objects, "ward": ["a"] * 4}))) == 1
+
+
+def test_one_person_in_a_database_without_types_has_one_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(sqlite3.connect(tmp_path / "t.db")) as database:
+        database.execute("CREATE TABLE t (id, ward)")
+        database.executemany("INSERT INTO t VALUES (?, 'a')", [(10**16,), (1e16,), (str(10**16),)])
+        database.commit()
+    monkeypatch.setenv("TABLE_URL", f"sqlite:///{tmp_path / 't.db'}")
+    assert kept(Source.locate(SourceSpec(sql="SELECT * FROM t", url_env="TABLE_URL"), base=tmp_path)) == 1
+
+
+NO_IDS = [
+    pa.nulls(2),
+    pa.array([[1], [2]]),
+    pa.array([{"a": 1}, None]),
+    pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64())),
+    pa.array([[1], [2]], pa.list_view(pa.int64())),
+    pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])]),
+    pa.array([(1, 2, 3), (1, 2, 4)], pa.month_day_nano_interval()),
+]
+
+
+@pytest.mark.parametrize("ids", NO_IDS, ids=lambda ids: str(ids.type))
+def test_what_cannot_be_an_id_is_nobody(ids: pa.Array) -> None:
+    assert codes(pa.array(["a"]), ids) == [0, NOBODY, NOBODY]
+
+
+def test_no_rows_and_no_batches_are_fine() -> None:
+    assert codes() == []
+    assert codes(pa.array([], pa.string()), pa.array([], pa.float64())) == []
+
+
+def test_a_hash_is_blake2b_of_the_id_under_the_runs_key() -> None:
+    hashes, known = hash_ids(pa.array([7.0, None]), key=b"k" * 32)
+    assert hashes[0].tobytes() == hashlib.blake2b(b"7", key=b"k" * 32, digest_size=16).digest()
+    assert known.tolist() == [True, False]
+    assert hash_ids(pa.array(["7"]), key=b"l" * 32)[0].tolist() != hashes[:1].tolist()

@@ -1,0 +1,207 @@
+"""A table from Python: of pandas, polars or Arrow, read by its types and shown to nobody."""
+
+import datetime as dt
+import pickle
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from dpcore.errors import SourceError, UsageError
+from dpcore.tables.sources.source import Source
+from dpcore.tables.sources.values import as_text
+from tests.dpcore.tables.sources.sources import CANARY, check_silent, data_version, read_batches, rows
+
+KEY = bytes(range(32))
+COLUMNS = {"a": [1, 2, None], "b": ["x", None, "z"], "c": [dt.date(2025, 1, 31), None, dt.date(2025, 2, 1)]}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pa.table(COLUMNS),
+        pa.concat_tables([pa.table(COLUMNS).slice(0, 1), pa.table(COLUMNS).slice(1)]),
+        pa.RecordBatch.from_pydict(COLUMNS),
+        pl.DataFrame(COLUMNS),
+        pl.DataFrame(COLUMNS).with_columns(pl.col("b").cast(pl.Categorical)),
+        pd.DataFrame(COLUMNS).astype({"a": "Int64", "c": pd.ArrowDtype(pa.date32())}),
+        pd.DataFrame(COLUMNS).astype({"a": "Int64", "b": "category", "c": pd.ArrowDtype(pa.date32())}),
+    ],
+    ids=["arrow", "arrow in chunks", "batch", "polars", "polars categories", "pandas", "pandas categories"],
+)
+def test_every_kind_of_table_gives_the_same_rows(table: object) -> None:
+    source = Source.of(table)
+    assert rows(source, "c", "b", "a") == list(zip(*(COLUMNS[name] for name in "cba"), strict=True))
+    assert source.local_files == ()
+    assert len(source.pieces()) == 1
+
+
+def test_python_objects_are_read_as_text_one_by_one() -> None:
+    values = [
+        "x",
+        1,
+        2.5,
+        None,
+        float("nan"),
+        pd.NaT,
+        pd.NA,
+        True,
+        dt.date(2025, 1, 31),
+        Decimal("1E+3"),
+        b"Z\xfc",
+        "\ud800",
+    ]
+    source = Source.of(pd.DataFrame({"a": pd.Series(values, dtype=object), "never read": [object()] * len(values)}))
+    wanted = ["x", "1", "2.5", None, None, None, None, "true", "2025-01-31", "1000", "Zü", "?"]
+    assert rows(source, "a") == [(value,) for value in wanted]
+    assert source.parts[0].column_types(("a",)) == [pa.large_string()]
+
+
+def test_no_value_of_any_type_fails() -> None:
+    class Rude:
+        def __str__(self) -> str:
+            raise RuntimeError(CANARY)
+
+    assert [as_text(value) for value in (Rude(), 10**5000, [1], np.float64("nan"), np.int64(7), Decimal("sNaN"))] == [
+        None,
+        None,
+        "[1]",
+        None,
+        "7",
+        None,
+    ]
+    assert as_text(Decimal("1E+999999")) == "1E+999999"
+    assert as_text(pd.Timestamp("2025-01-31 10:00")) == as_text(dt.datetime(2025, 1, 31, 10)) == "2025-01-31T10:00:00"
+
+
+def test_no_method_of_a_derived_type_fails() -> None:
+    class Text(str):
+        __slots__ = ()
+
+        def encode(self, *_: object) -> bytes:
+            raise ValueError(CANARY)
+
+    class Fraction(float):
+        def __ne__(self, _: object) -> bool:
+            raise ValueError(CANARY)
+
+        __hash__ = float.__hash__
+
+    assert [as_text(Text("x")), as_text(Fraction(0.5))] == [None, None]
+
+
+def of_counts(values: list[int], kind: pa.DataType) -> pa.Table:
+    return pa.table({"a": pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)})
+
+
+ODD_ROWS = {
+    "a far second of pandas": pd.DataFrame({"a": np.array([0, 2**55], "datetime64[s]")}),
+    "half a pair": pd.DataFrame({"a": pd.array(["x", "\ud800"], dtype="string[python]")}),
+    "half a pair in a category": pd.DataFrame({"a": pd.Categorical(pd.array(["x", "\ud800"], dtype="string[python]"))}),
+    "a far second": of_counts([0, 2**62], pa.timestamp("s", "UTC")),
+    "a day with a time": of_counts([0, 1], pa.date64()),
+    "a late time": of_counts([0, 90_000], pa.time32("s")),
+    "a very late time": of_counts([0, 2**62], pa.time64("us")),
+    "a null in a dictionary": pa.table({"a": pa.array(["x", None]).dictionary_encode(null_encoding="encode")}),
+    "a null in one dictionary of two": pa.table(
+        {"a": pa.chunked_array([pa.array([one]).cast(pa.string()).dictionary_encode(null_encoding="encode") for one in ("x", None)])}
+    ),
+    "a number with too many digits": pa.table(
+        {"a": pa.Array.from_buffers(pa.decimal128(5, 2), 2, [None, pa.py_buffer(bytes(16) + b"\x7f" * 16)])}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD_ROWS)
+def test_one_odd_value_does_not_refuse_a_table(name: str) -> None:
+    source = Source.of(ODD_ROWS[name])
+    assert sum(batch.num_rows for batch in read_batches(source, columns=("a",))) == 2
+    odd, without = (Source.of(table) for table in (ODD_ROWS[name], ODD_ROWS[name][:1]))
+    assert data_version(odd, columns=("a",), key=KEY) != data_version(without, columns=("a",), key=KEY)
+
+
+def test_types_of_a_table_are_its_own_whatever_the_values_of_a_batch() -> None:
+    rows_ = 300_000
+    frame = pd.DataFrame(
+        {"a": np.where(np.arange(rows_) < rows_ - 1, np.nan, 1.0), "b": pd.Series([None] * rows_, dtype=object)}
+    )
+    batches = list(read_batches(Source.of(frame), columns=("a", "b")))
+    assert {tuple(batch.schema.types) for batch in batches} == {(pa.float64(), pa.large_string())}
+    assert max(batch.num_rows for batch in batches) <= 1 << 17
+    assert sum(batch.num_rows for batch in batches) == rows_
+
+
+def test_text_that_is_not_utf8_becomes_valid_text() -> None:
+    raw = pa.array([b"Z\xfcrich"])
+    text = pa.StringArray.from_buffers(1, raw.buffers()[1], raw.buffers()[2])
+    assert rows(Source.of(pa.table({"a": text})), "a") == [("Zürich",)]
+
+
+def test_a_table_is_shown_to_nobody_and_stays_in_its_process() -> None:
+    source = Source.of(pd.DataFrame({"a": [CANARY]}))
+    assert CANARY not in repr(source)
+    with pytest.raises(TypeError, match="private"):
+        pickle.dumps(source)
+
+
+def test_what_is_no_table_is_refused_with_what_to_hand_over() -> None:
+    for wrong in ([CANARY], {"a": [1]}, pl.LazyFrame({"a": [1]}), np.zeros((2, 2))):
+        with pytest.raises(UsageError, match="pandas, polars or Arrow") as refusal:
+            Source.of(wrong)
+        assert CANARY not in str(refusal.value)
+
+
+def test_a_query_of_another_library_is_not_run() -> None:
+    class Relation:
+        """Runs when it is asked for its rows, and fails by one of them."""
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            raise AssertionError("a lazy table was run before anything was reserved")
+
+    with pytest.raises(UsageError, match="of a lazy one, hand over what it collects"):
+        Source.of(Relation())
+
+
+def test_a_missing_or_doubled_column_is_refused_as_in_a_file() -> None:
+    with pytest.raises(SourceError, match="the table lacks the declared column 'b'"):
+        rows(Source.of(pd.DataFrame({"a": [1]})), "b")
+    twice = pd.DataFrame([[1, 2]], columns=["a", "a"])
+    with pytest.raises(SourceError, match="the table has more than one of the declared column 'a'"):
+        rows(Source.of(twice), "a")
+
+
+def test_a_type_that_arrow_does_not_know_is_refused_by_one_sentence() -> None:
+    frame = pd.DataFrame({"a": [1 + 2j], "b": [1]})
+    assert rows(Source.of(frame), "b") == [(1,)]
+    with pytest.raises(SourceError, match="the table cannot be read as Arrow") as refusal:
+        rows(Source.of(frame), "a")
+    check_silent(refusal.value)
+
+
+def test_the_version_tells_the_named_columns_values() -> None:
+    def version(table: object, *columns: str) -> str:
+        return data_version(Source.of(table), columns=columns or ("a",), key=KEY)
+
+    frame = pd.DataFrame({"a": [1.5, np.nan], "b": ["x", "y"]})
+    assert version(frame) == version(frame.copy()) == version(frame.assign(b="z"))
+    assert version(frame) == version(frame[::-1])
+    assert len({version(frame), version(frame, "b"), version(frame, "a", "b"), version(frame[:1])}) == 4
+    # what lies under a null is no part of it
+    masked = [
+        pa.Array.from_buffers(pa.int64(), 2, [pa.py_buffer(b"\1"), pa.py_buffer(bytes(8) + bytes([x] * 8))])
+        for x in (1, 2)
+    ]
+    assert version(pa.table({"a": masked[0]})) == version(pa.table({"a": masked[1]}))
+    # nor is how the table is stored
+    text = pa.array(["x", None, "longer than twelve bytes"])
+    whole, cut = pa.table({"a": text}), pa.table({"a": pa.chunked_array([text[:1], text[1:]])})
+    shifted = pa.table({"a": pa.concat_arrays([text, text])[3:]})
+    assert version(whole) == version(cut) == version(shifted)
+    flags = pa.array([True, None, False])
+    assert version(pa.table({"a": flags})) == version(pa.table({"a": pa.concat_arrays([flags, flags])[3:]}))
+    # and an empty text is no null, and a second no millisecond
+    assert version(whole) != version(pa.table({"a": text.fill_null("")}))
+    assert version(of_counts([1], pa.timestamp("s"))) != version(of_counts([1], pa.timestamp("ms")))

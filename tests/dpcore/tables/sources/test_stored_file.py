@@ -1,0 +1,146 @@
+"""Files elsewhere: any address that fsspec reads, without a secret in it."""
+
+import pickle
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pytest
+
+from dpcore.errors import SourceError
+from dpcore.tables.sources.source import Source
+from tests.dpcore.tables.sources.sources import (
+    CANARY,
+    arrow_bytes,
+    check_silent,
+    data_version,
+    gzipped,
+    located,
+    parquet_bytes,
+    rows,
+    write,
+)
+
+KEY = bytes(range(32))
+TABLE = pa.table({"a": [1, 2], "b": ["x", "y"]})
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[fsspec.AbstractFileSystem]:
+    """A file system that is not this machine's."""
+    system = fsspec.filesystem("memory")
+    yield system
+    system.rm("/dpflow", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("t.csv", b"b,a\nx,1\ny,2\n"),
+        ("t.csv.gz", gzipped(b"b,a\nx,1\ny,2\n")),
+        ("t.parquet", parquet_bytes(TABLE)),
+        ("t.arrow", arrow_bytes(TABLE)),
+        ("t.ipc", arrow_bytes(TABLE, stream=True)),
+    ],
+)
+def test_every_kind_of_file_is_read_from_elsewhere(
+    tmp_path: Path, elsewhere: fsspec.AbstractFileSystem, name: str, content: bytes
+) -> None:
+    elsewhere.pipe(f"/dpflow/{name}", content)
+    write(tmp_path, name, content)
+    source = located(tmp_path, f"memory://dpflow/{name}")
+    found = rows(source, "b", "a")
+    assert found == rows(located(tmp_path, name), "b", "a")
+    assert [str(a) for _, a in found] == ["1", "2"]
+    assert source.local_files == ()
+    there, here = (data_version(each, columns=("a",), key=KEY) for each in (source, located(tmp_path, name)))
+    assert there == here
+
+
+@pytest.mark.parametrize("path", ["memory://dpflow", "memory://dpflow/", "memory://dpflow/*/*.csv"])
+def test_folders_and_patterns_elsewhere_are_as_here(
+    tmp_path: Path, elsewhere: fsspec.AbstractFileSystem, path: str
+) -> None:
+    for month in ("2", "1"):
+        elsewhere.pipe(f"/dpflow/month={month}/x.csv", f"a\n{month}\n".encode())
+    for name in ("_temporary=1/x.csv", ".hidden.csv", "notes.md", "other/x.md"):
+        elsewhere.pipe(f"/dpflow/{name}", b"a\n7\n")
+    elsewhere.rm("/dpflow/_temporary=1", recursive=True) if "*" in path else None
+    assert rows(located(tmp_path, path), "a", "month") == [("1", "1"), ("2", "2")]
+
+
+def test_what_is_not_there_is_refused_by_the_words_of_the_spec(
+    tmp_path: Path, elsewhere: fsspec.AbstractFileSystem
+) -> None:
+    elsewhere.pipe("/dpflow/t.csv", b"a\n1\n")
+    with pytest.raises(SourceError, match=r"'memory://dpflow/none\.csv' leads to no table"):
+        located(tmp_path, "memory://dpflow/none.csv")
+    source = located(tmp_path, "memory://dpflow/t.csv")
+    elsewhere.rm("/dpflow/t.csv")
+    elsewhere.pipe("/dpflow/u.csv", CANARY.encode())
+    with pytest.raises(SourceError, match=r"'t\.csv' cannot be opened") as refusal:
+        rows(source, "a")
+    check_silent(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "package"),
+    [
+        ("s3://bucket/visits.parquet", "s3fs"),
+        ("gs://bucket/visits.parquet", "gcsfs"),
+        ("az://bucket/visits.parquet", "adlfs"),
+        ("abfs://container@account.dfs.core.windows.net/visits.parquet", "adlfs"),
+        ("https://example.org/visits.csv", "aiohttp"),
+    ],
+)
+def test_a_file_system_that_is_not_installed_is_named_with_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, package: str
+) -> None:
+    def missing(_: str) -> None:
+        raise ImportError(CANARY)
+
+    monkeypatch.setattr("dpcore.tables.sources.stored_file.get_filesystem_class", missing)
+    with pytest.raises(SourceError, match=f"`pip install {package}`") as refusal:
+        located(tmp_path, address)
+    check_silent(refusal.value)
+
+
+def test_credentials_come_from_the_environment_and_are_in_nothing_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[dict[str, object]] = []
+
+    class Locked(type(fsspec.filesystem("memory"))):  # type: ignore[misc]  a class of theirs
+        """A file system that takes a key, as fsspec lets the environment configure it."""
+
+        protocol = "locked"
+        cachable = False
+
+        def __init__(self, *args: object, **options: object) -> None:
+            taken.append(options)
+            super().__init__()
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return "/" + path.removeprefix("locked://").lstrip("/")
+
+    registry = import_module("fsspec.registry")
+    monkeypatch.setitem(registry._registry, "locked", Locked)
+    monkeypatch.setitem(registry.known_implementations, "locked", {"class": "not.needed"})
+    monkeypatch.setitem(fsspec.config.conf, "locked", {"key": CANARY})  # what FSSPEC_LOCKED_KEY sets
+    fsspec.filesystem("memory").pipe("/dpflow-locked/t.csv", b"a\n1\n")
+    source = located(tmp_path, "locked://dpflow-locked/t.csv")
+    assert rows(source, "a") == [("1",)]
+    assert taken[0] == {"key": CANARY}
+    assert CANARY not in repr(source)
+    assert CANARY.encode() not in pickle.dumps(source)
+    fsspec.filesystem("memory").rm("/dpflow-locked", recursive=True)
+
+
+def test_parts_go_to_another_process_as_they_are(tmp_path: Path) -> None:
+    write(tmp_path, "v/m=1/t.parquet", parquet_bytes(TABLE))
+    source = pickle.loads(pickle.dumps(located(tmp_path, "v")))  # noqa: S301  our own
+    assert isinstance(source, Source)
+    assert rows(source, "a", "m") == [(1, "1"), (2, "1")]

@@ -1,0 +1,6 @@
+"""Faults happen to flows, too: what the tests of flows share."""
+
+from tests.flows.conftest import _clean_home, _served, prefect_server, steward, stored
+from tests.flows.stack import stack
+
+__all__ = ["_clean_home", "_served", "prefect_server", "stack", "steward", "stored"]

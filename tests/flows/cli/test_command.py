@@ -1,0 +1,152 @@
+"""The `dpflow` command: what would be refused is refused before Prefect is started, and the rest is handed to the flow."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from dpcore import cli, register, require_approval
+from dpcore.errors import UsageError
+from dpcore.ledger import open_ledger
+from flows.cli.command import _run
+from tests.conftest import Workspace
+from tests.dpcore.runs.test_synthesis_blocks import Site, site  # noqa: F401  a fixture
+
+Calls = list[tuple[dict[str, Any], bool]]
+
+OUTCOME = {
+    "run": "r1",
+    "release": "releases/visits/1",
+    "rows": 3,
+    "account": "visits",
+    "currency": "pure",
+    "epsilon": 1.0,
+    "delta": 0.0,
+    "sampler_delta": 1e-27,
+    "reserved": 1.0,
+    "spent": 1.0,
+    "remaining": 9.0,
+    "remaining_epsilon": 9.0,
+}
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Put modules that only note down in the place of those that need Prefect; return the calls of the flow, and if as a steward."""
+    made: Calls = []
+    within: list[bool] = []
+    resumed: list[str | None] = []
+    days: list[date | None] = []
+
+    @contextmanager
+    def approved() -> Iterator[None]:
+        within.append(True)
+        yield
+        within.pop()
+
+    @contextmanager
+    def quiet() -> Iterator[None]:
+        yield
+
+    @contextmanager
+    def resuming(run: str | None) -> Iterator[None]:
+        resumed.append(run)
+        yield
+        resumed.pop()
+
+    @contextmanager
+    def as_of_day(day: date | None) -> Iterator[None]:
+        days.append(day)
+        yield
+        days.pop()
+
+    def synthesize(**parameters: Any) -> dict[str, Any]:
+        named = {} if days[-1] is None else {"as_of": days[-1]}
+        made.append((parameters | {"resume": resumed[-1]} | named, bool(within)))
+        return OUTCOME
+
+    for name, functions in (
+        ("approval", (approved,)),
+        ("quiet", (quiet,)),
+        ("synthesize", (as_of_day, resuming, synthesize)),
+    ):
+        module = ModuleType(f"flows.{name}")
+        for function in functions:
+            setattr(module, function.__name__, function)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    return made
+
+
+def dpflow(*arguments: object) -> int:
+    return cli.main([str(argument) for argument in arguments], runner=_run)
+
+
+def test_a_spec_is_run_by_its_path_or_its_registered_name(workspace: Workspace, calls: Calls) -> None:
+    workspace.open_account()
+    register(workspace.spec, name="nightly")
+    assert dpflow("run", workspace.spec) == 0
+    assert dpflow("run", "nightly") == 0
+    assert calls == [
+        ({"release": str(workspace.spec), "resume": None}, False),
+        ({"release": "nightly", "resume": None}, False),
+    ]
+
+
+def test_a_day_reaches_the_flow(site: Site, calls: Calls) -> None:  # noqa: F811  the fixture
+    site.open_account()
+    assert dpflow("run", site.spec, "--as-of", "2024-03-01") == 0
+    assert dpflow("run", site.spec, "--as-of", "2024-01-31") == 2
+    assert calls == [({"release": str(site.spec), "resume": None, "as_of": date(2024, 3, 1)}, False)]
+
+
+def test_what_would_be_refused_never_starts_the_flow(
+    workspace: Workspace, calls: Calls, capsys: pytest.CaptureFixture[str]
+) -> None:
+    register(workspace.spec, name="nightly")
+    for arguments, code, hint in (
+        (["nightly"], 2, "dpflow ledger open"),
+        (["monthly"], 2, "the registered ones are nightly"),
+        (["gone.yaml"], 2, "no such file"),
+    ):
+        assert dpflow("run", *arguments) == code
+        assert hint in capsys.readouterr().err
+    workspace.open_account(epsilon=0.5)
+    assert dpflow("run", "nightly") == 3
+    assert dpflow("run", "nightly", "--resume", "nobody") == 2
+    workspace.write_spec(("epsilon: 1.0", "epsilon: 0.1"))
+    capsys.readouterr()
+    assert dpflow("run", "nightly") == 2
+    assert "was changed since" in capsys.readouterr().err
+    assert dpflow("run", workspace.spec) == 0  # the control: as a file it may be run
+    assert [parameters["release"] for parameters, _ in calls] == [str(workspace.spec)]
+
+
+def test_above_the_threshold_only_the_steward_runs(
+    workspace: Workspace, calls: Calls, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace.open_account()
+    require_approval("visits", above=0.5, delta=1e-9, within_seconds=60)
+    assert dpflow("run", "spec.yaml") == 2
+    assert "run it again with --approve" in capsys.readouterr().err
+    assert calls == []
+    assert dpflow("run", "spec.yaml", "--approve") == 0
+    assert calls == [({"release": "spec.yaml", "resume": None}, True)]
+
+
+@pytest.mark.prefect
+def test_the_stewards_yes_reaches_the_flow(workspace: Workspace) -> None:
+    workspace.open_account()
+    require_approval("visits", above=0.5, delta=1e-9, within_seconds=60)
+    register(Path("spec.yaml"), name="nightly")
+    from flows.synthesize import synthesize  # noqa: PLC0415  the other tests here do without Prefect
+
+    with pytest.raises(UsageError, match="needs the steward's approval"):
+        synthesize(release="nightly")
+    assert _run(Path("nightly"), None, approved=True, as_of=None).account == "visits"
+    with open_ledger() as ledger:
+        assert len(ledger.runs("visits")) == 1
