@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 
 from dpcore.errors import SourceBroken, UsageError
@@ -112,6 +111,8 @@ def check_given(protection: Protection, *, units: Column, weights: Column) -> No
 
 def _as_table(column: Column) -> Any:
     """Return a table of one column; None of what is no column."""
+    import pandas as pd  # noqa: PLC0415  a run never needs it, and it takes long to load
+
     if isinstance(column, list | tuple):
         column = pd.Series(column, dtype=object)
     if isinstance(column, np.ndarray):

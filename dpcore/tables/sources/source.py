@@ -31,7 +31,6 @@ from dpcore.tables.sources.listing import (
 from dpcore.tables.sources.memory_table import MemoryTable
 from dpcore.tables.sources.parquet_file import ParquetFile
 from dpcore.tables.sources.partition import Partition
-from dpcore.tables.sources.query import Query
 from dpcore.tables.sources.stored_file import StoredFile
 
 
@@ -82,6 +81,8 @@ class Source:
                 another, or one compressed beside itself.
         """
         if spec.sql is not None and spec.url_env is not None:
+            from dpcore.tables.sources.query import Query  # noqa: PLC0415  its drivers take long to load
+
             query = Query(spec.sql, spec.url_env)
             query.check()
             return cls((query,))
