@@ -46,7 +46,8 @@ from dpcore.runs.reservation import paying_account, total_noise, units_to_reserv
 from dpcore.spec import Declaration, load_spec
 from dpcore.strategies import Strategy, step_name, strategy_for
 from dpcore.tables.cluster import Connect, connected
-from dpcore.tables.engines import Engine, engine_for
+from dpcore.tables.engine import Engine
+from dpcore.tables.engines import engine_for
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
 from dpcore.tables.ingest.window import Window

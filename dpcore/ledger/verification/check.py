@@ -6,14 +6,14 @@ accounts, blocks and allowances and with the runs in flight, not with events, op
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger.chain import GENESIS, canonical, link
-from dpcore.ledger.reader import LedgerReader
 from dpcore.ledger.rows import Event, EventKind, in_currency
 from dpcore.ledger.scan import CommittedRow, LedgerScan, StartedRow
 from dpcore.ledger.verification.bodies import read_body
@@ -47,9 +47,14 @@ class Verified:
     """Releases on record that do not lie where they were published, nor where else was looked."""
 
 
-def verify(
-    ledger: LedgerReader, *, price: Price, heads: Mapping[str, str], expected_head: str | None = None
-) -> Verified:
+class Scanned(Protocol):
+    """A ledger, as far as it is verified."""
+
+    def scanning(self) -> AbstractContextManager[LedgerScan]:
+        """Read every row in one transaction."""
+
+
+def verify(ledger: Scanned, *, price: Price, heads: Mapping[str, str], expected_head: str | None = None) -> Verified:
     """Check everything that a ledger holds.
 
     Args:

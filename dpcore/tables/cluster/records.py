@@ -11,7 +11,8 @@ from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
 from dpcore.tables.ingest.records import Versioned
-from dpcore.tables.sources.source import Part, Source, check_columns, check_types
+from dpcore.tables.sources.part import Part
+from dpcore.tables.sources.source import Source, check_columns, check_types
 
 if TYPE_CHECKING:
     import pandas as pd

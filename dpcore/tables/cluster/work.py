@@ -21,7 +21,8 @@ from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
 from dpcore.tables.ingest.records import piece_sums
-from dpcore.tables.sources.source import Part, read_piece
+from dpcore.tables.sources.part import Part
+from dpcore.tables.sources.source import read_piece
 from dpcore.workload import Axes
 
 T = TypeVar("T")

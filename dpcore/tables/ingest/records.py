@@ -16,7 +16,8 @@ from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
 from dpcore.tables.ingest.spool import Spool
-from dpcore.tables.sources.source import Part, Source, check_columns, check_types, read_piece
+from dpcore.tables.sources.part import Part
+from dpcore.tables.sources.source import Source, check_columns, check_types, read_piece
 from dpcore.universe import CompactCodes
 
 BLOCK_ROWS = 1 << 16  # of records, at least, but for the last one
