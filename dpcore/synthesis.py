@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpcore.accounting import UNIT, sampler_delta
-from dpcore.block_reservation import blocks_to_read, check_payable, reserve_run
-from dpcore.blocks import checked_day
+from dpcore.block_reservation import blocks_to_read, check_payable, day_to_read, reserve_run
 from dpcore.cluster import Connect, connected
 from dpcore.curator import Curator
 from dpcore.descent import Finding
@@ -52,7 +51,7 @@ from dpcore.reservation import paying_account, total_noise, units_to_reserve
 from dpcore.spec import Declaration, load_spec
 from dpcore.strategies import Strategy, step_name, strategy_for
 from dpcore.universe import Categorical, Outside, Universe
-from dpcore.wording import at_most, next_epsilon
+from dpcore.wording import at_most, new_block_epsilon, next_epsilon
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -74,9 +73,7 @@ class Synthesis:
     ) -> None:
         self.declaration = declaration
         self.run_id = run_id
-        self.as_of = checked_day(as_of)
-        if as_of is not None and declaration.calendar is None:
-            raise UsageError("the spec has no `blocks`, so that no day matters to it; leave --as-of out")
+        self.as_of = day_to_read(declaration, as_of)
         self.source = (
             Source.of(table)
             if table is not None
@@ -473,6 +470,7 @@ class Synthesis:
             remaining=balance.remaining / UNIT,
             remaining_epsilon=next_epsilon(account, balance.remaining),
             blocks=self.blocks,
+            new_block_epsilon=new_block_epsilon(account),
             warnings=self._warnings,
         )
 

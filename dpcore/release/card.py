@@ -12,7 +12,7 @@ from dpcore.release.draft import Draft
 from dpcore.release.statement import Statement
 from dpcore.report import Round
 from dpcore.universe import Attribute
-from dpcore.wording import at_most, column_type, up
+from dpcore.wording import amount, at_most, column_type, up
 
 _MOST_LABELS, _MOST_CELLS = 8, 10_000
 
@@ -107,7 +107,7 @@ def _promise(statement: Statement) -> Iterator[str]:
         ("accounting", statement.accounting),
         ("account", statement.account),
         ("run", statement.run),
-        (f"spent (bookkeeping), in {booked.counts}", f"{at_most(booked.spent)} of {at_most(booked.reserved)} reserved"),
+        (f"spent (bookkeeping), in {booked.counts}", f"{amount(booked.spent)} of {amount(booked.reserved)} reserved"),
     ]
     yield _table("The terms of the promise", ("term", "as promised"), terms)
 

@@ -11,6 +11,7 @@ import pytest
 from dpcore import load_spec, synthesize
 from dpcore.accounting import UNIT, Currency, budget_of, gdp_to_epsilon, zcdp_to_epsilon
 from dpcore.planning.plan import Plan, plan_run
+from dpcore.wording import amount
 from tests.conftest import Workspace
 from tests.dpcore.test_planning import declare, dpflow, few_columns
 from tests.dpcore.test_synthesis_adaptive import open_account
@@ -98,7 +99,7 @@ def test_what_is_spent_is_said_in_each_currency(workspace: Workspace, capsys: py
     assert zcdp_to_epsilon(amounts.rho, delta=1e-9) == pytest.approx(1.0)
     assert gdp_to_epsilon(amounts.mu**2, delta=1e-9) == pytest.approx(1.0)
     assert dpflow("plan", workspace.spec) == 0
-    assert f"rho {amounts.rho:.6g} in zcdp (as counted here), mu {amounts.mu:.6g} in gdp" in capsys.readouterr().out
+    assert f"rho {amount(amounts.rho)} in zcdp (as counted here), mu {amounts.mu:.6g} in gdp" in capsys.readouterr().out
     open_account(epsilon=10.0, delta=1e-9, currency=Currency.GDP)
     assert dpflow("plan", workspace.spec) == 0
     assert "in gdp (as counted here)" in capsys.readouterr().out
