@@ -1,6 +1,7 @@
 """The verbs with which a steward changes the ledger; each is checked in full before anything is written."""
 
 import argparse
+import logging
 import re
 from collections.abc import Sequence
 
@@ -11,9 +12,12 @@ from dpcore.ledger import Account, AccountState, AllowanceKind, Balance, Ledger,
 from dpcore.ledger.checks import checked_text, require_across_applies
 from dpcore.privacy.accounting import UNIT, Currency, budget_of
 from dpcore.privacy.protection import Neighbours
-from dpcore.reporting.formatting import askable, at_most, down, next_epsilon, price, stated
+from dpcore.reporting.formatting import askable, at_most, down, new_block_epsilon, next_epsilon, next_run, price, stated
 from dpcore.reporting.overview import overview
+from dpcore.spec.advice import budget_advice
 from dpcore.spec.release import NAME
+
+progress = logging.getLogger("dpcore.progress")
 
 
 def open_account(arguments: argparse.Namespace) -> Answer:
@@ -28,6 +32,8 @@ def open_account(arguments: argparse.Namespace) -> Answer:
             "an account is named like the dataset of its specs: letters, digits, dots, dashes and underscores"
         )
     wanted = None if arguments.currency is None else Currency(arguments.currency)
+    if wanted is Currency.PURE and delta:
+        raise UsageError("an account in pure epsilon has no delta: write --delta 0, or choose --currency zcdp or gdp")
     currency, cap = budget_of(epsilon, delta=delta, currency=wanted)
     # The ledger checks these too, but by then a new one would lie there, empty.
     for text, option in (
@@ -61,8 +67,11 @@ def open_account(arguments: argparse.Namespace) -> Answer:
         if account.blocks_by is not None
         else ""
     )
+    warnings = list(budget_advice(epsilon=epsilon, delta=delta))
+    for warning in warnings:
+        progress.warning("warning: %s", warning)
     text = f"opened account {account.name}\n\n{account_text(opened, most=None)}{hint}"
-    return Answer(account_data(opened), text)
+    return Answer(account_data(opened) | {"warnings": warnings}, text)
 
 
 def raise_cap(arguments: argparse.Namespace) -> Answer:
@@ -214,7 +223,8 @@ def _cap(account: Account, arguments: argparse.Namespace) -> int:
 
 def _left(account: Account, balance: Balance) -> str:
     at = f" at delta {at_most(account.delta)}" if account.delta else ""
-    return f"the next run can ask for epsilon {down(next_epsilon(account, balance.remaining))}{at}"
+    most, new_blocks = next_epsilon(account, balance.remaining), new_block_epsilon(account)
+    return f"{next_run(most, new_blocks=new_blocks, block='its most used block')}{at}"
 
 
 def _blocks(account: str, names: Sequence[str], *, state: str, text: str) -> Answer:

@@ -14,12 +14,13 @@ from dpcore.reporting.formatting import (
     askable,
     at_most,
     booked,
-    down,
+    left,
+    new_block_epsilon,
     next_epsilon,
+    next_run,
     several_blocks,
     stated,
     step_of,
-    up,
 )
 from dpcore.reporting.overview import AccountOverview, overview
 
@@ -93,14 +94,16 @@ def _budget(each: AccountOverview) -> str:
     symbol = account.currency.symbol
     where = f", in block {block}, of which least is left" if account.blocks_by is not None and block else ""
     rows: list[tuple[str, ...]] = [(" " * 10, symbol, "share", f"bookkeeping{where}")]
-    rows.append(("budget", booked(account, balance.cap, written=down), "", ""))
-    next_run = f"the next run can ask for epsilon {down(next_epsilon(account, balance.remaining))}"
+    rows.append(("budget", booked(balance.cap), "", ""))
+    following = next_run(
+        next_epsilon(account, balance.remaining), new_blocks=new_block_epsilon(account) if block else None
+    )
     for name, units, written, more in (
-        ("spent", balance.spent, up, ""),
-        ("reserved", balance.reserved, up, ""),
-        ("remaining", balance.remaining, down, next_run),
+        ("spent", balance.spent, booked, ""),
+        ("reserved", balance.reserved, booked, ""),
+        ("remaining", balance.remaining, left, following),
     ):
-        rows.append((name, booked(account, units, written=written), f"{100 * units / balance.cap:.1f} %", more))
+        rows.append((name, written(units), f"{100 * units / balance.cap:.1f} %", more))
     drawn = bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=_BAR)
     return f"{' ' * 12}{drawn}   {legend()}\n\n{table(rows, right={symbol, 'share'})}"
 
@@ -114,9 +117,9 @@ def _blocks(each: AccountOverview, *, most: int | None) -> str:
         (
             block.name,
             block.state.value,
-            booked(account, balance.spent, written=up),
-            booked(account, balance.reserved, written=up),
-            booked(account, balance.remaining, written=down),
+            booked(balance.spent),
+            booked(balance.reserved),
+            left(balance.remaining),
             bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=30),
         )
         for block, balance in each.blocks
@@ -127,7 +130,7 @@ def _blocks(each: AccountOverview, *, most: int | None) -> str:
     double = "\neach block pays double, as replacing one may touch two of them" if account.weight > 1 else ""
     several = ""
     if account.unit != "row":
-        spent = booked(account, each.spent_by_all_runs, written=up)
+        spent = booked(each.spent_by_all_runs)
         several = f"\nall runs together, whatever their blocks, have spent {account.currency.symbol} {spent}"
     return table(rows, right={"spent", "reserved", "remaining"}) + more + double + several
 
@@ -156,9 +159,9 @@ def _across(each: AccountOverview) -> str:
     row = (
         "all runs",
         at_most(account.across_epsilon or 0.0),
-        booked(account, balance.spent, written=up),
-        booked(account, balance.reserved, written=up),
-        booked(account, balance.remaining, written=down),
+        booked(balance.spent),
+        booked(balance.reserved),
+        left(balance.remaining),
         bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=30),
     )
     return table([heading, row], right={"epsilon", "spent", "reserved", "remaining"})
@@ -174,8 +177,8 @@ def _allowances(each: AccountOverview) -> str:
             allowance.kind.value,
             allowance.name,
             at_most(allowance.epsilon),
-            booked(each.account, allowance.used, written=up),
-            booked(each.account, allowance.remaining, written=down),
+            booked(allowance.used),
+            left(allowance.remaining),
             bar(spent=allowance.used, reserved=0, whole=allowance.cap, width=30),
         )
         for allowance in each.allowances

@@ -143,7 +143,8 @@ def _terms(each: AccountOverview, delta: float) -> dict[str, Any]:
     return {
         "account": account.name,
         "currency": account.currency.value,
-        "cap": account.cap,
+        "cap": account.cap / UNIT,
+        "cap_amount": account.cap,
         "declared": {"epsilon": account.epsilon, "delta": account.delta},
         "raised": each.promise().raised,
         "delta": delta,

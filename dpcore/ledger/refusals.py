@@ -31,7 +31,11 @@ def known_account(rows: LedgerTransaction, name: str) -> Account:
     account = rows.account(checked_text(name, what="an account's name"))
     if account is None:
         names = ", ".join(known.name for known in rows.accounts())
-        known = f"known accounts: {names}" if names else "no account is open yet; open one with: dpflow ledger open"
+        known = (
+            f"known accounts: {names}; see: dpflow ledger show"
+            if names
+            else "no account is open yet; open one with: dpflow ledger open"
+        )
         raise UsageError(f"there is no account '{name}'; {known}; the ledger is {rows.place}")
     return account
 
@@ -78,7 +82,9 @@ def known_run(rows: LedgerTransaction, run_id: str) -> Run:
 
 def _known(run: Run | None, run_id: str) -> Run:
     if run is None:
-        raise UsageError(f"there is no run '{run_id}' in this ledger; reserve its budget first")
+        raise UsageError(
+            f"there is no run '{run_id}' in this ledger; reserve its budget first, or list the known runs with: dpflow ledger show --all"
+        )
     return run
 
 

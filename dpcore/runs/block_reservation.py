@@ -8,7 +8,14 @@ from dpcore.ledger import Account, Balance, BlockState, Ledger, Run, RunState, c
 from dpcore.ledger.refusals import refuse_if_closed
 from dpcore.runs.reservation import check_remaining, in_epsilon
 from dpcore.spec import Declaration
-from dpcore.universe.blocks import choose
+from dpcore.universe.blocks import checked_day, choose
+
+
+def day_to_read(declaration: Declaration, as_of: date | None) -> date:
+    """Return the day as of which a run reads, today in UTC unless told otherwise; refuse one that is to come, or that does not matter."""
+    if as_of is not None and declaration.calendar is None:
+        raise UsageError("the spec has no `blocks`, so that no day matters to it; leave --as-of out")
+    return checked_day(as_of)
 
 
 def blocks_to_read(ledger: Ledger, declaration: Declaration, *, as_of: date) -> tuple[str, ...] | None:

@@ -125,11 +125,22 @@ def check_remaining(
         payer, currency = f"account '{account.name}'", account.currency
         payer = payer if block is None else f"block '{block}' of {payer}"
         refused = budget_refused(payer, currency=currency, requested=account.weight * units, remaining=remaining)
-        raise in_epsilon(refused, declaration, currency=currency, units=units)
+        refused = in_epsilon(refused, declaration, currency=currency, units=units)
+        raise refused if block is None else _elsewhere(refused, account)
     across = account.across_remaining
     if across is not None and units > across:
         refused = across_refused(account, requested=units, remaining=across)
         raise in_epsilon(refused, declaration, currency=account.currency, units=units)
+
+
+def _elsewhere(refused: BudgetRefused, account: Account) -> BudgetRefused:
+    """Return the refusal of a block that also says what a run can still do: read blocks that no run has read yet."""
+    most = wording.new_block_epsilon(account)
+    if not most:
+        return refused
+    at = f" at delta {wording.at_most(account.delta)}" if account.delta else ""
+    told = f"; new blocks have their whole budget: a run that reads only those can ask for epsilon {wording.down(most)}{at}"
+    return BudgetRefused(f"{refused}{told}", requested=refused.requested, remaining=refused.remaining)
 
 
 def in_epsilon(refused: BudgetRefused, declaration: Declaration, *, currency: Currency, units: int) -> BudgetRefused:

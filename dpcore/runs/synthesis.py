@@ -36,10 +36,10 @@ from dpcore.release import (
     state,
     state_blocks,
 )
-from dpcore.reporting.formatting import at_most, next_epsilon
+from dpcore.reporting.formatting import at_most, new_block_epsilon, next_epsilon
 from dpcore.reporting.outcome import Outcome, Report, Round, distance, noise_floor, without
 from dpcore.reporting.promises import release_promise
-from dpcore.runs.block_reservation import blocks_to_read, check_payable, reserve_run
+from dpcore.runs.block_reservation import blocks_to_read, check_payable, day_to_read, reserve_run
 from dpcore.runs.discovery import Discovery
 from dpcore.runs.expected_rows import STEP, NoisyTotal, small_total_warning, unexpected_sentence, weak_check_warning
 from dpcore.runs.reservation import paying_account, total_noise, units_to_reserve
@@ -53,7 +53,6 @@ from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, 
 from dpcore.tables.ingest.window import Window
 from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Categorical, Outside, Universe
-from dpcore.universe.blocks import checked_day
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -75,9 +74,7 @@ class Synthesis:
     ) -> None:
         self.declaration = declaration
         self.run_id = run_id
-        self.as_of = checked_day(as_of)
-        if as_of is not None and declaration.calendar is None:
-            raise UsageError("the spec has no `blocks`, so that no day matters to it; leave --as-of out")
+        self.as_of = day_to_read(declaration, as_of)
         self.source = (
             Source.of(table)
             if table is not None
@@ -474,6 +471,7 @@ class Synthesis:
             remaining=balance.remaining / UNIT,
             remaining_epsilon=next_epsilon(account, balance.remaining),
             blocks=self.blocks,
+            new_block_epsilon=new_block_epsilon(account),
             warnings=self._warnings,
         )
 

@@ -88,10 +88,19 @@ def promise_of(cap: Cap, *, delta: Fraction | float, group: int = 1) -> Promise:
     anchor = GROWTH**step * amount_of_group(cap.first, currency=cap.currency, size=group)
     order = best_order(_rho(anchor, cap.currency), delta=delta)
     deltas = step + 1 + (cap.currency is Currency.GDP)
-    return Promise(
-        epsilon_at_order(_rho(units, cap.currency), order=order, delta=delta),
-        min(float_up(deltas * Fraction(delta)), 1.0),
-    )
+    total = _times(delta, deltas)
+    # At exactly its part of the total, which the decimal product of a delta may miss by the last digit of a float.
+    return Promise(epsilon_at_order(_rho(units, cap.currency), order=order, delta=Fraction(total) / deltas), total)
+
+
+def _times(delta: Fraction | float, count: int) -> float:
+    """Return a multiple of a delta as it is written in decimals: three times 1e-9 is 3e-9, and not the float above it.
+
+    >>> _times(1e-9, 3), 3 * 1e-9
+    (3e-09, 3.0000000000000004e-09)
+    """
+    written = delta if isinstance(delta, Fraction) else Fraction(repr(float(delta)))
+    return min(float(count * written), 1.0)
 
 
 def _step(units: int, *, first: int) -> int:

@@ -11,7 +11,7 @@ from dpcore.spec import Declaration
 
 @dataclass(frozen=True)
 class PlannedDiscovery:
-    """A column whose values or edges are to be found: at most how many cells it gets, in how many levels, for which share of the budget.
+    """A column whose values or edges are to be found: at most how many cells are found, in how many levels, for which share of the budget.
 
     `noise` is the standard deviation of each count. With about `least` rows something stands out of it, in a first level of `candidates`;
     in others, by a little more or less.
@@ -37,7 +37,7 @@ def planned_discovery(declaration: Declaration, terms: Terms) -> tuple[PlannedDi
         planned.append(
             PlannedDiscovery(
                 name=name,
-                cells=declaration.universe.attributes[name].size,
+                cells=declaration.universe.attributes[name].cells,
                 share=float(descent.share),
                 levels=descent.levels,
                 noise=noise,

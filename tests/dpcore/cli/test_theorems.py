@@ -21,7 +21,7 @@ from dpcore.mechanisms import (
 )
 from dpcore.privacy.accounting import UNIT, Cap, Currency, budget_of, epsilon_of, optimal_composition, promise_of
 from dpcore.privacy.protection import Sensitivity
-from tests.dpcore.cli.ledgers import made_at_noon, opened
+from tests.dpcore.cli.ledgers import dpflow, made_at_noon, opened
 
 ONE = Sensitivity(l1=1, l2_squared=1, linf=1)
 TWO = Sensitivity(l1=2, l2_squared=2, linf=1)
@@ -92,7 +92,7 @@ def test_in_a_zcdp_account_the_cap_is_valid_and_neither_its_sum_so_far_nor_any_o
     promised = answer.data["promised"]
     assert answer.data["smallest"] == promised
     assert (promised["theorem"], promised["valid"]) == ("zcdp", True)
-    assert promised["epsilon"] == epsilon_of(answer.data["cap"], currency=Currency.ZCDP, delta=1e-9)
+    assert promised["epsilon"] == epsilon_of(answer.data["cap_amount"], currency=Currency.ZCDP, delta=1e-9)
     assert found["zcdp"]["so_far"] < promised["epsilon"] <= answer.data["declared"]["epsilon"] == 10.0
     assert answer.text == CLINIC
     assert max(map(len, answer.text.splitlines())) <= 120
@@ -139,7 +139,9 @@ def test_a_gdp_account_is_told_by_its_cap_and_its_sum_of_squares_so_far() -> Non
     answer = told("visits")
     found = by_theorem(answer)
     assert answer.data["smallest"] == answer.data["promised"]
-    assert answer.data["promised"]["epsilon"] == epsilon_of(answer.data["cap"], currency=Currency.GDP, delta=1e-6)
+    assert answer.data["promised"]["epsilon"] == epsilon_of(
+        answer.data["cap_amount"], currency=Currency.GDP, delta=1e-6
+    )
     assert found["gdp"]["so_far"] == epsilon_of(spent, currency=Currency.GDP, delta=1e-6)
     assert not found["gdp"]["so_far_valid"]
     assert found["numeric"]["so_far"] == pytest.approx(found["gdp"]["so_far"], rel=1e-3)
@@ -165,7 +167,7 @@ def test_of_an_account_by_blocks_the_promise_is_told_and_no_history_is_composed(
     assert (sales.data["operations"], sales.data["theorems"], sales.data["promised"]["epsilon"]) == (None, [], 2.0)
     assert "each has a history of its own" in sales.text
     assert "several" not in sales.text
-    promised, cap = visits.data["promised"], visits.data["cap"]
+    promised, cap = visits.data["promised"], visits.data["cap_amount"]
     assert promised["epsilon"] == epsilon_of(cap, currency=Currency.ZCDP, delta=1e-9)
     assert "for adding or removing one person, all of whose rows are in one block" in visits.text
     assert visits.text.endswith(
@@ -173,6 +175,20 @@ def test_of_an_account_by_blocks_the_promise_is_told_and_no_history_is_composed(
     )
     with pytest.raises(UsageError, match="delta must be above 0"):
         told("visits", "--delta", "0")
+
+
+def test_a_cap_is_in_the_currency_as_in_show_and_its_whole_amount_has_a_name_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "clinic", epsilon=10.0, delta=1e-9)
+        cap = ledger.account("clinic").cap
+    capsys.readouterr()
+    assert dpflow("ledger", "show", "clinic", "--json") == 0
+    (shown,) = json.loads(capsys.readouterr().out)["accounts"]
+    data = told("clinic").data
+    assert data["cap"] == shown["cap"] == cap / UNIT
+    assert data["cap_amount"] == cap
 
 
 def test_a_raise_after_the_first_charge_is_told_and_is_part_of_the_promise() -> None:

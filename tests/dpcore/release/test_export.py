@@ -233,9 +233,15 @@ def test_a_folder_that_cannot_take_an_export_is_refused(
     opened(ledger, "clinic")
     (folder / "file").write_text("in the way", encoding="utf-8")
     (folder / "taken" / "statement.md").mkdir(parents=True)
-    for place, hint in (("file", "cannot write to file"), ("taken", "is a folder; move it away")):
+    for place, hint in (
+        ("file", "file is a file, and an export needs a folder; name another one with --to"),
+        ("file/below", "file is a file, and an export needs a folder"),
+        ("taken", "is a folder; move it away"),
+    ):
         assert dpflow("ledger", "export", "--to", place) == OutputError.exit_code
-        assert hint in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert hint in told
+        assert told.count("\n") == 1
     with read_only(folder / "closed"):
         assert dpflow("ledger", "export", "--to", "closed") == OutputError.exit_code
     assert [path.name for path in (folder / "taken").iterdir()] == ["statement.md"]

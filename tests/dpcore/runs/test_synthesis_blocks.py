@@ -408,6 +408,53 @@ def test_a_plan_says_what_the_scarcest_block_has_left_and_changes_nothing(site: 
         assert ledger.head() == head
 
 
+def test_a_plan_is_as_of_the_day_that_a_run_would_be(
+    site: Site, dpflow: "Dpflow", capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.open_account(times=3)
+    site.write(("start: 2024-01-01}", "window: last 1, start: 2024-01-01}"))
+    site.run("2024-03-01")
+
+    def planned(day: str, *more: str) -> dict[str, Any]:
+        capsys.readouterr()
+        assert dpflow("plan", site.spec, "--as-of", day, "--json", *more) == 0
+        data: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return data
+
+    used_before, unused = planned("2024-03-01")["account"], planned("2024-04-01")["account"]
+    assert (used_before["block"], unused["block"]) == ("2024-02", "2024-03")
+    assert used_before["remaining"] < unused["remaining"] == pytest.approx(2 * EPSILON)
+    assert used_before["new_block_epsilon"] == pytest.approx(3 * EPSILON)
+    assert planned("2024-03-01", "--error", "0.5", "--on", "ward")["refused"] is None
+    assert dpflow("plan", site.spec, "--as-of", "2024-03-01") == 0
+    assert "after it, a run that reads block 2024-02 can ask for epsilon " in capsys.readouterr().out
+    for day, why in (("soon", "--as-of must be a day"), ("2999-01-01", "is yet to come")):
+        assert dpflow("plan", site.spec, "--as-of", day) == 2
+        assert why in capsys.readouterr().err
+    site.write(("blocks: {column: day, every: month, start: 2024-01-01}\n", ""))
+    assert dpflow("plan", site.spec, "--as-of", "2024-03-01") == 2
+    assert "leave --as-of out" in capsys.readouterr().err
+
+
+def test_a_used_up_block_of_a_series_leaves_the_next_ones_their_whole_budget(
+    site: Site, dpflow: "Dpflow", capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.open_account(times=1)
+    site.write(("start: 2024-01-01}", "window: new, start: 2024-01-01}"))
+    assert site.run("2024-02-01").new_block_epsilon == EPSILON
+    with open_ledger() as ledger:
+        ledger.open_blocks("visits", ["2024-02"])
+        ledger.seal_blocks("visits", ["2024-02"])
+        ledger.reserve("other", account="visits", amount=UNIT, claim="test", blocks=["2024-02"])
+    for verb in ("run", "plan"):
+        assert dpflow(verb, site.spec, "--as-of", "2024-03-01") == 3
+        told = capsys.readouterr().err
+        assert "block '2024-02' of account 'visits' cannot pay" in told
+        assert (
+            f"new blocks have their whole budget: a run that reads only those can ask for epsilon {EPSILON:.4f}" in told
+        )
+
+
 PERSONS = (("unit: row,", "unit: person, max_rows_per_unit: 2,"),)
 
 

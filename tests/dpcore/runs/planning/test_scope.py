@@ -10,6 +10,7 @@ import pytest
 
 from dpcore import load_spec, synthesize
 from dpcore.privacy.accounting import UNIT, Currency, budget_of, gdp_to_epsilon, zcdp_to_epsilon
+from dpcore.reporting.formatting import amount
 from dpcore.runs.planning.plan import Plan, plan_run
 from tests.conftest import Workspace
 from tests.dpcore.runs.planning.test_plan import declare, dpflow, few_columns
@@ -98,7 +99,7 @@ def test_what_is_spent_is_said_in_each_currency(workspace: Workspace, capsys: py
     assert zcdp_to_epsilon(amounts.rho, delta=1e-9) == pytest.approx(1.0)
     assert gdp_to_epsilon(amounts.mu**2, delta=1e-9) == pytest.approx(1.0)
     assert dpflow("plan", workspace.spec) == 0
-    assert f"rho {amounts.rho:.6g} in zcdp (as counted here), mu {amounts.mu:.6g} in gdp" in capsys.readouterr().out
+    assert f"rho {amount(amounts.rho)} in zcdp (as counted here), mu {amounts.mu:.6g} in gdp" in capsys.readouterr().out
     open_account(epsilon=10.0, delta=1e-9, currency=Currency.GDP)
     assert dpflow("plan", workspace.spec) == 0
     assert "in gdp (as counted here)" in capsys.readouterr().out
