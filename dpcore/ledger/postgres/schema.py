@@ -16,16 +16,16 @@ from dpcore.errors import LedgerDamaged, LedgerError, UsageError
 from dpcore.ledger.postgres.rules import GRANTS, RULES
 
 SCHEMA = "dpflow"
-VERSION = 2
-FIRST_VERSION = 2
-"""There is no older one in PostgreSQL: the numbers are those of the ledger in SQLite."""
+BASE = 1
+"""The version of these tables and rules, which never change: a later version comes by migration, to new ledgers too."""
+VERSION = 1
 
 _TABLES = """
 CREATE TABLE version (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     number INTEGER NOT NULL
 );
-INSERT INTO version VALUES (1, 2);
+INSERT INTO version VALUES (1, 1);
 
 CREATE TABLE account (
     name TEXT COLLATE "C" PRIMARY KEY,
@@ -171,7 +171,7 @@ def _migrate(connection: psycopg.Connection[Any], *, place: str) -> None:
         if version is None:
             connection.execute(f"SET LOCAL search_path TO {SCHEMA};")
             connection.execute(_TABLES + RULES)
-            version = FIRST_VERSION
+            version = BASE
         for older in range(version, VERSION):
             connection.execute(_migration(older, place=place))
         connection.execute(f"UPDATE version SET number = {VERSION}; {GRANTS}")

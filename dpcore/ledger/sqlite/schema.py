@@ -6,9 +6,9 @@ charge writes has as few indexes and references as can be: each costs a page of 
 
 APPLICATION_ID = 0x6470666C
 """Marks the file as ours ("dpfl") for whoever looks at its header."""
-BASE = 2
+BASE = 1
 """The version of these tables and rules, which never change: a later version comes by migration, to new files too."""
-VERSION = 2
+VERSION = 1
 
 TABLES = """
 CREATE TABLE account (
@@ -161,3 +161,6 @@ NAMES = {
     *("operation_kept_as_committed", "operation_kept"),
 }
 """The tables, indexes and rules that a whole ledger has."""
+
+MIGRATIONS: dict[int, str] = {}
+"""The script that leads from each version to the next. It is never changed once it is out: old files depend on it."""

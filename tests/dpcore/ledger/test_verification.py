@@ -20,7 +20,6 @@ from dpcore.privacy.accounting import Currency
 from tests.dpcore.ledger.fixtures import opened
 from tests.dpcore.ledger.story import NOISE, measure, price, reserve
 from tests.dpcore.ledger.tampering import Books, SqliteBooks
-from tests.dpcore.ledger.v1_story import write_version_1
 
 
 @pytest.fixture(autouse=True)
@@ -265,18 +264,6 @@ def test_one_state_is_seen_while_others_go_on(url: str) -> None:
         found = checked(url, price=meanwhile)
         assert (found.events, found.operations, found.outputs) == (5, 1, 1)
         assert checked(url).events == 7
-
-
-def test_a_ledger_of_the_first_version_is_whole_and_so_is_what_was_added_since(url: str, tmp_path: Path) -> None:
-    write_version_1(tmp_path / "ledger.sqlite")
-    found = checked(url)
-    assert (found.events, found.runs, found.operations, found.outputs) == (14, 4, 4, 2)
-    with open_ledger(url) as ledger:
-        for run_id in ("again", "open"):
-            ledger.reserve(run_id, account="clinic", amount=2 * price(Currency.ZCDP), claim=f"claim of {run_id}")
-            measure(ledger, ledger.lease(run_id), "round-2", output=b"three")
-            ledger.settle(run_id, release=None, lease=Lease(run_id, 1))
-    assert checked(url, expected_head=found.head).outputs == 4
 
 
 def fill(ledger: Ledger, run_id: str, *, steps: int) -> None:
