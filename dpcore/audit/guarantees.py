@@ -39,7 +39,7 @@ checks are run on planted bugs, each of which must be caught:
 - *distribution*: a chi-square test of the outputs against their exact probabilities;
 - *stream*: outputs that recorded words of the operating system's entropy do not decide;
 - *one run*: canaries, of which too many are guessed from one run (Steinke, Nasr and Jagielski 2023);
-- *charge*: random words that are taken while the ledger holds no started operation.
+- *charge*: random words that are taken while the ledger holds no charged operation.
 
 Phi is the normal distribution function, D the sensitivity of a score or value, L1 and L2 those of a vector of counts.
 """

@@ -180,11 +180,11 @@ def seal(arguments: argparse.Namespace) -> Answer:
     return _blocks(arguments.account, names, state="sealed", text="sealed {}: ready to be charged")
 
 
-def release(arguments: argparse.Namespace) -> Answer:
+def refund(arguments: argparse.Namespace) -> Answer:
     """Give back all that a run reserved."""
     with open_ledger() as ledger:
         before = ledger.run(arguments.run)
-        return _ended(ledger, before, ledger.release_run(before.id, lease=None))
+        return _ended(ledger, before, ledger.refund(before.id, lease=None))
 
 
 def settle(arguments: argparse.Namespace) -> Answer:

@@ -214,8 +214,8 @@ class Curator:
         if self._received is None:
             raise StepFailed(f"step {step} has no result yet and the data was not read; resume the run")
         histogram, lease = self._received
-        operation = self._ledger.start(
-            lease, step=step, amount=mechanism.charge(self._currency), mechanism=mechanism.describe()
+        operation = self._ledger.charge(
+            lease, step=step, amount=mechanism.price(self._currency), mechanism=mechanism.describe()
         )
         output = draw(histogram)
         self._ledger.commit(operation, output)

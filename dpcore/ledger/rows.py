@@ -59,13 +59,13 @@ class RunState(StrEnum):
 
     OPEN = "open"
     SETTLED = "settled"
-    RELEASED = "released"
+    REFUNDED = "refunded"
 
 
 class OperationState(StrEnum):
     """Whether a paid operation has its result."""
 
-    STARTED = "started"
+    CHARGED = "charged"
     COMMITTED = "committed"
 
 
@@ -84,10 +84,10 @@ class EventKind(StrEnum):
     RESERVED = "reserved"
     LEASED = "leased"
     DATA_VERSION = "data-version"
-    STARTED = "started"
+    CHARGED = "charged"
     COMMITTED = "committed"
     SETTLED = "settled"
-    RELEASED = "released"
+    REFUNDED = "refunded"
     REPUBLISHED = "republished"
 
 

@@ -67,9 +67,9 @@ _APPEND = (
     "INSERT INTO event (seq, at, kind, account, run, body, previous, hash)"
     " VALUES (:seq, :at, :kind, :account, :run, :body, :previous, :hash)"
 )
-_START = (
-    "INSERT INTO operation (run, step, attempt, state, amount, mechanism, fence, started)"
-    " VALUES (:run, :step, :attempt, :state, :amount, :mechanism, :fence, :started)"
+_CHARGE = (
+    "INSERT INTO operation (run, step, attempt, state, amount, mechanism, fence, charged)"
+    " VALUES (:run, :step, :attempt, :state, :amount, :mechanism, :fence, :charged)"
 )
 _COMMIT = (
     "UPDATE operation SET state = 'committed', output = :output, sha256 = :sha256, committed = :committed"
@@ -182,8 +182,8 @@ class LedgerTransaction:
         """
         raised, key = (EventKind.ACROSS_RAISED, "across") if across else (EventKind.CAP_RAISED, "cap")
         charged = (
-            "SELECT operation.started FROM operation JOIN run ON run.id = operation.run WHERE run.account = :account"
-            " ORDER BY operation.started LIMIT 1"
+            "SELECT operation.charged FROM operation JOIN run ON run.id = operation.run WHERE run.account = :account"
+            " ORDER BY operation.charged LIMIT 1"
         )
         query = (
             f"{_EVENT} WHERE account = :account AND kind IN ('{EventKind.ACCOUNT_OPENED}', '{raised}')"
@@ -295,10 +295,10 @@ class LedgerTransaction:
             vars(run),
         )
 
-    def start_operation(self, operation: Operation, *, mechanism: str, event: Event) -> None:
-        """Append an event and insert the operation that it starts, at its price; the mechanism is canonical text."""
-        price = {"mechanism": mechanism, "started": event.seq, "id": operation.run, "price": operation.amount}
-        self._store.execute_together((_APPEND, _START, _ADVANCE), vars(operation) | vars(event) | price)
+    def charge_operation(self, operation: Operation, *, mechanism: str, event: Event) -> None:
+        """Append an event and insert the operation that it charges, at its price; the mechanism is canonical text."""
+        price = {"mechanism": mechanism, "charged": event.seq, "id": operation.run, "price": operation.amount}
+        self._store.execute_together((_APPEND, _CHARGE, _ADVANCE), vars(operation) | vars(event) | price)
 
     def commit_operation(self, operation: Operation, *, output: bytes | None, sha256: str, event: Event) -> None:
         """Append an event and write the output that it commits, unless that lies beside the database, and its hash."""

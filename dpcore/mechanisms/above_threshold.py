@@ -71,7 +71,7 @@ class AboveThreshold:
     def _division(self) -> Division:
         return even(sensitivity=self.sensitivity, positives=1, monotone=self.monotone)
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one session, in units."""
         return spend_units(price(self.epsilon, currency=currency, bounded_range=False))
 

@@ -48,7 +48,7 @@ class BoundedMean:
     >>> from dpcore.universe import Integer
     >>> patients = Protection(unit="patient", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
     >>> ages = BoundedMean.for_epsilon(1.0, delta=0, attribute=Integer(minimum=0, maximum=99), step=1, protection=patients)
-    >>> ages.charge(Currency.PURE) <= 10**12
+    >>> ages.price(Currency.PURE) <= 10**12
     True
 
     Guarantee:
@@ -114,7 +114,7 @@ class BoundedMean:
         for_sum = units if alone else math.floor(checked_units(units) * SUM_SHARE)
         widest = one_number(max(move[0] for move in (together, *alone)))
         noise, sum_scale = bought_noise(for_sum, currency=currency, sensitivity=widest, otherwise=COARSER)
-        left = units - noise.at(sum_scale, sensitivity=one_number(together[0])).charge(currency)
+        left = units - noise.at(sum_scale, sensitivity=one_number(together[0])).price(currency)
         rows = one_number(together[1])
         _, count_scale = bought_noise(left, currency=currency, sensitivity=rows, otherwise="keep fewer rows per unit")
         return cls(grid=grid, protection=protection, noise=noise, sum_scale=sum_scale, count_scale=count_scale)
@@ -138,11 +138,11 @@ class BoundedMean:
             count_scale=number_in(description, "count_scale"),
         )
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one draw, in units: that of the dearest movement."""
         return max(
             sum(
-                self.noise.at(scale, sensitivity=one_number(distance)).charge(currency)
+                self.noise.at(scale, sensitivity=one_number(distance)).price(currency)
                 for scale, distance in zip((self.sum_scale, self.count_scale), movement, strict=True)
                 if distance
             )

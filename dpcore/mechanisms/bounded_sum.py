@@ -114,9 +114,9 @@ class BoundedSum:
         """The noise's standard deviation, in the values' own unit."""
         return self._on_steps().standard_deviation * float(self.grid.step)
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one draw, in units."""
-        return self._on_steps().charge(currency)
+        return self._on_steps().price(currency)
 
     def draw(self, values: Column, *, units: Column = None, weights: Column = None) -> float:
         """Return a noisy sum.

@@ -87,7 +87,7 @@ class ExponentialMechanism:
             flavour=_flavour_named(description.get("flavour")),
         )
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one selection, in units."""
         return spend_units(price(self.epsilon, currency=currency, bounded_range=self.flavour is Flavour.GUMBEL))
 

@@ -77,7 +77,7 @@ class DiscreteGaussian:
         weights = [math.exp(-0.5 * (k / self.sigma) ** 2) for k in range(30)]
         return math.sqrt(2 * sum(k * k * weight for k, weight in enumerate(weights)) / (2 * sum(weights) - 1))
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one draw over all counts, in units."""
         return spend_units(_price(self.sigma, sensitivity=self.sensitivity, currency=currency))
 

@@ -77,7 +77,7 @@ class DiscreteLaplace:
         """The noise's standard deviation, per count."""
         return 1.0 / (math.sqrt(2.0) * math.sinh(0.5 / self.scale))
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one draw over all counts, in units."""
         return spend_units(_price(self.scale, sensitivity=self.sensitivity, currency=currency))
 

@@ -26,7 +26,7 @@ class NoisyCount:
     >>> from dpcore.privacy.protection import Neighbours
     >>> patients = Protection(unit="patient", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
     >>> count = NoisyCount.for_epsilon(1.0, delta=0, protection=patients)
-    >>> count.sensitivity.l1, count.scale, count.charge(Currency.PURE)
+    >>> count.sensitivity.l1, count.scale, count.price(Currency.PURE)
     (2, 2.0, 1000000000000)
 
     Guarantee:
@@ -93,9 +93,9 @@ class NoisyCount:
         """The noise's standard deviation, in rows."""
         return self._on_counts().standard_deviation
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one draw, in units."""
-        return self._on_counts().charge(currency)
+        return self._on_counts().price(currency)
 
     def draw(self, property_of_rows: Column, *, units: Column = None, weights: Column = None) -> int:
         """Return a noisy number of rows.

@@ -151,9 +151,9 @@ class NoisyHistogram:
         """The noise's standard deviation, per count."""
         return self._on_counts().standard_deviation
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one draw over all counts, in units."""
-        return self._on_counts().charge(currency)
+        return self._on_counts().price(currency)
 
     def draw(self, table: Any) -> Marginals:
         """Return noisy counts by the names of each marginal's columns, shaped by their cells.

@@ -122,7 +122,7 @@ class ReportNoisyMax:
             monotone=flag_in(description, "monotone"),
         )
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one selection, in units."""
         return spend_units(price(self.epsilon, currency=currency, bounded_range=self.noise is MaxNoise.GUMBEL))
 

@@ -107,9 +107,9 @@ class NoisyValue:
         """The noise's standard deviation, in the answer's own unit."""
         return self._on_steps().standard_deviation * float(self.grid.step)
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one draw, in units."""
-        return self._on_steps().charge(currency)
+        return self._on_steps().price(currency)
 
     def draw(self, value: float | Fraction) -> float:
         """Return a noisy answer; NaN is taken as the minimum, and what is outside the range as its nearest bound."""

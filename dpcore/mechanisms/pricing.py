@@ -41,4 +41,4 @@ def least_units(*, currency: Currency, protection: Protection) -> int:
     >>> [least_units(currency=currency, protection=one_row) for currency in Currency]
     [1, 1, 2501]
     """
-    return _WIDEST[currency](protection.sensitivity).charge(currency)
+    return _WIDEST[currency](protection.sensitivity).price(currency)

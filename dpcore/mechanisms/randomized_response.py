@@ -126,7 +126,7 @@ class RandomizedResponse:
         other = (1 - truth) / self.answers
         return truth + other, other
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of all answers of a unit, in units of the currency."""
         price = _price(self.epsilon, answers=self.answers, currency=currency)
         return spend_units(self.protection.rows_per_unit * price)

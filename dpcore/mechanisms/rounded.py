@@ -83,7 +83,7 @@ class RoundedGaussian:
         beyond = [math.erfc((k - 0.5) / (self.sigma * math.sqrt(2.0))) for k in range(1, 30)]
         return math.sqrt(sum((2 * k - 1) * mass for k, mass in enumerate(beyond, start=1)))
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one draw over all counts, in units."""
         return spend_units(_price(self.sigma, sensitivity=self.sensitivity, currency=currency))
 

@@ -81,7 +81,7 @@ class SparseVector:
     def _division(self) -> Division:
         return least_noise(sensitivity=self.sensitivity, positives=self.positives, monotone=self.monotone)
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one session, in units."""
         return spend_units(price(self.epsilon, currency=currency, bounded_range=False))
 

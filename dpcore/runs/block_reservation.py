@@ -85,7 +85,7 @@ def reserve_run(  # noqa: PLR0913  who pays, how much, for what, as of when
     earlier = next((run for run in ledger.runs(account.name) if run.id == run_id), None)
     while True:
         names = ledger.blocks_of(run_id) if earlier else blocks_to_read(ledger, declaration, as_of=as_of)
-        if earlier is None or earlier.state is RunState.RELEASED:
+        if earlier is None or earlier.state is RunState.REFUNDED:
             refuse_if_closed(account)
             check_payable(ledger, declaration, account=account, units=units, names=names)
             _make_ready(ledger, account, names or ())

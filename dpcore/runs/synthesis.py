@@ -164,7 +164,7 @@ class Synthesis:
             claim_folder(self.ledger, self.declaration.output_folder)
         except DpflowError:
             if not self.ledger.run(self.run_id).spent:
-                self.ledger.release_run(self.run_id, lease=lease)
+                self.ledger.refund(self.run_id, lease=lease)
             raise
 
     @property
@@ -267,7 +267,7 @@ class Synthesis:
             self._check_headers(coding)
         except SourceError as error:
             if self._may_refund(error, lease=lease):
-                self.ledger.release_run(self.run_id, lease=lease)
+                self.ledger.refund(self.run_id, lease=lease)
                 raise
             failure = error
         else:
@@ -279,7 +279,7 @@ class Synthesis:
             raise failure
         raise SourceBroken(
             f"{failure}; the reservation is kept, since values may have decided this: with the spec as it is, mend the source or the disk and "
-            f"use --resume {self.run_id}, or let the steward give it back with `dpflow ledger release {self.run_id}`"
+            f"use --resume {self.run_id}, or let the steward give it back with `dpflow ledger refund {self.run_id}`"
         )
 
     def _check_headers(self, coding: Coding) -> None:

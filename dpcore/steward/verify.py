@@ -82,7 +82,7 @@ class _Manifest:
 
 
 def _price(mechanism: Mapping[str, Any], currency: Currency) -> int:
-    return from_description(mechanism).charge(currency)
+    return from_description(mechanism).price(currency)
 
 
 def _is_head(text: object) -> bool:
@@ -191,7 +191,7 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
     release = manifest.path.parent
     if run.state is RunState.SETTLED and run.release and hashes:
         raise _changed(release, f"{MANIFEST} is not what run '{run.id}' published")
-    ended = "released before it measured anything" if run.state is RunState.RELEASED else "settled without a release"
+    ended = "refunded before it measured anything" if run.state is RunState.REFUNDED else "settled without a release"
     raise LedgerDamaged(
         f"the release {one_line(release)} has no record: its run '{run.id}' was {ended}; "
         "find out where it came from, and move it away from the releases"

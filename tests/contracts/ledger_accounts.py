@@ -132,7 +132,7 @@ class LedgerAccounts(LedgerStoreTests):
 
         def charge(run: str, account: str) -> None:
             ledger.reserve(run, account=account, amount=1, claim="claim")
-            ledger.start(ledger.lease(run), step="s", amount=1, mechanism=MECHANISM)
+            ledger.charge(ledger.lease(run), step="s", amount=1, mechanism=MECHANISM)
 
         opened(ledger, "births", cap=CAP)
         charge("other", "births")
@@ -177,12 +177,12 @@ class LedgerAccounts(LedgerStoreTests):
 
     def test_a_closed_account_takes_nothing_new(self, ledger: Ledger, url: str) -> None:
         opened_by_month(ledger, "2026-01")
-        ledger.reserve("released", account="visits", amount=1, claim="claim", blocks=["2026-01"])
-        ledger.release_run("released", lease=None)
+        ledger.reserve("refunded", account="visits", amount=1, claim="claim", blocks=["2026-01"])
+        ledger.refund("refunded", lease=None)
         assert ledger.close_account("visits", reason="the study has ended").state == "closed"
         asks: list[Callable[[], object]] = [
             lambda: ledger.reserve("run", account="visits", amount=1, claim="claim", blocks=["2026-01"]),
-            lambda: ledger.reserve("released", account="visits", amount=1, claim="claim", blocks=["2026-01"]),
+            lambda: ledger.reserve("refunded", account="visits", amount=1, claim="claim", blocks=["2026-01"]),
             lambda: ledger.raise_cap("visits", cap=2_000, epsilon=1.0, reason="more"),
             lambda: ledger.allow("visits", kind="analyst", name="ann", cap=1, epsilon=1.0, reason="new"),
             lambda: ledger.open_blocks("visits", ["2026-02"]),
@@ -201,7 +201,7 @@ class LedgerAccounts(LedgerStoreTests):
         ledger.close_account("clinic", reason="the study has ended")
         assert ledger.reserve("run", account="clinic", amount=300, claim="claim") == run
         lease = ledger.lease("run")
-        ledger.commit(ledger.start(lease, step="measure", amount=100, mechanism=MECHANISM), b"noisy")
+        ledger.commit(ledger.charge(lease, step="measure", amount=100, mechanism=MECHANISM), b"noisy")
         ledger.settle("run", release="release-1", lease=lease)
         assert ledger.balance("clinic") == Balance(cap=CAP, spent=100, reserved=0)
         assert ledger.transcript("run")[0].output == b"noisy"

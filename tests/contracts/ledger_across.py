@@ -59,17 +59,17 @@ class LedgerAcrossBlocks(LedgerStoreTests):
         assert (told.value.requested, told.value.remaining) == (1, 0)
         assert_sound(ledger)
 
-    def test_what_was_never_started_goes_back(self, ledger: Ledger) -> None:
+    def test_what_was_never_charged_goes_back(self, ledger: Ledger) -> None:
         capped(ledger)
-        reserve(ledger, "released", 100, JANUARY)
+        reserve(ledger, "refunded", 100, JANUARY)
         reserve(ledger, "settled", 200, JANUARY, FEBRUARY)
         lease = ledger.lease("settled")
-        ledger.start(lease, step="measure", amount=30, mechanism=MECHANISM)
+        ledger.charge(lease, step="measure", amount=30, mechanism=MECHANISM)
         assert ledger.across("visits") == Balance(1_500, spent=30, reserved=270)
-        ledger.release_run("released", lease=None)
+        ledger.refund("refunded", lease=None)
         ledger.settle("settled", release=None, lease=lease)
         assert ledger.across("visits") == Balance(1_500, spent=30, reserved=0)
-        reserve(ledger, "released", 100, JANUARY)
+        reserve(ledger, "refunded", 100, JANUARY)
         assert ledger.account("visits").across_used == 130
         assert_sound(ledger)
 

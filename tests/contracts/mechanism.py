@@ -74,7 +74,7 @@ class MechanismContract:
 
     def test_an_amount_buys_a_mechanism_that_costs_no_more(self, units):
         for currency in self.currencies:
-            charge = self.bought(units, currency).charge(currency)
+            charge = self.bought(units, currency).price(currency)
             assert isinstance(charge, int)
             assert units * (1 - 1e-9) - 1 <= charge <= units
 
@@ -83,7 +83,7 @@ class MechanismContract:
         for currency in self.currencies:
             bought = self.bought(units, currency)
             better = replace(bought, **{name: math.nextafter(getattr(bought, name), direction)})
-            assert better.charge(currency) > units
+            assert better.price(currency) > units
 
     def test_more_budget_never_buys_more_noise(self):
         name, direction = self.less_noise
@@ -101,7 +101,7 @@ class MechanismContract:
             mechanism = self.bought(units, currency)
             read_back = from_description(json.loads(json.dumps(mechanism.describe())))
             assert read_back == mechanism
-            assert read_back.charge(currency) == mechanism.charge(currency)
+            assert read_back.price(currency) == mechanism.price(currency)
 
     def test_a_description_that_was_changed_is_refused(self):
         description = self.bought(10**11, self.currencies[0]).describe()
@@ -194,5 +194,5 @@ class NoiseContract(MechanismContract):
 
     def test_less_sensitivity_costs_less(self):
         for currency in self.currencies:
-            charges = [self.at(10.0, Sensitivity(k, k * k, k)).charge(currency) for k in (1, 2, 3, 10)]
+            charges = [self.at(10.0, Sensitivity(k, k * k, k)).price(currency) for k in (1, 2, 3, 10)]
             assert charges == sorted(set(charges))

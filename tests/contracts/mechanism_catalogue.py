@@ -160,6 +160,6 @@ def every_kind() -> set[Any]:
     for module in pkgutil.walk_packages(dpcore.mechanisms.__path__, "dpcore.mechanisms."):
         for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             own = kind.__module__.startswith("dpcore.mechanisms.")
-            if own and isinstance(kind.__dict__.get("name"), str) and hasattr(kind, "charge"):
+            if own and isinstance(kind.__dict__.get("name"), str) and hasattr(kind, "price"):
                 found.add(kind)
     return found

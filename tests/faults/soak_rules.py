@@ -146,7 +146,7 @@ def _balanced(soaked: Soaked, ledger: Ledger) -> Iterator[Finding]:
     runs, balance = ledger.runs(soaked.account), ledger.balance(soaked.account)
     paid: Counter[str] = Counter()
     with ledger.scanning() as scan:
-        for row in scan.starts():
+        for row in scan.charges():
             paid[row.run] += row.amount
     for run in runs:
         if not paid[run.id] == run.spent <= run.reserved:

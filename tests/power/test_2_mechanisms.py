@@ -49,7 +49,7 @@ def test_a_bought_amount_of_noise_shows_no_more_than_was_paid_unless_counts_move
         here, there = (mechanism.draw(np.full(draws, count, dtype=np.int64)) for count in (0, moved))
         shown, charged = (
             most_telling(here, there, currency=currency, miss=MISS).amount,
-            mechanism.charge(currency) / UNIT,
+            mechanism.price(currency) / UNIT,
         )
         assert charged * 0.5 < shown
         assert (shown <= charged) is (moved == 1)

@@ -124,7 +124,7 @@ class Watcher:
             "steps": [(e.kind, e.details.get("step"), e.details.get("attempt")) for e in events],
             "charges": (
                 balance,
-                [(e.details["amount"], e.details["mechanism"]) for e in events if e.kind == "started"],
+                [(e.details["amount"], e.details["mechanism"]) for e in events if e.kind == "charged"],
             ),
             "events": json.loads(json.dumps(bodies, default=str)),
         }

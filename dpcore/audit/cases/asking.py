@@ -92,7 +92,7 @@ class AskingCheck:
         """Ask while every request for random words is watched."""
         amount = _EPSILON * UNIT
         query = NoisyCount.for_amount(amount, currency=Currency.PURE, protection=_ROW)
-        price = query.charge(Currency.PURE)
+        price = query.price(Currency.PURE)
         paid: list[bool] = []
         system = entropy.random_words
         with _made_up_account(amount) as ledger:

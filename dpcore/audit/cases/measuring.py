@@ -73,7 +73,7 @@ class ChargeCheck:
     @property
     def setting(self) -> str:
         """What is checked, in words."""
-        return "words taken while an operation is started"
+        return "words taken while an operation is charged"
 
     def run(self, *, effort: float) -> Finding:
         """Measure while every request for random words is watched."""

@@ -40,7 +40,7 @@ PRICES = {
 class Priced(Protocol):
     """Whatever says its price."""
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one draw."""
 
 
@@ -58,7 +58,7 @@ def event(setting: str, drawn: Priced, *, here: Draw, there: Draw) -> EventCheck
     return EventCheck(
         setting=setting,
         currency=Currency.PURE,
-        charged=min(drawn.charge(Currency.PURE), AMOUNT),
+        charged=min(drawn.price(Currency.PURE), AMOUNT),
         here=once(here),
         there=once(there),
         draws=DRAWS,

@@ -136,9 +136,9 @@ class _Variant:
         """The stated one."""
         return self.stated.standard_deviation
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the stated price."""
-        return self.stated.charge(currency)
+        return self.stated.price(currency)
 
     def describe(self) -> Description:
         """Return the stated parameters."""
@@ -178,11 +178,11 @@ class _Underpriced(Curator):
         return marginal_noise(units, currency=self._currency, protection=self._protection)
 
     def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
-        amount = max(1, mechanism.charge(self._currency) // CHEAPER)
+        amount = max(1, mechanism.price(self._currency) // CHEAPER)
         if self._received is None:
             return b""
         histogram, lease = self._received
-        operation = self._ledger.start(lease, step=step, amount=amount, mechanism=mechanism.describe())
+        operation = self._ledger.charge(lease, step=step, amount=amount, mechanism=mechanism.describe())
         output = draw(histogram)
         self._ledger.commit(operation, output)
         self._paid[step] = amount

@@ -90,7 +90,7 @@ BEGIN
     FROM event ORDER BY seq DESC LIMIT 1;
     IF told.kind = 'reserved' THEN
         named := blocks_in(told.body);
-        right_so := (TG_OP = 'INSERT' OR OLD.state = 'released') AND NEW.state = 'open' AND NEW.spent = 0
+        right_so := (TG_OP = 'INSERT' OR OLD.state = 'refunded') AND NEW.state = 'open' AND NEW.spent = 0
             AND NEW.reserved = CAST(told.body ->> 'amount' AS numeric) AND NEW.first = told.seq
             AND NEW.analyst IS NOT DISTINCT FROM told.body ->> 'analyst'
             AND NEW.purpose IS NOT DISTINCT FROM told.body ->> 'purpose'
@@ -106,10 +106,10 @@ BEGIN
     ELSE
         right_so := TG_OP = 'UPDATE' AND OLD.state = 'open' AND OLD.last < told.seq AND NEW.first = OLD.first
             AND NEW.fence = OLD.fence + CASE told.kind WHEN 'leased' THEN 1 ELSE 0 END
-            AND NEW.spent = OLD.spent + CASE told.kind WHEN 'started' THEN CAST(told.body ->> 'amount' AS numeric) ELSE 0 END
+            AND NEW.spent = OLD.spent + CASE told.kind WHEN 'charged' THEN CAST(told.body ->> 'amount' AS numeric) ELSE 0 END
             AND NEW.state = CASE
-                WHEN told.kind IN ('leased', 'data-version', 'started', 'committed') THEN 'open'
-                WHEN told.kind IN ('settled', 'released')
+                WHEN told.kind IN ('leased', 'data-version', 'charged', 'committed') THEN 'open'
+                WHEN told.kind IN ('settled', 'refunded')
                     AND CAST(told.body ->> 'returned' AS numeric) = NEW.reserved - NEW.spent THEN told.kind END;
     END IF;
     IF (right_so AND NEW.id = told.run AND NEW.account = told.account AND NEW.last = told.seq) IS NOT TRUE THEN
@@ -125,10 +125,10 @@ DECLARE
 BEGIN
     SELECT seq, kind, run, CAST(body AS json) AS body INTO told FROM event ORDER BY seq DESC LIMIT 1;
     IF (
-        told.kind = NEW.state AND told.seq = coalesce(NEW.committed, NEW.started) AND told.run = NEW.run
+        told.kind = NEW.state AND told.seq = coalesce(NEW.committed, NEW.charged) AND told.run = NEW.run
         AND told.body ->> 'step' = NEW.step AND CAST(told.body ->> 'attempt' AS numeric) = NEW.attempt
         AND CASE NEW.state
-            WHEN 'started' THEN CAST(told.body ->> 'amount' AS numeric) = NEW.amount
+            WHEN 'charged' THEN CAST(told.body ->> 'amount' AS numeric) = NEW.amount
                 AND CAST(told.body -> 'mechanism' AS text) = NEW.mechanism
             ELSE told.body ->> 'sha256' = NEW.sha256 AND OLD.amount = NEW.amount AND OLD.mechanism = NEW.mechanism END
     ) IS NOT TRUE THEN RAISE EXCEPTION 'the ledger: an operation changes only by the event that tells of it'; END IF;
@@ -232,7 +232,7 @@ BEGIN
         GRANT EXECUTE ON FUNCTION blocks_in, last_move TO dpflow_runner;
         GRANT INSERT ON event, run TO dpflow_runner;
         GRANT INSERT (account, name, state, cap, used) ON block TO dpflow_runner;
-        GRANT INSERT (run, step, attempt, state, amount, mechanism, fence, started) ON operation TO dpflow_runner;
+        GRANT INSERT (run, step, attempt, state, amount, mechanism, fence, charged) ON operation TO dpflow_runner;
         GRANT UPDATE ON writer TO dpflow_runner;
         GRANT UPDATE (state, used) ON block TO dpflow_runner;
         GRANT UPDATE (used) ON allowance TO dpflow_runner;

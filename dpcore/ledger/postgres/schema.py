@@ -91,7 +91,7 @@ CREATE TABLE run (
     account TEXT COLLATE "C" NOT NULL REFERENCES account (name),
     reserved BIGINT NOT NULL CHECK (reserved > 0),
     spent BIGINT NOT NULL CHECK (spent >= 0 AND spent <= reserved),
-    state TEXT NOT NULL CHECK (state IN ('open', 'settled', 'released')),
+    state TEXT NOT NULL CHECK (state IN ('open', 'settled', 'refunded')),
     claim TEXT NOT NULL,
     analyst TEXT,
     purpose TEXT,
@@ -103,17 +103,17 @@ CREATE TABLE run (
     lease_seconds BIGINT NOT NULL CHECK (lease_seconds >= 0),
     first BIGINT NOT NULL,
     last BIGINT NOT NULL,
-    CHECK (state <> 'released' OR spent = 0)
+    CHECK (state <> 'refunded' OR spent = 0)
 ) WITH (fillfactor = 50);
 CREATE INDEX run_by_account ON run (account, number);
 CREATE INDEX run_open ON run (account) WHERE state = 'open';
 
 CREATE TABLE operation (
-    started BIGINT PRIMARY KEY,
+    charged BIGINT PRIMARY KEY,
     run TEXT COLLATE "C" NOT NULL,
     step TEXT COLLATE "C" NOT NULL,
     attempt BIGINT NOT NULL CHECK (attempt > 0),
-    state TEXT NOT NULL CHECK (state IN ('started', 'committed')),
+    state TEXT NOT NULL CHECK (state IN ('charged', 'committed')),
     amount BIGINT NOT NULL CHECK (amount > 0),
     mechanism TEXT NOT NULL,
     fence BIGINT NOT NULL CHECK (fence >= 0),

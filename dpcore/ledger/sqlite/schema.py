@@ -70,7 +70,7 @@ CREATE TABLE run (
     account TEXT NOT NULL REFERENCES account (name),
     reserved INTEGER NOT NULL CHECK (reserved > 0),
     spent INTEGER NOT NULL CHECK (spent >= 0 AND spent <= reserved),
-    state TEXT NOT NULL CHECK (state IN ('open', 'settled', 'released')),
+    state TEXT NOT NULL CHECK (state IN ('open', 'settled', 'refunded')),
     claim TEXT NOT NULL,
     analyst TEXT,
     purpose TEXT,
@@ -82,17 +82,17 @@ CREATE TABLE run (
     lease_seconds INTEGER NOT NULL CHECK (lease_seconds >= 0),
     first INTEGER NOT NULL,
     last INTEGER NOT NULL,
-    CHECK (state <> 'released' OR spent = 0)
+    CHECK (state <> 'refunded' OR spent = 0)
 ) STRICT;
 CREATE INDEX run_by_account ON run (account, number);
 CREATE INDEX run_open ON run (account) WHERE state = 'open';
 
 CREATE TABLE operation (
-    started INTEGER PRIMARY KEY,
+    charged INTEGER PRIMARY KEY,
     run TEXT NOT NULL,
     step TEXT NOT NULL,
     attempt INTEGER NOT NULL CHECK (attempt > 0),
-    state TEXT NOT NULL CHECK (state IN ('started', 'committed')),
+    state TEXT NOT NULL CHECK (state IN ('charged', 'committed')),
     amount INTEGER NOT NULL CHECK (amount > 0),
     mechanism TEXT NOT NULL,
     fence INTEGER NOT NULL CHECK (fence >= 0),

@@ -105,7 +105,7 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
     },
     EventKind.LEASED: {"fence": _amount, "holder": _text, "seconds": _amount},
     EventKind.DATA_VERSION: {"version": _text},
-    EventKind.STARTED: {
+    EventKind.CHARGED: {
         "step": _text,
         "attempt": _amount,
         "amount": _amount,
@@ -120,7 +120,7 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
         "manifest": _text_or_none,
         "manifest_sha256": _sha256_or_none,
     },
-    EventKind.RELEASED: {"returned": _amount},
+    EventKind.REFUNDED: {"returned": _amount},
     EventKind.REPUBLISHED: {"run": _text, "release": _text, "manifest": _text, "manifest_sha256": _sha256},
 }
 

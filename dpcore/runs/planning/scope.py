@@ -98,8 +98,8 @@ def unspent_share(terms: Terms) -> float:
     """
     outline, most = terms.outline, LARGEST * UNIT
     kind = cell_noise if terms.single else marginal_noise
-    least_noise = kind(most, currency=terms.currency, protection=terms.protection).charge(terms.currency)
-    selecting = ExponentialMechanism.for_amount(most, currency=terms.currency, sensitivity=1).charge(terms.currency)
+    least_noise = kind(most, currency=terms.currency, protection=terms.protection).price(terms.currency)
+    selecting = ExponentialMechanism.for_amount(most, currency=terms.currency, sensitivity=1).price(terms.currency)
     shares = [share for shares in outline.first for share in shares]
     steps = [(float(share), float(least_noise)) for share in shares]
     steps.append(

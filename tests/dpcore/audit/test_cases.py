@@ -31,7 +31,7 @@ def audited() -> list[Audited]:
 def test_every_mechanism_of_the_package_is_audited_under_its_name() -> None:
     exported = [getattr(mechanisms, name) for name in mechanisms.__all__]
     names = {
-        kind.name for kind in exported if isinstance(kind, type) and hasattr(kind, "charge") and hasattr(kind, "name")
+        kind.name for kind in exported if isinstance(kind, type) and hasattr(kind, "price") and hasattr(kind, "name")
     }
     assert names >= {"discrete-laplace", "exponential"}
     assert names == {kind.name for kind in mechanisms.KINDS}

@@ -144,7 +144,7 @@ def test_the_most_used_blocks_and_the_latest_runs_are_shown_unless_all_are(capsy
         ledger.reserve("held", account="sales", amount=10**9, claim="test", blocks=["month-07"])
         for number in range(36):
             ledger.reserve(f"old-{number}", account="sales", amount=1, claim="test", blocks=["month-08"])
-            ledger.release_run(f"old-{number}", lease=None)
+            ledger.refund(f"old-{number}", lease=None)
     text = shown(capsys)
     assert text.count("\nmonth-") == 30
     assert "10 blocks that have used less are not shown; --all shows them" in text

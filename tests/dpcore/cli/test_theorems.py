@@ -41,8 +41,8 @@ def measured(ledger: Ledger, account: str, mechanisms: list[Mechanism], *, commi
     ledger.reserve(f"run-{account}", account=account, amount=terms.cap, claim="test")
     lease = ledger.lease(f"run-{account}", holder="worker-7 4120 99")
     for number, mechanism in enumerate(mechanisms):
-        price = mechanism.charge(terms.currency)
-        operation = ledger.start(lease, step=f"step-{number}", amount=price, mechanism=mechanism.describe())
+        price = mechanism.price(terms.currency)
+        operation = ledger.charge(lease, step=f"step-{number}", amount=price, mechanism=mechanism.describe())
         if commit:
             ledger.commit(operation, b"noisy")
 
@@ -152,7 +152,7 @@ def test_one_that_has_no_operation_has_spent_nothing() -> None:
     with made_at_noon() as ledger:
         opened(ledger, "empty")
     answer = told("empty")
-    assert answer.text == "no operation was started yet\npromised: epsilon 2, for adding or removing one row"
+    assert answer.text == "no operation was charged yet\npromised: epsilon 2, for adding or removing one row"
     assert (answer.data["promised"]["epsilon"], answer.data["promised"]["delta"]) == (2.0, 0.0)
     assert (answer.data["operations"], answer.data["theorems"], answer.data["smallest"]) == (0, [], None)
 

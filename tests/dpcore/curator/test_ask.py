@@ -46,7 +46,7 @@ def test_an_answer_is_charged_at_its_price_and_kept_with_it(workspace, query, co
         run = next(iter(ledger.runs("visits")))
         done = ledger.operation(run.id, "answer")
     assert run.state is RunState.SETTLED
-    assert run.spent == done.amount == query.charge(Currency.ZCDP) == balance().spent
+    assert run.spent == done.amount == query.price(Currency.ZCDP) == balance().spent
     assert done.mechanism == query.describe()
     stored = json.loads(done.output)
     assert stored == (vars(answer) if isinstance(query, BoundedMean) else answer)
@@ -117,7 +117,7 @@ def test_a_column_that_breaks_while_it_is_read_keeps_the_reservation(workspace, 
     monkeypatch.setattr(MemoryTable, "batches", breaking)
     with pytest.raises(SourceBroken):
         ask("visits", count(), TABLE["smoker"], units=TABLE["person"])
-    assert balance().reserved == count().charge(Currency.ZCDP)
+    assert balance().reserved == count().price(Currency.ZCDP)
 
 
 def test_a_failure_that_rows_may_have_decided_keeps_the_reservation(workspace, monkeypatch):
@@ -129,15 +129,15 @@ def test_a_failure_that_rows_may_have_decided_keeps_the_reservation(workspace, m
     monkeypatch.setattr(NoisyCount, "read", broken)
     with pytest.raises(SourceBroken):
         ask("visits", count(), TABLE["smoker"], units=TABLE["person"])
-    assert balance().reserved == count().charge(Currency.ZCDP)
+    assert balance().reserved == count().price(Currency.ZCDP)
 
 
-def test_an_answer_that_was_started_is_paid_for_whatever_happens(workspace, monkeypatch):
+def test_an_answer_that_was_charged_is_paid_for_whatever_happens(workspace, monkeypatch):
     workspace.open_account()
     monkeypatch.setattr(NoisyCount, "answer", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         ask("visits", count(), TABLE["smoker"], units=TABLE["person"])
-    assert balance().spent == count().charge(Currency.ZCDP)
+    assert balance().spent == count().price(Currency.ZCDP)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 def price(currency: Currency) -> int:
     """What one operation of the story costs."""
-    return NOISE[currency].charge(currency)
+    return NOISE[currency].price(currency)
 
 
 def tell(url: str, manifest: Path) -> None:
@@ -43,7 +43,7 @@ def tell(url: str, manifest: Path) -> None:
 def measure(ledger: Ledger, lease: Lease, step: str, *, output: bytes | None) -> None:
     """Pay for a step, and commit what it gave, unless the worker dies first."""
     currency = ledger.account(ledger.run(lease.run).account).currency
-    operation = ledger.start(lease, step=step, amount=price(currency), mechanism=NOISE[currency].describe())
+    operation = ledger.charge(lease, step=step, amount=price(currency), mechanism=NOISE[currency].describe())
     if output is not None:
         ledger.commit(operation, output)
 
@@ -100,9 +100,9 @@ def _begin_again(ledger: Ledger) -> None:
     """A run that was given back, taken again, and is in the middle of its work."""
     reserve(ledger, "births-2", "births", steps=3)
     ledger.record_data_version(ledger.lease("births-2", holder="night-shift"), "version-0")
-    ledger.release_run("births-2", lease=Lease("births-2", 1))
+    ledger.refund("births-2", lease=Lease("births-2", 1))
     reserve(ledger, "births-0", "births", steps=1)
-    ledger.release_run("births-0", lease=None)
+    ledger.refund("births-0", lease=None)
     reserve(ledger, "births-2", "births", steps=3)
     measure(ledger, ledger.lease("births-2", holder="day-shift"), "round-1", output=None)
 

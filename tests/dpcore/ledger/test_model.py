@@ -65,20 +65,20 @@ OUTCOMES = {
         *("recorded", "again", "another version"),
         *("not its lease any more", "the run has ended"),
     },
-    "start": {
+    "charge": {
         *("first", "retried", "the reservation", "committed already"),
         *("not its lease any more", "the run has ended"),
     },
     "commit": {
-        *("stored", "committed already", "overtaken", "never started"),
+        *("stored", "committed already", "overtaken", "never charged"),
         *("not its lease any more", "the run has ended"),
     },
     "settle": {
         *("by its worker", "by a steward", "again", "worked on", "the lease of another run"),
         *("not its lease any more", "the run has ended", "no such run"),
     },
-    "release_run": {
-        *("by its worker", "by a steward", "again", "worked on", "the lease of another run", "operations were started"),
+    "refund": {
+        *("by its worker", "by a steward", "again", "worked on", "the lease of another run", "operations were charged"),
         *("not its lease any more", "the run has ended", "no such run"),
     },
 }
@@ -111,7 +111,7 @@ TWICE = "rows.use_across(account, units=payer.weight * amount)"
 EACH = "rows.use_across(account, units=len(charged) * amount)"
 RESERVED = "units=-run.reserved)\n    used"
 BUGS = [
-    Bug("a run that has started is refunded", Ledger, "release_run", "if run.spent:", "if False:"),
+    Bug("a run that has charged is refunded", Ledger, "refund", "if run.spent:", "if False:"),
     Bug("a worker that was replaced commits", Ledger, "commit", "operation.fence)", "rows.run(operation.run).fence)"),
     Bug("only the first block is looked at", ledger, "_take", SCARCEST, "blocks[0]"),
     Bug("allowances get nothing back", ledger, "_give_back", "allowance, units=-run.remaining", "allowance, units=0"),
@@ -132,9 +132,9 @@ BUGS = [
     ),
     Bug("a lease outlives its run", refusals, "_still_leased", " or run.holder is None", ""),
     Bug("a lease is good for any run", ledger, "_own_or_idle", "if lease.run != run.id:", "if False:"),
-    Bug("a second attempt is free", LedgerTransaction, "start_operation", "operation.amount", ONLY_THE_FIRST),
+    Bug("a second attempt is free", LedgerTransaction, "charge_operation", "operation.amount", ONLY_THE_FIRST),
     Bug(
-        "a crash can part a start from its price",
+        "a crash can part a charge from its price",
         Store,
         "execute_together",
         "self.execute(statement, parameters)",

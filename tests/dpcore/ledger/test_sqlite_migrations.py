@@ -47,7 +47,7 @@ def path(tmp_path: Path) -> Path:
         for run in ("settled", "resumed"):
             ledger.reserve(run, account="clinic", amount=200, claim="claim")
             lease = ledger.lease(run)
-            ledger.commit(ledger.start(lease, step="measure", amount=90, mechanism=MECHANISM), b"noisy")
+            ledger.commit(ledger.charge(lease, step="measure", amount=90, mechanism=MECHANISM), b"noisy")
         ledger.settle("settled", release="clinic/release-1", lease=Lease("settled", 1))
     return path
 
@@ -102,7 +102,7 @@ def test_a_migrated_file_has_the_tables_and_rules_of_a_new_one(path: Path, tmp_p
 def test_a_run_that_was_left_open_goes_on(path: Path) -> None:
     with at(path) as ledger:
         lease = ledger.lease("resumed")
-        ledger.commit(ledger.start(lease, step="more", amount=60, mechanism=MECHANISM), b"noisy")
+        ledger.commit(ledger.charge(lease, step="more", amount=60, mechanism=MECHANISM), b"noisy")
         ledger.settle("resumed", release="clinic/release-2", lease=lease)
         assert ledger.balance("clinic") == Balance(cap=1_000, spent=240, reserved=0)
         assert [done.step for done in ledger.transcript("resumed")] == ["measure", "more"]

@@ -290,7 +290,7 @@ class TestNeighbours:
             own, other = CATALOGUE[name].make(), CATALOGUE[name].make(protection=exchanged)
             currency = Currency.ZCDP if name == "histogram" else Currency.PURE
             dearer = name != "sum"  # from 0 to a bound is as far as from a bound to 0
-            assert (other.charge(currency) > own.charge(currency)) is dearer
+            assert (other.price(currency) > own.price(currency)) is dearer
 
     def test_the_relation_by_its_word_is_the_relation(self) -> None:
         """A plain text that equals the relation's word must not be taken for the other relation."""

@@ -101,7 +101,7 @@ def test_no_event_shows_more_than_was_charged_and_one_does_with_a_planted_bug(pr
         columns = {} if protection.unit == "row" else {"units": ["x"] * rows}
         here, there = (exact_sum(mechanism, [value] * rows, **columns) for value in (5, -5))
         shown = shown_privacy_loss(mechanism._on_steps(), here, there, currency=currency)
-        return mechanism.charge(currency) / UNIT, shown
+        return mechanism.price(currency) / UNIT, shown
 
     charged, shown = audited()
     assert charged * 0.5 < shown <= charged

@@ -17,7 +17,7 @@ def test_no_other_noise_that_the_currency_can_pay_is_narrower(currency):
     assert bought == LEAST_NOISE[currency].for_amount(UNIT // 10, currency=currency, sensitivity=FAR)
     laplace = DiscreteLaplace.for_amount(UNIT // 10, currency=currency, sensitivity=FAR)
     assert bought.standard_deviation <= laplace.standard_deviation
-    assert bought.charge(currency) <= UNIT // 10
+    assert bought.price(currency) <= UNIT // 10
 
 
 @pytest.mark.parametrize("kind", list(NoiseKind))

@@ -83,7 +83,7 @@ def test_no_selection_shows_more_than_was_charged_unless_the_sensitivity_is_half
     flavour, currency, start, factor
 ):
     """The first of two scores starts even or ahead; a step moves both as far as they may, in opposite directions."""
-    charged = ExponentialMechanism(epsilon=1.0, sensitivity=SENSITIVITY, flavour=flavour).charge(currency) / UNIT
+    charged = ExponentialMechanism(epsilon=1.0, sensitivity=SENSITIVITY, flavour=flavour).price(currency) / UNIT
     behind = [factor * start, factor * (start + 2 * SENSITIVITY)]
     here, there = (
         selections(flavour, np.array([0, gap], dtype=np.int64), epsilon=1.0, count=3000) == 0 for gap in behind
@@ -109,7 +109,7 @@ def test_opendp_agrees_that_the_charge_suffices(flavour, epsilon, sensitivity):
         scale=2.0 * sensitivity / epsilon * (1 + 1e-15),
     ).map(sensitivity)
     mechanism = ExponentialMechanism(epsilon=epsilon, sensitivity=sensitivity, flavour=flavour)
-    assert Fraction(loss) * UNIT <= mechanism.charge(Currency.ZCDP if gumbel else Currency.PURE)
+    assert Fraction(loss) * UNIT <= mechanism.price(Currency.ZCDP if gumbel else Currency.PURE)
     exact = Fraction(epsilon) ** 2 / 8 if gumbel else Fraction(epsilon)
     assert exact * (1 - Fraction(1, 10**14)) <= Fraction(loss) <= exact
 
@@ -128,7 +128,7 @@ def test_every_bit_of_a_selection_comes_from_the_entropy_stream(flavour, monkeyp
 
 def test_each_flavour_has_its_price_in_each_currency():
     def charge(flavour: Flavour, currency: Currency) -> float:
-        return ExponentialMechanism(epsilon=0.5, sensitivity=1, flavour=flavour).charge(currency) / UNIT
+        return ExponentialMechanism(epsilon=0.5, sensitivity=1, flavour=flavour).price(currency) / UNIT
 
     assert charge(Flavour.GUMBEL, Currency.ZCDP) == 0.03125
     assert charge(Flavour.GUMBEL, Currency.PURE) == 0.5

@@ -81,7 +81,7 @@ def test_the_sensitivity_is_what_replacing_a_person_by_one_without_the_property_
 @pytest.mark.parametrize("currency", list(Currency))
 def test_no_event_shows_more_than_was_charged_and_one_does_if_rows_are_not_bounded(currency):
     mechanism = NoisyCount.for_amount(UNIT // 2, currency=currency, protection=SWAPPED_PERSON)
-    charged = mechanism.charge(currency) / UNIT
+    charged = mechanism.price(currency) / UNIT
     assert charged * 0.5 < shown_privacy_loss(mechanism._on_counts(), 12, 10, currency=currency) <= charged
     assert shown_privacy_loss(mechanism._on_counts(), 14, 10, currency=currency) > charged
 

@@ -130,11 +130,11 @@ def test_no_event_shows_more_than_was_charged_and_one_does_if_marginals_are_char
         small = Universe({name: Boolean() for name in "abc"})
         return NoisyHistogram.for_epsilon(1.0, delta=0, universe=small, order=1, protection=SWAPPED_ROW)
 
-    assert bought().charge(Currency.PURE) == UNIT
+    assert bought().price(Currency.PURE) == UNIT
     assert 0.4 < best_event(bought(), 200_000) <= 1.0
     true_stacked = noisy_histogram._stacked
     monkeypatch.setattr(noisy_histogram, "_stacked", lambda protection, marginals: true_stacked(protection, 1))
-    assert bought().charge(Currency.PURE) == UNIT
+    assert bought().price(Currency.PURE) == UNIT
     assert best_event(bought(), 200_000) > 1.0
 
 
@@ -153,7 +153,7 @@ def test_what_was_read_back_is_priced_and_draws_nothing():
     mechanism = NoisyHistogram.for_epsilon(1.0, delta=0, universe=UNIVERSE, order=2, protection=ROW)
     read_back = NoisyHistogram.from_description(mechanism.describe())
     assert read_back == mechanism
-    assert read_back.charge(Currency.PURE) == mechanism.charge(Currency.PURE) == UNIT
+    assert read_back.price(Currency.PURE) == mechanism.price(Currency.PURE) == UNIT
     with pytest.raises(UsageError, match="price only"):
         read_back.draw(pa.table(TABLE))
 

@@ -177,7 +177,7 @@ def test_an_eighth_of_epsilon_squared_covers_gumbel_noise_monotone_or_not_and_no
 @pytest.mark.parametrize("monotone", [False, True])
 def test_each_noise_has_its_price_in_each_currency(monotone):
     def charge(noise: MaxNoise, currency: Currency) -> int:
-        return mechanism(noise, epsilon=0.5, monotone=monotone).charge(currency)
+        return mechanism(noise, epsilon=0.5, monotone=monotone).price(currency)
 
     assert {charge(noise, Currency.PURE) for noise in MaxNoise} == {UNIT // 2}
     assert charge(MaxNoise.GUMBEL, Currency.ZCDP) == UNIT // 32
@@ -194,7 +194,7 @@ def test_each_noise_has_its_price_in_each_currency(monotone):
 def test_two_noises_are_the_exponential_mechanism_by_another_name(noise, flavour, monkeypatch):
     other = ExponentialMechanism(epsilon=3.0, sensitivity=3, flavour=flavour)
     for currency in Currency:
-        assert mechanism(noise).charge(currency) == other.charge(currency)
+        assert mechanism(noise).price(currency) == other.price(currency)
     for seed in range(50):
         monkeypatch.setattr(entropy, "random_words", recorded_words(seed))
         place = mechanism(noise).draw(SCORES)
@@ -309,4 +309,4 @@ def test_the_laplace_noise_that_is_drawn_is_as_wide_as_what_is_paid_for(sensitiv
     mechanism.draw(np.arange(5))
     steps = sensitivity if monotone else 2 * sensitivity
     assert drawn == [(Shape.LAPLACE, float_up(steps / Fraction(0.7)))]
-    assert Fraction(drawn[0][1]) >= steps / Fraction(mechanism.charge(Currency.PURE), UNIT)
+    assert Fraction(drawn[0][1]) >= steps / Fraction(mechanism.price(Currency.PURE), UNIT)

@@ -57,7 +57,7 @@ def test_rounding_can_reach_the_next_whole_step_so_that_less_would_be_too_little
 
 def test_no_event_shows_more_than_was_charged_and_one_does_if_it_moves_twice_as_far():
     mechanism = NoisyValue.for_epsilon(0.5, delta=0, **SHARE)
-    charged = mechanism.charge(Currency.PURE) / UNIT
+    charged = mechanism.price(Currency.PURE) / UNIT
     here, near, far = (mechanism.grid.nearest(value) for value in (0.5, 0.45, 0.4))
     noise = mechanism._on_steps()
     assert charged * 0.5 < shown_privacy_loss(noise, here, near, currency=Currency.PURE) <= charged

@@ -36,7 +36,7 @@ def response(epsilon: float = 1.0, answers: int = 2, protection: Protection = RO
 
 
 def price(mechanism: RandomizedResponse, currency: Currency) -> float:
-    return mechanism.charge(currency) / UNIT
+    return mechanism.price(currency) / UNIT
 
 
 def odds(mechanism: RandomizedResponse) -> tuple[np.ndarray, np.ndarray]:
@@ -64,8 +64,8 @@ def test_two_coins_tell_the_truth_three_times_in_four_exactly_for_ln_3():
     mechanism = RandomizedResponse.coins(protection=ROW)
     assert mechanism.truth == 0.5
     assert mechanism.probabilities == (Fraction(3, 4), Fraction(1, 4))
-    assert real.ln(3) * UNIT <= mechanism.charge(Currency.PURE) < real.ln(3) * UNIT + 1
-    assert RandomizedResponse.coins(protection=PERSON).charge(Currency.PURE) <= 3 * mechanism.charge(Currency.PURE)
+    assert real.ln(3) * UNIT <= mechanism.price(Currency.PURE) < real.ln(3) * UNIT + 1
+    assert RandomizedResponse.coins(protection=PERSON).price(Currency.PURE) <= 3 * mechanism.price(Currency.PURE)
 
 
 def test_two_recorded_coins_decide_as_in_the_survey(monkeypatch):
@@ -113,7 +113,7 @@ def test_its_rho_covers_the_renyi_divergence_of_every_order_which_that_of_order_
 
 def test_a_person_with_three_answers_pays_three_times():
     for currency, answers in itertools.product(CURRENCIES, [2, 5]):
-        alone, thrice = (response(0.7, answers, protection).charge(currency) for protection in (ROW, PERSON))
+        alone, thrice = (response(0.7, answers, protection).price(currency) for protection in (ROW, PERSON))
         assert 3 * alone - 3 <= thrice <= 3 * alone
 
 

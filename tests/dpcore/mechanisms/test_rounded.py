@@ -47,13 +47,13 @@ class TestRoundedGaussian(NoiseContract):
 
 def test_its_prices_are_exact_in_the_binary_value_of_sigma():
     mechanism = RoundedGaussian(sigma=0.1, sensitivity=Sensitivity(4, 8, 2))
-    assert mechanism.charge(Currency.GDP) == math.ceil(8 / Fraction(0.1) ** 2 * UNIT)
-    assert mechanism.charge(Currency.ZCDP) == math.ceil(4 / Fraction(0.1) ** 2 * UNIT)
+    assert mechanism.price(Currency.GDP) == math.ceil(8 / Fraction(0.1) ** 2 * UNIT)
+    assert mechanism.price(Currency.ZCDP) == math.ceil(4 / Fraction(0.1) ** 2 * UNIT)
 
 
 def test_it_cannot_be_paid_for_in_pure_epsilon():
     with pytest.raises(UsageError, match="Laplace"):
-        RoundedGaussian(sigma=3.0, sensitivity=ONE).charge(Currency.PURE)
+        RoundedGaussian(sigma=3.0, sensitivity=ONE).price(Currency.PURE)
     with pytest.raises(UsageError, match="Laplace"):
         RoundedGaussian.for_amount(UNIT, currency=Currency.PURE, sensitivity=ONE)
 
@@ -61,7 +61,7 @@ def test_it_cannot_be_paid_for_in_pure_epsilon():
 @pytest.mark.parametrize("currency", [Currency.GDP, Currency.ZCDP])
 def test_an_amount_that_needs_wider_noise_is_refused_with_what_would_do(currency):
     sensitivity = Sensitivity(1000, 10**6, 1000)
-    least = RoundedGaussian(sigma=LARGEST_SIGMA, sensitivity=sensitivity).charge(currency)
+    least = RoundedGaussian(sigma=LARGEST_SIGMA, sensitivity=sensitivity).price(currency)
     with pytest.raises(UsageError, match=f"at least {least} for this step"):
         RoundedGaussian.for_amount(least - 1, currency=currency, sensitivity=sensitivity)
     assert RoundedGaussian.for_amount(least, currency=currency, sensitivity=sensitivity).sigma <= LARGEST_SIGMA

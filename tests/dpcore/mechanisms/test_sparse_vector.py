@@ -81,9 +81,9 @@ def test_above_threshold_has_the_textbook_scales():
 
 def test_a_session_costs_its_epsilon_or_what_any_mechanism_of_that_epsilon_costs():
     for mechanism in (sparse(5, epsilon=0.5), AboveThreshold(epsilon=0.5, sensitivity=1, monotone=True)):
-        assert mechanism.charge(Currency.PURE) == UNIT // 2
-        assert mechanism.charge(Currency.ZCDP) == spend_units(pure_zcdp(0.5))
-        assert mechanism.charge(Currency.GDP) == spend_units(pure_gdp(0.5))
+        assert mechanism.price(Currency.PURE) == UNIT // 2
+        assert mechanism.price(Currency.ZCDP) == spend_units(pure_zcdp(0.5))
+        assert mechanism.price(Currency.GDP) == spend_units(pure_gdp(0.5))
 
 
 @pytest.mark.parametrize(
@@ -341,4 +341,4 @@ def test_the_noise_that_is_drawn_is_as_wide_as_what_is_paid_for(positives, monot
     threshold, query = drawn
     steps = positives if monotone else 2 * positives
     cost = 3 / threshold + 3 * steps / query
-    assert cost * UNIT <= mechanism.charge(Currency.PURE) <= cost * UNIT * (1 + Fraction(1, 10**12)) + 1
+    assert cost * UNIT <= mechanism.price(Currency.PURE) <= cost * UNIT * (1 + Fraction(1, 10**12)) + 1

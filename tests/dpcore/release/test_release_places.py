@@ -205,7 +205,7 @@ def runs(published: Published) -> dict[str, str]:
         lease = ledger.lease("ended")
         measure(ledger, lease, "round-1", output=b"")
         ledger.settle("ended", release=None, lease=lease)
-        ledger.release_run("given-back", lease=None)
+        ledger.refund("given-back", lease=None)
         reserve(ledger, "named-only", "clinic", steps=1)
         ledger.settle("named-only", release="forged", lease=ledger.lease("named-only"))
     return {
@@ -213,7 +213,7 @@ def runs(published: Published) -> dict[str, str]:
         "settled without a release": "ended",
         "settled with the forged name but without a record": "named-only",
         "settled with another release": "first",
-        "released": "given-back",
+        "refunded": "given-back",
         "unknown": "nobody",
         "of another account": "elsewhere",
     }
@@ -223,7 +223,7 @@ FORGED = [
     "settled without a release",
     "settled with the forged name but without a record",
     "settled with another release",
-    "released",
+    "refunded",
     "unknown",
     "of another account",
 ]
@@ -295,7 +295,7 @@ def test_comparing_only_with_what_is_on_record_would_not_do(
     assert missed == [
         "settled without a release",
         "settled with the forged name but without a record",
-        "released",
+        "refunded",
     ]
 
 

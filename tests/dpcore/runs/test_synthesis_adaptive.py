@@ -50,7 +50,7 @@ workload:
 """
 COLUMNS = 10
 TWO_ROUNDS = ("workload:", "strategy: {name: adaptive, rounds: 2}\nworkload:")
-# The ledger's calls in a run of two rounds, each with a moment before it and one after: reserve, lease, data version; start and commit for
+# The ledger's calls in a run of two rounds, each with a moment before it and one after: reserve, lease, data version; charge and commit for
 # every column, and for the selection and the measurement of every round; settle.
 AFTER_THE_COLUMNS = 2 * (3 + 2 * COLUMNS)
 THE_END = AFTER_THE_COLUMNS + 2 * (2 * 4 + 1)
@@ -139,7 +139,7 @@ def test_a_large_universe_is_released_unasked_in_every_currency_and_for_every_un
     with open_ledger() as ledger:
         transcript = ledger.transcript(outcome.run)
     for operation in transcript:
-        assert from_description(operation.mechanism).charge(Currency(outcome.currency)) <= operation.amount
+        assert from_description(operation.mechanism).price(Currency(outcome.currency)) <= operation.amount
     found = audit(releases=[workspace.folder])
     assert (found.runs, found.manifests, found.operations) == (1, 1, len(transcript))
     made = pq.read_table(Path(outcome.release) / "data").to_pandas()

@@ -233,13 +233,13 @@ def test_a_run_that_led_to_no_release_has_covered_nothing(site: Site) -> None:
     assert site.run("2024-02-01").blocks == ("2024-01",)
 
 
-def test_a_run_that_was_released_gets_its_blocks_again_unless_another_has_covered_them_since(site: Site) -> None:
+def test_a_run_that_was_refunded_gets_its_blocks_again_unless_another_has_covered_them_since(site: Site) -> None:
     site.write(("start: 2024-01-01}", "window: new, start: 2024-01-01}"))
     site.open_account()
     for name in ("first", "second"):
         run = Synthesis(load_spec(site.spec), run_id=name, resume=False, as_of=date(2024, 2, 1))
         run.reserve()
-        run.ledger.release_run(name, lease=run._lease)
+        run.ledger.refund(name, lease=run._lease)
         run.close()
     assert site.run("2024-05-01", run_id="second").blocks == ("2024-01",)
     with pytest.raises(UsageError, match=r"block '2024-01' is covered already by run 'second' of series visits"):

@@ -125,7 +125,7 @@ def test_rounds_that_crashes_have_left_no_noise_for_end_early_instead_of_failing
         left = 6 * least_units(currency=Currency.GDP, protection=ONE_ROW) - 1
         amount = run.ledger.run(run.run_id).remaining - left
         mechanism = RoundedGaussian.for_amount(amount, currency=Currency.GDP, sensitivity=ONE_ROW.sensitivity)
-        run.ledger.start(lease, step="lost", amount=amount, mechanism=mechanism.describe())
+        run.ledger.charge(lease, step="lost", amount=amount, mechanism=mechanism.describe())
 
     monkeypatch.setattr(Synthesis, "begin", lose_almost_all)
     outcome = synthesize(workspace.spec)

@@ -55,7 +55,7 @@ def test_a_run_is_paid_in_every_currency_at_the_sensitivity_of_its_weights(
     with open_ledger() as ledger:
         transcript = ledger.transcript(outcome.run)
     for operation in transcript:
-        assert from_description(operation.mechanism).charge(currency) <= operation.amount
+        assert from_description(operation.mechanism).price(currency) <= operation.amount
     sensitivities = [row.mechanism["sensitivity"] for row in transcript if row.step.endswith("/select")]
     assert sensitivities[:2] == [1, 1]  # pairs with the target, which weigh 1
     assert set(sensitivities) <= {1, 5}

@@ -174,8 +174,8 @@ def test_probabilities_add_up_to_one_exactly():
 
 def test_a_draw_costs_what_the_exponential_mechanism_costs():
     selection = PrivateSelection(game=facility_game(players=3, places=5), epsilon=0.5)
-    assert selection.mechanism.charge(Currency.PURE) == UNIT // 2
-    assert selection.mechanism.charge(Currency.ZCDP) == UNIT // 32
+    assert selection.mechanism.price(Currency.PURE) == UNIT // 2
+    assert selection.mechanism.price(Currency.ZCDP) == UNIT // 32
     assert selection.mechanism.describe() == {
         "name": "exponential",
         "epsilon": "0.5",
