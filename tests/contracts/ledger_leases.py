@@ -193,7 +193,7 @@ class LedgerLeases(LedgerStoreTests):
         assert operation.attempt == 2
         assert ledger.balance("clinic").spent == 200
 
-    def test_a_steward_ends_what_a_dead_worker_charged(self, ledger: Ledger, url: str) -> None:
+    def test_a_steward_ends_what_a_dead_worker_started(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         with another_process(url) as process:
             process.kill()

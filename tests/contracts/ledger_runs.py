@@ -260,7 +260,7 @@ class LedgerRuns(LedgerStoreTests):
                 ask()
         assert len(ledger.transcript("run")) == 1
 
-    def test_a_run_that_never_charged_is_refunded_and_may_begin_anew(self, ledger: Ledger, url: str) -> None:
+    def test_a_run_that_was_never_charged_is_refunded_and_may_begin_anew(self, ledger: Ledger, url: str) -> None:
         first = ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run")
         ledger.record_data_version(lease, "v1")
@@ -288,7 +288,7 @@ class LedgerRuns(LedgerStoreTests):
         with self.refused(url, BudgetRefused, "cannot pay"):
             ledger.reserve("run", account="clinic", amount=300, claim="claim")
 
-    def test_a_run_that_charged_is_never_refunded(self, ledger: Ledger, url: str) -> None:
+    def test_a_run_that_was_charged_is_never_refunded(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run", holder="elsewhere 4711 99", seconds=1)
         ledger.charge(lease, step="measure", amount=1, mechanism=MECHANISM)
