@@ -9,7 +9,7 @@ from dpcore.cli.bar import bar, legend, rule
 from dpcore.cli.ledger_runs import run_data, runs_text
 from dpcore.cli.output import Answer, table
 from dpcore.ledger import Account, AccountState, Balance, BlockState, open_ledger
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.reporting.formatting import (
     askable,
     at_most,
@@ -95,12 +95,12 @@ def _budget(each: AccountOverview) -> str:
     rows: list[tuple[str, ...]] = [(" " * 10, symbol, "share", f"bookkeeping{where}")]
     rows.append(("budget", booked(account, balance.cap, written=down), "", ""))
     next_run = f"the next run can ask for epsilon {down(next_epsilon(account, balance.remaining))}"
-    for name, units, written, more in (
+    for name, amount, written, more in (
         ("spent", balance.spent, up, ""),
         ("reserved", balance.reserved, up, ""),
         ("remaining", balance.remaining, down, next_run),
     ):
-        rows.append((name, booked(account, units, written=written), f"{100 * units / balance.cap:.1f} %", more))
+        rows.append((name, booked(account, amount, written=written), f"{100 * amount / balance.cap:.1f} %", more))
     drawn = bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=_BAR)
     return f"{' ' * 12}{drawn}   {legend()}\n\n{table(rows, right={symbol, 'share'})}"
 
@@ -188,7 +188,7 @@ def _data(each: AccountOverview) -> dict[str, Any]:
     return {
         **account_data(each),
         "most_used_block": each.most_used[0],
-        "spent_by_all_runs": each.spent_by_all_runs / UNIT,
+        "spent_by_all_runs": each.spent_by_all_runs / AMOUNT_OF_ONE,
         "blocks": [
             {"block": block.name, "state": block.state.value, **_balance_data(account, balance)}
             for block, balance in each.blocks
@@ -198,9 +198,9 @@ def _data(each: AccountOverview) -> dict[str, Any]:
                 "kind": allowance.kind.value,
                 "name": allowance.name,
                 "epsilon": allowance.epsilon,
-                "cap": allowance.cap / UNIT,
-                "used": allowance.used / UNIT,
-                "remaining": allowance.remaining / UNIT,
+                "cap": allowance.cap / AMOUNT_OF_ONE,
+                "used": allowance.used / AMOUNT_OF_ONE,
+                "remaining": allowance.remaining / AMOUNT_OF_ONE,
                 "remaining_epsilon": askable(account, allowance.remaining),
             }
             for allowance in each.allowances
@@ -211,9 +211,9 @@ def _data(each: AccountOverview) -> dict[str, Any]:
 
 def _balance_data(account: Account, balance: Balance) -> dict[str, float]:
     return {
-        "cap": balance.cap / UNIT,
-        "spent": balance.spent / UNIT,
-        "reserved": balance.reserved / UNIT,
-        "remaining": balance.remaining / UNIT,
+        "cap": balance.cap / AMOUNT_OF_ONE,
+        "spent": balance.spent / AMOUNT_OF_ONE,
+        "reserved": balance.reserved / AMOUNT_OF_ONE,
+        "remaining": balance.remaining / AMOUNT_OF_ONE,
         "remaining_epsilon": next_epsilon(account, balance.remaining),
     }

@@ -18,7 +18,7 @@ from dpcore.ledger import Account, EventKind, Ledger, open_ledger
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, from_description
 from dpcore.privacy.accounting import (
-    UNIT,
+    AMOUNT_OF_ONE,
     Cap,
     Comparison,
     Currency,
@@ -125,7 +125,7 @@ def _step(description: str, count: int) -> Step:
 
 def _price(mechanism: Mechanism, currency: Currency) -> Fraction | None:
     with suppress(UsageError):  # it has no price in this currency
-        return Fraction(mechanism.price(currency), UNIT)
+        return Fraction(mechanism.price(currency), AMOUNT_OF_ONE)
     return None
 
 

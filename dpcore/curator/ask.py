@@ -29,7 +29,7 @@ class Query(Protocol[Answer]):
         """Whom it protects."""
 
     def price(self, currency: Currency) -> int:
-        """Return its price, in units of the currency."""
+        """Return its price, as an amount of the currency."""
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can account again."""
@@ -52,7 +52,7 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
         account: Who pays. It must protect the same unit under the same neighbours as the query.
         query: A NoisyCount, BoundedSum, BoundedMean or NoisyHistogram.
         columns: What it reads: see its `draw`.
-        more: Likewise: `units` and `weights`.
+        more: Likewise: `ids` and `weights`.
 
     Raises:
         BudgetRefused: If the account can't pay; nothing was read.

@@ -75,7 +75,7 @@ class Ledger(Stewardship):
         Args:
             run_id: The run's own name.
             account: Who pays.
-            amount: All that the run's operations may take together, in units.
+            amount: All that the run's operations may take together.
             claim: What the run is for; a reused id must claim the same.
             blocks: Every block that the run may touch, in an account that is kept by block; else None.
             analyst: In whose name, if the account has allowances for analysts.
@@ -110,11 +110,11 @@ class Ledger(Stewardship):
             _require_across(payer, amount=amount)
             allowances = _allowances(rows, payer, amount=amount, analyst=analyst, purpose=purpose)
             event = rows.record(EventKind.RESERVED, account=account, run=run_id, body=request)
-            rows.use(account, charged, units=payer.weight * amount)
+            rows.use(account, charged, amount=payer.weight * amount)
             if payer.across is not None:
-                rows.use_across(account, units=amount)
+                rows.use_across(account, amount=amount)
             for allowance in allowances:
-                rows.use_allowance(allowance, units=amount)
+                rows.use_allowance(allowance, amount=amount)
             run = Run(
                 id=run_id,
                 account=account,
@@ -331,13 +331,13 @@ def _allowances(
 def _give_back(rows: WritingTransaction, run: Run) -> None:
     """Return what the run was never charged for to its blocks, to the cap across them and to the allowances that it used."""
     account = known_account(rows, run.account)
-    rows.use(run.account, blocks_of(rows, run), units=-account.weight * run.remaining)
+    rows.use(run.account, blocks_of(rows, run), amount=-account.weight * run.remaining)
     if account.across is not None:
-        rows.use_across(run.account, units=-run.remaining)
+        rows.use_across(run.account, amount=-run.remaining)
     used = {(AllowanceKind.ANALYST, run.analyst), (AllowanceKind.PURPOSE, run.purpose)}
     for allowance in rows.allowances(run.account):
         if (allowance.kind, allowance.name) in used:
-            rows.use_allowance(allowance, units=-run.remaining)
+            rows.use_allowance(allowance, amount=-run.remaining)
 
 
 def _republish(rows: WritingTransaction, run: Run, **told: str | None) -> None:

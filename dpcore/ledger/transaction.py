@@ -245,18 +245,18 @@ class LedgerTransaction:
             {"account": account, "names": self._store.names(names)},
         )
 
-    def use(self, account: str, names: Collection[str], *, units: int) -> None:
+    def use(self, account: str, names: Collection[str], *, amount: int) -> None:
         """Add to what is used of each of these blocks; the store itself refuses to leave 0 <= used <= cap."""
         self._execute(
-            f"UPDATE block SET used = used + :units WHERE account = :account AND {self._store.is_named}",
-            {"account": account, "names": self._store.names(names), "units": units},
+            f"UPDATE block SET used = used + :amount WHERE account = :account AND {self._store.is_named}",
+            {"account": account, "names": self._store.names(names), "amount": amount},
         )
 
-    def use_across(self, account: str, *, units: int) -> None:
+    def use_across(self, account: str, *, amount: int) -> None:
         """Add to what is used of the cap across blocks; the store itself refuses to leave 0 <= used <= cap."""
         self._execute(
-            "UPDATE account SET across_used = across_used + :units WHERE name = :name",
-            {"name": account, "units": units},
+            "UPDATE account SET across_used = across_used + :amount WHERE name = :name",
+            {"name": account, "amount": amount},
         )
 
     def put_allowance(self, allowance: Allowance) -> None:
@@ -269,11 +269,11 @@ class LedgerTransaction:
             vars(allowance),
         )
 
-    def use_allowance(self, allowance: Allowance, *, units: int) -> None:
+    def use_allowance(self, allowance: Allowance, *, amount: int) -> None:
         """Add to what is used of an allowance; the store itself refuses to leave 0 <= used <= cap."""
         self._execute(
-            "UPDATE allowance SET used = used + :units WHERE account = :account AND kind = :kind AND name = :name",
-            vars(allowance) | {"units": units},
+            "UPDATE allowance SET used = used + :amount WHERE account = :account AND kind = :kind AND name = :name",
+            vars(allowance) | {"amount": amount},
         )
 
     def add_run(self, run: Run) -> None:

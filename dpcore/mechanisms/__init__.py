@@ -49,7 +49,7 @@ class Mechanism(Protocol):
     """What a ledger needs to know of a mechanism before it may draw."""
 
     def price(self, currency: Currency) -> int:
-        """Return the price of one draw, in units of the currency, rounded up."""
+        """Return the price of one draw, as an amount, rounded up."""
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can account again."""

@@ -6,7 +6,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from dpcore.ledger import Account, AccountState
-from dpcore.privacy.accounting import UNIT, Cap, Currency, promise_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, promise_of
 from dpcore.privacy.accounting.rounding import float_down
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.promises import AccountPromise
@@ -55,37 +55,37 @@ def _column(number: Decimal, *, places: int, rounding: str) -> str:
     return f"{number.quantize(Decimal(1).scaleb(-places), rounding=rounding):f}"
 
 
-def askable(account: Account, units: int) -> float:
-    """Return the largest epsilon, at the account's delta, that a run can ask for which may reserve so many units."""
-    if units <= 0:
+def askable(account: Account, amount: int) -> float:
+    """Return the largest epsilon, at the account's delta, that a run can ask for which may reserve this amount."""
+    if amount <= 0:
         return 0.0
     if account.currency is Currency.PURE:
-        return float_down(Fraction(units, UNIT))
-    return promise_of(Cap(account.currency, units), delta=account.delta).epsilon
+        return float_down(Fraction(amount, AMOUNT_OF_ONE))
+    return promise_of(Cap(account.currency, amount), delta=account.delta).epsilon
 
 
 def next_epsilon(account: Account, remaining: int) -> float:
     """Return the largest epsilon that a new run can ask for where so much remains of its blocks, and of the cap across them."""
     if account.state is AccountState.CLOSED:
         return 0.0
-    units = remaining // account.weight
+    amount = remaining // account.weight
     if account.across_remaining is not None:
-        units = min(units, account.across_remaining)
-    return askable(account, units)
+        amount = min(amount, account.across_remaining)
+    return askable(account, amount)
 
 
-def booked(account: Account, units: int, *, written: Callable[..., str]) -> str:
+def booked(account: Account, amount: int, *, written: Callable[..., str]) -> str:
     """Write an amount for a column, in what the account counts in, by `up` or `down`: bookkeeping, and no promise."""
-    return written(units / UNIT, places=4 if account.currency is Currency.PURE else 6)
+    return written(amount / AMOUNT_OF_ONE, places=4 if account.currency is Currency.PURE else 6)
 
 
-def price(units: int, currency: Currency) -> str:
+def price(amount: int, currency: Currency) -> str:
     """Write an amount that was taken, in its currency, rounded up.
 
-    >>> price(UNIT // 3, Currency.ZCDP)
+    >>> price(AMOUNT_OF_ONE // 3, Currency.ZCDP)
     'rho 0.333334'
     """
-    return f"{currency.symbol} {at_most(units / UNIT)}"
+    return f"{currency.symbol} {at_most(amount / AMOUNT_OF_ONE)}"
 
 
 def pair(epsilon: float, delta: float) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dpcore import Account, Balance, Report
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release.covered import consequences, coverage, read_blocks
 from dpcore.reporting.formatting import at_most, booked, column_type, down, stated, up
 from dpcore.reporting.outcome import Round
@@ -67,7 +67,7 @@ def rounds_page(report: Report) -> str:
 def budget_page(report: Report) -> str:
     """Tell what the account had before the run, what the run took, and what is left."""
     account, outcome = report.account, report.outcome
-    this_run = account.weight * round(outcome.spent * UNIT)
+    this_run = account.weight * round(outcome.spent * AMOUNT_OF_ONE)
     bars = [
         Bar("before", report.before.spent, 0, report.before.reserved, report.before.cap),
         Bar("after", report.after.spent - this_run, this_run, report.after.reserved, report.after.cap),

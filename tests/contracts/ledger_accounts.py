@@ -7,7 +7,7 @@ import pytest
 
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import GENESIS, Balance, Ledger, open_ledger
-from dpcore.privacy.accounting import Currency, cap_units
+from dpcore.privacy.accounting import Currency, cap_amount
 from dpcore.privacy.protection import Neighbours
 from tests.dpcore.ledger.fixtures import CAP, MECHANISM, assert_sound, opened, opened_by_month
 from tests.dpcore.ledger.store import LedgerStoreTests
@@ -112,7 +112,7 @@ class LedgerAccounts(LedgerStoreTests):
     @pytest.mark.parametrize("budget", [0.0, -1.0, 1e-13, float("nan"), float("inf")])
     def test_a_budget_that_buys_nothing_opens_no_account(self, ledger: Ledger, url: str, budget: float) -> None:
         with self.refused(url, UsageError, "a budget must be"):
-            opened(ledger, "births", cap=cap_units(budget))
+            opened(ledger, "births", cap=cap_amount(budget))
 
     def test_a_raised_cap_leaves_more_and_its_reason_on_record(self, ledger: Ledger) -> None:
         ledger.reserve("run", account="clinic", amount=CAP, claim="claim")

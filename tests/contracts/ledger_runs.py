@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.errors import BudgetRefused, LedgerError, UsageError
 from dpcore.ledger import Balance, Lease, Ledger, open_ledger
-from dpcore.privacy.accounting import spend_units
+from dpcore.privacy.accounting import spend_amount
 from tests.dpcore.ledger.fixtures import CAP, MECHANISM, assert_sound, opened
 from tests.dpcore.ledger.store import LedgerStoreTests
 
@@ -97,12 +97,12 @@ class LedgerRuns(LedgerStoreTests):
     @pytest.mark.parametrize("price", [0.0, -1e-12, float("nan"), float("inf"), 1e7])
     def test_a_price_that_is_none_never_reaches_the_ledger(self, ledger: Ledger, url: str, price: float) -> None:
         with self.refused(url, UsageError, "an amount must be"):
-            ledger.reserve("run", account="clinic", amount=spend_units(price), claim="claim")
+            ledger.reserve("run", account="clinic", amount=spend_amount(price), claim="claim")
 
     @pytest.mark.parametrize("price", [5e-324, 1e-30, 1e-12])
     def test_an_absurdly_small_price_costs_a_whole_unit(self, ledger: Ledger, price: float) -> None:
         ledger.reserve("run", account="clinic", amount=10, claim="claim")
-        ledger.charge(ledger.lease("run"), step="measure", amount=spend_units(price), mechanism=MECHANISM)
+        ledger.charge(ledger.lease("run"), step="measure", amount=spend_amount(price), mechanism=MECHANISM)
         assert ledger.balance("clinic").spent == 1
 
     @pytest.mark.parametrize("text", ["", " run", "a\nb", "a\0b", "x" * 501, 7, None, b"run", "\ud800"], ids=repr)

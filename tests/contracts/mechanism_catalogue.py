@@ -67,11 +67,11 @@ def in_session(mechanism: Any) -> Any:
 
 
 def on_columns(mechanism: Any) -> Any:
-    return [mechanism.draw(TABLE["days"], units=TABLE["person"]) for _ in range(4)]
+    return [mechanism.draw(TABLE["days"], ids=TABLE["person"]) for _ in range(4)]
 
 
 def on_a_mean(mechanism: Any) -> Any:
-    estimates = [mechanism.draw(TABLE["days"], units=TABLE["person"]) for _ in range(4)]
+    estimates = [mechanism.draw(TABLE["days"], ids=TABLE["person"]) for _ in range(4)]
     return [(estimate.mean, estimate.rows) for estimate in estimates]
 
 
@@ -124,7 +124,7 @@ CATALOGUE: dict[str, Entry] = {
         NoisyCount,
         {"protection": PERSONS, "noise": NoiseKind.LAPLACE, "scale": 2.0},
         ("scale",),
-        lambda mechanism: [mechanism.draw(TABLE["smoker"], units=TABLE["person"]) for _ in range(4)],
+        lambda mechanism: [mechanism.draw(TABLE["smoker"], ids=TABLE["person"]) for _ in range(4)],
     ),
     "histogram": Entry(
         NoisyHistogram,

@@ -106,9 +106,7 @@ def _uncovered(ledger: Ledger, events: Bodies, drawn: Collection[Line]) -> Itera
         for sums, spent, weight in ((by_run, runs, 1), (by_block, blocks, account.weight)):
             for (payer, name), amount in sums.items():
                 if payer == account.name and weight * amount > spent.get(name, 0):
-                    yield Finding(
-                        Fault.UNCOVERED, f"{weight * amount} units drawn from {name} of {payer}, and fewer spent"
-                    )
+                    yield Finding(Fault.UNCOVERED, f"{weight * amount} drawn from {name} of {payer}, and fewer spent")
 
 
 def _outputs(ledger: Ledger, events: Bodies, committed: Collection[Line]) -> Iterator[Finding]:

@@ -114,7 +114,7 @@ def _ended(soaked: Soaked, ledger: Ledger, manifests: Mapping[str, list[Path]]) 
     each = max((run.reserved for run in runs.values()), default=0)
     remaining = ledger.balance(soaked.account).remaining
     if REFUSED in soaked.ends.values() and remaining >= each:
-        yield Finding(Rule.REFUSAL, f"{remaining} units remain, and a run takes {each}")
+        yield Finding(Rule.REFUSAL, f"{remaining} remains, and a run takes {each}")
 
 
 def _steps(soaked: Soaked, ledger: Ledger, manifests: Mapping[str, list[Path]]) -> Iterator[Finding]:

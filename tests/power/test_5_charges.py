@@ -29,7 +29,7 @@ from dpcore.mechanisms import (
     from_description,
 )
 from dpcore.mechanisms.sampling import entropy
-from dpcore.privacy.accounting import UNIT, Currency, budget_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.universe import Integer, Universe
 from tests.conftest import Workspace, visits
@@ -223,10 +223,12 @@ def test_a_draw_that_a_crash_has_lost_is_drawn_anew_and_paid_for_anew(workspace:
 
 
 ASKED = {
-    "count": lambda **bought: NoisyCount.for_amount(UNIT // 10, **bought),
-    "sum": lambda **bought: BoundedSum.for_amount(UNIT // 10, attribute=DAYS, step=1, **bought),
-    "mean": lambda **bought: BoundedMean.for_amount(UNIT // 10, attribute=DAYS, step=1, **bought),
-    "histogram": lambda **bought: NoisyHistogram.for_amount(UNIT // 10, universe=Universe({"age": DAYS}), **bought),
+    "count": lambda **bought: NoisyCount.for_amount(AMOUNT_OF_ONE // 10, **bought),
+    "sum": lambda **bought: BoundedSum.for_amount(AMOUNT_OF_ONE // 10, attribute=DAYS, step=1, **bought),
+    "mean": lambda **bought: BoundedMean.for_amount(AMOUNT_OF_ONE // 10, attribute=DAYS, step=1, **bought),
+    "histogram": lambda **bought: NoisyHistogram.for_amount(
+        AMOUNT_OF_ONE // 10, universe=Universe({"age": DAYS}), **bought
+    ),
 }
 
 

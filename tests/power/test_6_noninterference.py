@@ -257,8 +257,8 @@ def refuses_a_value(_run: Synthesis) -> None:
 
 
 def a_price_by_the_rows(patch: pytest.MonkeyPatch) -> None:
-    units = Curator._units
-    patch.setattr(Curator, "_units", lambda self, share: units(self, share) - (true_rows() > 1501))
+    amount = Curator._amount
+    patch.setattr(Curator, "_amount", lambda self, share: amount(self, share) - (true_rows() > 1501))
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from dpcore.audit.cases.values import PRICES, price_halved
 from dpcore.audit.checks import Draw, EventCheck, StreamCheck
 from dpcore.audit.events import Outcomes
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Boolean, Integer, Universe
 
 EPSILON = 2
-AMOUNT = EPSILON * UNIT
+AMOUNT = EPSILON * AMOUNT_OF_ONE
 DRAWS = 10_000
 
 _ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)

@@ -15,7 +15,7 @@ from dpcore.audit.events import Outcomes
 from dpcore.mechanisms.above_threshold import AboveThreshold
 from dpcore.mechanisms.sessions import Session
 from dpcore.mechanisms.sparse_vector import SparseVector
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 
 EPSILON = 4.0
 LESS = 2.0
@@ -212,7 +212,7 @@ def sparse_vector() -> Case:
                     check=EventCheck(
                         setting=form.name,
                         currency=Currency.PURE,
-                        charged=round(form.epsilon * UNIT),
+                        charged=round(form.epsilon * AMOUNT_OF_ONE),
                         here=form.seen(form.here),
                         there=form.seen(form.there),
                         draws=BROKEN_DRAWS,

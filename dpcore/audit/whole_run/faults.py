@@ -88,9 +88,9 @@ def _not_bounded(coded: Coded, *, rows_per_unit: int) -> Coded:
 
 
 def _bounded_over_all(coded: Coded, *, rows_per_unit: int) -> Coded:
-    if coded.units is None or coded.draws is None:
+    if coded.ids is None or coded.draws is None:
         return coded
-    units = len(np.unique(coded.units[:, 0]))
+    units = len(np.unique(coded.ids[:, 0]))
     return coded.take(np.sort(np.argsort(coded.draws)[: rows_per_unit * units]))
 
 
@@ -174,8 +174,8 @@ class _Redrawn(Curator):
 
 class _Underpriced(Curator):
     def _marginal_mechanism(self, share: Fraction) -> Any:
-        units = CHEAPER * self._units(share)
-        return marginal_noise(units, currency=self._currency, protection=self._protection)
+        amount = CHEAPER * self._amount(share)
+        return marginal_noise(amount, currency=self._currency, protection=self._protection)
 
     def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
         amount = max(1, mechanism.price(self._currency) // CHEAPER)

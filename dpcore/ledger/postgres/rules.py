@@ -142,7 +142,7 @@ SELECT coalesce(nullif(ARRAY(SELECT json_array_elements_text(
     CASE json_typeof(request -> 'blocks') WHEN 'array' THEN request -> 'blocks' END)), '{}'), '{all}') $$;
 
 -- What the last event moves, for whom: the amount of a reservation, or what a run that it has just ended had left.
-CREATE FUNCTION last_move(OUT seq BIGINT, OUT account TEXT, OUT units NUMERIC, OUT request JSON)
+CREATE FUNCTION last_move(OUT seq BIGINT, OUT account TEXT, OUT amount NUMERIC, OUT request JSON)
 LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -153,10 +153,10 @@ BEGIN
     account := told.account;
     IF told.kind = 'reserved' THEN
         request := CAST(told.body AS json);
-        units := CAST(request ->> 'amount' AS numeric);
+        amount := CAST(request ->> 'amount' AS numeric);
     ELSE
         SELECT run.spent - run.reserved, (SELECT CAST(event.body AS json) FROM event WHERE event.seq = run.first)
-        INTO units, request
+        INTO amount, request
         FROM run WHERE run.id = told.run AND run.last = told.seq AND run.state <> 'open';
     END IF;
 END $$;
@@ -183,7 +183,7 @@ BEGIN
         SELECT 1 FROM before JOIN after USING (account, name) LEFT JOIN unnest(named) AS granted (name) USING (name)
         WHERE after.used <> before.used AND (
             account = move.account AND granted.name IS NOT NULL
-            AND before.moved < move.seq AND after.used = before.used + weight * move.units) IS NOT TRUE
+            AND before.moved < move.seq AND after.used = before.used + weight * move.amount) IS NOT TRUE
     ) THEN RAISE EXCEPTION 'the ledger: what is used changes only by the event that tells of it'; END IF;
     RETURN NULL;
 END $$;
@@ -195,7 +195,7 @@ DECLARE
     move RECORD := last_move();
 BEGIN
     IF (NEW.account = move.account AND NEW.name = move.request ->> NEW.kind
-        AND OLD.moved < move.seq AND NEW.used = OLD.used + move.units) IS NOT TRUE
+        AND OLD.moved < move.seq AND NEW.used = OLD.used + move.amount) IS NOT TRUE
     THEN RAISE EXCEPTION 'the ledger: what is used changes only by the event that tells of it'; END IF;
     NEW.moved := move.seq;
     RETURN NEW;
@@ -208,7 +208,7 @@ CREATE FUNCTION follow_as_account() RETURNS trigger LANGUAGE plpgsql SET search_
 DECLARE
     move RECORD := last_move();
 BEGIN
-    IF (NEW.name = move.account AND OLD.across_moved < move.seq AND NEW.across_used = OLD.across_used + move.units) IS NOT TRUE
+    IF (NEW.name = move.account AND OLD.across_moved < move.seq AND NEW.across_used = OLD.across_used + move.amount) IS NOT TRUE
     THEN RAISE EXCEPTION 'the ledger: what is used changes only by the event that tells of it'; END IF;
     NEW.across_moved := move.seq;
     RETURN NEW;

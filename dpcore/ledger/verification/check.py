@@ -24,7 +24,7 @@ from dpcore.ledger.verification.tables import require_attempts, require_tables
 from dpcore.privacy.accounting import Currency
 
 Price: TypeAlias = Callable[[Mapping[str, Any], Currency], int]
-"""What a mechanism costs, in units; raises an error for one that has no price."""
+"""What a mechanism costs, as an amount; raises an error for one that has no price."""
 
 _PRICES_KEPT = 1024
 

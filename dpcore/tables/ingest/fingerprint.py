@@ -39,7 +39,7 @@ class Fingerprint(Carried):
     """Digests the rows of one run. Its key is the run's own, so that the versions of two runs cannot be compared.
 
     >>> import numpy as np
-    >>> rows = Coded([np.array([0, 1, 1])], weights=None, units=None, draws=None)
+    >>> rows = Coded([np.array([0, 1, 1])], weights=None, ids=None, draws=None)
     >>> one, other = Fingerprint(bytes(32)), Fingerprint(bytes([1]) * 32)
     >>> turned = rows.take(np.array([2, 0, 1]))
     >>> one.version(one.of(rows, shape=(2,))) == one.version(one.of(turned, shape=(2,)))
@@ -80,12 +80,12 @@ class Fingerprint(Carried):
             shape: The number of codes of each attribute.
         """
         beside = () if coded.weights is None else (coded.weights,)
-        units = () if coded.units is None else (coded.units[:, 0], coded.units[:, 1])
+        ids = () if coded.ids is None else (coded.ids[:, 0], coded.ids[:, 1])
         sums = self.nothing()
         for start in range(0, coded.rows, BLOCK_ROWS):
             block = slice(start, start + BLOCK_ROWS)
             packed = _packed([code[block] for code in coded.codes], sizes=shape)
-            sums += self.of_words([*packed, *(column[block] for column in (*beside, *units))])
+            sums += self.of_words([*packed, *(column[block] for column in (*beside, *ids))])
         return sums
 
     def of_words(self, columns: Sequence[Word]) -> Sums:

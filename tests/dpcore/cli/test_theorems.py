@@ -19,7 +19,15 @@ from dpcore.mechanisms import (
     Mechanism,
     RoundedGaussian,
 )
-from dpcore.privacy.accounting import UNIT, Cap, Currency, budget_of, epsilon_of, optimal_composition, promise_of
+from dpcore.privacy.accounting import (
+    AMOUNT_OF_ONE,
+    Cap,
+    Currency,
+    budget_of,
+    epsilon_of,
+    optimal_composition,
+    promise_of,
+)
 from dpcore.privacy.protection import Sensitivity
 from tests.dpcore.cli.ledgers import made_at_noon, opened
 
@@ -202,7 +210,7 @@ def test_an_unknown_account_and_a_bad_delta_are_refused() -> None:
     with made_at_noon() as ledger:
         opened(ledger, "births", epsilon=2.0)
         measured(ledger, "births", [DiscreteLaplace(scale=10.0, sensitivity=ONE)])
-        assert ledger.run("run-births").spent == UNIT // 10
+        assert ledger.run("run-births").spent == AMOUNT_OF_ONE // 10
     with pytest.raises(UsageError, match="nobody"):
         told("nobody")
     with pytest.raises(UsageError, match="delta must be"):

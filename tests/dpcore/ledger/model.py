@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dpcore.ledger import Lease, Operation
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from tests.dpcore.ledger.plain import Answer, PlainAccount, PlainRun, Reason
 
 
@@ -249,7 +249,7 @@ class PlainLedger:
 
 
 def _cap_reasons(cap: int, epsilon: float) -> list[Reason]:
-    return [Reason("more than epsilon")] if cap > epsilon * UNIT else []
+    return [Reason("more than epsilon")] if cap > epsilon * AMOUNT_OF_ONE else []
 
 
 def _put(record: PlainAccount | PlainRun | None, **values: object) -> None:

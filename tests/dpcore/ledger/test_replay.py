@@ -10,7 +10,7 @@ from dpcore.ledger.chain import GENESIS, canonical, link
 from dpcore.ledger.rows import Event
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.ledger.verification.replay import Replay
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 
 Told = tuple[str, str | None, dict[str, Any]]
 """A kind of event, its run, and what it says; all are of one account."""
@@ -132,12 +132,12 @@ def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
         ((OPENED, OPENED), "opens it again"),
         ((says(ACROSS, across=None),), "declares a cap across blocks that its epsilon"),
         ((says(ACROSS, across_epsilon=None),), "declares a cap across blocks that its epsilon"),
-        ((says(ACROSS, across=UNIT),), "declares a cap across blocks that its epsilon"),
+        ((says(ACROSS, across=AMOUNT_OF_ONE),), "declares a cap across blocks that its epsilon"),
         ((says(ACROSS, blocks_by=None),), "declares a cap across blocks that its epsilon"),
         ((says(ACROSS, unit="row"),), "declares a cap across blocks that its epsilon"),
         ((says(ACROSS, across=True),), "whose across makes no sense"),
         ((ACROSS, says(RAISED, across=60)), "does not raise the cap across blocks"),
-        ((ACROSS, says(RAISED, across=UNIT)), "declares a cap across blocks that its epsilon"),
+        ((ACROSS, says(RAISED, across=AMOUNT_OF_ONE)), "declares a cap across blocks that its epsilon"),
         ((ACROSS, CLOSED, RAISED), "account that is closed"),
         ((BY_MONTH, RAISED), "does not raise the cap across blocks"),
         ((says(ACROSS, neighbours="add-remove"), MONTHS, SEALED, says(RESERVED, amount=61, blocks=["jan"])), "takes more than the cap across blocks has"),
@@ -146,7 +146,7 @@ def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
         ((says(OPENED, run="run"),), "names a run that it is not about"),
         ((OPENED, says(RESERVED, run=None)), "or lacks one"),
         ((OPENED, says(RESERVED, run="")), "names nobody"),
-        ((says(OPENED, cap=2 * UNIT),), "declares a cap that its epsilon"),
+        ((says(OPENED, cap=2 * AMOUNT_OF_ONE),), "declares a cap that its epsilon"),
         ((says(OPENED, delta=0.1),), "declares a cap that its epsilon"),
         ((says(OPENED, epsilon=1),), "whose epsilon makes no sense"),
         ((says(OPENED, cap=True),), "whose cap makes no sense"),

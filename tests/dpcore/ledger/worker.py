@@ -42,7 +42,7 @@ def reserve(ledger: Ledger) -> Charge:
 
 
 def reserve_blocks(ledger: Ledger) -> Charge:
-    """One run for each step, in 50 blocks in any order, for one to three units."""
+    """One run for each step, in 50 blocks in any order, for an amount of one to three."""
 
     def charge(step: str) -> bool:
         chosen = random.Random(step)  # noqa: S311  which blocks a test charges is no secret

@@ -13,7 +13,7 @@ from dpcore.mechanisms import (
     RoundedGaussian,
     from_description,
 )
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Sensitivity
 
 
@@ -54,9 +54,9 @@ PAIRS = [
 def test_whoever_accounts_again_never_finds_more_than_was_paid(kind, currency):
     sensitivities = [1, 12] if kind is ExponentialMechanism else [Sensitivity(1, 1, 1), Sensitivity(12, 72, 6)]
     for sensitivity in sensitivities:
-        for units in (7 * 10**5, 999_999_999, UNIT // 3, 17 * UNIT + 1):
-            mechanism = kind.for_amount(units, currency=currency, sensitivity=sensitivity)
-            assert from_description(mechanism.describe()).price(currency) <= units
+        for amount in (7 * 10**5, 999_999_999, AMOUNT_OF_ONE // 3, 17 * AMOUNT_OF_ONE + 1):
+            mechanism = kind.for_amount(amount, currency=currency, sensitivity=sensitivity)
+            assert from_description(mechanism.describe()).price(currency) <= amount
 
 
 def test_nothing_that_is_priced_or_drawn_needs_opendp():

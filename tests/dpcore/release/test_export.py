@@ -79,9 +79,9 @@ def test_the_history_answers_sql(ledger: Ledger) -> None:
         " any_value(json_extract_string(mechanism, '$.name')), max(\"at\") FROM 'out/history.parquet'"
         " WHERE kind = 'charged' GROUP BY run"
     ).fetchall()
-    ((run, count, units, amount, currency, attempt, step, mechanism, at),) = found
-    assert (run, count, units, currency, attempt) == ("run-1", 3, 3 * 10**9, "zcdp", 1)
-    assert amount == pytest.approx(0.003)
+    ((run, count, amount, in_currency, currency, attempt, step, mechanism, at),) = found
+    assert (run, count, amount, currency, attempt) == ("run-1", 3, 3 * 10**9, "zcdp", 1)
+    assert in_currency == pytest.approx(0.003)
     assert (step, mechanism) == ("round-003/measure", "discrete-laplace")
     assert at.astimezone(UTC) == datetime(2026, 7, 1, 12, tzinfo=UTC)
 

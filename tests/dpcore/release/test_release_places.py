@@ -13,7 +13,7 @@ import pytest
 
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import Ledger, RunState, open_ledger
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release.dataset_folder import pointer
 from dpcore.release.integrity import NotRegularFileError, open_regular
 from dpcore.steward import verify as module
@@ -54,8 +54,8 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Published:
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/ledger.sqlite")
     folder = tmp_path / "releases" / "clinic"
     with open_ledger(create=True) as ledger:
-        opened(ledger, cap=UNIT, epsilon=20.0)
-        opened(ledger, "births", cap=UNIT, epsilon=20.0)
+        opened(ledger, cap=AMOUNT_OF_ONE, epsilon=20.0)
+        opened(ledger, "births", cap=AMOUNT_OF_ONE, epsilon=20.0)
         for number, run in enumerate(["first", "second"]):
             reserve(ledger, run, "clinic", steps=2)
             lease = ledger.lease(run)

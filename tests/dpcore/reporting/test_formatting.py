@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.privacy.accounting import UNIT, Currency, epsilon_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of
 from dpcore.reporting import formatting as wording
 
 ROOT = Path(wording.__file__).parents[2]
@@ -36,15 +36,15 @@ def test_ordinary_formatting_would_be_noticed(number: float) -> None:
 
 @settings(max_examples=200)
 @given(st.integers(1, 10**15))
-def test_a_pure_epsilon_is_rounded_up_from_its_exact_units(units: int) -> None:
-    exact = Fraction(units, UNIT)
-    epsilon = epsilon_of(units, currency=Currency.PURE, delta=0)
+def test_a_pure_epsilon_is_rounded_up_from_its_exact_amount(amount: int) -> None:
+    exact = Fraction(amount, AMOUNT_OF_ONE)
+    epsilon = epsilon_of(amount, currency=Currency.PURE, delta=0)
     assert exact <= Fraction(epsilon) <= exact * (1 + Fraction(1, 2**50))
     assert Fraction(Decimal(wording.at_most(epsilon))) >= exact
 
 
 def test_a_price_is_rounded_up_and_what_is_left_down() -> None:
-    assert wording.price(UNIT // 3, Currency.GDP) == "mu^2 0.333334"
+    assert wording.price(AMOUNT_OF_ONE // 3, Currency.GDP) == "mu^2 0.333334"
     assert wording.down(0.12349) == "0.1234"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.errors import LedgerDamaged, UsageError
 from dpcore.ledger import GENESIS, open_ledger
-from dpcore.privacy.accounting import UNIT, Currency, epsilon_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of
 from dpcore.runs.synthesis import synthesize
 from dpcore.steward.verify import audit
 from tests.conftest import Workspace
@@ -108,7 +108,7 @@ def test_a_manifest_of_an_unknown_run_is_found(books: Path, tmp_path: Path) -> N
 def test_a_release_of_another_ledger_is_found(books: Path, tmp_path: Path) -> None:
     other = tmp_path / "other" / "manifest.json"
     with open_ledger(f"sqlite:///{tmp_path}/other.sqlite", create=True) as ledger:
-        opened(ledger, "births", cap=UNIT)
+        opened(ledger, "births", cap=AMOUNT_OF_ONE)
         reserve(ledger, "births-1", "births", steps=5)
         for number in range(4):
             measure(ledger, ledger.lease("births-1"), f"round-{number}", output=b"")
@@ -160,16 +160,18 @@ def test_a_run_that_is_not_settled_may_have_spent_more_since_but_not_less(
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/ledger.sqlite")
     manifest = tmp_path / "release" / "manifest.json"
     with open_ledger(create=True) as ledger:
-        opened(ledger, currency=currency, delta=0.0 if currency is Currency.PURE else 1e-9, cap=UNIT, epsilon=20.0)
+        opened(
+            ledger, currency=currency, delta=0.0 if currency is Currency.PURE else 1e-9, cap=AMOUNT_OF_ONE, epsilon=20.0
+        )
         reserve(ledger, "run", "clinic", steps=3)
-        reserved = ledger.run("run").reserved / UNIT
+        reserved = ledger.run("run").reserved / AMOUNT_OF_ONE
         lease = ledger.lease("run")
         measure(ledger, lease, "round-1", output=b"")
         measure(ledger, lease, "round-2", output=b"")
         write_manifest(ledger, "run", manifest)
 
     def books(steps: int) -> dict[str, float]:
-        return {"reserved": reserved, "spent": steps * price(currency) / UNIT}
+        return {"reserved": reserved, "spent": steps * price(currency) / AMOUNT_OF_ONE}
 
     for steps, fits in ((1, True), (2, True), (3, False)):
         edit(manifest, bookkeeping=books(steps))
@@ -194,7 +196,7 @@ def test_a_manifest_that_states_the_epsilon_of_what_was_spent_is_found(
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/ledger.sqlite")
     manifest = tmp_path / "release" / "manifest.json"
     with open_ledger(create=True) as ledger:
-        opened(ledger, currency=currency, delta=delta, cap=UNIT, epsilon=20.0)
+        opened(ledger, currency=currency, delta=delta, cap=AMOUNT_OF_ONE, epsilon=20.0)
         reserve(ledger, "run", "clinic", steps=3)
         measure(ledger, ledger.lease("run"), "round-1", output=b"")
         write_manifest(ledger, "run", manifest)
