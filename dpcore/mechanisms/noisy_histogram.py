@@ -171,7 +171,7 @@ class NoisyHistogram:
         check_columns(source, columns=coding.columns)
         check_types(source, reads=coding.reads)
         rows = ingest(source, coding=coding, draws=Draws(entropy.random_words(_KEY_WORDS).tobytes()))
-        true = count_sets(list(rows.blocks()), shape=universe.shape, sets=self.marginals)
+        true = count_sets(list(rows.chunks()), shape=universe.shape, sets=self.marginals)
         return Exact(np.concatenate([counts.ravel() for counts in true]))
 
     def answer(self, exact: Exact) -> Marginals:

@@ -32,7 +32,7 @@ Word: TypeAlias = npt.NDArray[np.integer[Any]]
 KEY_BYTES = 32
 KEY_NAME = "fingerprint.key"
 LANES = 2
-BLOCK_ROWS = 1 << 14  # mixed at a time, so that they stay near the processor
+CHUNK_ROWS = 1 << 14  # mixed at a time, so that they stay near the processor
 
 
 class Fingerprint(Carried):
@@ -82,10 +82,10 @@ class Fingerprint(Carried):
         beside = () if coded.weights is None else (coded.weights,)
         ids = () if coded.ids is None else (coded.ids[:, 0], coded.ids[:, 1])
         sums = self.nothing()
-        for start in range(0, coded.rows, BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            packed = _packed([code[block] for code in coded.codes], sizes=shape)
-            sums += self.of_words([*packed, *(column[block] for column in (*beside, *ids))])
+        for start in range(0, coded.rows, CHUNK_ROWS):
+            chunk = slice(start, start + CHUNK_ROWS)
+            packed = _packed([code[chunk] for code in coded.codes], sizes=shape)
+            sums += self.of_words([*packed, *(column[chunk] for column in (*beside, *ids))])
         return sums
 
     def of_words(self, columns: Sequence[Word]) -> Sums:

@@ -216,7 +216,7 @@ def test_nothing_that_leaves_the_coding_holds_an_id() -> None:
     kept = ingest(Source.of(table), coding=coding, draws=draws)
     assert coded.rows == 5
     moved = pickle.dumps((coding, draws, coded, *(coded.split(3))))
-    stored = b"".join(column.tobytes() for codes, _ in kept.blocks() for column in codes)
+    stored = b"".join(column.tobytes() for codes, _ in kept.chunks() for column in codes)
     for form in (SECRET.encode(), SECRET.encode("utf-16-le"), SECRET[:8].encode()):
         assert form not in moved
         assert form not in stored

@@ -257,7 +257,7 @@ def test_a_file_in_a_wide_encoding_is_refused_by_its_mark_and_costs_nothing(
 def test_a_record_that_is_too_long_is_left_out_without_a_word(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpcore.tables.sources.csv_file.BLOCK_BYTES", (1 << 10, 1 << 12))
+    monkeypatch.setattr("dpcore.tables.sources.csv_file.CHUNK_BYTES", (1 << 10, 1 << 12))
     table = visits(300, seed=1).assign(note="")
     table.loc[7, "note"] = "x" * 5000
     table.to_csv(workspace.folder / "visits.csv", index=False)
