@@ -22,7 +22,7 @@ from dpcore.reporting.promises import release_promise
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
-def audit(
+def verify_ledger(
     *, releases: Sequence[Path] = (), complete: Sequence[Path] = (), expected_head: str | None = None
 ) -> Verified:
     """Check the ledger, and every file of all releases that its runs have recorded and that are still there.

@@ -21,7 +21,7 @@ from dpcore import Synthesis
 from dpcore.curator.curator import Curator
 from dpcore.ledger import open_ledger
 from dpcore.measurements import Measurement
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from flows.tasks.retry import patiently
 from tests.conftest import Workspace
 from tests.flows.deployed import Deployed, deploy, started, transcript
@@ -163,7 +163,7 @@ def test_of_several_processes_with_one_run_one_draws_and_the_next_goes_on_if_it_
     assert started() == ONCE + Counter([STEP])
     assert transcript(run)[: len(before)] == before
     assert len(list(workspace.folder.glob("releases/visits/*/manifest.json"))) == 1
-    assert audit().runs == 1
+    assert verify_ledger().runs == 1
 
 
 @contextmanager

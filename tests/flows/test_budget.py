@@ -172,7 +172,7 @@ def test_a_damaged_ledger_is_told_even_if_its_page_cannot_be_written(
     def fail(*_arguments: object, **_options: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(verify_module, "audit", damaged)
+    monkeypatch.setattr(verify_module, "verify_ledger", damaged)
     monkeypatch.setattr(verify_module, "create_markdown_artifact", fail)
     with pytest.raises(LedgerDamaged, match="event 5 does not fit"):
         verify()

@@ -12,7 +12,7 @@ from dpcore.ledger import RunState, open_ledger
 from dpcore.mechanisms import BoundedMean, BoundedSum, DiscreteLaplace, NoisyCount, NoisyHistogram
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from dpcore.tables.sources.memory_table import MemoryTable
 from dpcore.universe import Boolean, Integer, Universe
 from tests.conftest import visits
@@ -50,7 +50,7 @@ def test_an_answer_is_charged_at_its_price_and_kept_with_it(workspace, query, co
     assert done.mechanism == query.describe()
     stored = json.loads(done.output)
     assert stored == (vars(answer) if isinstance(query, BoundedMean) else answer)
-    audit()
+    verify_ledger()
 
 
 def test_a_histogram_is_answered_by_names_and_kept_in_full(workspace):
