@@ -61,7 +61,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner
     run.add_argument(
         "--approve",
         action="store_true",
-        help="say yes, as the steward, to more epsilon than the account lets anybody spend unasked",
+        help="approve, as steward, a run above the approval threshold",
     )
     run.add_argument(
         "--adopt",

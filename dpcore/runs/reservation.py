@@ -16,8 +16,8 @@ from dpcore.strategies import Strategy, strategy_for
 from dpcore.universe import Categorical
 from dpcore.universe.blocks import Calendar
 
-TIMES = 2
-"""So many times over a run can pay for its smallest measurement: a crash may make it pay for one twice."""
+CRASH_MARGIN = 2
+"""Reserve enough to pay for the smallest measurement this many times: a crash may make a run pay for one twice."""
 
 
 def paying_account(ledger: Ledger, declaration: Declaration) -> Account:
@@ -85,8 +85,8 @@ def amount_to_reserve(
         raise UsageError(
             "a column is so small beside the others that none of the budget would be left for it; declare coarser columns"
         )
-    if amount * smallest < TIMES * least:
-        wanted = math.ceil(TIMES * least / smallest)
+    if amount * smallest < CRASH_MARGIN * least:
+        wanted = math.ceil(CRASH_MARGIN * least / smallest)
         enough = wording.at_most(epsilon_of(wanted, currency=currency, delta=privacy.delta))
         zcdp = ", or use an account in zcdp" if currency is Currency.GDP else ""
         share = ", a larger `share` to discover by" if declaration.descents() else ""

@@ -19,7 +19,7 @@ from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, Proc
 
 from dpcore.errors import UsageError
 from flows.tasks.refusals import refused_state
-from flows.worker.overrides import foreign_wishes
+from flows.worker.overrides import disallowed_overrides
 from flows.worker.supervision import supervise
 
 
@@ -132,7 +132,7 @@ class PrivateWorker(ProcessWorker):
         deployment = await self.client.read_deployment(run.deployment_id) if run.deployment_id else None
         flow = await self.client.read_flow(run.flow_id)
         pool = await self.client.read_work_pool(self._work_pool_name)
-        return foreign_wishes(run, deployment, flow=flow.name, template=pool.base_job_template)
+        return disallowed_overrides(run, deployment, flow=flow.name, template=pool.base_job_template)
 
     async def _refuse(self, run: FlowRun, wishes: list[str]) -> None:
         refusal = UsageError(

@@ -74,9 +74,9 @@ class MechanismContract:
 
     def test_an_amount_buys_a_mechanism_that_costs_no_more(self, amount):
         for currency in self.currencies:
-            charge = self.bought(amount, currency).price(currency)
-            assert isinstance(charge, int)
-            assert amount * (1 - 1e-9) - 1 <= charge <= amount
+            price = self.bought(amount, currency).price(currency)
+            assert isinstance(price, int)
+            assert amount * (1 - 1e-9) - 1 <= price <= amount
 
     def test_no_mechanism_with_less_noise_can_be_had_for_the_amount(self, amount):
         name, direction = self.less_noise

@@ -22,7 +22,7 @@ from dpcore.curator.curator import Curator
 from dpcore.ledger import open_ledger
 from dpcore.measurements import Measurement
 from dpcore.steward.verify import verify_ledger
-from flows.tasks.retry import patiently
+from flows.tasks.retry import retry_infrastructure
 from tests.conftest import Workspace
 from tests.flows.deployed import Deployed, deploy, started, transcript
 from tests.flows.server.gated import STEP, VARIABLE
@@ -195,7 +195,7 @@ def test_a_worker_that_has_lost_its_run_waits_for_the_other_and_tells_the_same(
     real, names = protocol.this_worker(), [f"{machine} {gone.pid} {born}"]
     monkeypatch.setattr(protocol, "this_worker", lambda: names.pop() if names else real)
     waits: list[float] = []
-    monkeypatch.setitem(patiently.__kwdefaults__, "sleep", waits.append)
+    monkeypatch.setitem(retry_infrastructure.__kwdefaults__, "sleep", waits.append)
     run = deployed.start()
     at = At("round 2/4", lambda: dpcore.synthesize(workspace.spec, run_id=str(run), resume=True))
     logging.getLogger("dpcore.progress").addHandler(at)
@@ -248,7 +248,7 @@ def test_a_run_waits_for_its_ledger_and_goes_on(
             if len(waits) == 2:
                 broken.close()
 
-        monkeypatch.setitem(patiently.__kwdefaults__, "sleep", back_again)
+        monkeypatch.setitem(retry_infrastructure.__kwdefaults__, "sleep", back_again)
         logging.getLogger("dpcore.progress").addHandler(at)
         try:
             run = deployed.start()

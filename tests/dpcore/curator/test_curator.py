@@ -75,7 +75,7 @@ def test_nothing_is_drawn_before_its_charge_is_in_the_ledger(
     def watched(draw: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Any, values: Any) -> Any:
             paid = sum(event.details["amount"] for event in ledger.history("visits") if event.kind == "charged")
-            drawn.append((self.charge(ledger.account("visits").currency), paid))
+            drawn.append((self.price(ledger.account("visits").currency), paid))
             return draw(self, values)
 
         return call

@@ -204,7 +204,7 @@ def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
         ((OPENED, RESERVED, LEASED, CHARGED, SETTLED, says(LEASED, fence=2)), "changes a run that has ended"),
         ((OPENED, RESERVED, REFUNDED, LEASED), "changes a run that has ended"),
         ((OPENED, RESERVED, says(REFUNDED, returned=59)), "does not return what was reserved"),
-        ((OPENED, RESERVED, LEASED, CHARGED, says(REFUNDED, returned=20)), "gives back a run that has charged"),
+        ((OPENED, RESERVED, LEASED, CHARGED, says(REFUNDED, returned=20)), "gives back a run that was charged"),
     ],
 )  # fmt: skip
 def test_what_it_does_not_allow_is_refused_at_its_event(told: tuple[Told, ...], problem: str) -> None:

@@ -186,7 +186,7 @@ def test_the_database_itself_refuses_to_break_the_rules(path: Path, statement: s
 
 def test_a_newer_version_is_refused_by_name(path: Path) -> None:
     altered(path, "PRAGMA user_version = 9")
-    with pytest.raises(LedgerError, match=r"written by a newer dpflow \(version 9, this one reads 2\): upgrade"):
+    with pytest.raises(LedgerError, match=r"written by a newer dpflow \(version 9, this one reads 1\): upgrade"):
         at(path)
 
 

@@ -129,15 +129,15 @@ def test_every_bit_of_a_selection_comes_from_the_entropy_stream(flavour, monkeyp
 
 
 def test_each_flavour_has_its_price_in_each_currency():
-    def charge(flavour: Flavour, currency: Currency) -> float:
+    def price(flavour: Flavour, currency: Currency) -> float:
         return ExponentialMechanism(epsilon=0.5, sensitivity=1, flavour=flavour).price(currency) / AMOUNT_OF_ONE
 
-    assert charge(Flavour.GUMBEL, Currency.ZCDP) == 0.03125
-    assert charge(Flavour.GUMBEL, Currency.PURE) == 0.5
-    assert charge(Flavour.PERMUTE_AND_FLIP, Currency.PURE) == 0.5
-    assert charge(Flavour.PERMUTE_AND_FLIP, Currency.ZCDP) == pytest.approx(0.5 * math.tanh(0.25), abs=2e-12)
-    assert charge(Flavour.GUMBEL, Currency.GDP) == spend_amount(pure_gdp(0.25)) / AMOUNT_OF_ONE
-    assert charge(Flavour.PERMUTE_AND_FLIP, Currency.GDP) == spend_amount(pure_gdp(0.5)) / AMOUNT_OF_ONE
+    assert price(Flavour.GUMBEL, Currency.ZCDP) == 0.03125
+    assert price(Flavour.GUMBEL, Currency.PURE) == 0.5
+    assert price(Flavour.PERMUTE_AND_FLIP, Currency.PURE) == 0.5
+    assert price(Flavour.PERMUTE_AND_FLIP, Currency.ZCDP) == pytest.approx(0.5 * math.tanh(0.25), abs=2e-12)
+    assert price(Flavour.GUMBEL, Currency.GDP) == spend_amount(pure_gdp(0.25)) / AMOUNT_OF_ONE
+    assert price(Flavour.PERMUTE_AND_FLIP, Currency.GDP) == spend_amount(pure_gdp(0.5)) / AMOUNT_OF_ONE
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 6.0, 30.0])

@@ -41,9 +41,9 @@ def test_its_zcdp_price_covers_the_exact_divergence_which_the_continuous_formula
     k = np.arange(-2000, 2001)
     p = np.exp(-np.abs(k) / scale)
     divergence = float((p / p.sum() * (np.abs(k - 1) - np.abs(k))).sum() / scale)
-    charge = DiscreteLaplace(scale=scale, sensitivity=Sensitivity(1, 1, 1)).price(Currency.ZCDP)
-    assert charge == pytest.approx(divergence * AMOUNT_OF_ONE, rel=1e-9)
-    assert charge > spend_amount(laplace_zcdp(1 / scale))
+    price = DiscreteLaplace(scale=scale, sensitivity=Sensitivity(1, 1, 1)).price(Currency.ZCDP)
+    assert price == pytest.approx(divergence * AMOUNT_OF_ONE, rel=1e-9)
+    assert price > spend_amount(laplace_zcdp(1 / scale))
 
 
 def test_replacing_one_row_costs_twice_what_adding_one_costs_in_zcdp():

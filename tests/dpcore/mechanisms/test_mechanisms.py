@@ -32,9 +32,9 @@ def test_a_recorded_number_must_read_back_as_the_very_same_text(sigma):
 
 def test_a_currency_by_another_name_is_never_taken_for_a_cheaper_one():
     mechanism = from_description({"name": "discrete-laplace", "scale": "4.0", "l1": 1, "l2_squared": 1, "linf": 1})
-    assert mechanism.charge("pure") == mechanism.price(Currency.PURE)
+    assert mechanism.price("pure") == mechanism.price(Currency.PURE)
     with pytest.raises(ValueError, match="renyi"):
-        mechanism.charge("renyi")
+        mechanism.price("renyi")
 
 
 PAIRS = [

@@ -176,15 +176,15 @@ def test_an_eighth_of_epsilon_squared_covers_gumbel_noise_monotone_or_not_and_no
 
 @pytest.mark.parametrize("monotone", [False, True])
 def test_each_noise_has_its_price_in_each_currency(monotone):
-    def charge(noise: MaxNoise, currency: Currency) -> int:
+    def price(noise: MaxNoise, currency: Currency) -> int:
         return mechanism(noise, epsilon=0.5, monotone=monotone).price(currency)
 
-    assert {charge(noise, Currency.PURE) for noise in MaxNoise} == {AMOUNT_OF_ONE // 2}
-    assert charge(MaxNoise.GUMBEL, Currency.ZCDP) == AMOUNT_OF_ONE // 32
-    assert charge(MaxNoise.GUMBEL, Currency.GDP) == spend_amount(exponential_gdp(0.5))
+    assert {price(noise, Currency.PURE) for noise in MaxNoise} == {AMOUNT_OF_ONE // 2}
+    assert price(MaxNoise.GUMBEL, Currency.ZCDP) == AMOUNT_OF_ONE // 32
+    assert price(MaxNoise.GUMBEL, Currency.GDP) == spend_amount(exponential_gdp(0.5))
     for noise in (MaxNoise.LAPLACE, MaxNoise.EXPONENTIAL):
-        assert charge(noise, Currency.ZCDP) == pytest.approx(0.5 * math.tanh(0.25) * AMOUNT_OF_ONE, abs=2)
-        assert charge(noise, Currency.GDP) == spend_amount(pure_gdp(0.5))
+        assert price(noise, Currency.ZCDP) == pytest.approx(0.5 * math.tanh(0.25) * AMOUNT_OF_ONE, abs=2)
+        assert price(noise, Currency.GDP) == spend_amount(pure_gdp(0.5))
 
 
 @pytest.mark.parametrize(
