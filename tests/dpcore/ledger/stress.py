@@ -78,7 +78,7 @@ class LedgerStress(LedgerStoreTests):
         assert 97 < max(used.values()) <= 100
         assert_sound(ledger)
 
-    def test_eight_processes_on_one_run_start_exactly_what_it_reserved(self, ledger: Ledger, url: str) -> None:
+    def test_eight_processes_on_one_run_charge_exactly_what_it_reserved(self, ledger: Ledger, url: str) -> None:
         ledger.reserve(SHARED_RUN, account="clinic", amount=250, claim="claim")
         ledger.lease(SHARED_RUN)
         assert race("charge", url, processes=8, charges=100)[0] == 250

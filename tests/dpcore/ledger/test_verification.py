@@ -134,7 +134,7 @@ class TestPrices:
         self.run(url, amount=price(Currency.PURE) + more, mechanism=NOISE[Currency.PURE].describe())
         assert checked(url).operations == 1
 
-    def test_one_that_costs_a_unit_more_than_was_charged_is_found(self, url: str) -> None:
+    def test_one_that_costs_more_than_was_charged_is_found(self, url: str) -> None:
         self.run(url, amount=price(Currency.PURE) - 1, mechanism=NOISE[Currency.PURE].describe())
         with pytest.raises(LedgerDamaged) as damage:
             checked(url)
@@ -199,7 +199,7 @@ class TestAForgedHistory:
             with pytest.raises(LedgerDamaged, match="attempt 2 of step 'round-2' of run 'births-1' was charged before"):
                 checked(books.url)
 
-    def test_a_start_after_the_commit_is_found(self, books: SqliteBooks) -> None:
+    def test_a_charge_after_the_commit_is_found(self, books: SqliteBooks) -> None:
         with books.tampered():
             one, two, three = self.attempts(books)
             self.forge(books, one, step="round-1", attempt=2)

@@ -136,7 +136,7 @@ def sound() -> None:
 
 def test_a_year_of_monthly_runs_over_what_is_new_spends_each_block_once(site: Site) -> None:
     site.write(("start: 2024-01-01}", "window: new, start: 2024-01-01}"))
-    site.open_account(times=1)  # not a unit more than one run may spend
+    site.open_account(times=1)  # not more than one run may spend
     for month, ward, day in zip(MONTHS, WARDS, firsts(), strict=True):
         outcome = site.run(day)
         assert outcome.blocks == (month,)

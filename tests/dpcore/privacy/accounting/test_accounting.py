@@ -126,7 +126,7 @@ def test_a_movement_costs_most_when_it_is_concentrated(first, second, scale):
 
 
 @given(st.fractions(min_value=Fraction(1, 10**12), max_value=1000))
-def test_a_spend_is_rounded_up_and_a_cap_down_by_less_than_one_unit(amount):
+def test_a_spend_is_rounded_up_and_a_cap_down_by_less_than_the_least_amount(amount):
     assert 0 <= spend_amount(amount) - amount * AMOUNT_OF_ONE < 1
     assert 0 <= amount * AMOUNT_OF_ONE - cap_amount(amount) < 1
 
@@ -138,7 +138,7 @@ def test_an_amount_that_means_nothing_is_refused(amount_of, amount):
         amount_of(amount)
 
 
-def test_a_cap_that_would_round_to_nothing_is_refused_and_such_a_spend_costs_one_unit():
+def test_a_cap_that_would_round_to_nothing_is_refused_and_such_a_spend_costs_the_least_amount():
     with pytest.raises(UsageError, match="1e-12"):
         cap_amount(1e-13)
     assert spend_amount(1e-300) == 1
