@@ -27,19 +27,19 @@ def disallowed_overrides(
         flow: The name of its flow.
         template: The base job template of the work pool.
     """
-    found = [f"{wish} in the job variables of the run" for wish in _variables(run.job_variables)]
+    found = [f"{override} in the job variables of the run" for override in _variables(run.job_variables)]
     if flow not in FLOWS:
         found.append("a flow that is none of dpflow's")
     if deployment is None:
         return [*found, "to be run without a deployment"]
-    found += [f"{wish} in the job variables of the deployment" for wish in _variables(deployment.job_variables)]
+    found += [f"{override} in the job variables of the deployment" for override in _variables(deployment.job_variables)]
     if flow in FLOWS and deployment.entrypoint != entrypoint(FLOWS[flow]):
         found.append("another entrypoint")
     if deployment.path or deployment.storage_document_id or deployment.infrastructure_document_id:
         found.append("code from another place")
     if deployment.pull_steps:
         found.append("pull steps")
-    return found + [f"{wish} in the template of the work pool" for wish in _fixed(template)]
+    return found + [f"{override} in the template of the work pool" for override in _fixed(template)]
 
 
 def _variables(values: Mapping[str, Any] | None) -> Iterator[str]:
@@ -54,7 +54,7 @@ def _fixed(template: Mapping[str, Any]) -> Iterator[str]:
     """Return the variables to which a template gives a value of its own."""
     job = template.get("job_configuration") or {}
     variables = (template.get("variables") or {}).get("properties") or {}
-    for name, wish in OVERRIDABLE.items():
+    for name, override in OVERRIDABLE.items():
         given = job.get(name)
         if (given and given != f"{{{{ {name} }}}}") or (variables.get(name) or {}).get("default"):
-            yield wish
+            yield override
