@@ -10,7 +10,7 @@ from dpcore.cli.output import Answer
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, AccountState, AllowanceKind, Balance, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.checks import checked_text, require_across_applies
-from dpcore.privacy.accounting import UNIT, Currency, budget_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.formatting import askable, at_most, down, new_block_epsilon, next_epsilon, next_run, price, stated
 from dpcore.reporting.overview import overview
@@ -159,9 +159,9 @@ def allow(arguments: argparse.Namespace) -> Answer:
         "kind": kind.value,
         "name": name,
         "epsilon": allowance.epsilon,
-        "cap": allowance.cap / UNIT,
-        "used": allowance.used / UNIT,
-        "remaining": allowance.remaining / UNIT,
+        "cap": allowance.cap / AMOUNT_OF_ONE,
+        "used": allowance.used / AMOUNT_OF_ONE,
+        "remaining": allowance.remaining / AMOUNT_OF_ONE,
         "remaining_epsilon": remaining,
     }
     text = (
@@ -189,11 +189,11 @@ def seal(arguments: argparse.Namespace) -> Answer:
     return _blocks(arguments.account, names, state="sealed", text="sealed {}: ready to be charged")
 
 
-def release(arguments: argparse.Namespace) -> Answer:
+def refund(arguments: argparse.Namespace) -> Answer:
     """Give back all that a run reserved."""
     with open_ledger() as ledger:
         before = ledger.run(arguments.run)
-        return _ended(ledger, before, ledger.release_run(before.id, lease=None))
+        return _ended(ledger, before, ledger.refund(before.id, lease=None))
 
 
 def settle(arguments: argparse.Namespace) -> Answer:
@@ -241,9 +241,9 @@ def _ended(ledger: Ledger, before: Run, after: Run) -> Answer:
         "run": after.id,
         "account": account.name,
         "state": after.state.value,
-        "spent": after.spent / UNIT,
-        "returned": returned / UNIT,
-        "remaining": balance.remaining / UNIT,
+        "spent": after.spent / AMOUNT_OF_ONE,
+        "returned": returned / AMOUNT_OF_ONE,
+        "remaining": balance.remaining / AMOUNT_OF_ONE,
         "remaining_epsilon": next_epsilon(account, balance.remaining),
     }
     already = "" if before.state is RunState.OPEN else " already"

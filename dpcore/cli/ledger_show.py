@@ -9,7 +9,7 @@ from dpcore.cli.bar import bar, legend, rule
 from dpcore.cli.ledger_runs import run_data, runs_text
 from dpcore.cli.output import Answer, table
 from dpcore.ledger import Account, AccountState, Balance, BlockState, open_ledger
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.reporting.formatting import (
     askable,
     at_most,
@@ -98,12 +98,12 @@ def _budget(each: AccountOverview) -> str:
     following = next_run(
         next_epsilon(account, balance.remaining), new_blocks=new_block_epsilon(account) if block else None
     )
-    for name, units, written, more in (
+    for name, amount, written, more in (
         ("spent", balance.spent, booked, ""),
         ("reserved", balance.reserved, booked, ""),
         ("remaining", balance.remaining, left, following),
     ):
-        rows.append((name, written(units), f"{100 * units / balance.cap:.1f} %", more))
+        rows.append((name, written(amount), f"{100 * amount / balance.cap:.1f} %", more))
     drawn = bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=_BAR)
     return f"{' ' * 12}{drawn}   {legend()}\n\n{table(rows, right={symbol, 'share'})}"
 
@@ -191,7 +191,7 @@ def _data(each: AccountOverview) -> dict[str, Any]:
     return {
         **account_data(each),
         "most_used_block": each.most_used[0],
-        "spent_by_all_runs": each.spent_by_all_runs / UNIT,
+        "spent_by_all_runs": each.spent_by_all_runs / AMOUNT_OF_ONE,
         "blocks": [
             {"block": block.name, "state": block.state.value, **_balance_data(account, balance)}
             for block, balance in each.blocks
@@ -201,9 +201,9 @@ def _data(each: AccountOverview) -> dict[str, Any]:
                 "kind": allowance.kind.value,
                 "name": allowance.name,
                 "epsilon": allowance.epsilon,
-                "cap": allowance.cap / UNIT,
-                "used": allowance.used / UNIT,
-                "remaining": allowance.remaining / UNIT,
+                "cap": allowance.cap / AMOUNT_OF_ONE,
+                "used": allowance.used / AMOUNT_OF_ONE,
+                "remaining": allowance.remaining / AMOUNT_OF_ONE,
                 "remaining_epsilon": askable(account, allowance.remaining),
             }
             for allowance in each.allowances
@@ -214,9 +214,9 @@ def _data(each: AccountOverview) -> dict[str, Any]:
 
 def _balance_data(account: Account, balance: Balance) -> dict[str, float]:
     return {
-        "cap": balance.cap / UNIT,
-        "spent": balance.spent / UNIT,
-        "reserved": balance.reserved / UNIT,
-        "remaining": balance.remaining / UNIT,
+        "cap": balance.cap / AMOUNT_OF_ONE,
+        "spent": balance.spent / AMOUNT_OF_ONE,
+        "reserved": balance.reserved / AMOUNT_OF_ONE,
+        "remaining": balance.remaining / AMOUNT_OF_ONE,
         "remaining_epsilon": next_epsilon(account, balance.remaining),
     }

@@ -8,7 +8,7 @@ from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import AS_OF, Subparsers, day_of
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
-from dpcore.reporting.formatting import BOOKED_PLACES, amount, at_most, cells, down, next_run
+from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run
 from dpcore.runs.planning.discovery import PlannedDiscovery
 from dpcore.runs.planning.plan import Plan, PlannedColumn, PlannedRounds, PlannedTotal, plan_run
 from dpcore.runs.planning.target import Target, epsilon_for
@@ -96,7 +96,7 @@ def _text(plan: Plan) -> str:
 
 def _money(plan: Plan) -> list[str]:
     account, currency = plan.account, Currency(plan.account.currency)
-    paid = "" if currency is Currency.PURE else f": {currency.symbol} {amount(plan.amount)}"
+    paid = "" if currency is Currency.PURE else f": {currency.symbol} {figure(plan.amount)}"
     lines = [
         f"spends     epsilon {at_most(plan.epsilon)}, delta {at_most(plan.delta)}{paid}, from account {account.name}",
         _amounts(plan),
@@ -119,7 +119,7 @@ def _amounts(plan: Plan) -> str:
     pure, rho, mu = plan.amounts.epsilon, plan.amounts.rho, plan.amounts.mu
     paid = ((Currency.PURE, "epsilon", pure), (Currency.ZCDP, "rho", rho), (Currency.GDP, "mu", mu))
     said = [
-        f"{name} {(at_most if kind is Currency.PURE else amount)(number)} in {kind}{' (as counted here)' if kind == plan.account.currency else ''}"
+        f"{name} {(at_most if kind is Currency.PURE else figure)(number)} in {kind}{' (as counted here)' if kind == plan.account.currency else ''}"
         for kind, name, number in paid
         if number is not None
     ]
@@ -244,7 +244,7 @@ def _columns(declaration: Declaration, named: list[str]) -> list[str]:
 
 def _target_text(target: Target, *, found: bool) -> str:
     currency = Currency(target.currency)
-    paid = "" if currency is Currency.PURE else f" ({currency.symbol} {amount(target.amount)})"
+    paid = "" if currency is Currency.PURE else f" ({currency.symbol} {figure(target.amount)})"
     how = "as every single column is" if target.rounds is None else f"if one of the {target.rounds} rounds measures it"
     now = "too little for any run" if target.spec_error is None else f"an error of {_percent(target.spec_error)}"
     lines = [

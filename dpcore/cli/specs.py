@@ -15,7 +15,7 @@ from dpcore.cli.starter import STARTER
 from dpcore.errors import OutputError, UsageError
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency
-from dpcore.reporting.formatting import BOOKED_PLACES, amount, at_most, cells, down, next_run, stated
+from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
 from dpcore.reporting.outcome import Outcome
 from dpcore.runs.synthesis import adopt_output
 from dpcore.spec import Declaration, json_schema, load_spec
@@ -63,7 +63,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner
     run.add_argument(
         "--approve",
         action="store_true",
-        help="say yes, as the steward, to more epsilon than the account lets anybody spend unasked",
+        help="approve, as steward, a run above the approval threshold",
     )
     run.add_argument(
         "--adopt",
@@ -202,7 +202,7 @@ def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
         f"{blocks}"
         f"run        {outcome.run}\n"
         f"promise    {stated(outcome.epsilon, outcome.delta)}; the samplers add at most {at_most(outcome.sampler_delta)} to delta\n"
-        f"spent      {symbol} {amount(outcome.spent)} of {amount(outcome.reserved)} reserved (bookkeeping)\n"
+        f"spent      {symbol} {figure(outcome.spent)} of {figure(outcome.reserved)} reserved (bookkeeping)\n"
         f"remaining  {symbol} {down(outcome.remaining, places=BOOKED_PLACES)} in {where}: "
         f"{next_run(outcome.remaining_epsilon, new_blocks=outcome.new_block_epsilon)}"
         + "".join(f"\nwarning    {warning}" for warning in outcome.warnings)

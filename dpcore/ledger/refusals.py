@@ -121,7 +121,7 @@ def leased_step(rows: LedgerTransaction, lease: Lease, step: str) -> tuple[Run, 
 def _still_leased(found: Run | None, lease: Lease) -> Run:
     run = _known(found, lease.run)
     # Before the run's state: to a worker that has lost its run it does not matter how far the other one is.
-    if run.fence != lease.fence or run.holder is None:  # nobody holds a run that was released and reserved again
+    if run.fence != lease.fence or run.holder is None:  # nobody holds a run that was refunded and reserved again
         raise RunHeld(f"run '{run.id}' was taken over by another worker; stop here and leave the rest to it")
     refuse_unless_open(run)
     return run

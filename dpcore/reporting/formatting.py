@@ -5,7 +5,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from dpcore.ledger import Account, AccountState
-from dpcore.privacy.accounting import UNIT, Cap, Currency, promise_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, promise_of
 from dpcore.privacy.accounting.rounding import float_down
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.promises import AccountPromise
@@ -58,23 +58,23 @@ def _column(number: Decimal, *, places: int, rounding: str) -> str:
     return f"{number.quantize(Decimal(1).scaleb(-places), rounding=rounding):f}"
 
 
-def askable(account: Account, units: int) -> float:
-    """Return the largest epsilon, at the account's delta, that a run can ask for which may reserve so many units."""
-    if units <= 0:
+def askable(account: Account, amount: int) -> float:
+    """Return the largest epsilon, at the account's delta, that a run can ask for which may reserve this amount."""
+    if amount <= 0:
         return 0.0
     if account.currency is Currency.PURE:
-        return float_down(Fraction(units, UNIT))
-    return promise_of(Cap(account.currency, units), delta=account.delta).epsilon
+        return float_down(Fraction(amount, AMOUNT_OF_ONE))
+    return promise_of(Cap(account.currency, amount), delta=account.delta).epsilon
 
 
 def next_epsilon(account: Account, remaining: int) -> float:
     """Return the largest epsilon that a new run can ask for where so much remains of its blocks, and of the cap across them."""
     if account.state is AccountState.CLOSED:
         return 0.0
-    units = remaining // account.weight
+    amount = remaining // account.weight
     if account.across_remaining is not None:
-        units = min(units, account.across_remaining)
-    return askable(account, units)
+        amount = min(amount, account.across_remaining)
+    return askable(account, amount)
 
 
 def new_block_epsilon(account: Account) -> float | None:
@@ -106,30 +106,30 @@ def next_run(epsilon: float, *, new_blocks: float | None, block: str = "it") -> 
     )
 
 
-def booked(units: int) -> str:
+def booked(amount: int) -> str:
     """Write a cap, or what was spent or reserved of it, for a column: bookkeeping, and no promise.
 
     All three are rounded up, so that what was spent never looks like more than the cap.
 
-    >>> booked(120_582_400_000), booked(UNIT // 2)
+    >>> booked(120_582_400_000), booked(AMOUNT_OF_ONE // 2)
     ('0.120583', '0.500000')
     """
-    return up(units / UNIT, places=BOOKED_PLACES)
+    return up(amount / AMOUNT_OF_ONE, places=BOOKED_PLACES)
 
 
-def left(units: int) -> str:
+def left(amount: int) -> str:
     """Write what remains of a cap for a column, rounded down, so that nobody counts on more.
 
     >>> left(120_582_900_000)
     '0.120582'
     """
-    return down(units / UNIT, places=BOOKED_PLACES)
+    return down(amount / AMOUNT_OF_ONE, places=BOOKED_PLACES)
 
 
-def amount(number: float) -> str:
+def figure(number: float) -> str:
     """Write a cap, or what was spent or reserved of it, in words: the digits of `booked` without the zeros at their end.
 
-    >>> amount(0.1205824), amount(0.5), amount(0.0), amount(0.0000026543211)
+    >>> figure(0.1205824), figure(0.5), figure(0.0), figure(0.0000026543211)
     ('0.120583', '0.5', '0', '2.65433e-06')
     """
     if 0 < number < SMALL:
@@ -137,13 +137,13 @@ def amount(number: float) -> str:
     return up(number, places=BOOKED_PLACES).rstrip("0").rstrip(".")
 
 
-def price(units: int, currency: Currency) -> str:
+def price(amount: int, currency: Currency) -> str:
     """Write an amount that was taken, in its currency, rounded up.
 
-    >>> price(UNIT // 3, Currency.ZCDP)
+    >>> price(AMOUNT_OF_ONE // 3, Currency.ZCDP)
     'rho 0.333334'
     """
-    return f"{currency.symbol} {amount(units / UNIT)}"
+    return f"{currency.symbol} {figure(amount / AMOUNT_OF_ONE)}"
 
 
 def pair(epsilon: float, delta: float) -> str:

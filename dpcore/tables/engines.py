@@ -12,7 +12,7 @@ from dpcore.tables.sources.memory_table import MemoryTable
 from dpcore.universe import Universe
 
 
-class Here(Engine):
+class LocalEngine(Engine):
     """This process, in bounded memory."""
 
     def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
@@ -43,12 +43,12 @@ def engine_for(spec: EngineSpec | None, *, source: Source, connect: Connect) -> 
         UsageError: If Dask is not installed, or the source is a table in the memory of this process.
     """
     if spec is None:
-        return Here()
+        return LocalEngine()
     check_installed()
     if any(isinstance(part, MemoryTable) for part in source.parts):
         raise UsageError(
             "a table from Python is counted where it is; remove `engine` from the spec, or name a `source`"
         )
-    from dpcore.tables.cluster.engine import OnCluster  # noqa: PLC0415  needs what is an extra
+    from dpcore.tables.cluster.engine import DaskEngine  # noqa: PLC0415  needs what is an extra
 
-    return OnCluster(spec, connect=connect)
+    return DaskEngine(spec, connect=connect)

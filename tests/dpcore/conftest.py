@@ -45,5 +45,5 @@ def postgres_url(postgres_server: PostgresServer, postgres_template: str) -> str
         opened(ledger)
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         assert ledger.lease("run") == LEASE
-        ledger.commit(ledger.start(LEASE, step="select", amount=10, mechanism=MECHANISM), b"noisy")
+        ledger.commit(ledger.charge(LEASE, step="select", amount=10, mechanism=MECHANISM), b"noisy")
     return url

@@ -108,7 +108,7 @@ def test_the_account_page_tells_all_that_the_ledger_knows(ledger: Any) -> None:
     assert runs[0][0] == "not begun; rm -rf"
     assert "The last 20 of 23 runs" in page.text
     assert "dpflow run NAME --resume 'at work'\ndpflow ledger settle 'at work'" in page.text
-    assert "dpflow ledger release 'not begun; rm -rf'" in page.text
+    assert "dpflow ledger refund 'not begun; rm -rf'" in page.text
     assert text == account_page(look(NAME).accounts[0])
 
 
@@ -172,7 +172,7 @@ def test_a_damaged_ledger_is_told_even_if_its_page_cannot_be_written(
     def fail(*_arguments: object, **_options: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(verify_module, "audit", damaged)
+    monkeypatch.setattr(verify_module, "verify_ledger", damaged)
     monkeypatch.setattr(verify_module, "create_markdown_artifact", fail)
     with pytest.raises(LedgerDamaged, match="event 5 does not fit"):
         verify()

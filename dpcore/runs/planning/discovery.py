@@ -30,8 +30,8 @@ def planned_discovery(declaration: Declaration, terms: Terms) -> tuple[PlannedDi
     """Return what the columns' descents would do."""
     planned = []
     for name, descent in declaration.descents().items():
-        units = int(terms.units * descent.share / descent.levels)
-        mechanism = marginal_noise(units, currency=terms.currency, protection=terms.protection)
+        amount = int(terms.amount * descent.share / descent.levels)
+        mechanism = marginal_noise(amount, currency=terms.currency, protection=terms.protection)
         noise, laplace = mechanism.standard_deviation, isinstance(mechanism, DiscreteLaplace)
         candidates = 1 if descent.candidates is None else descent.candidates.size
         planned.append(

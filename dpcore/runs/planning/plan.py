@@ -11,7 +11,7 @@ from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance, open_ledger
 from dpcore.ledger.refusals import refuse_if_closed
 from dpcore.places import places_of_spec
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.runs.block_reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
@@ -146,7 +146,7 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
     privacy, columns = declaration.spec.privacy, declaration.universe.attributes
     grounds = grounds_of(declaration, rows=rows, as_of=as_of)
     terms = terms_of(declaration, strategy, currency=grounds.currency, rows=grounds.rows)
-    payer = _payer(declaration, grounds.account, currency=grounds.currency, units=terms.units)
+    payer = _payer(declaration, grounds.account, currency=grounds.currency, amount=terms.amount)
     rounds = _rounds(declaration, terms, at_most=strategy.rounds)
     number, cells = (rounds.number, rounds.typical_cells) if rounds else (0, 0)
     expects, first = _expects(declaration, terms), _first(declaration, terms)
@@ -159,7 +159,7 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
         rows_from=grounds.rows_from,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
-        amount=terms.units / UNIT,
+        amount=terms.amount / AMOUNT_OF_ONE,
         amounts=PlannedAmounts.of(privacy.epsilon, delta=privacy.delta),
         unspent=unspent_share(terms),
         account=payer,
@@ -178,7 +178,7 @@ def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
     expected = declaration.spec.privacy.expect_rows
     if expected is None:
         return None
-    noise = total_noise(declaration, currency=terms.currency, units=terms.units)
+    noise = total_noise(declaration, currency=terms.currency, amount=terms.amount)
     return PlannedTotal(*expected, share=float(declaration.checking), noise=noise, margin=margin_of(noise))
 
 
@@ -222,19 +222,19 @@ def _account(declaration: Declaration, *, as_of: date) -> tuple[Account, str | N
 
 
 def _payer(
-    declaration: Declaration, found: tuple[Account, str | None, Balance] | str, *, currency: Currency, units: int
+    declaration: Declaration, found: tuple[Account, str | None, Balance] | str, *, currency: Currency, amount: int
 ) -> Payer:
     """Return what the account would have left, or refuse as the ledger would."""
     if isinstance(found, str):
         return Payer(declaration.spec.dataset, currency.value, remaining=None, remaining_epsilon=None, missing=found)
     account, block, balance = found
-    check_remaining(account, declaration, units=units, remaining=balance.remaining, block=block)
-    left = balance.remaining - account.weight * units
-    after = replace(account, across_used=account.across_used + units)
+    check_remaining(account, declaration, amount=amount, remaining=balance.remaining, block=block)
+    left = balance.remaining - account.weight * amount
+    after = replace(account, across_used=account.across_used + amount)
     return Payer(
         account.name,
         currency.value,
-        remaining=left / UNIT,
+        remaining=left / AMOUNT_OF_ONE,
         remaining_epsilon=next_epsilon(after, left),
         missing=None,
         block=block,

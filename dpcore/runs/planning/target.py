@@ -8,7 +8,7 @@ from math import inf, prod
 from typing import Any
 
 from dpcore.errors import BudgetRefused, UsageError
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.runs.planning.noise import Terms, terms_of
 from dpcore.runs.planning.plan import grounds_of, plan_run
 from dpcore.runs.reservation import smallest_share
@@ -97,7 +97,7 @@ def epsilon_for(
         epsilon=_epsilon(index),
         delta=declaration.spec.privacy.delta,
         currency=grounds.currency.value,
-        amount=terms.units / UNIT,
+        amount=terms.amount / AMOUNT_OF_ONE,
         error=search.error_in(terms),
         noise=search.noise_in(terms),
         rounds=terms.outline.rounds if search.joint else None,

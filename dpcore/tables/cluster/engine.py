@@ -18,8 +18,8 @@ from dpcore.universe import Universe
 progress = logging.getLogger("dpcore.progress")
 
 
-class OnCluster(Engine):
-    """A Dask cluster; what is read stays on its workers."""
+class DaskEngine(Engine):
+    """Read and count on a Dask cluster; what is read stays on its workers."""
 
     def __init__(self, spec: EngineSpec, *, connect: Connect) -> None:
         self._spec = spec

@@ -136,7 +136,7 @@ class BoundUnits(Task):
 
         def kept() -> pd.DataFrame:
             coded = bound(self.layout.coded(frame), rows_per_unit=self.rows_per_unit)
-            return self.layout.bounded.frame([Coded(coded.codes, weights=coded.weights, units=None, draws=None)])
+            return self.layout.bounded.frame([Coded(coded.codes, weights=coded.weights, ids=None, draws=None)])
 
         return _on_worker(kept, doing="bounding")
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.ledger import AllowanceKind, open_ledger
 from dpcore.ledger.holder import this_worker
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting import formatting as wording
 from dpcore.runs.synthesis import synthesize
@@ -150,7 +150,7 @@ def test_show_and_export_write_the_same_amounts_and_never_more_spent_than_there_
     assert books["budget"] == books["spent"] == wording.booked(amount)
     assert dpflow("ledger", "export", "--to", "out") == 0
     page = Path("out/statement.md").read_text(encoding="utf-8")
-    told = wording.amount(amount / UNIT)
+    told = wording.figure(amount / AMOUNT_OF_ONE)
     assert f"rho {told} of {told};" in page
     assert told == "7e-12" if amount == 7 else float(told) == float(books["budget"])
 
@@ -178,7 +178,7 @@ def test_the_most_used_blocks_and_the_latest_runs_are_shown_unless_all_are(capsy
         ledger.reserve("held", account="sales", amount=10**9, claim="test", blocks=["month-07"])
         for number in range(36):
             ledger.reserve(f"old-{number}", account="sales", amount=1, claim="test", blocks=["month-08"])
-            ledger.release_run(f"old-{number}", lease=None)
+            ledger.refund(f"old-{number}", lease=None)
     text = shown(capsys)
     assert text.count("\nmonth-") == 30
     assert "10 blocks that have used less are not shown; --all shows them" in text

@@ -19,7 +19,15 @@ from dpcore.mechanisms import (
     Mechanism,
     RoundedGaussian,
 )
-from dpcore.privacy.accounting import UNIT, Cap, Currency, budget_of, epsilon_of, optimal_composition, promise_of
+from dpcore.privacy.accounting import (
+    AMOUNT_OF_ONE,
+    Cap,
+    Currency,
+    budget_of,
+    epsilon_of,
+    optimal_composition,
+    promise_of,
+)
 from dpcore.privacy.protection import Sensitivity
 from tests.dpcore.cli.ledgers import dpflow, made_at_noon, opened
 
@@ -41,8 +49,8 @@ def measured(ledger: Ledger, account: str, mechanisms: list[Mechanism], *, commi
     ledger.reserve(f"run-{account}", account=account, amount=terms.cap, claim="test")
     lease = ledger.lease(f"run-{account}", holder="worker-7 4120 99")
     for number, mechanism in enumerate(mechanisms):
-        price = mechanism.charge(terms.currency)
-        operation = ledger.start(lease, step=f"step-{number}", amount=price, mechanism=mechanism.describe())
+        price = mechanism.price(terms.currency)
+        operation = ledger.charge(lease, step=f"step-{number}", amount=price, mechanism=mechanism.describe())
         if commit:
             ledger.commit(operation, b"noisy")
 
@@ -154,7 +162,7 @@ def test_one_that_has_no_operation_has_spent_nothing() -> None:
     with made_at_noon() as ledger:
         opened(ledger, "empty")
     answer = told("empty")
-    assert answer.text == "no operation was started yet\npromised: epsilon 2, for adding or removing one row"
+    assert answer.text == "no operation was charged yet\npromised: epsilon 2, for adding or removing one row"
     assert (answer.data["promised"]["epsilon"], answer.data["promised"]["delta"]) == (2.0, 0.0)
     assert (answer.data["operations"], answer.data["theorems"], answer.data["smallest"]) == (0, [], None)
 
@@ -187,7 +195,7 @@ def test_a_cap_is_in_the_currency_as_in_show_and_its_whole_amount_has_a_name_of_
     assert dpflow("ledger", "show", "clinic", "--json") == 0
     (shown,) = json.loads(capsys.readouterr().out)["accounts"]
     data = told("clinic").data
-    assert data["cap"] == shown["cap"] == cap / UNIT
+    assert data["cap"] == shown["cap"] == cap / AMOUNT_OF_ONE
     assert data["cap_amount"] == cap
 
 
@@ -218,7 +226,7 @@ def test_an_unknown_account_and_a_bad_delta_are_refused() -> None:
     with made_at_noon() as ledger:
         opened(ledger, "births", epsilon=2.0)
         measured(ledger, "births", [DiscreteLaplace(scale=10.0, sensitivity=ONE)])
-        assert ledger.run("run-births").spent == UNIT // 10
+        assert ledger.run("run-births").spent == AMOUNT_OF_ONE // 10
     with pytest.raises(UsageError, match="nobody"):
         told("nobody")
     with pytest.raises(UsageError, match="delta must be"):

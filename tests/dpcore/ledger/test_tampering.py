@@ -40,7 +40,7 @@ def _only_rows_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def priced(mechanism: Any, currency: Currency) -> int:
-    return from_description(mechanism).charge(currency)
+    return from_description(mechanism).price(currency)
 
 
 def checked(url: str, **options: Any) -> Verified:

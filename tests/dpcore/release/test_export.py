@@ -77,11 +77,11 @@ def test_the_history_answers_sql(ledger: Ledger) -> None:
     found = duckdb.sql(
         "SELECT run, count(*), sum(amount), sum(amount_in_currency), any_value(currency), min(attempt), max(step),"
         " any_value(json_extract_string(mechanism, '$.name')), max(\"at\") FROM 'out/history.parquet'"
-        " WHERE kind = 'started' GROUP BY run"
+        " WHERE kind = 'charged' GROUP BY run"
     ).fetchall()
-    ((run, count, units, amount, currency, attempt, step, mechanism, at),) = found
-    assert (run, count, units, currency, attempt) == ("run-1", 3, 3 * 10**9, "zcdp", 1)
-    assert amount == pytest.approx(0.003)
+    ((run, count, amount, in_currency, currency, attempt, step, mechanism, at),) = found
+    assert (run, count, amount, currency, attempt) == ("run-1", 3, 3 * 10**9, "zcdp", 1)
+    assert in_currency == pytest.approx(0.003)
     assert (step, mechanism) == ("round-003/measure", "discrete-laplace")
     assert at.astimezone(UTC) == datetime(2026, 7, 1, 12, tzinfo=UTC)
 
@@ -269,7 +269,7 @@ def events(count: int) -> Iterator[Event]:
     for number in range(1, count + 1):
         body = canonical({"step": "s", "attempt": number, "amount": 5, "mechanism": MECHANISM, "fence": 1})
         at = "2026-07-01T12:00:00.000000+00:00"
-        event = link(previous, seq=number, at=at, kind=EventKind.STARTED, account="clinic", run="run-1", body=body)
+        event = link(previous, seq=number, at=at, kind=EventKind.CHARGED, account="clinic", run="run-1", body=body)
         previous = event.hash
         yield event
 
