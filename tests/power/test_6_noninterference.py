@@ -2,7 +2,7 @@
 
 Without Prefect: the command line, the log lines, the ledger, the folder and the release. Two comparisons: a neighbour that is given the same
 noisy answers must look the same to the byte, and one that is given the same noise must look the same up to the figures that were bought.
-(tests/faults/test_noninterference.py looks at what the orchestrator sees.)
+(tests/faults/flows/test_noninterference.py looks at what the orchestrator sees.)
 """
 
 import json

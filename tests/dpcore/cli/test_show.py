@@ -131,7 +131,7 @@ def test_a_block_that_is_used_up_does_not_hide_that_new_blocks_have_the_whole_ca
     line = "no run can read it again; one on new blocks can ask for epsilon 2.0000"
     assert f"remaining   0.000000    0.0 %  {line}\n" in shown(capsys)
     capsys.readouterr()
-    assert dpflow("ledger", "release", "run-1") == 0
+    assert dpflow("ledger", "refund", "run-1") == 0
     assert "a run that reads its most used block can ask for epsilon 2.0000; one on new" in capsys.readouterr().out
     assert dpflow("ledger", "close", "sales", "--reason", "over") == 0
     assert "the next run can ask for epsilon 0.0000\n" in shown(capsys)
@@ -145,7 +145,7 @@ def test_show_and_export_write_the_same_amounts_and_never_more_spent_than_there_
         terms: dict[str, Any] = {"epsilon": 3.1, "delta": 1e-9, "unit": "row", "neighbours": Neighbours.ADD_REMOVE}
         ledger.open_account("clinic", currency=Currency.ZCDP, cap=amount, **terms)
         ledger.reserve("run-1", account="clinic", amount=amount, claim="test")
-        ledger.start(ledger.lease("run-1"), step="all", amount=amount, mechanism=MECHANISM)
+        ledger.charge(ledger.lease("run-1"), step="all", amount=amount, mechanism=MECHANISM)
     books = dict(line.split()[:2] for line in shown(capsys).splitlines() if line.startswith(("budget ", "spent ")))
     assert books["budget"] == books["spent"] == wording.booked(amount)
     assert dpflow("ledger", "export", "--to", "out") == 0
