@@ -1,10 +1,9 @@
-"""The steps of a run, from a declared table to a published release. Two drivers call them: `synthesize` here, and the Prefect flow."""
+"""A run of a release, from a declared table to a published one: what each of its steps does. `dpcore.runs.steps` has their order."""
 
 import hashlib
 import json
 import logging
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,7 +19,7 @@ from dpcore.descent import Finding
 from dpcore.errors import DpflowError, RowsUnexpected, SourceBroken, SourceError, UsageError
 from dpcore.ledger import Account, Balance, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
-from dpcore.places import places_of_spec, using
+from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import UNIT, sampler_delta
 from dpcore.private import Private
 from dpcore.release import (
@@ -43,7 +42,7 @@ from dpcore.runs.block_reservation import blocks_to_read, check_payable, reserve
 from dpcore.runs.discovery import Discovery
 from dpcore.runs.expected_rows import STEP, NoisyTotal, small_total_warning, unexpected_sentence, weak_check_warning
 from dpcore.runs.reservation import paying_account, total_noise, units_to_reserve
-from dpcore.spec import Declaration, load_spec
+from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, step_name, strategy_for
 from dpcore.tables.cluster import Connect, connected
 from dpcore.tables.engines import Engine, engine_for
@@ -502,43 +501,6 @@ class Synthesis:
 
     def _seed(self, purpose: str) -> int:
         return int.from_bytes(hashlib.sha256(f"{purpose}:{self.run_id}".encode()).digest()[:8])
-
-
-def synthesize(
-    spec: str | Path, *, run_id: str | None = None, resume: bool = False, as_of: date | None = None, table: Any = None
-) -> Outcome:
-    """Make a release from a spec, without Prefect.
-
-    Args:
-        spec: The spec's path.
-        run_id: The run's own name; a new one unless given.
-        resume: Whether `run_id` names a run that was started before.
-        as_of: With `blocks`, the day as of which blocks are complete; today in UTC unless given.
-        table: The raw table, of pandas, polars or Arrow, in place of the spec's `source`, which may then be left out.
-    """
-    declaration = load_spec(spec, with_table=table is not None)
-    with using(places_of_spec(declaration.path)):
-        run = Synthesis(declaration, run_id=run_id or str(uuid.uuid4()), resume=resume, as_of=as_of, table=table)
-        return _all_steps(run)
-
-
-def _all_steps(run: Synthesis) -> Outcome:
-    try:
-        run.reserve()
-        if run.expects_rows:
-            run.check_rows()
-        if run.discovers:
-            run.discover()
-        run.histogram(run.ingest())
-        run.begin()
-        for number in range(1, run.strategy.rounds + 1):
-            if run.strategy.finished:
-                break
-            run.update(number, run.measure(number, run.select(number)))
-        run.publish(run.sample())
-        return run.settle()
-    finally:
-        run.close()
 
 
 def check_run(declaration: Declaration, *, resume: str | None, as_of: date | None = None) -> None:

@@ -11,7 +11,7 @@ from dpcore.ledger import AllowanceKind, open_ledger
 from dpcore.ledger.holder import this_worker
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours
-from dpcore.runs.synthesis import synthesize
+from dpcore.runs.steps import synthesize
 from tests.conftest import Workspace
 from tests.dpcore.cli.ledgers import dpflow, made_at_noon, opened, spent, without_ledger
 
