@@ -15,7 +15,8 @@ from dpcore.measurements import Measurement, Selection
 from dpcore.places import places_of_spec, using
 from dpcore.reporting.formatting import at_most
 from dpcore.runs import steps
-from dpcore.runs.steps import Before, Done, Exhausted, Learned, Reserved, Steps, in_order, open_run, opened
+from dpcore.runs.rounds import Exhausted
+from dpcore.runs.steps import Before, Done, Learned, Reserved, Steps, in_order, open_run, opened
 from dpcore.steward.registry import SPEC_SUFFIXES
 from flows.form import Delta, Epsilon, Note, ReleaseName, Rows, StrategyName, WorkloadSize
 from flows.pages.artifacts import Watch, publish_report

@@ -18,8 +18,10 @@ from dpcore.places import places_of_spec, using
 from dpcore.private import Private
 from dpcore.release import SyntheticRows
 from dpcore.reporting.outcome import Outcome
+from dpcore.runs.block_reservation import blocks_to_read, check_payable
+from dpcore.runs.rounds import Exhausted
 from dpcore.runs.synthesis import Synthesis
-from dpcore.spec import load_spec
+from dpcore.spec import Declaration, load_spec
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,6 @@ class Learned:
     """The model has learned all it was given so far; `next_round` is the number of the next round, or 0 if there is none."""
 
     next_round: int
-
-
-@dataclass(frozen=True)
-class Exhausted:
-    """Interruptions have used up the budget that a selection or measurement needs, so nothing was drawn."""
 
 
 Before = Reserved | Done
@@ -190,20 +187,18 @@ def begin(run_id: str, _after: Done) -> Learned:
 
 def select(run_id: str, number: int, _after: Learned) -> Selection | Exhausted:
     """Select what the model gets most wrong."""
-    selection = opened(run_id).select(number)
-    return Exhausted() if selection is None else selection
+    return opened(run_id).select(number)
 
 
 def measure(run_id: str, number: int, selection: Selection | Exhausted) -> Measurement | Exhausted:
     """Measure what was selected."""
-    measurement = opened(run_id).measure(number, None if isinstance(selection, Exhausted) else selection)
-    return Exhausted() if measurement is None else measurement
+    return opened(run_id).measure(number, selection)
 
 
 def update(run_id: str, number: int, measurement: Measurement | Exhausted) -> Learned:
     """Correct the model by what was measured."""
     run = opened(run_id)
-    run.update(number, None if isinstance(measurement, Exhausted) else measurement)
+    run.update(number, measurement)
     return _learned(run, number)
 
 
@@ -267,3 +262,18 @@ def synthesize(
         run = Synthesis(declaration, run_id=run_id or str(uuid.uuid4()), resume=resume, as_of=as_of, table=table)
         with open_run(run) as opened_id:
             return in_order(opened_id, PLAIN)
+
+
+def check_run(declaration: Declaration, *, resume: str | None, as_of: date | None = None) -> None:
+    """Refuse at once what a run would refuse: a wrong spec, a wrong account, too little budget. Nothing is read, changed or spent.
+
+    For drivers that take long to start. The ledger decides again, for good, when the run reserves.
+    """
+    run = Synthesis(declaration, run_id=resume or "unnamed", resume=resume is not None, as_of=as_of)
+    try:
+        units = run.requested()
+        if resume is None:
+            names = blocks_to_read(run.ledger, declaration, as_of=run.as_of)
+            check_payable(run.ledger, declaration, account=run.account, units=units, names=names)
+    finally:
+        run.close()
