@@ -25,8 +25,8 @@ from typing import Any
 from benchmarks.overhead_runs import SIZES, Bench, cpu_seconds
 from benchmarks.overhead_start import seconds_to_running
 
-BAR = 1.25
-"""What a run with Prefect may cost at most, in runs without."""
+BAR = 12.0
+"""What a task may cost at most, in milliseconds of client CPU beyond what the step itself takes."""
 HEADLINE = "sample"
 
 
@@ -45,8 +45,8 @@ def main() -> None:
     if arguments.starts:
         result["submit_to_running"] = seconds_to_running(arguments.starts)
     if HEADLINE in result["sizes"]:
-        result["ratio"] = result["sizes"][HEADLINE]["ratio"]
-        result["bar_met"] = result["ratio"] <= BAR
+        result["ms_per_task"] = result["sizes"][HEADLINE]["ms_per_task"]
+        result["bar_met"] = result["ms_per_task"] <= BAR
     print(json.dumps(result) if arguments.json else _text(result))
 
 
@@ -103,7 +103,8 @@ def _text(result: dict[str, Any]) -> str:
             f"has found it, {start['process_seconds']:.1f} s until its process runs the flow"
         )
     if "bar_met" in result:
-        lines.append(f"bar of {BAR} on the {HEADLINE} table met: {result['bar_met']}")
+        cost = f"{result['ms_per_task']:.1f} ms of client CPU a task on the {HEADLINE} table"
+        lines.append(f"{cost}; bar of {BAR:g} ms met: {result['bar_met']}")
     return "\n".join(lines)
 
 

@@ -8,7 +8,9 @@ from dpcore.curator.ask import ask
 from dpcore.errors import DpflowError
 from dpcore.ledger import Account, Balance
 from dpcore.reporting.outcome import Outcome, Report
-from dpcore.runs.synthesis import Synthesis, adopt_output, check_run, synthesize
+from dpcore.runs.reservation import adopt_output
+from dpcore.runs.steps import check_run, synthesize
+from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Changes, Declaration, changed, json_schema, load_spec
 from dpcore.steward.approvals import Approval, approval_for, check_approved, require_approval, require_none
 from dpcore.steward.registry import Registered, all_registered, declared, register, registered, registered_names

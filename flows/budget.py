@@ -4,12 +4,44 @@ import logging
 
 from prefect.runtime import flow_run
 
-from dpcore.reporting.overview import look
+from dpcore.reporting import overview
+from dpcore.reporting.overview import AccountOverview, Overview
 from flows.pages.announcements import announce
 from flows.pages.artifacts import publish_account
-from flows.tasks.guard import private_flow, step
+from flows.tasks.guard import private_flow, private_task
 
 progress = logging.getLogger("dpcore.progress")
+
+
+class Found:
+    """The accounts by name, and the identity of their ledger. No dataclass: Prefect would walk through every run of every account."""
+
+    def __init__(self, found: Overview) -> None:
+        self.ledger = found.ledger
+        self.accounts: dict[str, AccountOverview] = {each.account.name: each for each in found.accounts}
+
+
+@private_task(name="look")
+def look(account: str) -> Found:
+    """Look at one account of the ledger, or at all of them."""
+    return Found(overview.look(account or None))
+
+
+@private_task(name="page", task_run_name="{account}/page")
+def write_page(found: Found, account: str) -> None:
+    """Write the page of an account if something has changed."""
+    written = publish_account(found.accounts[account])
+    progress.info(
+        "account %s: %s", account, "its page is written" if written else "nothing has changed since its last page"
+    )
+
+
+@private_task(name="announce", task_run_name="{account}/announce")
+def announce_use(found: Found, account: str) -> None:
+    """Tell how much of an account is used."""
+    each = found.accounts[account]
+    _, balance = each.most_used
+    announce(each.account, balance, ledger=found.ledger)
 
 
 def _run_name() -> str:
@@ -23,12 +55,7 @@ def budget(account: str = "") -> None:
     Args:
         account: The account to look at. Empty: all of them.
     """
-    found = step("look", look)(account.strip() or None)
-    for each in found.accounts:
-        name = each.account.name
-        written = step(f"{name}/page", publish_account)(each)
-        progress.info(
-            "account %s: %s", name, "its page is written" if written else "nothing has changed since its last page"
-        )
-        _, balance = each.most_used
-        step(f"{name}/announce", announce)(each.account, balance, ledger=found.ledger)
+    found = look(account.strip())
+    for name in found.accounts:
+        write_page(found, name)
+        announce_use(found, name)

@@ -6,13 +6,16 @@ by Prefect's API, which then starts no run, and again by the flow; the form show
 texts, which are in the docstring of the flow.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from inspect import Parameter, signature
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from dpcore.steward.registry import registered_names
+from flows.prefect_compat import ParameterSchema, parameter_schema
 
 MOST_EPSILON = 100.0
 MOST_DELTA = 1e-3
@@ -82,3 +85,21 @@ StrategyName = Annotated[
     _Drawn({"type": "string", "enum": [AS_DECLARED, "adaptive", "mwem", "pmw"], "default": AS_DECLARED}),
 ]
 Note = Annotated[str, Field(max_length=MOST_NOTE)]
+
+
+class _Closed(ParameterSchema):
+    """A form's schema, with which the server refuses a field that is not in it; else such a run would start, and fail."""
+
+    additionalProperties: bool  # noqa: N815  JSON Schema's name
+
+
+def form_fields(flow: Callable[..., Any]) -> set[str]:
+    """Return the parameters of a flow that are fields of its form. Keyword-only ones are options for callers in the same process."""
+    return {name for name, it in signature(flow).parameters.items() if it.kind is not Parameter.KEYWORD_ONLY}
+
+
+def form_schema(flow: Callable[..., Any]) -> ParameterSchema:
+    """Return the form of a flow as it is deployed."""
+    schema, shown = parameter_schema(flow).model_dump(exclude_unset=True), form_fields(flow)
+    schema["properties"] = {name: it for name, it in schema["properties"].items() if name in shown}
+    return _Closed(**schema, additionalProperties=False)

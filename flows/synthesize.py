@@ -1,54 +1,125 @@
-"""From a raw table to a published synthetic one: each step is a Prefect task, and the ledger guards them all."""
+"""The flow `synthesize`: from a raw table to a published synthetic one. Each step is a Prefect task.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+Prefect sees the arguments and results of tasks, so these are public: the run's id, the number of a round, noisy values, and tokens
+that say what was done. The table, its counts and the ledger stay with the open run in this process, where steps find it by its id.
+"""
+
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 from prefect.runtime import flow_run
 
-from dpcore import Changes, Declaration, Outcome, Synthesis, changed, declared, step_name
+from dpcore import Changes, Declaration, Outcome, Synthesis, changed, declared
+from dpcore.measurements import Measurement, Selection
 from dpcore.places import places_of_spec, using
 from dpcore.reporting.formatting import at_most
+from dpcore.runs import steps
+from dpcore.runs.rounds import Exhausted
+from dpcore.runs.steps import Before, Done, Learned, Reserved, Steps, in_order, open_run, opened
 from dpcore.steward.registry import SPEC_SUFFIXES
 from flows.form import Delta, Epsilon, Note, ReleaseName, Rows, StrategyName, WorkloadSize
 from flows.pages.artifacts import Watch, publish_report
 from flows.tasks.approval import await_approval
 from flows.tasks.cluster import prefect_cluster
-from flows.tasks.guard import private_flow, step
+from flows.tasks.guard import private_flow, private_task
 from flows.tasks.retry import retry_infrastructure
-from flows.tasks.served import served
-
-_resumed: ContextVar[str | None] = ContextVar("resumed", default=None)
-_as_of: ContextVar[date | None] = ContextVar("as_of", default=None)
+from flows.tasks.untrusted import checked_trust
 
 
-@contextmanager
-def resuming(run_id: str | None) -> Iterator[None]:
-    """Let a call of the flow go on with an earlier run of that id. A flow run that is retried in Prefect does so by itself."""
-    token = _resumed.set(run_id)
-    try:
-        yield
-    finally:
-        _resumed.reset(token)
+@private_task(name="reserve")
+def reserve(run_id: str) -> Reserved:
+    """Set the whole budget of the run aside, or refuse."""
+    return steps.reserve(run_id)
 
 
-@contextmanager
-def as_of_day(day: date | None) -> Iterator[None]:
-    """Let a call of the flow read the blocks that were complete on a day; otherwise on the day that it was scheduled for."""
-    token = _as_of.set(day)
-    try:
-        yield
-    finally:
-        _as_of.reset(token)
+@private_task(name="check-rows")
+def check_rows(run_id: str, after: Before) -> Done:
+    """Buy the noisy number of rows first, and end the run if the spec expects another."""
+    return steps.check_rows(run_id, after)
 
 
-def _day() -> date:
-    """Return the day as of which blocks are complete: a run that starts late still reads what it was scheduled for."""
-    now = datetime.now(UTC)
-    return _as_of.get() or min(flow_run.scheduled_start_time or now, now).astimezone(UTC).date()
+@private_task(name="discover")
+def discover(run_id: str, after: Before) -> Done:
+    """Buy the values that the spec leaves to be found in the data."""
+    return steps.discover(run_id, after)
+
+
+@private_task(name="ingest")
+def ingest(run_id: str, after: Before) -> Done:
+    """Read and encode the table."""
+    return steps.ingest(run_id, after)
+
+
+@private_task(name="histogram")
+def histogram(run_id: str, after: Done) -> Done:
+    """Count the records for the curator."""
+    return steps.histogram(run_id, after)
+
+
+@private_task(name="begin")
+def begin(run_id: str, after: Done) -> Learned:
+    """Buy the measurements that the first model is made of."""
+    return steps.begin(run_id, after)
+
+
+@private_task(name="select", task_run_name="round-{number:03}/select")
+def select(run_id: str, number: int, after: Learned) -> Selection | Exhausted:
+    """Select what the model gets most wrong."""
+    return steps.select(run_id, number, after)
+
+
+@private_task(name="measure", task_run_name="round-{number:03}/measure")
+def measure(run_id: str, number: int, selection: Selection | Exhausted) -> Measurement | Exhausted:
+    """Measure what was selected."""
+    return steps.measure(run_id, number, selection)
+
+
+@private_task(name="update", task_run_name="round-{number:03}/update")
+def update(run_id: str, number: int, measurement: Measurement | Exhausted) -> Learned:
+    """Correct the model by what was measured."""
+    return steps.update(run_id, number, measurement)
+
+
+@private_task(name="sample")
+def sample(run_id: str, after: Learned) -> Done:
+    """Make the final model, from which the synthetic rows are drawn."""
+    return steps.sample(run_id, after)
+
+
+@private_task(name="publish")
+def publish(run_id: str, after: Done) -> Done:
+    """Write the release."""
+    return steps.publish(run_id, after)
+
+
+@private_task(name="settle")
+def settle(run_id: str, after: Done) -> Outcome:
+    """Give back what was reserved and not spent."""
+    return steps.settle(run_id, after)
+
+
+@private_task(name="report")
+def report(run_id: str, outcome: Outcome, note: str) -> Outcome:
+    """Write the pages of the run."""
+    publish_report(opened(run_id).report(), note=note)
+    return outcome
+
+
+TASKS = Steps(
+    reserve=reserve,
+    check_rows=check_rows,  # if the spec says how many rows it expects
+    discover=discover,  # if the spec leaves values to be found
+    ingest=ingest,
+    histogram=histogram,
+    begin=begin,
+    select=select,  # select, measure and update make a round
+    measure=measure,
+    update=update,
+    sample=sample,
+    publish=publish,
+    settle=settle,
+)
 
 
 def _run_name() -> str:
@@ -59,7 +130,7 @@ def _run_name() -> str:
 
 
 @private_flow(name="synthesize", flow_run_name=_run_name)
-def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form
+def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form, but for those after the star
     release: ReleaseName,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -67,6 +138,11 @@ def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form
     workload: WorkloadSize = None,
     strategy: StrategyName = None,
     note: Note = "",
+    *,
+    resume: str | None = None,
+    as_of: date | None = None,
+    approved: bool = False,
+    untrusted: bool = False,
 ) -> dict[str, Any]:
     """Make a release: a private table in, a synthetic one out, paid for from the account of its spec.
 
@@ -78,46 +154,35 @@ def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form
         workload: All tables of counts by so many columns should come out right, from 1 to 8. Empty: as the spec declares.
         strategy: How the model learns.
         note: A line for whoever looks at this run later, of at most 500 letters. It is stored and shown, so write nothing private.
+        resume: The id of an earlier run to continue. A flow run that is retried in Prefect continues by itself.
+        as_of: The day as of which blocks are complete. Empty: the day that the run was scheduled for.
+        approved: Whether the caller, as the steward, approves a run above the account's threshold.
+        untrusted: Whether a server submitted the run. Then `release` must be registered, and the three options above are refused.
     """
+    untrusted = checked_trust(untrusted=untrusted, resume=resume, as_of=as_of, approved=approved)
     changes = Changes(epsilon=epsilon, delta=delta, rows=rows, workload=workload, strategy=strategy)
-    declaration = changed(declared(release, registered_only=served()), changes)
+    declaration = changed(declared(release, registered_only=untrusted), changes)
+    day = _scheduled_day() if as_of is None and declaration.calendar is not None else as_of
     with using(places_of_spec(declaration.path)):
-        return _approved(declaration, note=note)
+        await_approval(declaration, approved=approved)
+        return retry_infrastructure(lambda: make_release(declaration, resume=resume, as_of=day, note=note)).to_json()
 
 
-def _approved(declaration: Declaration, *, note: str) -> dict[str, Any]:
-    """Make the release once the steward has approved it, where that is needed."""
-    await_approval(declaration)
-    resumed = _resumed.get()
-    run_id = resumed or str(flow_run.id)
-    return retry_infrastructure(lambda: _release(declaration, run_id, resume=resumed is not None, note=note)).to_json()
-
-
-def _release(declaration: Declaration, run_id: str, *, resume: bool, note: str) -> Outcome:
+def make_release(declaration: Declaration, *, resume: str | None, as_of: date | None, note: str) -> Outcome:
     """Go through all steps; those that were done in an earlier attempt of the run are replayed from its transcript."""
-    as_of = None if declaration.calendar is None else _day()
-    run = Synthesis(declaration, run_id=run_id, resume=resume, as_of=as_of, connect=prefect_cluster)
-    try:
-        step("reserve", run.reserve)()
-        if run.expects_rows:
-            step("check-rows", run.check_rows)()
-        if run.discovers:
-            step("discover", run.discover)()
-        records = step("ingest", run.ingest)()
-        step("histogram", run.histogram)(records)
-        step("begin", run.begin)()
-        watch = Watch(run)
-        for number in range(1, run.strategy.rounds + 1):
-            if run.strategy.finished:
-                break
-            selection = step(step_name(number, "select"), run.select)(number)
-            measurement = step(step_name(number, "measure"), run.measure)(number, selection)
-            step(step_name(number, "update"), run.update)(number, measurement)
-            watch.update()
-        rows = step("sample", run.sample)()
-        step("publish", run.publish)(rows)
-        outcome = step("settle", run.settle)()
-        step("report", publish_report)(run.report(), note=note)
-    finally:
-        run.close()
-    return outcome
+    run = Synthesis(
+        declaration,
+        run_id=resume or str(flow_run.id),
+        resume=resume is not None,
+        as_of=as_of,
+        connect=prefect_cluster,
+    )
+    with open_run(run) as run_id:
+        outcome = in_order(run_id, TASKS, after_learning=Watch(run).update)
+        return report(run_id, outcome, note)
+
+
+def _scheduled_day() -> date:
+    """Return the day that the run was scheduled for: a run that starts late still reads what was complete then."""
+    now = datetime.now(UTC)
+    return min(flow_run.scheduled_start_time or now, now).astimezone(UTC).date()

@@ -11,22 +11,43 @@ from dpcore.errors import DpflowError, LedgerDamaged, SpecError, UsageError
 from dpcore.steward.registry import registered, registered_names
 from dpcore.steward.verify import verify_ledger
 from flows.pages.markdown import page, plain, table
-from flows.tasks.guard import private_flow, step
+from flows.tasks.guard import private_flow, private_task
 
 KEY = "verify"
+
+
+@private_task(name="folders")
+def find_folders() -> tuple[list[Path], list[str]]:
+    """Find the folders of releases."""
+    return release_folders()
+
+
+@private_task(name="verify")
+def check_ledger(releases: list[Path]) -> Any:
+    """Check the ledger and the releases in these folders."""
+    return verify_ledger(releases=releases)
+
+
+@private_task(name="page")
+def write_page(text: str, about: Any) -> None:
+    """Write the verdict, which is about what the task before has found."""
+    del about
+    create_markdown_artifact(text, key=KEY, description="Whether the ledger holds")
 
 
 @private_flow(name="verify", flow_run_name="verify the ledger")
 def verify() -> None:
     """Check every hash, price, sum and output in the ledger, and every release of the registered specs against it."""
-    folders, unread = step("folders", release_folders)()
+    folders, unread = find_folders()
+    found: Any = folders
     damage = None
     try:
-        text = sound_page(step("verify", verify_ledger)(releases=folders), unread=unread)
+        found = check_ledger(folders)
+        text = sound_page(found, unread=unread)
     except LedgerDamaged as error:
         damage, text = error, damaged_page(str(error))
     try:
-        step("page", create_markdown_artifact)(text, key=KEY, description="Whether the ledger holds")
+        write_page(text, found)
     except DpflowError:
         if damage is None:
             raise

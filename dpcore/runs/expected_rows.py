@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dpcore.measurements import Measurement
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.spec import Declaration
-from dpcore.universe import Attribute, Date, Datetime, Outside
+from dpcore.universe import Attribute, Categorical, Date, Datetime, Outside, Universe
 
 STEP = "expected-total"
 """The step that buys the total where a spec has `expect_rows`."""
@@ -65,6 +65,18 @@ def margin_of(noise: float) -> float:
     314
     """
     return SURE * noise + 1
+
+
+def open_universe(declaration: Declaration) -> Universe:
+    """Return the universe with a place for every value of the columns whose values are yet to be found."""
+    found_later = declaration.descents()
+    attributes = {
+        name: Categorical(("any",), missing=each.missing, nulls=each.nulls, outside=Outside.OTHER)
+        if name in found_later and isinstance(each, Categorical)
+        else each
+        for name, each in declaration.universe.attributes.items()
+    }
+    return Universe(attributes)
 
 
 def unexpected_sentence(declaration: Declaration, total: NoisyTotal, *, expected: tuple[int, int]) -> str:

@@ -1,20 +1,26 @@
 """What a run asks for: the account that pays, and the whole amount, refused here if it would buy nothing or too little."""
 
+import hashlib
+import json
 import math
 import shlex
 from fractions import Fraction
 
 from dpcore.curator.curator import LEAST_AMOUNT
 from dpcore.errors import BudgetRefused, UsageError
-from dpcore.ledger import Account, Ledger, budget_refused
+from dpcore.ledger import Account, Ledger, budget_refused, open_ledger
 from dpcore.ledger.refusals import across_refused
 from dpcore.mechanisms.pricing import cell_noise, least_amount
+from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency, budget_of, epsilon_of
+from dpcore.release import adopt_folder
 from dpcore.reporting import formatting as wording
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, strategy_for
 from dpcore.universe import Categorical
 from dpcore.universe.blocks import Calendar
+
+PLAN_VERSION = 5  # part of every claim: a run is never resumed under rules other than those it was reserved for
 
 CRASH_MARGIN = 2
 """Reserve enough to pay for the smallest measurement this many times: a crash may make a run pay for one twice."""
@@ -54,6 +60,13 @@ def _refuse_other_blocks(account: Account, calendar: Calendar | None) -> None:
             f"with: dpflow ledger open NAME --epsilon EPSILON --delta {account.delta!r} --unit {shlex.quote(account.unit)} "
             f"--neighbours {account.neighbours} --blocks {shlex.quote(calendar.words)}"
         )
+
+
+def claim_of(declaration: Declaration) -> str:
+    """Return the hash of all that a run was reserved for; a run is resumed only by what has the same."""
+    # The order of the columns is no part of what a spec means, but measurements know columns by their place.
+    order = json.dumps(declaration.universe.names)
+    return hashlib.sha256(f"{PLAN_VERSION}:{declaration.digest}:{order}".encode()).hexdigest()
 
 
 def amount_to_reserve(
@@ -152,3 +165,13 @@ def in_epsilon(refused: BudgetRefused, declaration: Declaration, *, currency: Cu
     most = epsilon_of(refused.remaining // times, currency=currency, delta=privacy.delta)
     asked = f"epsilon {wording.at_most(privacy.epsilon)} was asked for, at most {wording.down(most)} remains at delta {wording.at_most(privacy.delta)}{double}"
     return BudgetRefused(f"{refused} ({asked})", requested=refused.requested, remaining=refused.remaining)
+
+
+def adopt_output(declaration: Declaration, *, reason: str) -> bool:
+    """Let the ledger of a spec take over an output folder that belongs to another one, on record; return whether it was needed.
+
+    Only the steward may do so.
+    """
+    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+        paying_account(ledger, declaration)
+        return adopt_folder(ledger, declaration.output_folder, reason=reason)

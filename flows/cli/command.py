@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 
@@ -29,11 +28,9 @@ def _run_here(
     from flows.cli.quiet import quiet  # noqa: PLC0415  see above
 
     with quiet():
-        from flows.synthesize import as_of_day, resuming, synthesize  # noqa: PLC0415  likewise
-        from flows.tasks.approval import approved as as_steward  # noqa: PLC0415  after the settings Prefect reads at import
+        from flows.synthesize import synthesize  # noqa: PLC0415  after the settings that Prefect reads at import
 
-        with as_steward() if approved else nullcontext(), resuming(resume), as_of_day(as_of):
-            return Outcome(**synthesize(release=str(spec)))
+        return Outcome(**synthesize(release=str(spec), resume=resume, as_of=as_of, approved=approved))
 
 
 def main() -> None:

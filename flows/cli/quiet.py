@@ -100,8 +100,7 @@ def _no_heartbeats() -> Iterator[None]:
 
 def _send_what_is_left() -> None:
     """Send the log lines and task states that Prefect still holds back: a temporary server goes now, and no other need be waited for."""
-    from prefect.events.worker import EventsWorker  # noqa: PLC0415
-    from prefect.logging.handlers import APILogWorker  # noqa: PLC0415
+    from flows.prefect_compat import APILogWorker, EventsWorker  # noqa: PLC0415
 
     APILogWorker.drain_all(timeout=DRAIN_SECONDS)
     EventsWorker.drain_all(timeout=DRAIN_SECONDS)
@@ -130,7 +129,7 @@ def _remedy() -> str:
 def _read_logging_settings() -> None:
     """Import Prefect, or if that has happened before, make it read again which of its handlers may write to the terminal."""
     if "prefect.main" in sys.modules:
-        from prefect.logging.configuration import setup_logging  # noqa: PLC0415
+        from flows.prefect_compat import setup_logging  # noqa: PLC0415
 
         setup_logging()
         return

@@ -17,12 +17,12 @@ from prefect.client.schemas.responses import DeploymentResponse
 from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
 from prefect.schedules import Cron, Schedule
-from prefect.types.entrypoint import EntrypointType
-from prefect.utilities.callables import ParameterSchema, parameter_schema
 
 from dpcore.steward.registry import Registered, all_registered
 from flows.budget import budget
 from flows.deploy.pool import ensure_queue
+from flows.form import form_schema
+from flows.prefect_compat import EntrypointType
 from flows.synthesize import synthesize
 from flows.verify import verify
 
@@ -43,12 +43,6 @@ ENGINE = "python3 -P -m flows.worker.execute"
 BUDGET_CRON = "*/15 * * * *"
 VERIFY_CRON = "30 2 * * *"
 TIMEZONE = "UTC"
-
-
-class _Closed(ParameterSchema):
-    """The form's schema, with which the server refuses a field that is not in it; else such a run would start, and fail."""
-
-    additionalProperties: bool  # noqa: N815  JSON Schema's name
 
 
 @dataclass(frozen=True)
@@ -138,8 +132,7 @@ def _deployment(  # noqa: PLR0913  as many as a deployment has
         version_type="prefect:simple",
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
-    schema = parameter_schema(flow).model_dump(exclude_unset=True)
-    deployment._parameter_openapi_schema = _Closed(**schema, additionalProperties=False)  # noqa: SLF001  as Prefect's own command does
+    deployment._parameter_openapi_schema = form_schema(flow)  # noqa: SLF001  as Prefect's own command does
     return deployment
 
 

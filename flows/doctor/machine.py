@@ -57,13 +57,14 @@ class Machine:
     def logging(self) -> Mapping[str, Any]:
         """The configuration of logging that Prefect would use, as a dictionary; an empty one if it can't be read."""
         from prefect.context import SettingsContext, get_settings_context  # noqa: PLC0415  after the quiet import
-        from prefect.logging import configuration  # noqa: PLC0415
+
+        from flows.prefect_compat import DEFAULT_LOGGING_SETTINGS_PATH, load_logging_config  # noqa: PLC0415
 
         own = self.settings.logging.config_path
-        path = own if own.exists() else configuration.DEFAULT_LOGGING_SETTINGS_PATH
+        path = own if own.exists() else DEFAULT_LOGGING_SETTINGS_PATH
         with SettingsContext(profile=get_settings_context().profile, settings=self.settings):
             try:
-                return configuration.load_logging_config(path)
+                return load_logging_config(path)
             except Exception:  # noqa: BLE001  a file may be anything, and what is wrong with it may quote it
                 return {}
 

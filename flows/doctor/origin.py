@@ -52,7 +52,8 @@ def mend(machine: Machine, accessor: str, *, to: str | None) -> str:
 def _places(machine: Machine, accessor: str, names: tuple[str, ...]) -> list[tuple[str, str | None]]:
     from dotenv import dotenv_values  # noqa: PLC0415  Prefect's own reader of such files
     from prefect.settings import Settings  # noqa: PLC0415  after the quiet import
-    from prefect.settings.sources import ProfileSettingsTomlLoader  # noqa: PLC0415
+
+    from flows.prefect_compat import ProfileSettingsTomlLoader  # noqa: PLC0415
 
     dotenv = {name.upper() for name in dotenv_values(FILES[0], interpolate=False)}
     profile = ProfileSettingsTomlLoader(Settings).profile_settings

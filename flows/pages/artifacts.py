@@ -42,7 +42,6 @@ class Watch:
         # A run does not wait for a server that is gone. Changed by hand: Prefect's own way to do it takes 60 ms.
         client = current.settings.client.model_copy(update={"max_retries": 0})
         self._hurried = {"profile": current.profile, "settings": current.settings.model_copy(update={"client": client})}
-        self.update()
 
     def update(self) -> None:
         """Show how far the run is: about once a second, and in any case when its rounds are over."""

@@ -10,13 +10,16 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import uvicorn
-from prefect.server.api.server import create_app
-from prefect.server.database.configurations import SQLITE_BEGIN_MODE, AioSqliteConfiguration
-from prefect.server.database.dependencies import MODELS_DEPENDENCIES
-from prefect.server.utilities.database import get_dialect
 from prefect.settings import get_current_settings
 from sqlalchemy.ext.asyncio import AsyncSession, AsyncSessionTransaction
 
+from flows.prefect_compat import (
+    MODELS_DEPENDENCIES,
+    SQLITE_BEGIN_MODE,
+    AioSqliteConfiguration,
+    create_app,
+    get_dialect,
+)
 from flows.server.gate import Gate
 
 

@@ -7,16 +7,15 @@ what it has seen, so a new server would hold back the next event of every run th
 from uuid import UUID
 
 import sqlalchemy as sa
-from prefect.server.database import PrefectDBInterface, provide_database_interface
-from prefect.server.events.ordering import memory
-from prefect.server.events.schemas.events import Event
-from prefect.types._datetime import now
+
+from flows.prefect_compat import CausalOrdering as PrefectOrdering
+from flows.prefect_compat import Event, PrefectDBInterface, now, provide_database_interface
 
 STARTED = now("UTC")
 """When this server was started, or a moment later."""
 
 
-class CausalOrdering(memory.CausalOrdering):
+class CausalOrdering(PrefectOrdering):
     """Prefect's order, in which an event that an earlier server has stored counts as seen. Prefect prescribes the name."""
 
     async def event_has_been_seen(self, event: UUID | Event) -> bool:

@@ -5,9 +5,7 @@ out or was cancelled can be retried, and then asks again.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 
 from prefect import get_client
 from prefect.client.schemas import State
@@ -24,23 +22,15 @@ progress = logging.getLogger("dpcore.progress")
 KEY = "approval"
 """How the keys of our pauses begin; anybody may suspend a run for other reasons."""
 
-_approved: ContextVar[bool] = ContextVar("approved", default=False)
 
-
-@contextmanager
-def approved() -> Iterator[None]:
-    """Let whoever calls a flow from Python or a command line approve what is run within: a steward who says so."""
-    token = _approved.set(True)
-    try:
-        yield
-    finally:
-        _approved.reset(token)
-
-
-def await_approval(declaration: Declaration) -> None:
+def await_approval(declaration: Declaration, *, approved: bool) -> None:
     """Return if the run needs no approval or has it; else suspend a deployed run until it is resumed, and refuse any other.
 
     A suspended run ends its process. When it is resumed it begins anew under the same id, and comes here again.
+
+    Args:
+        declaration: What is to be run.
+        approved: Whether the steward has called the flow, from Python or a command line, and approves it. Deployed runs have no say.
 
     Raises:
         UsageError: There is nobody to ask, because the run comes from no deployment.
@@ -49,7 +39,7 @@ def await_approval(declaration: Declaration) -> None:
     """
     policy, run = approval_for(declaration), deployed_run()
     if policy is None or run is None:
-        check_approved(declaration, approved=_approved.get())
+        check_approved(declaration, approved=approved)
         return
     with get_client(sync_client=True) as client:
         earlier = client.read_flow_run_states(run.id)

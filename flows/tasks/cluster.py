@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def prefect_cluster(engine: EngineSpec) -> Iterator["Client"]:
     """Yield a client of the cluster that a spec declares: of a running one, or of one that lasts as long as it is needed.
 
-    The steps of a run are told to Prefect, not called by it (docs/decisions/0013), so no task is submitted through the runner: it
-    makes the cluster or finds it, and closes it or leaves it.
+    Tasks are called, and none is submitted through the runner, which would send its arguments to the cluster: the runner only makes the
+    cluster or finds it, and closes it or leaves it.
     """
     check_installed("prefect_dask")
     from prefect_dask import DaskTaskRunner  # noqa: PLC0415  an extra

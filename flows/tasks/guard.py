@@ -1,8 +1,8 @@
 """Prefect flows and tasks that give nothing private away, whatever happens inside them.
 
 Prefect stores the text of an exception in five places, writes return values into its log when it is debugged, and walks
-through arguments. So it never gets to see what a private function is called with, or its result; the function's warnings
-go to the steward's log, and every error that leaves it is a new one that was made from public words only.
+through arguments. So a task takes and returns public values only; its warnings go to the steward's log, and every error that
+leaves it is a new one that was made from public words only.
 """
 
 import asyncio
@@ -13,19 +13,19 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import httpx
-from prefect import Flow
+from prefect import Flow, State, Task
+from prefect.cache_policies import NO_CACHE
+from prefect.context import TaskRunContext
 from prefect.exceptions import CancelledRun, ExternalSignal, PausedRun, PrefectSignal
 
 import dpcore
 from dpcore import private_log as stewardlog
 from dpcore.errors import DpflowError, StepFailed
 from flows.tasks.progress import progress_in_run_log
-from flows.tasks.refusals import end_refused, ends_refused
-from flows.tasks.sender import sending
-from flows.tasks.task_runs import task_run
+from flows.tasks.refusals import end_refused, ends_refused, refused_state
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,17 +46,51 @@ CONTROL = (
 OUR_CODE = (Path(dpcore.__file__).parent, Path(__file__).parents[1])
 
 
-def step(name: str, function: Callable[P, R]) -> Callable[P, R]:
-    """Return `function` as a step: a call of it is a Prefect task run with exactly this name.
+class PrivateTask(Task[P, R]):
+    """A Prefect task that ends in the state Refused if it was refused; its caller gets the refusal raised like any other error."""
 
-    The last part of the name is the task's: `step("round-007/select", run.select)(7)` is a run of the task `select`.
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:  # type: ignore[override]  # never asked for its state
+        """Run the task in this thread and return its result."""
+        result: Any = super().__call__(*args, **kwargs)
+        if isinstance(result, State):
+            raise cast("DpflowError", getattr(result.data, "result", result.data))  # Prefect has put it into a record
+        return cast("R", result)
+
+
+def private_task(*, name: str, task_run_name: str | None = None) -> Callable[[Callable[P, R]], PrivateTask[P, R]]:
+    """Make a task of a function whose arguments and result are public: Prefect looks through both, and keeps neither.
+
+    Nothing is cached, retried, or written to a result store, and what the function prints is not logged.
+
+    Args:
+        name: The task's name.
+        task_run_name: The name of its runs, in which `{parameter}` stands for an argument. As the task is named unless given.
     """
 
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        with task_run(name):
-            return guarded(function, where=name)(*args, **kwargs)
+    def decorate(function: Callable[P, R]) -> PrivateTask[P, R]:
+        @functools.wraps(function)
+        def run(*args: P.args, **kwargs: P.kwargs) -> R:
+            current = TaskRunContext.get()
+            try:
+                return guarded(function, where=current.task_run.name if current else name)(*args, **kwargs)
+            except DpflowError as error:
+                if not ends_refused(error):
+                    raise
+                refusal = error
+            return cast("R", refused_state(refusal, data=refusal))
 
-    return call
+        return PrivateTask(
+            run,
+            name=name,
+            task_run_name=task_run_name or name,
+            persist_result=False,
+            cache_policy=NO_CACHE,
+            cache_result_in_memory=False,
+            log_prints=False,
+            retries=0,
+        )
+
+    return decorate
 
 
 def private_flow(
@@ -71,7 +105,7 @@ def private_flow(
     def decorate(function: Callable[P, R]) -> Flow[P, R]:
         @functools.wraps(function)
         def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            with progress_in_run_log(), sending():
+            with progress_in_run_log():
                 try:
                     return guarded(function, where=name)(*args, **kwargs)
                 except DpflowError as error:

@@ -1,43 +1,34 @@
 """dpcore's progress lines, in the log of the run that the Prefect UI shows."""
 
+import copy
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
-from prefect.context import FlowRunContext
-from prefect.settings import get_current_settings
+from prefect.context import FlowRunContext, TaskRunContext
 
-from flows.tasks.sender import To, sending
-from flows.tasks.task_runs import current_task_run
+from flows.prefect_compat import APILogHandler
 
 LOGGER = "dpcore.progress"
+TASK_RUNS = "prefect.task_runs"
+"""The logger with which Prefect says how each task run has ended."""
 
 
-class RunLog(logging.Handler):
-    """Sends a line to the Prefect server as part of the current run, and nowhere else: it is not echoed on a terminal."""
+def drop_traceback(record: logging.LogRecord) -> bool:
+    """Leave a line its message and nothing else: a traceback may be private. A filter, which lets every line pass."""
+    record.exc_info = record.exc_text = record.stack_info = None
+    return True
+
+
+class RunLog(APILogHandler):
+    """Prefect's handler: a line belongs to the task run, or else the flow run, in which it was logged. No traceback is sent."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send the line, unless it was logged outside of a run, such as by a thread that a library started.
-
-        The message alone is sent: a traceback that was logged with it may be private.
-        """
-        flow = FlowRunContext.get()
-        if flow is None or flow.flow_run is None or not get_current_settings().logging.to_api.enabled:
-            return
-        step = current_task_run()
-        with sending() as sender:
-            sender.send(
-                To.LOG,
-                {
-                    "name": record.name,
-                    "level": record.levelno,
-                    "message": record.getMessage(),
-                    "timestamp": datetime.fromtimestamp(record.created, UTC).isoformat(),
-                    "flow_run_id": str(flow.flow_run.id),
-                    "task_run_id": str(step) if step else None,
-                },
-            )
+        """Send the line, unless it was logged outside of a run, such as by a thread that a library started."""
+        if TaskRunContext.get() or FlowRunContext.get():
+            bare = copy.copy(record)  # other handlers may show the steward all of it
+            drop_traceback(bare)
+            super().emit(bare)
 
 
 @contextmanager
@@ -53,9 +44,13 @@ def progress_in_run_log() -> Iterator[None]:
     logger.setLevel(min(logging.INFO, level or logging.INFO))
     # Prefect gives the root logger a handler for the terminal, where these lines are the command line's to show.
     logger.propagate = False
+    # The error is in the line already, and the traceback of an error that the guard has made tells nothing more.
+    ends = logging.getLogger(TASK_RUNS)
+    ends.addFilter(drop_traceback)
     try:
         yield
     finally:
+        ends.removeFilter(drop_traceback)
         logger.removeHandler(handler)
         logger.setLevel(level)
         logger.propagate = propagate

@@ -1,6 +1,6 @@
 """How a deployed run that is refused ends: in a state of that name, with the sentence that says why, and without a traceback."""
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from prefect import get_client
 from prefect.client.schemas import FlowRun, State
@@ -27,9 +27,9 @@ def ends_refused(error: DpflowError) -> bool:
     return refused and deployed_run() is not None
 
 
-def refused_state(error: DpflowError) -> State[None]:
+def refused_state(error: DpflowError, *, data: Any = None) -> State[Any]:
     """Return the state of whatever was refused."""
-    return Failed(name=NAME, message=str(error))
+    return Failed(name=NAME, message=str(error), data=data)
 
 
 def end_refused(error: DpflowError) -> NoReturn:

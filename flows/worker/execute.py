@@ -15,21 +15,17 @@ from typing import Any
 from uuid import UUID
 
 from prefect import Flow
-from prefect._internal.control_listener import configure_from_env
 from prefect.client.orchestration import get_client
 from prefect.client.schemas import FlowRun
-from prefect.engine import handle_engine_signals
-from prefect.events.worker import EventsWorker
 from prefect.exceptions import ParameterTypeError
-from prefect.flow_engine import run_flow
-from prefect.logging.handlers import APILogWorker
 from pydantic import JsonValue
 
 from dpcore.errors import UsageError
 from dpcore.private_log import output_taken
 from flows.deploy.deployments import FLOWS
+from flows.form import form_fields
+from flows.prefect_compat import APILogWorker, EventsWorker, configure_from_env, handle_engine_signals, run_flow
 from flows.tasks.refusals import refused_state
-from flows.tasks.served import serving
 
 DRAIN_SECONDS = 10.0
 RESULTS = "results"
@@ -57,7 +53,7 @@ def execute(run_id: UUID) -> int:
     """Execute a run as far as it goes, and return 0 if the server knows how it has ended, is suspended or was refused."""
     configure_from_env()  # how the worker tells that a run is cancelled
     try:
-        with handle_engine_signals(run_id), serving():
+        with handle_engine_signals(run_id):
             with get_client(sync_client=True) as client:
                 run = client.read_flow_run(run_id)
                 flow = FLOWS.get(client.read_flow(run.flow_id).name)
@@ -68,7 +64,12 @@ def execute(run_id: UUID) -> int:
                     return 0
             # Its folder for results is named here, or else the server would name one. Its state is asked for and not its result:
             # for a run that the server says has completed before, that would be a pickle at a place of the server's choice.
-            run_flow(flow.with_options(result_storage=Path(RESULTS).absolute()), flow_run=run, return_type="state")
+            run_flow(
+                flow.with_options(result_storage=Path(RESULTS).absolute()),
+                flow_run=run,
+                parameters=_parameters(run, flow),
+                return_type="state",
+            )
     except SystemExit as end:
         return int(end.code or 0)
     return 0
@@ -84,7 +85,7 @@ def _checked(run: FlowRun, flow: Flow[..., Any] | None) -> Flow[..., Any]:
         raise UsageError(f"the run's flow is none of dpflow's, which are {', '.join(FLOWS)}; start one of those")
     if run.deployment_id is None:
         raise UsageError("the run comes from no deployment; start it from one, or call `dpflow run`")
-    unknown = sorted(run.parameters.keys() - signature(flow.fn).parameters.keys())
+    unknown = sorted(run.parameters.keys() - form_fields(flow.fn))
     if unknown:
         raise UsageError(f"the flow {flow.name} has no parameter {unknown[0][:100]!r}; see its form")
     for name, value in run.parameters.items():
@@ -99,6 +100,15 @@ def _checked(run: FlowRun, flow: Flow[..., Any] | None) -> Flow[..., Any]:
         return flow
     reasons = "; ".join(line.removeprefix(" - ") for line in lines[1:] or lines)
     raise UsageError(f"the flow {flow.name} can't be run with these parameters, see its form: {reasons}")
+
+
+def _parameters(run: FlowRun, flow: Flow[..., Any]) -> dict[str, Any]:
+    """Return the parameters of a checked run with which its flow is called, and by which it knows that they are a server's."""
+    form = signature(flow.fn)
+    marked = {"untrusted": True} if "untrusted" in form.parameters else {}
+    call = form.bind(**run.parameters | marked)
+    call.apply_defaults()
+    return call.arguments
 
 
 def _is_plain(value: JsonValue) -> bool:

@@ -14,11 +14,14 @@ import anyio
 from anyio.abc import TaskStatus
 from prefect.client.orchestration import get_client
 from prefect.client.schemas import FlowRun, State
-from prefect.runner._flow_run_executor import FlowRunExecutionResult, FlowRunExecutorContext
-from prefect.runner._process_manager import ProcessHandle
-from prefect.runner._starter_engine import EngineCommandStarter
-from prefect.utilities.processutils import command_to_string
 
+from flows.prefect_compat import (
+    EngineCommandStarter,
+    FlowRunExecutionResult,
+    FlowRunExecutorContext,
+    ProcessHandle,
+    command_to_string,
+)
 from flows.worker.shutdown import until_signalled
 
 # -P: the folder of the run must not be taken for a place of modules

@@ -12,12 +12,11 @@ from uuid import UUID
 import anyio
 from anyio.abc import TaskStatus
 from prefect.client.schemas import FlowRun
-from prefect.runner._flow_run_executor import FlowRunExecutionResult
-from prefect.runner._process_manager import ProcessHandle
 from prefect.workers.base import BaseWorker
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 
 from dpcore.errors import UsageError
+from flows.prefect_compat import FlowRunExecutionResult, ProcessHandle
 from flows.tasks.refusals import refused_state
 from flows.worker.overrides import disallowed_overrides
 from flows.worker.supervision import supervise

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.overhead import BAR, figures
+from benchmarks.overhead import BAR, HEADLINE, _text, figures
 
 ROOT = Path(__file__).parents[2]
 ROUNDS = 3
@@ -31,7 +31,13 @@ def test_a_small_run_has_all_figures_and_every_step_as_a_task() -> None:
 
 def test_the_best_of_the_repetitions_counts() -> None:
     got = figures({"without": [2.0, 4.0, 3.0], "with": [2.5, 9.0, 4.5]}, 1.0, tasks=100)
-    assert (got["without_seconds"], got["with_seconds"], got["ratio"]) == (2.0, 2.5, BAR)
+    assert (got["without_seconds"], got["with_seconds"], got["ratio"]) == (2.0, 2.5, 1.25)
     assert got["ratio_of_medians"] == pytest.approx(1.5)
     assert got["ratio_with_import"] == pytest.approx(1.75)
     assert got["ms_per_task"] == pytest.approx(5.0)
+
+
+def test_the_bar_is_printed_with_what_a_task_costs() -> None:
+    sizes = {HEADLINE: figures({"without": [2.0], "with": [4.0]}, 1.0, tasks=100)}
+    text = _text({"sizes": sizes, "import_seconds": 1.0, "cold": None, "ms_per_task": 20.0, "bar_met": False})
+    assert text.endswith(f"20.0 ms of client CPU a task on the {HEADLINE} table; bar of {BAR:g} ms met: False")

@@ -4,11 +4,10 @@ from typing import Any
 
 import pytest
 from prefect.exceptions import ParameterTypeError
-from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 import flows.form
-from flows.form import AS_DECLARED, MOST_NOTE
+from flows.form import AS_DECLARED, MOST_NOTE, form_schema
 from flows.synthesize import synthesize
 
 EMPTY = ("epsilon", "delta", "rows", "workload")
@@ -34,7 +33,7 @@ BAD: dict[str, list[Any]] = {
 def schema(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The form of a registry with two releases."""
     monkeypatch.setattr(flows.form, "registered_names", lambda: ("clinic", "visits"))
-    return dict(parameter_schema(synthesize).model_dump_for_openapi())
+    return dict(form_schema(synthesize).model_dump_for_openapi())
 
 
 def _accepts(schema: dict[str, Any], parameters: dict[str, Any]) -> bool:

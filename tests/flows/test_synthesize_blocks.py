@@ -12,7 +12,7 @@ from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
 from dpcore.reporting.overview import look
 from flows.pages.account import account_page
-from flows.synthesize import as_of_day, synthesize
+from flows.synthesize import synthesize
 from tests.dpcore.runs.test_synthesis_blocks import Site, site, year_of_visits  # noqa: F401  a fixture
 from tests.flows.conftest import Search
 
@@ -47,8 +47,7 @@ def test_a_day_can_be_named_and_the_pages_say_what_was_covered(site: Site, store
     site.fill(table.assign(person=[f"p{number % 10}" for number in range(len(table))]))
     site.write(("unit: row,", "unit: person, max_rows_per_unit: 2,"))
     site.open_account(unit="person")
-    with as_of_day(date(2024, 4, 1)):
-        outcome = synthesize(str(site.spec))
+    outcome = synthesize(str(site.spec), as_of=date(2024, 4, 1))
     assert outcome["blocks"] == ("2024-01", "2024-02", "2024-03")
     assert "artifact.data" in stored("3 blocks, 2024-01 to 2024-03, by month of day; window")
     assert "artifact.data" in stored("costs that person its epsilon once")

@@ -14,7 +14,7 @@ from dpcore.audit.whole_run.guessing import RULES, right_guesses
 from dpcore.audit.whole_run.settings import Driver, Setting
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.runs.synthesis import synthesize
+from dpcore.runs.steps import synthesize
 
 MOST_TIMES = 8
 """How many times the promise a lower bound is looked for at most: what shows more is proved wrong anyway."""

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
-from dpcore.runs.synthesis import synthesize
+from dpcore.runs.steps import synthesize
 
 Coins: TypeAlias = npt.NDArray[np.bool_]
 

@@ -12,7 +12,7 @@ from dpcore.ledger.holder import this_worker
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting import formatting as wording
-from dpcore.runs.synthesis import synthesize
+from dpcore.runs.steps import synthesize
 from tests.conftest import Workspace
 from tests.dpcore.cli.ledgers import MECHANISM, dpflow, made_at_noon, opened, spent, without_ledger
 

@@ -10,7 +10,8 @@ import pytest
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import open_ledger
 from dpcore.release import integrity
-from dpcore.runs.synthesis import Synthesis, synthesize
+from dpcore.runs.steps import synthesize
+from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import load_spec
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace, visits

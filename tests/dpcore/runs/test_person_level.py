@@ -19,7 +19,7 @@ from dpcore.ledger import open_ledger
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, from_description
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
-from dpcore.runs.synthesis import synthesize
+from dpcore.runs.steps import synthesize
 from dpcore.tables.histogram import Histogram, LocalHistogram
 from dpcore.tables.ingest import Coding, Draws, Source, bounding, ingest, records
 from dpcore.tables.ingest.coded import Coded

@@ -10,7 +10,7 @@ import pytest
 from dpcore.errors import LedgerDamaged, UsageError
 from dpcore.ledger import GENESIS, open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of
-from dpcore.runs.synthesis import synthesize
+from dpcore.runs.steps import synthesize
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 from tests.dpcore.ledger.fixtures import opened

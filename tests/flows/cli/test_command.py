@@ -17,7 +17,7 @@ from flows.cli.command import _run
 from tests.conftest import Workspace
 from tests.dpcore.runs.test_synthesis_blocks import Site, site  # noqa: F401  a fixture
 
-Calls = list[tuple[dict[str, Any], bool]]
+Calls = list[dict[str, Any]]
 
 OUTCOME = {
     "run": "r1",
@@ -37,49 +37,27 @@ OUTCOME = {
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
-    """Put modules that only note down in the place of those that need Prefect; return the calls of the flow, and if as a steward."""
+    """Put modules that only note down in the place of those that need Prefect; return the parameters of each call of the flow."""
     made: Calls = []
-    within: list[bool] = []
-    resumed: list[str | None] = []
-    days: list[date | None] = []
-
-    @contextmanager
-    def approved() -> Iterator[None]:
-        within.append(True)
-        yield
-        within.pop()
 
     @contextmanager
     def quiet() -> Iterator[None]:
         yield
 
-    @contextmanager
-    def resuming(run: str | None) -> Iterator[None]:
-        resumed.append(run)
-        yield
-        resumed.pop()
-
-    @contextmanager
-    def as_of_day(day: date | None) -> Iterator[None]:
-        days.append(day)
-        yield
-        days.pop()
-
     def synthesize(**parameters: Any) -> dict[str, Any]:
-        named = {} if days[-1] is None else {"as_of": days[-1]}
-        made.append((parameters | {"resume": resumed[-1]} | named, bool(within)))
+        made.append(parameters)
         return OUTCOME
 
-    for name, functions in (
-        ("approval", (approved,)),
-        ("quiet", (quiet,)),
-        ("synthesize", (as_of_day, resuming, synthesize)),
-    ):
-        module = ModuleType(f"flows.{name}")
-        for function in functions:
-            setattr(module, function.__name__, function)
-        monkeypatch.setitem(sys.modules, module.__name__, module)
+    for name, function in (("flows.cli.quiet", quiet), ("flows.synthesize", synthesize)):
+        module = ModuleType(name)
+        setattr(module, function.__name__, function)
+        monkeypatch.setitem(sys.modules, name, module)
     return made
+
+
+def call(release: object, **chosen: Any) -> dict[str, Any]:
+    """Return the parameters of a call that chooses nothing but these."""
+    return {"release": str(release), "resume": None, "as_of": None, "approved": False} | chosen
 
 
 def dpflow(*arguments: object) -> int:
@@ -91,17 +69,14 @@ def test_a_spec_is_run_by_its_path_or_its_registered_name(workspace: Workspace, 
     register(workspace.spec, name="nightly")
     assert dpflow("run", workspace.spec) == 0
     assert dpflow("run", "nightly") == 0
-    assert calls == [
-        ({"release": str(workspace.spec), "resume": None}, False),
-        ({"release": "nightly", "resume": None}, False),
-    ]
+    assert calls == [call(workspace.spec), call("nightly")]
 
 
 def test_a_day_reaches_the_flow(site: Site, calls: Calls) -> None:  # noqa: F811  the fixture
     site.open_account()
     assert dpflow("run", site.spec, "--as-of", "2024-03-01") == 0
     assert dpflow("run", site.spec, "--as-of", "2024-01-31") == 2
-    assert calls == [({"release": str(site.spec), "resume": None, "as_of": date(2024, 3, 1)}, False)]
+    assert calls == [call(site.spec, as_of=date(2024, 3, 1))]
 
 
 def test_what_would_be_refused_never_starts_the_flow(
@@ -123,7 +98,7 @@ def test_what_would_be_refused_never_starts_the_flow(
     assert dpflow("run", "nightly") == 2
     assert "was changed since" in capsys.readouterr().err
     assert dpflow("run", workspace.spec) == 0  # the control: as a file it may be run
-    assert [parameters["release"] for parameters, _ in calls] == [str(workspace.spec)]
+    assert [parameters["release"] for parameters in calls] == [str(workspace.spec)]
 
 
 def test_above_the_threshold_only_the_steward_runs(
@@ -135,7 +110,7 @@ def test_above_the_threshold_only_the_steward_runs(
     assert "run it again with --approve" in capsys.readouterr().err
     assert calls == []
     assert dpflow("run", "spec.yaml", "--approve") == 0
-    assert calls == [({"release": "spec.yaml", "resume": None}, True)]
+    assert calls == [call("spec.yaml", approved=True)]
 
 
 @pytest.mark.prefect

@@ -22,12 +22,16 @@ from dpcore.errors import DpflowError
 print("before", flush=True)
 try:
     with quiet() as url:
-        from flows.tasks.guard import private_flow, step
+        from flows.tasks.guard import private_flow, private_task
         print(url, flush=True)
+
+        @private_task(name="count", task_run_name="round-{{number:03}}/count")
+        def count(number: int) -> int:
+            return 1
 
         @private_flow(name="tiny", flow_run_name="{name}")
         def tiny(rounds: int) -> int:
-            return sum(step(f"round-{{number:03d}}/count", lambda: 1)() for number in range(rounds))
+            return sum(count(number) for number in range(rounds))
 
         print(tiny(20), flush=True)
         {then}

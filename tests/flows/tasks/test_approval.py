@@ -27,7 +27,7 @@ from dpcore import load_spec, require_approval
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
 from flows.synthesize import synthesize
-from flows.tasks.approval import _granted, approved
+from flows.tasks.approval import _granted
 from flows.tasks.guard import private_flow
 from tests.conftest import Workspace
 from tests.flows.deployed import NAME, Deployed, deploy, deployed_on, started
@@ -166,8 +166,7 @@ def test_without_a_deployment_a_run_is_refused_unless_the_caller_approves(
     with pytest.raises(UsageError, match="needs the steward's approval"):
         synthesize(str(workspace.spec))
     assert ledger() == before
-    with approved():
-        assert synthesize(str(workspace.spec))["account"] == "visits"
+    assert synthesize(str(workspace.spec), approved=True)["account"] == "visits"
     with pytest.raises(UsageError, match="needs the steward's approval"):
         synthesize(str(workspace.spec))
 

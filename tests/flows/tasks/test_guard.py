@@ -16,7 +16,7 @@ from prefect.exceptions import CancelledRun, Pause
 from prefect.runtime import flow_run
 
 from dpcore.errors import BudgetRefused, DpflowError, SourceError, StepFailed
-from flows.tasks.guard import guarded, private_flow, step
+from flows.tasks.guard import PrivateTask, guarded, private_flow, private_task
 from tests.flows.stack import wait_for
 
 pytestmark = pytest.mark.prefect
@@ -82,6 +82,11 @@ def by_an_interrupt() -> None:
         stumble()
     except KeyError:
         raise KeyboardInterrupt  # noqa: B904  the context that comes by itself is what is tested
+
+
+def step(name: str, function: Callable[..., Any]) -> PrivateTask[..., Any]:
+    """Make a task whose runs have exactly this name, and which is named by its last part."""
+    return private_task(name=name.rpartition("/")[2], task_run_name=name)(function)
 
 
 FAILURES: list[Callable[[], None]] = [
@@ -173,7 +178,7 @@ def test_an_unforeseen_error_is_named_by_type_and_place_only() -> None:
     with pytest.raises(StepFailed) as caught:
         step("round-007/measure", chained)()
     line = chained.__code__.co_firstlineno + 4  # where it says raise
-    expected = f"step round-007/measure failed: ValueError at test_private.py:{line}; the details are in the steward's log failures.log"
+    expected = f"step round-007/measure failed: ValueError at test_guard.py:{line}; the details are in the steward's log failures.log"
     assert str(caught.value) == expected
 
 

@@ -1,12 +1,14 @@
 """A refusal ends a deployed run in a state of its own, with its sentence and no traceback; called, the flow raises it."""
 
 import pytest
+from prefect.client.schemas.objects import StateType
 
 from dpcore.errors import BudgetRefused, DpflowError, RowsUnexpected, SourceError, UsageError
 from dpcore.ledger import open_ledger
-from flows.tasks.guard import private_flow, step
+from flows.tasks.guard import private_flow, private_task
 from tests.conftest import Workspace
 from tests.flows.deployed import Deployed, deploy
+from tests.flows.stack import wait_for
 
 pytestmark = pytest.mark.prefect
 
@@ -22,9 +24,12 @@ def stumble(error: str) -> None:
     raise ERRORS[error]
 
 
+stumble_in_a_task = private_task(name="stumble")(stumble)
+
+
 @private_flow(name="stumbling")
 def stumbling(release: str, *, error: str, inside: bool) -> None:
-    step("stumble", stumble)(error) if inside else stumble(error)
+    stumble_in_a_task(error) if inside else stumble(error)
 
 
 @pytest.fixture
@@ -47,6 +52,12 @@ def test_only_a_refusal_ends_a_deployed_run_in_a_state_of_its_own(
     assert str(ERRORS[error]) in log
     assert ("Traceback" not in log) is refused
     assert "NoneType" not in log
+    if inside:
+        wait_for(
+            lambda: [task for task in stumbles.tasks(run) if task.state_type == StateType.FAILED], "the task's end"
+        )
+        (task,) = stumbles.tasks(run)
+        assert task.state_name == state.name
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["step", "flow"])

@@ -20,7 +20,6 @@ from prefect.filesystems import LocalFileSystem
 from dpcore import Synthesis
 from dpcore.errors import UsageError
 from flows.synthesize import synthesize
-from flows.tasks.served import serving
 from flows.worker.execute import execute
 from tests.conftest import Workspace
 from tests.flows.deployed import Deployed, deploy, started
@@ -137,6 +136,10 @@ def test_a_parameter_is_no_reference_to_something_at_the_server(
         ({"note": "x" * 501}, "at most 500 characters"),
         ({"note": ["x"]}, "the parameter note is neither a number nor text"),
         ({"registered_only": False}, "the flow synthesize has no parameter 'registered_only'"),
+        ({"untrusted": False}, "the flow synthesize has no parameter 'untrusted'"),
+        ({"approved": True}, "the flow synthesize has no parameter 'approved'"),
+        ({"resume": "another"}, "the flow synthesize has no parameter 'resume'"),
+        ({"as_of": "2024-01-01"}, "the flow synthesize has no parameter 'as_of'"),
     ],
     ids=str,
 )
@@ -178,8 +181,8 @@ def test_a_run_that_is_none_of_ours_is_refused(
 def test_for_a_worker_only_a_registered_name_is_run_even_if_the_server_denies_the_deployment(
     workspace: Workspace, deployed: Deployed
 ) -> None:
-    with serving(), pytest.raises(UsageError, match="no spec is registered as"):
-        synthesize(release=str(workspace.spec))
+    with pytest.raises(UsageError, match="no spec is registered as"):
+        synthesize(release=str(workspace.spec), untrusted=True)
     assert not started()
     synthesize(release=str(workspace.spec))
     assert started()

@@ -1,0 +1,175 @@
+"""Publish what a run has learned, settle the run, and say what it leaves. All of it is made from noisy values and the ledger."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpcore.curator.curator import Curator
+from dpcore.descent import Finding
+from dpcore.ledger import Account, Balance, Lease, Ledger
+from dpcore.measurements import Measurement
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, sampler_delta
+from dpcore.release import MANIFEST, Draft, SyntheticRows, release_id, state, state_blocks
+from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
+from dpcore.reporting.outcome import Outcome, Report, Round
+from dpcore.reporting.promises import release_promise
+from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
+from dpcore.runs.rounds import Plan
+
+progress = logging.getLogger("dpcore.progress")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """What a run has learned: its final plan, whose strategy holds the model, and what was bought beside the rounds."""
+
+    plan: Plan
+    rounds: Sequence[Round]
+    total: Sequence[Measurement]
+    findings: tuple[Finding, ...]
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what a reader of the release should know, from noisy values and the spec alone."""
+        total = NoisyTotal.of(self.plan.strategy.measurements)
+        if warning := small_total_warning(self.plan.declaration, total):
+            yield warning
+        for finding in self.findings:
+            if not finding.found:
+                yield (
+                    f"no value of `{finding.column}` stood out of the noise, so that all of them are `other`; give its `discover` a larger `share`, "
+                    "or list the values"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Payer:
+    """Who has paid for a run: the account, the run's blocks of it if it is kept by block, and what was left before."""
+
+    ledger: Ledger
+    account: Account
+    run_id: str
+    blocks: tuple[str, ...] | None
+    before: Balance
+
+    def balance(self) -> Balance:
+        """Return the account's balance, where it is kept by block that of the most used of the run's own."""
+        return self.ledger.balance(self.account.name, blocks=self.blocks)
+
+
+def draft_of(  # noqa: PLR0913  all that a release is made from
+    material: Material, rows: SyntheticRows, *, payer: Payer, curator: Curator, lease: Lease | None, seed: int
+) -> Draft:
+    """Put a release together.
+
+    Args:
+        material: What is published.
+        rows: The synthetic rows.
+        payer: Who has paid for it.
+        curator: Knows how many draws there were.
+        lease: The right to work on the run; None: the run is settled, and only replayed.
+        seed: The public seed of the values within cells.
+    """
+    declaration, strategy, ledger = material.plan.declaration, material.plan.strategy, payer.ledger
+    run = ledger.run(payer.run_id) if lease is None else ledger.leased(lease)
+    statement = state(
+        declaration,
+        account=payer.account,
+        run=run,
+        ledger=ledger.identity(),
+        head=ledger.head(),
+        draws=curator.draws,
+        blocks=state_blocks(ledger, declaration, run=run),
+    )
+    return Draft(
+        declaration=declaration,
+        rows=rows,
+        measurements=[*material.total, *strategy.measurements],
+        resolutions=strategy.resolutions,
+        rounds=material.rounds,
+        statement=statement,
+        name=release_id(payer.run_id, opened_at=run.opened_at),
+        seed=seed,
+        findings=material.findings,
+        warnings=tuple(material.warnings()),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """A release that has appeared.
+
+    Attributes:
+        path: Its folder.
+        draft: What it was made from.
+        payer: Who has paid for it.
+        curator: Knows how many draws there were.
+        lease: The right to work on the run; None: the run is settled, and only replayed.
+    """
+
+    path: Path
+    draft: Draft
+    payer: Payer
+    curator: Curator
+    lease: Lease | None
+
+    def settle(self) -> Outcome:
+        """Give back what was reserved and not spent, and say what the run left."""
+        manifest = self.path.resolve() / MANIFEST
+        self.payer.ledger.settle(
+            self.payer.run_id,
+            release=self.path.name,
+            lease=self.lease,
+            manifest=str(manifest),
+            manifest_sha256=hashlib.sha256(manifest.read_bytes()).hexdigest(),
+        )
+        for warning in self.draft.warnings:
+            progress.warning("warning: %s", warning)
+        return self.outcome()
+
+    def outcome(self) -> Outcome:
+        """Say what the run left, by the ledger as it is now."""
+        payer = self.payer
+        account, run = payer.ledger.account(payer.account.name), payer.ledger.run(payer.run_id)
+        balance = payer.balance()
+        promise = release_promise(account, run, delta=self.draft.declaration.spec.privacy.delta)
+        return Outcome(
+            run=payer.run_id,
+            release=_shown(self.path),
+            rows=self.draft.rows.count,
+            account=account.name,
+            currency=account.currency.value,
+            epsilon=promise.epsilon,
+            delta=promise.delta,
+            sampler_delta=sampler_delta(self.curator.draws, epsilon=promise.epsilon),
+            reserved=run.reserved / AMOUNT_OF_ONE,
+            spent=run.spent / AMOUNT_OF_ONE,
+            remaining=balance.remaining / AMOUNT_OF_ONE,
+            remaining_epsilon=next_epsilon(account, balance.remaining),
+            blocks=payer.blocks,
+            new_block_epsilon=new_block_epsilon(account),
+            warnings=self.draft.warnings,
+        )
+
+    def report(self) -> Report:
+        """Tell what the settled run did, from its release and its ledger."""
+        manifest = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
+        return Report(
+            outcome=self.outcome(),
+            account=self.payer.account,
+            before=self.payer.before,
+            after=self.payer.balance(),
+            overall=self.payer.ledger.balance(self.payer.account.name),
+            rounds=tuple(self.draft.rounds),
+            privacy=manifest["privacy"],
+            columns=manifest["columns"],
+            files=manifest["files"],
+        )
+
+
+def _shown(path: Path) -> str:
+    """Return the path as a person would write it: from the working folder if it lies below it."""
+    here, whole = Path.cwd().resolve(), path.resolve()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)

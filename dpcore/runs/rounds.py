@@ -1,0 +1,100 @@
+"""The rounds of a run: select what the model gets most wrong, measure it, and correct the model by the answer."""
+
+import logging
+import time
+from dataclasses import dataclass
+
+from dpcore.curator.curator import Curator
+from dpcore.measurements import Measurement, Selection
+from dpcore.reporting.outcome import Round, distance, noise_floor
+from dpcore.spec import Declaration
+from dpcore.strategies import Strategy, step_name
+
+progress = logging.getLogger("dpcore.progress")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run works by: a declaration, and the strategy that is made for it."""
+
+    declaration: Declaration
+    strategy: Strategy
+
+
+@dataclass(frozen=True)
+class Exhausted:
+    """Interruptions have used up the budget that a selection or measurement needs, so nothing was drawn."""
+
+
+class Rounds:
+    """The rounds by a plan that nothing changes any more.
+
+    Args:
+        plan: Its strategy learns.
+        curator: Who charges and draws.
+        reserved: The whole budget of the run.
+    """
+
+    def __init__(self, plan: Plan, *, curator: Curator, reserved: int) -> None:
+        self.done: list[Round] = []
+        self._plan = plan
+        self._curator = curator
+        self._reserved = reserved
+        self._begun = 0.0
+
+    def begin(self) -> None:
+        """Buy the measurements that the first model is made of."""
+        strategy = self._plan.strategy
+        strategy.begin(self._curator)
+        self._begun = time.monotonic()
+        progress.info("first model from %d measurements", len(strategy.measurements))
+
+    def select(self, number: int) -> Selection | Exhausted:
+        """Select what the model gets most wrong."""
+        if self._curator.exhausted(step_name(number, "select"), answers=self._answers_left(number)):
+            return Exhausted()
+        return self._plan.strategy.select(self._curator, number)
+
+    def measure(self, number: int, selection: Selection | Exhausted) -> Measurement | Exhausted:
+        """Measure what was selected."""
+        if isinstance(selection, Exhausted):
+            return selection
+        if self._curator.exhausted(step_name(number, "measure"), answers=self._answers_left(number) - 1):
+            return Exhausted()
+        return self._plan.strategy.measure(self._curator, number, selection)
+
+    def _answers_left(self, number: int) -> int:
+        """Return how many answers there are from the selection of a round on."""
+        return 2 * (self._plan.strategy.rounds - number + 1)
+
+    def update(self, number: int, measurement: Measurement | Exhausted) -> None:
+        """Correct the model by what was measured; with nothing left to measure by, the rounds end here."""
+        strategy = self._plan.strategy
+        if isinstance(measurement, Exhausted):
+            strategy.finished = True
+            progress.info("round %d/%d: left out, interruptions have used up its budget", number, strategy.rounds)
+            return
+        before = distance(strategy.model, measurement)
+        strategy.update(number, measurement)
+        done = Round(
+            number=number,
+            columns=strategy.resolutions.named(measurement.axes, self._plan.declaration.universe.names),
+            cells=measurement.values.size,
+            noise=measurement.noise,
+            before=before,
+            after=distance(strategy.model, measurement),
+            noise_floor=noise_floor(strategy.model, measurement),
+            spent=self._curator.paid / self._reserved,
+        )
+        self.done.append(done)
+        progress.info(
+            "round %d/%d: %s, noise %.1f, spent %.0f %%, about %d s left",
+            *(number, strategy.rounds, " x ".join(done.columns), done.noise, 100 * done.spent, self.seconds_left),
+        )
+
+    @property
+    def seconds_left(self) -> int:
+        """How long the rounds that are left will take, by those that are done."""
+        strategy, done = self._plan.strategy, len(self.done)
+        left = 0 if strategy.finished or not done else strategy.rounds - self.done[-1].number
+        return round((time.monotonic() - self._begun) / max(done, 1) * left)

@@ -1,0 +1,279 @@
+"""The steps of a run, in order: one list for both drivers, which are `synthesize` here and the Prefect flow.
+
+Steps take and return public values only: the run's id, the number of a round, noisy values, or a token that says what was done.
+Everything private stays with the open run in this process, where each step finds it by the run's id.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import RunHeld, UsageError
+from dpcore.measurements import Measurement, Selection
+from dpcore.places import places_of_spec, using
+from dpcore.private import Private
+from dpcore.release import SyntheticRows
+from dpcore.reporting.outcome import Outcome
+from dpcore.runs.block_reservation import blocks_to_read, check_payable
+from dpcore.runs.rounds import Exhausted
+from dpcore.runs.synthesis import Synthesis
+from dpcore.spec import Declaration, load_spec
+
+
+@dataclass(frozen=True)
+class Reserved:
+    """The budget is reserved, and the spec says which of the optional steps come next."""
+
+    checks_rows: bool
+    discovers: bool
+
+
+@dataclass(frozen=True)
+class Done:
+    """A step is done. The next step takes this, so that a driver can show their order."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The model has learned all it was given so far; `next_round` is the number of the next round, or 0 if there is none."""
+
+    next_round: int
+
+
+Before = Reserved | Done
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """The functions that a driver calls for the steps, in the order in which `in_order` calls them."""
+
+    reserve: Callable[[str], Reserved]
+    check_rows: Callable[[str, Before], Done]
+    discover: Callable[[str, Before], Done]
+    ingest: Callable[[str, Before], Done]
+    histogram: Callable[[str, Done], Done]
+    begin: Callable[[str, Done], Learned]
+    select: Callable[[str, int, Learned], Selection | Exhausted]
+    measure: Callable[[str, int, Selection | Exhausted], Measurement | Exhausted]
+    update: Callable[[str, int, Measurement | Exhausted], Learned]
+    sample: Callable[[str, Learned], Done]
+    publish: Callable[[str, Done], Done]
+    settle: Callable[[str, Done], Outcome]
+
+
+def _nothing() -> None:
+    """Watch nothing."""
+
+
+def in_order(run_id: str, steps: Steps, *, after_learning: Callable[[], None] = _nothing) -> Outcome:
+    """Make a release of an open run. Steps that an earlier attempt has paid for are replayed from the run's transcript.
+
+    Args:
+        run_id: The id of a run that `open_run` has opened.
+        steps: What to call for each step.
+        after_learning: Called after the first model and after each round, for a driver that shows progress.
+    """
+    reserved = steps.reserve(run_id)
+    done: Before = reserved
+    if reserved.checks_rows:
+        done = steps.check_rows(run_id, done)
+    if reserved.discovers:
+        done = steps.discover(run_id, done)
+    done = steps.ingest(run_id, done)
+    done = steps.histogram(run_id, done)
+    learned = steps.begin(run_id, done)
+    after_learning()
+    while number := learned.next_round:
+        selection = steps.select(run_id, number, learned)
+        measurement = steps.measure(run_id, number, selection)
+        learned = steps.update(run_id, number, measurement)
+        after_learning()
+    done = steps.sample(run_id, learned)
+    done = steps.publish(run_id, done)
+    return steps.settle(run_id, done)
+
+
+@dataclass
+class _OpenRun:
+    """A run that is being worked on, with the private values that one step leaves for the next."""
+
+    synthesis: Synthesis
+    records: Private | None = None
+    rows: SyntheticRows | None = None
+
+
+_open_runs: dict[str, _OpenRun] = {}
+
+
+@contextmanager
+def open_run(synthesis: Synthesis) -> Iterator[str]:
+    """Let steps find a run by its id, which is yielded, and close the run at the end.
+
+    Raises:
+        RunHeld: The run is open in this process already.
+    """
+    run_id = synthesis.run_id
+    try:
+        if _open_runs.setdefault(run_id, opened := _OpenRun(synthesis)) is not opened:
+            raise RunHeld(f"run {run_id} is being worked on in this process; wait until it has ended")
+        try:
+            yield run_id
+        finally:
+            del _open_runs[run_id]
+    finally:
+        synthesis.close()
+
+
+def _opened(run_id: str) -> _OpenRun:
+    try:
+        return _open_runs[run_id]
+    except KeyError:
+        raise UsageError(f"run {run_id} is not open in this process; call its steps inside `open_run`") from None
+
+
+def opened(run_id: str) -> Synthesis:
+    """Return an open run by its id.
+
+    Raises:
+        UsageError: There is no such run in this process.
+    """
+    return _opened(run_id).synthesis
+
+
+def reserve(run_id: str) -> Reserved:
+    """Set the whole budget of the run aside, or refuse."""
+    run = opened(run_id)
+    run.reserve()
+    return Reserved(checks_rows=run.expects_rows, discovers=run.discovers)
+
+
+def check_rows(run_id: str, _after: Before) -> Done:
+    """Buy the noisy number of rows first, and end the run if the spec expects another."""
+    opened(run_id).check_rows()
+    return Done()
+
+
+def discover(run_id: str, _after: Before) -> Done:
+    """Buy the values that the spec leaves to be found in the data."""
+    opened(run_id).discover()
+    return Done()
+
+
+def ingest(run_id: str, _after: Before) -> Done:
+    """Read and encode the table."""
+    run = _opened(run_id)
+    run.records = run.synthesis.ingest()
+    return Done()
+
+
+def histogram(run_id: str, _after: Done) -> Done:
+    """Count the records for the curator."""
+    run = _opened(run_id)
+    records, run.records = run.records, None
+    run.synthesis.histogram(records)
+    return Done()
+
+
+def begin(run_id: str, _after: Done) -> Learned:
+    """Buy the measurements that the first model is made of."""
+    run = opened(run_id)
+    run.begin()
+    return _learned(run, 0)
+
+
+def select(run_id: str, number: int, _after: Learned) -> Selection | Exhausted:
+    """Select what the model gets most wrong."""
+    return opened(run_id).select(number)
+
+
+def measure(run_id: str, number: int, selection: Selection | Exhausted) -> Measurement | Exhausted:
+    """Measure what was selected."""
+    return opened(run_id).measure(number, selection)
+
+
+def update(run_id: str, number: int, measurement: Measurement | Exhausted) -> Learned:
+    """Correct the model by what was measured."""
+    run = opened(run_id)
+    run.update(number, measurement)
+    return _learned(run, number)
+
+
+def _learned(run: Synthesis, number: int) -> Learned:
+    over = run.strategy.finished or number >= run.strategy.rounds
+    return Learned(next_round=0 if over else number + 1)
+
+
+def sample(run_id: str, _after: Learned) -> Done:
+    """Make the final model, from which the synthetic rows are drawn."""
+    run = _opened(run_id)
+    run.rows = run.synthesis.sample()
+    return Done()
+
+
+def publish(run_id: str, _after: Done) -> Done:
+    """Write the release."""
+    run = _opened(run_id)
+    if run.rows is None:
+        raise UsageError("there are no rows to publish yet; sample before publishing")
+    run.synthesis.publish(run.rows)
+    return Done()
+
+
+def settle(run_id: str, _after: Done) -> Outcome:
+    """Give back what was reserved and not spent."""
+    return opened(run_id).settle()
+
+
+PLAIN = Steps(
+    reserve=reserve,
+    check_rows=check_rows,
+    discover=discover,
+    ingest=ingest,
+    histogram=histogram,
+    begin=begin,
+    select=select,
+    measure=measure,
+    update=update,
+    sample=sample,
+    publish=publish,
+    settle=settle,
+)
+"""The steps themselves, for a driver that adds nothing to them."""
+
+
+def synthesize(
+    spec: str | Path, *, run_id: str | None = None, resume: bool = False, as_of: date | None = None, table: Any = None
+) -> Outcome:
+    """Make a release from a spec, without Prefect.
+
+    Args:
+        spec: The spec's path.
+        run_id: The run's own name; a new one unless given.
+        resume: Whether `run_id` names a run that was started before.
+        as_of: With `blocks`, the day as of which blocks are complete; today in UTC unless given.
+        table: The raw table, of pandas, polars or Arrow, in place of the spec's `source`, which may then be left out.
+    """
+    declaration = load_spec(spec, with_table=table is not None)
+    with using(places_of_spec(declaration.path)):
+        run = Synthesis(declaration, run_id=run_id or str(uuid.uuid4()), resume=resume, as_of=as_of, table=table)
+        with open_run(run) as opened_id:
+            return in_order(opened_id, PLAIN)
+
+
+def check_run(declaration: Declaration, *, resume: str | None, as_of: date | None = None) -> None:
+    """Refuse at once what a run would refuse: a wrong spec, a wrong account, too little budget. Nothing is read, changed or spent.
+
+    For drivers that take long to start. The ledger decides again, for good, when the run reserves.
+    """
+    run = Synthesis(declaration, run_id=resume or "unnamed", resume=resume is not None, as_of=as_of)
+    try:
+        amount = run.requested()
+        if resume is None:
+            names = blocks_to_read(run.ledger, declaration, as_of=run.as_of)
+            check_payable(run.ledger, declaration, account=run.account, amount=amount, names=names)
+    finally:
+        run.close()
