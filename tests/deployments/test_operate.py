@@ -1,4 +1,4 @@
-"""docs/operate.md tells the truth: its commands exist, and its drills do what it says, copied from it word for word."""
+"""docs/how-to/operate.md tells the truth: its commands exist, and its drills do what it says, copied from it word for word."""
 
 import argparse
 import os
@@ -27,7 +27,7 @@ from tests.deployments.documents import Quoted, drill, headings, links, quoted
 from tests.deployments.facts import DEPLOYMENTS, ROOT, known_variables
 from tests.postgres import PostgresServer, postgres_folder
 
-OPERATE = "docs/operate.md"
+OPERATE = "docs/how-to/operate.md"
 PEOPLE = ("steward", "runner", "auditor")
 QUOTED = [call for name in (OPERATE, "README.md") for call in quoted(name)]
 TEXT = (ROOT / OPERATE).read_text(encoding="utf-8")
