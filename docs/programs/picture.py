@@ -40,7 +40,9 @@ class Shares:
         """Count a table in the cells of the sample's spec."""
         known = table.dropna(subset=["age"])
         bands = pd.cut(known["age"].clip(0, 99), [0, 20, 40, 60, 80, 100], right=False, labels=BANDS)
-        both = pd.crosstab(known["department"].astype(str), bands, normalize="all").reindex(columns=BANDS, fill_value=0.0)
+        both = pd.crosstab(known["department"].astype(str), bands, normalize="all").reindex(
+            columns=BANDS, fill_value=0.0
+        )
         return cls(both.sum(axis=1), both.sum(axis=0), both)
 
 

@@ -77,7 +77,9 @@ def _results() -> str:
 
 def _sample_spec() -> str:
     text = (ROOT / "data" / "clinic-visits.yaml").read_text(encoding="utf-8")
-    return f"# The sample's spec\n\nThe file `data/clinic-visits.yaml` of the project, as it is:\n\n```yaml\n{text}```\n"
+    return (
+        f"# The sample's spec\n\nThe file `data/clinic-visits.yaml` of the project, as it is:\n\n```yaml\n{text}```\n"
+    )
 
 
 def _decisions() -> str:
@@ -85,4 +87,8 @@ def _decisions() -> str:
     for path in sorted((DOCS / "decisions").glob("*.md")):
         title = path.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ")
         lines.append(f"- [{title}]({path.name})")
-    return "# Decisions\n\nOne page each: what was decided, what was considered, and what was given up.\n\n" + "\n".join(lines) + "\n"
+    return (
+        "# Decisions\n\nOne page each: what was decided, what was considered, and what was given up.\n\n"
+        + "\n".join(lines)
+        + "\n"
+    )
