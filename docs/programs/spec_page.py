@@ -80,10 +80,8 @@ def _kind(field: dict[str, Any], schema: dict[str, Any]) -> str:
     """Say in a few words what may be written for a field."""
     if "$ref" in field:
         return _reference(field["$ref"], schema)
-    if "const" in field:
-        return f"`{field['const']}`"
-    if "enum" in field:
-        return ", ".join(f"`{value}`" for value in field["enum"])
+    if choices := field.get("enum", [field["const"]] if "const" in field else []):
+        return ", ".join(f"`{value}`" for value in choices)
     for several in ("anyOf", "oneOf"):
         if several in field:
             kinds = [_kind(one, schema) for one in field[several] if one.get("type") != "null"]
