@@ -16,11 +16,7 @@ This page is made from the parsers of the installed code. `dpflow VERB --help` p
 
 
 def page() -> str:
-    """Return the page: every verb with its usage, its arguments and its options.
-
-    >>> "## `dpflow ledger open`" in page()
-    True
-    """
+    """Return the page: every verb with its usage, its arguments and its options."""
     root = _parser(_no_run, [serve.add_verbs, ui.add_verbs, doctor.add_verbs])
     listed = "\n".join(_overview(root))
     exit_codes = f"{(root.epilog or '').capitalize()}.\n\n"
