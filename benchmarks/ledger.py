@@ -2,9 +2,9 @@
 
     python -m benchmarks.ledger --json
 
-Speed: `start`, the charge itself, and pairs of `start` and `commit`, each a durable transaction. Beside them, in the same rounds, the
+Speed: `charge`, and pairs of `charge` and `commit`, each a durable transaction. Beside them, in the same rounds, the
 least that any durable, shared and idempotent charge must do: a bare transaction of the same driver with the same settings, which locks,
-looks at and changes a balance and adds one row of the size of what a start adds under a unique key. Its rate is the limit of this disk and this driver;
+looks at and changes a balance and adds one row of the size of what a charge adds under a unique key. Its rate is the limit of this disk and this driver;
 `share_of_bare` is what the ledger reaches of it.
 
 Scale: a ledger of many committed operations and blocks is written in bulk and verified in a process of its own; so is one of a tenth of

@@ -17,7 +17,7 @@ class BareCharge(Protocol):
     """A table of balances and a table of charges, and nothing else."""
 
     def charge(self) -> None:
-        """Take one unit from a balance, durably."""
+        """Take an amount of 1 from a balance, durably."""
 
     def close(self) -> None:
         """Let go of the database."""
@@ -37,7 +37,7 @@ class BareSqlite:
         execute("INSERT INTO balance VALUES ('all', 0)")
 
     def charge(self) -> None:
-        """Take one unit from a balance, durably."""
+        """Take an amount of 1 from a balance, durably."""
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         execute("SELECT used FROM balance WHERE name = 'all'").fetchall()
@@ -62,7 +62,7 @@ class BarePostgres:
         execute("INSERT INTO balance VALUES ('all', 0)")
 
     def charge(self) -> None:
-        """Take one unit from a balance, durably."""
+        """Take an amount of 1 from a balance, durably."""
         execute = self._connection.execute
         execute("BEGIN")
         execute("SELECT used FROM balance WHERE name = 'all' FOR UPDATE").fetchall()

@@ -40,7 +40,7 @@ _OPERATION = [
     "amount",
     "mechanism",
     "fence",
-    "started",
+    "charged",
     "committed",
     "sha256",
     "output",
@@ -125,11 +125,11 @@ class _History:
     def _add_operation(self, run: str, step: str) -> None:
         output = self._rng.randbytes(OUTPUT_BYTES)
         digest = sha256(output).hexdigest()
-        start = {"step": step, "attempt": 1, "amount": AMOUNT, "mechanism": MECHANISM, "fence": 1}
-        started = self._record(EventKind.STARTED, run, start)
+        charge = {"step": step, "attempt": 1, "amount": AMOUNT, "mechanism": MECHANISM, "fence": 1}
+        charged = self._record(EventKind.CHARGED, run, charge)
         commit = {"step": step, "attempt": 1, "sha256": digest, "size": len(output)}
         committed = self._record(EventKind.COMMITTED, run, commit)
-        row = (run, step, 1, "committed", AMOUNT, self._mechanism, 1, started, committed, digest, output)
+        row = (run, step, 1, "committed", AMOUNT, self._mechanism, 1, charged, committed, digest, output)
         self._operations.append(row)
 
     def _record(self, kind: EventKind, run: str, body: dict[str, object]) -> int:

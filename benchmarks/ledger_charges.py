@@ -27,16 +27,16 @@ class Charges:
         ledger.reserve("worker", account=account, amount=FOR_ALL, claim="charges", blocks=blocks[:1])
         self._lease = ledger.lease("worker")
 
-    def starts(self) -> float:
-        """Start operations."""
+    def charges(self) -> float:
+        """Charge operations."""
         steps = self._names("step")
-        return timed(lambda: [self._start(step) for step in steps], transactions=self._times)
+        return timed(lambda: [self._charge(step) for step in steps], transactions=self._times)
 
     def pairs(self) -> float:
-        """Start and commit operations, each of which takes two transactions."""
+        """Charge and commit operations, each of which takes two transactions."""
         steps = self._names("step")
         return timed(
-            lambda: [self._ledger.commit(self._start(step), OUTPUT) for step in steps], transactions=2 * self._times
+            lambda: [self._ledger.commit(self._charge(step), OUTPUT) for step in steps], transactions=2 * self._times
         )
 
     def reservations(self, blocks: int, *, times: int | None = None) -> float:
@@ -52,15 +52,15 @@ class Charges:
         self._reserve(wanted)
         return timed(lambda: self._settle(wanted), transactions=len(wanted))
 
-    def bytes_of_a_start(self) -> int:
-        """Return how many bytes a start adds to the ledger: those of its event, and those of its operation."""
-        operation = self._start(next(iter(self._names("step"))))
+    def bytes_of_a_charge(self) -> int:
+        """Return how many bytes a charge adds to the ledger: those of its event, and those of its operation."""
+        operation = self._charge(next(iter(self._names("step"))))
         *_, event = self._ledger.history(self._account)
         columns = (*vars(event).values(), *vars(operation).values())
         return sum(len(str(value)) for value in columns if value is not None)
 
-    def _start(self, step: str) -> Operation:
-        return self._ledger.start(self._lease, step=step, amount=AMOUNT, mechanism=MECHANISM)
+    def _charge(self, step: str) -> Operation:
+        return self._ledger.charge(self._lease, step=step, amount=AMOUNT, mechanism=MECHANISM)
 
     def _reserve(self, wanted: Mapping[str, Sequence[str]]) -> None:
         for run, blocks in wanted.items():

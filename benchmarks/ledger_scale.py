@@ -49,7 +49,7 @@ def _slices(ledger: Ledger, size: str, *, blocks: int) -> dict[tuple[str, str], 
     """Return each kind of charge on one of the ledgers, by its name and the ledger's size."""
     charges = Charges(ledger, account=ACCOUNT, blocks=block_names(blocks), times=TIMES)
     return {
-        ("start_and_commit", size): charges.pairs,
+        ("charge_and_commit", size): charges.pairs,
         ("reserve_1_block", size): partial(charges.reservations, 1),
         ("reserve_50_blocks", size): partial(charges.reservations, SOME_BLOCKS),
         ("settle_1_block", size): partial(charges.settlements, 1),

@@ -111,7 +111,7 @@ def play(ledger: Ledger, journal: Journal) -> None:
     if ledger.account("visits").cap < RAISED:
         ledger.raise_cap("visits", cap=RAISED, epsilon=2.0, reason="a second year")
     journal.tell(EventKind.CAP_RAISED, account="visits", run=None, cap=RAISED)
-    if not journal.tells(EventKind.RELEASED, run=again.run):
+    if not journal.tells(EventKind.REFUNDED, run=again.run):
         withdraw(ledger, journal, again)
     work(ledger, journal, again)
     work(ledger, journal, survey)
@@ -153,7 +153,7 @@ def work(ledger: Ledger, journal: Journal, job: Job) -> None:
             continue
         abandoned = 0 if journal.tells(DRAWN, run=job.run, step=step.name) else step.abandoned
         for commits in (*[False] * abandoned, True):
-            operation = ledger.start(lease, step=step.name, amount=step.amount, mechanism=MECHANISM)
+            operation = ledger.charge(lease, step=step.name, amount=step.amount, mechanism=MECHANISM)
             attempt = {"account": job.account, "run": job.run, "step": step.name, "attempt": operation.attempt}
             journal.tell(DRAWN, **attempt, amount=step.amount)
             output = draw(job.run, step, attempt=operation.attempt)
@@ -169,8 +169,8 @@ def withdraw(ledger: Ledger, journal: Journal, job: Job) -> None:
     reserve(ledger, journal, job)
     lease = ledger.lease(job.run)
     journal.tell(EventKind.LEASED, account=job.account, run=job.run, fence=lease.fence)
-    ledger.release_run(job.run, lease=lease)
-    journal.tell(EventKind.RELEASED, account=job.account, run=job.run, returned=job.amount)
+    ledger.refund(job.run, lease=lease)
+    journal.tell(EventKind.REFUNDED, account=job.account, run=job.run, returned=job.amount)
 
 
 def reserve(ledger: Ledger, journal: Journal, job: Job) -> RunState:
@@ -190,4 +190,4 @@ def draw(run: str, step: Step, *, attempt: int) -> bytes:
 
 def price(mechanism: Mapping[str, Any], currency: Currency) -> int:
     """Return what a recorded mechanism costs, for `verify`."""
-    return from_description(mechanism).charge(currency)
+    return from_description(mechanism).price(currency)

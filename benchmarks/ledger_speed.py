@@ -22,12 +22,12 @@ def speed(made: Places, *, blocks: int, rounds: int) -> dict[str, Any]:
     open_blocks(place.url, blocks=blocks)
     with open_ledger(place.url) as ledger:
         charges = Charges(ledger, account=ACCOUNT, blocks=block_names(blocks), times=TIMES)
-        row_bytes = charges.bytes_of_a_start()
+        row_bytes = charges.bytes_of_a_charge()
         with closing(bare(made.new(), row_bytes=row_bytes)) as limit:
             slices = {
                 "bare": lambda: timed(lambda: [limit.charge() for _ in range(TIMES)], transactions=TIMES),
-                "start": charges.starts,
-                "start_and_commit": charges.pairs,
+                "charge": charges.charges,
+                "charge_and_commit": charges.pairs,
             }
             taken = in_turns(slices, rounds=rounds)
         few = {count: partial(charges.reservations, count) for count in sorted({1, min(50, blocks)})}
@@ -36,7 +36,7 @@ def speed(made: Places, *, blocks: int, rounds: int) -> dict[str, Any]:
     return {
         "row_bytes": row_bytes,
         "transactions_per_second": {name: _rate(seconds) for name, seconds in taken.items()},
-        "share_of_bare": {name: median_ratio(taken["bare"], taken[name]) for name in ("start", "start_and_commit")},
+        "share_of_bare": {name: median_ratio(taken["bare"], taken[name]) for name in ("charge", "charge_and_commit")},
         "reservations_per_second": {f"{count}_blocks": _rate(seconds) for count, seconds in reserving.items()},
     }
 

@@ -21,7 +21,7 @@ from benchmarks.peers_runs import SCRIPTS, Budget, Limits, Outcome, errors_of, r
 from benchmarks.peers_table import OURS, Row, mean_row, ratios, ratios_text, settings_text, table_text
 from benchmarks.tables import BenchmarkTable, load
 from benchmarks.workload_error import bootstrap, independent_columns, marginals_measured
-from dpcore.privacy.accounting import UNIT, Currency, budget_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
 
 REFERENCES = {"independent columns": independent_columns, "bootstrap": bootstrap}
 REFERENCE_SEEDS = 5
@@ -87,7 +87,7 @@ def _setting(text: str) -> tuple[str, str, Any]:
 
 def _budget(epsilon: float, delta: float) -> Budget:
     _, cap = budget_of(epsilon, delta=delta, currency=Currency.ZCDP)
-    return Budget(epsilon, delta, cap / UNIT)
+    return Budget(epsilon, delta, cap / AMOUNT_OF_ONE)
 
 
 def _part(table: BenchmarkTable) -> BenchmarkTable:

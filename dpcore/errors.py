@@ -48,7 +48,7 @@ class BudgetRefused(DpflowError):  # noqa: N818  a refusal is the ledger doing i
 
     @property
     def difference(self) -> int:
-        """How much is lacking, in the ledger's units."""
+        """The amount that is lacking."""
         return self.requested - self.remaining
 
 

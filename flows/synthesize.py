@@ -18,7 +18,7 @@ from flows.pages.artifacts import Watch, publish_report
 from flows.tasks.approval import await_approval
 from flows.tasks.cluster import prefect_cluster
 from flows.tasks.guard import private_flow, step
-from flows.tasks.retry import patiently
+from flows.tasks.retry import retry_infrastructure
 from flows.tasks.served import served
 
 _resumed: ContextVar[str | None] = ContextVar("resumed", default=None)
@@ -90,7 +90,7 @@ def _approved(declaration: Declaration, *, note: str) -> dict[str, Any]:
     await_approval(declaration)
     resumed = _resumed.get()
     run_id = resumed or str(flow_run.id)
-    return patiently(lambda: _release(declaration, run_id, resume=resumed is not None, note=note)).to_json()
+    return retry_infrastructure(lambda: _release(declaration, run_id, resume=resumed is not None, note=note)).to_json()
 
 
 def _release(declaration: Declaration, run_id: str, *, resume: bool, note: str) -> Outcome:

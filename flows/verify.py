@@ -9,7 +9,7 @@ from prefect.artifacts import create_markdown_artifact
 from dpcore import load_spec
 from dpcore.errors import DpflowError, LedgerDamaged, SpecError, UsageError
 from dpcore.steward.registry import registered, registered_names
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from flows.pages.markdown import page, plain, table
 from flows.tasks.guard import private_flow, step
 
@@ -22,7 +22,7 @@ def verify() -> None:
     folders, unread = step("folders", release_folders)()
     damage = None
     try:
-        text = sound_page(step("audit", audit)(releases=folders), unread=unread)
+        text = sound_page(step("verify", verify_ledger)(releases=folders), unread=unread)
     except LedgerDamaged as error:
         damage, text = error, damaged_page(str(error))
     try:

@@ -10,14 +10,14 @@ import numpy.typing as npt
 from dpcore.audit.checks import MISS, Finding, scaled
 from dpcore.audit.one_run import least_epsilon
 from dpcore.mechanisms.sampling import entropy
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 
 CANARIES = 10_000
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 
 Measure: TypeAlias = Callable[[Counts], tuple[Counts, int]]
-"""Measures made-up counts once: says what speaks for each canary, above 0 for being in, below 0 for not, and what was charged, in units."""
+"""Measures made-up counts once: says what speaks for each canary, above 0 for being in, below 0 for not, and the amount that was charged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +45,9 @@ class OneRunCheck:
         return Finding(
             check=self.kind,
             setting=self.setting,
-            sound=measured * UNIT <= charged,
+            sound=measured * AMOUNT_OF_ONE <= charged,
             shown=f"{correct:,} of {guesses:,} guesses right",
             currency=Currency.PURE,
-            charged=charged / UNIT,
+            charged=charged / AMOUNT_OF_ONE,
             measured=measured,
         )

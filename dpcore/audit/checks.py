@@ -14,7 +14,7 @@ from dpcore.audit.events import Outcomes, most_telling
 from dpcore.audit.goodness import chi_square_p
 from dpcore.audit.streams import determined
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 
 MISS = 1e-8
 """The probability with which any one check finds a fault in sound code. With fewer than 100 checks, an audit does so less than once in 10^6 runs."""
@@ -70,7 +70,7 @@ class EventCheck:
     Attributes:
         setting: The mechanism and the neighbours, in words.
         currency: What was charged in.
-        charged: The charge, in units.
+        charged: The amount that was charged.
         here: Draws on one of two neighbours.
         there: Draws on the other.
         draws: How many of each.
@@ -95,10 +95,10 @@ class EventCheck:
         return Finding(
             check=self.kind,
             setting=self.setting,
-            sound=shown.amount * UNIT <= self.charged,
+            sound=shown.amount * AMOUNT_OF_ONE <= self.charged,
             shown=f"an event of {p:.3g} against {q:.3g} in {shown.here.trials:,} draws a side",
             currency=self.currency,
-            charged=self.charged / UNIT,
+            charged=self.charged / AMOUNT_OF_ONE,
             delta=self.delta,
             measured=shown.amount,
         )

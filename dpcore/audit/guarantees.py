@@ -9,7 +9,7 @@ from dpcore.audit.case import Audited, Case
 from dpcore.audit.cases import CASES
 from dpcore.audit.checks import MISS, Finding
 from dpcore.audit.whole_run import RELEASES
-from dpcore.privacy.accounting import UNIT, Currency, epsilon_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of
 from dpcore.reporting.formatting import at_most, down
 
 DELTA = 1e-6
@@ -39,7 +39,7 @@ checks are run on planted bugs, each of which must be caught:
 - *distribution*: a chi-square test of the outputs against their exact probabilities;
 - *stream*: outputs that recorded words of the operating system's entropy do not decide;
 - *one run*: canaries, of which too many are guessed from one run (Steinke, Nasr and Jagielski 2023);
-- *charge*: random words that are taken while the ledger holds no started operation.
+- *charge*: random words that are taken while the ledger holds no charged operation.
 
 Phi is the normal distribution function, D the sensitivity of a score or value, L1 and L2 those of a vector of counts.
 """
@@ -166,7 +166,7 @@ def _epsilon(finding: Finding) -> str:
         return ""
     if finding.currency is Currency.PURE:
         return at_most(finding.charged)
-    return at_most(epsilon_of(round(finding.charged * UNIT), currency=finding.currency, delta=DELTA))
+    return at_most(epsilon_of(round(finding.charged * AMOUNT_OF_ONE), currency=finding.currency, delta=DELTA))
 
 
 def _mechanism(case: Case, one: Audited) -> dict[str, Any]:

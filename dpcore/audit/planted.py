@@ -113,9 +113,9 @@ class HalfNoise:
         """The stated one."""
         return self.stated.standard_deviation
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the stated price."""
-        return self.stated.charge(currency)
+        return self.stated.price(currency)
 
     def describe(self) -> Description:
         """Return the stated parameters."""
@@ -171,9 +171,9 @@ class EarlyQuery:
         stated: Protection = self.stated.protection
         return stated
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the stated price."""
-        return int(self.stated.charge(currency))
+        return int(self.stated.price(currency))
 
     def describe(self) -> Description:
         """Return the stated parameters."""

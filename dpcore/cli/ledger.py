@@ -173,12 +173,12 @@ def _add_blocks(steward: Subparsers, common: argparse.ArgumentParser) -> None:
 
 
 def _add_endings(steward: Subparsers, common: argparse.ArgumentParser) -> None:
-    about = "give back all that a run reserved, if it never started an operation"
-    verb = steward.add_parser("release", parents=[common], help=about, description=about)
+    about = "refund all that a run reserved, if none of its operations was ever charged"
+    verb = steward.add_parser("refund", parents=[common], help=about, description=about)
     verb.add_argument("run", metavar="RUN")
-    verb.set_defaults(verb=ledger_change.release)
+    verb.set_defaults(verb=ledger_change.refund)
 
-    about = "end a run that will not go on: what it started stays paid, the rest goes back"
+    about = "end a run that will not go on: what was charged stays spent, the rest goes back"
     verb = steward.add_parser("settle", parents=[common], help=about, description=about)
     verb.add_argument("run", metavar="RUN")
     verb.set_defaults(verb=ledger_change.settle)

@@ -1,6 +1,7 @@
 """The verbs with which a steward changes the ledger; each is checked in full before anything is written."""
 
 import argparse
+import logging
 import re
 from collections.abc import Sequence
 
@@ -9,11 +10,14 @@ from dpcore.cli.output import Answer
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, AccountState, AllowanceKind, Balance, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.checks import checked_text, require_across_applies
-from dpcore.privacy.accounting import UNIT, Currency, budget_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
 from dpcore.privacy.protection import Neighbours
-from dpcore.reporting.formatting import askable, at_most, down, next_epsilon, price, stated
+from dpcore.reporting.formatting import askable, at_most, down, new_block_epsilon, next_epsilon, next_run, price, stated
 from dpcore.reporting.overview import overview
+from dpcore.spec.advice import budget_advice
 from dpcore.spec.release import NAME
+
+progress = logging.getLogger("dpcore.progress")
 
 
 def open_account(arguments: argparse.Namespace) -> Answer:
@@ -28,6 +32,8 @@ def open_account(arguments: argparse.Namespace) -> Answer:
             "an account is named like the dataset of its specs: letters, digits, dots, dashes and underscores"
         )
     wanted = None if arguments.currency is None else Currency(arguments.currency)
+    if wanted is Currency.PURE and delta:
+        raise UsageError("an account in pure epsilon has no delta: write --delta 0, or choose --currency zcdp or gdp")
     currency, cap = budget_of(epsilon, delta=delta, currency=wanted)
     # The ledger checks these too, but by then a new one would lie there, empty.
     for text, option in (
@@ -61,8 +67,11 @@ def open_account(arguments: argparse.Namespace) -> Answer:
         if account.blocks_by is not None
         else ""
     )
+    warnings = list(budget_advice(epsilon=epsilon, delta=delta))
+    for warning in warnings:
+        progress.warning("warning: %s", warning)
     text = f"opened account {account.name}\n\n{account_text(opened, most=None)}{hint}"
-    return Answer(account_data(opened), text)
+    return Answer(account_data(opened) | {"warnings": warnings}, text)
 
 
 def raise_cap(arguments: argparse.Namespace) -> Answer:
@@ -150,9 +159,9 @@ def allow(arguments: argparse.Namespace) -> Answer:
         "kind": kind.value,
         "name": name,
         "epsilon": allowance.epsilon,
-        "cap": allowance.cap / UNIT,
-        "used": allowance.used / UNIT,
-        "remaining": allowance.remaining / UNIT,
+        "cap": allowance.cap / AMOUNT_OF_ONE,
+        "used": allowance.used / AMOUNT_OF_ONE,
+        "remaining": allowance.remaining / AMOUNT_OF_ONE,
         "remaining_epsilon": remaining,
     }
     text = (
@@ -180,11 +189,11 @@ def seal(arguments: argparse.Namespace) -> Answer:
     return _blocks(arguments.account, names, state="sealed", text="sealed {}: ready to be charged")
 
 
-def release(arguments: argparse.Namespace) -> Answer:
+def refund(arguments: argparse.Namespace) -> Answer:
     """Give back all that a run reserved."""
     with open_ledger() as ledger:
         before = ledger.run(arguments.run)
-        return _ended(ledger, before, ledger.release_run(before.id, lease=None))
+        return _ended(ledger, before, ledger.refund(before.id, lease=None))
 
 
 def settle(arguments: argparse.Namespace) -> Answer:
@@ -214,7 +223,8 @@ def _cap(account: Account, arguments: argparse.Namespace) -> int:
 
 def _left(account: Account, balance: Balance) -> str:
     at = f" at delta {at_most(account.delta)}" if account.delta else ""
-    return f"the next run can ask for epsilon {down(next_epsilon(account, balance.remaining))}{at}"
+    most, new_blocks = next_epsilon(account, balance.remaining), new_block_epsilon(account)
+    return f"{next_run(most, new_blocks=new_blocks, block='its most used block')}{at}"
 
 
 def _blocks(account: str, names: Sequence[str], *, state: str, text: str) -> Answer:
@@ -231,9 +241,9 @@ def _ended(ledger: Ledger, before: Run, after: Run) -> Answer:
         "run": after.id,
         "account": account.name,
         "state": after.state.value,
-        "spent": after.spent / UNIT,
-        "returned": returned / UNIT,
-        "remaining": balance.remaining / UNIT,
+        "spent": after.spent / AMOUNT_OF_ONE,
+        "returned": returned / AMOUNT_OF_ONE,
+        "remaining": balance.remaining / AMOUNT_OF_ONE,
         "remaining_epsilon": next_epsilon(account, balance.remaining),
     }
     already = "" if before.state is RunState.OPEN else " already"

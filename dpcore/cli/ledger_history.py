@@ -84,7 +84,7 @@ def _leased(body: Body, _currency: Currency) -> str:
     return f"process {process} on {machine}, fence {body['fence']}"
 
 
-def _started(body: Body, currency: Currency) -> str:
+def _charged(body: Body, currency: Currency) -> str:
     parts = [body["step"], price(body["amount"], currency)]
     if body["attempt"] > 1:
         parts.append(f"attempt {body['attempt']}")
@@ -119,10 +119,10 @@ _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
     EventKind.RESERVED: _reserved,
     EventKind.LEASED: _leased,
     EventKind.DATA_VERSION: lambda body, _: f"{body['version'][:16]}",
-    EventKind.STARTED: _started,
+    EventKind.CHARGED: _charged,
     EventKind.COMMITTED: lambda body, _: f"{body['step']}, {body['size']:,} bytes, {body['sha256'][:16]}",
     EventKind.SETTLED: _settled,
     EventKind.REPUBLISHED: lambda body, _: f"release {body['release']} of run {body['run']} was made again",
-    EventKind.RELEASED: lambda body, currency: f"{price(body['returned'], currency)} back",
+    EventKind.REFUNDED: lambda body, currency: f"{price(body['returned'], currency)} back",
 }
 """What is worth a person's while of each kind of event."""

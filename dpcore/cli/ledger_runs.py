@@ -9,7 +9,7 @@ from dpcore.cli.bar import bar
 from dpcore.cli.output import table
 from dpcore.ledger import Account, RunState
 from dpcore.ledger.holder import surely_gone
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.overview import AccountOverview, RunOverview
 from dpcore.reporting.promises import release_promise
@@ -51,9 +51,9 @@ def run_data(account: Account, item: RunOverview) -> dict[str, Any]:
         "opened_at": run.opened_at,
         "state": run.state.value,
         "promise": asdict(release_promise(account, run)),
-        "reserved": run.reserved / UNIT,
-        "spent": run.spent / UNIT,
-        "remaining": run.remaining / UNIT,
+        "reserved": run.reserved / AMOUNT_OF_ONE,
+        "spent": run.spent / AMOUNT_OF_ONE,
+        "remaining": run.remaining / AMOUNT_OF_ONE,
         "analyst": run.analyst,
         "purpose": run.purpose,
         "blocks": list(item.blocks),

@@ -9,17 +9,18 @@ from dpcore.cli.bar import bar, legend, rule
 from dpcore.cli.ledger_runs import run_data, runs_text
 from dpcore.cli.output import Answer, table
 from dpcore.ledger import Account, AccountState, Balance, BlockState, open_ledger
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.reporting.formatting import (
     askable,
     at_most,
     booked,
-    down,
+    left,
+    new_block_epsilon,
     next_epsilon,
+    next_run,
     several_blocks,
     stated,
     step_of,
-    up,
 )
 from dpcore.reporting.overview import AccountOverview, overview
 
@@ -93,14 +94,16 @@ def _budget(each: AccountOverview) -> str:
     symbol = account.currency.symbol
     where = f", in block {block}, of which least is left" if account.blocks_by is not None and block else ""
     rows: list[tuple[str, ...]] = [(" " * 10, symbol, "share", f"bookkeeping{where}")]
-    rows.append(("budget", booked(account, balance.cap, written=down), "", ""))
-    next_run = f"the next run can ask for epsilon {down(next_epsilon(account, balance.remaining))}"
-    for name, units, written, more in (
-        ("spent", balance.spent, up, ""),
-        ("reserved", balance.reserved, up, ""),
-        ("remaining", balance.remaining, down, next_run),
+    rows.append(("budget", booked(balance.cap), "", ""))
+    following = next_run(
+        next_epsilon(account, balance.remaining), new_blocks=new_block_epsilon(account) if block else None
+    )
+    for name, amount, written, more in (
+        ("spent", balance.spent, booked, ""),
+        ("reserved", balance.reserved, booked, ""),
+        ("remaining", balance.remaining, left, following),
     ):
-        rows.append((name, booked(account, units, written=written), f"{100 * units / balance.cap:.1f} %", more))
+        rows.append((name, written(amount), f"{100 * amount / balance.cap:.1f} %", more))
     drawn = bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=_BAR)
     return f"{' ' * 12}{drawn}   {legend()}\n\n{table(rows, right={symbol, 'share'})}"
 
@@ -114,9 +117,9 @@ def _blocks(each: AccountOverview, *, most: int | None) -> str:
         (
             block.name,
             block.state.value,
-            booked(account, balance.spent, written=up),
-            booked(account, balance.reserved, written=up),
-            booked(account, balance.remaining, written=down),
+            booked(balance.spent),
+            booked(balance.reserved),
+            left(balance.remaining),
             bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=30),
         )
         for block, balance in each.blocks
@@ -127,7 +130,7 @@ def _blocks(each: AccountOverview, *, most: int | None) -> str:
     double = "\neach block pays double, as replacing one may touch two of them" if account.weight > 1 else ""
     several = ""
     if account.unit != "row":
-        spent = booked(account, each.spent_by_all_runs, written=up)
+        spent = booked(each.spent_by_all_runs)
         several = f"\nall runs together, whatever their blocks, have spent {account.currency.symbol} {spent}"
     return table(rows, right={"spent", "reserved", "remaining"}) + more + double + several
 
@@ -156,9 +159,9 @@ def _across(each: AccountOverview) -> str:
     row = (
         "all runs",
         at_most(account.across_epsilon or 0.0),
-        booked(account, balance.spent, written=up),
-        booked(account, balance.reserved, written=up),
-        booked(account, balance.remaining, written=down),
+        booked(balance.spent),
+        booked(balance.reserved),
+        left(balance.remaining),
         bar(spent=balance.spent, reserved=balance.reserved, whole=balance.cap, width=30),
     )
     return table([heading, row], right={"epsilon", "spent", "reserved", "remaining"})
@@ -174,8 +177,8 @@ def _allowances(each: AccountOverview) -> str:
             allowance.kind.value,
             allowance.name,
             at_most(allowance.epsilon),
-            booked(each.account, allowance.used, written=up),
-            booked(each.account, allowance.remaining, written=down),
+            booked(allowance.used),
+            left(allowance.remaining),
             bar(spent=allowance.used, reserved=0, whole=allowance.cap, width=30),
         )
         for allowance in each.allowances
@@ -188,7 +191,7 @@ def _data(each: AccountOverview) -> dict[str, Any]:
     return {
         **account_data(each),
         "most_used_block": each.most_used[0],
-        "spent_by_all_runs": each.spent_by_all_runs / UNIT,
+        "spent_by_all_runs": each.spent_by_all_runs / AMOUNT_OF_ONE,
         "blocks": [
             {"block": block.name, "state": block.state.value, **_balance_data(account, balance)}
             for block, balance in each.blocks
@@ -198,9 +201,9 @@ def _data(each: AccountOverview) -> dict[str, Any]:
                 "kind": allowance.kind.value,
                 "name": allowance.name,
                 "epsilon": allowance.epsilon,
-                "cap": allowance.cap / UNIT,
-                "used": allowance.used / UNIT,
-                "remaining": allowance.remaining / UNIT,
+                "cap": allowance.cap / AMOUNT_OF_ONE,
+                "used": allowance.used / AMOUNT_OF_ONE,
+                "remaining": allowance.remaining / AMOUNT_OF_ONE,
                 "remaining_epsilon": askable(account, allowance.remaining),
             }
             for allowance in each.allowances
@@ -211,9 +214,9 @@ def _data(each: AccountOverview) -> dict[str, Any]:
 
 def _balance_data(account: Account, balance: Balance) -> dict[str, float]:
     return {
-        "cap": balance.cap / UNIT,
-        "spent": balance.spent / UNIT,
-        "reserved": balance.reserved / UNIT,
-        "remaining": balance.remaining / UNIT,
+        "cap": balance.cap / AMOUNT_OF_ONE,
+        "spent": balance.spent / AMOUNT_OF_ONE,
+        "reserved": balance.reserved / AMOUNT_OF_ONE,
+        "remaining": balance.remaining / AMOUNT_OF_ONE,
         "remaining_epsilon": next_epsilon(account, balance.remaining),
     }

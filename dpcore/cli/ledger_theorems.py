@@ -18,7 +18,7 @@ from dpcore.ledger import Account, EventKind, Ledger, open_ledger
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, from_description
 from dpcore.privacy.accounting import (
-    UNIT,
+    AMOUNT_OF_ONE,
     Cap,
     Comparison,
     Currency,
@@ -33,7 +33,7 @@ from dpcore.privacy.accounting import (
 from dpcore.reporting.formatting import at_most, several_blocks, stated, step_of, up
 from dpcore.reporting.overview import AccountOverview, overview
 
-ABOUT = "what everything that was started amounts to under each theorem, what the cap promises, and the smallest that is valid"
+ABOUT = "what everything that was charged amounts to under each theorem, what the cap promises, and the smallest that is valid"
 _WIDEST = 1e5
 
 
@@ -74,7 +74,7 @@ def _promise_alone(each: AccountOverview, delta: float) -> Answer:
         )
     promise = each.promise(delta=delta)
     if account.blocks_by is None:
-        why, operations = "no operation was started yet", 0
+        why, operations = "no operation was charged yet", 0
     else:
         why = f"account {account.name} is kept by blocks: each has a history of its own, and theorems are not compared"
         operations = None
@@ -101,10 +101,10 @@ def _promise_alone(each: AccountOverview, delta: float) -> Answer:
 
 
 def _operations(ledger: Ledger, account: Account) -> Counter[str]:
-    """Count equal mechanisms, as canonical text, among all that was started: however many there are, each is held once."""
+    """Count equal mechanisms, as canonical text, among all that was charged: however many there are, each is held once."""
     counted: Counter[str] = Counter()
     for event in ledger.history(account.name):
-        if event.kind is EventKind.STARTED:
+        if event.kind is EventKind.CHARGED:
             counted[json.dumps(read_body(event)["mechanism"], sort_keys=True)] += 1
     return counted
 
@@ -125,7 +125,7 @@ def _step(description: str, count: int) -> Step:
 
 def _price(mechanism: Mechanism, currency: Currency) -> Fraction | None:
     with suppress(UsageError):  # it has no price in this currency
-        return Fraction(mechanism.charge(currency), UNIT)
+        return Fraction(mechanism.price(currency), AMOUNT_OF_ONE)
     return None
 
 
@@ -143,7 +143,8 @@ def _terms(each: AccountOverview, delta: float) -> dict[str, Any]:
     return {
         "account": account.name,
         "currency": account.currency.value,
-        "cap": account.cap,
+        "cap": account.cap / AMOUNT_OF_ONE,
+        "cap_amount": account.cap,
         "declared": {"epsilon": account.epsilon, "delta": account.delta},
         "raised": each.promise().raised,
         "delta": delta,

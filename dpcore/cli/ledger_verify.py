@@ -9,7 +9,7 @@ from dpcore.ledger import open_ledger
 from dpcore.release.export import Exported, group_sizes
 from dpcore.release.export import export as write_export
 from dpcore.reporting.formatting import at_most
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 
 
 def export(arguments: argparse.Namespace) -> Answer:
@@ -38,7 +38,7 @@ def verify(arguments: argparse.Namespace) -> Answer:
     """Check everything that the ledger holds against everything else, and the releases' manifests against the ledger."""
     here = Path("releases")
     default = [here] if here.is_dir() else []
-    verified = audit(releases=default, complete=arguments.releases or [], expected_head=arguments.head)
+    verified = verify_ledger(releases=default, complete=arguments.releases or [], expected_head=arguments.head)
     rows = [
         ("events", f"{verified.events:,}", "each hash follows from the one before"),
         ("runs", f"{verified.runs:,}", "each sum follows from the events"),

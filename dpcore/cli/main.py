@@ -14,7 +14,7 @@ from dpcore.cli.output import Answer, Listing, UsedLedger
 from dpcore.cli.specs import Runner, Subparsers
 from dpcore.errors import BudgetRefused, DpflowError, SpecError
 from dpcore.ledger import Ledger, noting_opened
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.private_log import record
 from dpcore.version import installed_version
 
@@ -83,9 +83,9 @@ def _refuse(error: DpflowError, *, as_json: bool, used: UsedLedger | None = None
             data["ledger"] = used.data
         if isinstance(error, BudgetRefused):
             data |= {
-                "requested": error.requested / UNIT,
-                "remaining": error.remaining / UNIT,
-                "difference": error.difference / UNIT,
+                "requested": error.requested / AMOUNT_OF_ONE,
+                "remaining": error.remaining / AMOUNT_OF_ONE,
+                "difference": error.difference / AMOUNT_OF_ONE,
             }
         print(json.dumps(data))  # noqa: T201
     else:

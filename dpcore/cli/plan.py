@@ -5,10 +5,10 @@ import math
 from pathlib import Path
 
 from dpcore.cli.output import Answer, table
-from dpcore.cli.specs import Subparsers
+from dpcore.cli.specs import AS_OF, Subparsers, day_of
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
-from dpcore.reporting.formatting import at_most, cells, down
+from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run
 from dpcore.runs.planning.discovery import PlannedDiscovery
 from dpcore.runs.planning.plan import Plan, PlannedColumn, PlannedRounds, PlannedTotal, plan_run
 from dpcore.runs.planning.target import Target, epsilon_for
@@ -35,6 +35,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         type=int,
         help="about how many rows the table has; a public guess, as the plan is public; default: `output.rows`, or 100,000",
     )
+    plan.add_argument("--as-of", metavar="DAY", help=AS_OF)
     plan.add_argument(
         "--error",
         metavar="SHARE",
@@ -55,14 +56,14 @@ def _plan(arguments: argparse.Namespace) -> Answer:
         raise UsageError(f"--rows must be a number from 1 to {MOST_ROWS:,}; about how many rows does the table have?")
     if (arguments.error is None) != (arguments.on is None):
         raise UsageError("--error and --on go together: the error, and the columns of the marginal that is to have it")
-    declaration = load_spec(arguments.spec)
+    declaration, as_of = load_spec(arguments.spec), day_of(arguments.as_of)
     if arguments.error is not None:
         columns = _columns(declaration, arguments.on)
-        target = epsilon_for(declaration, error=arguments.error, columns=columns, rows=arguments.rows)
+        target = epsilon_for(declaration, error=arguments.error, columns=columns, rows=arguments.rows, as_of=as_of)
         return Answer(
             target.to_json(), _target_text(target, found=not declaration.descents().keys().isdisjoint(columns))
         )
-    plan = plan_run(declaration, rows=arguments.rows)
+    plan = plan_run(declaration, rows=arguments.rows, as_of=as_of)
     return Answer(plan.to_json(), f"{arguments.spec}: what a run would do\n\n{_text(plan)}")
 
 
@@ -95,9 +96,9 @@ def _text(plan: Plan) -> str:
 
 def _money(plan: Plan) -> list[str]:
     account, currency = plan.account, Currency(plan.account.currency)
-    amount = "" if currency is Currency.PURE else f": {currency.symbol} {at_most(plan.amount)}"
+    paid = "" if currency is Currency.PURE else f": {currency.symbol} {figure(plan.amount)}"
     lines = [
-        f"spends     epsilon {at_most(plan.epsilon)}, delta {at_most(plan.delta)}{amount}, from account {account.name}",
+        f"spends     epsilon {at_most(plan.epsilon)}, delta {at_most(plan.delta)}{paid}, from account {account.name}",
         _amounts(plan),
     ]
     if plan.unspent > WORTH_SAYING:
@@ -106,18 +107,21 @@ def _money(plan: Plan) -> list[str]:
         )
     if account.remaining is None or account.remaining_epsilon is None:
         return [*lines, f"account    none yet, so {currency} is assumed: {account.missing}"]
-    left = f"{currency.symbol} {down(account.remaining, places=6)}"
-    return [*lines, f"leaves     {left}: a run after it can ask for epsilon {down(account.remaining_epsilon)}"]
+    left = f"{currency.symbol} {down(account.remaining, places=BOOKED_PLACES)}"
+    following = next_run(
+        account.remaining_epsilon, new_blocks=account.new_block_epsilon, block=f"block {account.block}"
+    )
+    return [*lines, f"leaves     {left}: after it, {following}"]
 
 
 def _amounts(plan: Plan) -> str:
     """Say what is spent in each currency."""
     pure, rho, mu = plan.amounts.epsilon, plan.amounts.rho, plan.amounts.mu
-    amounts = ((Currency.PURE, "epsilon", pure), (Currency.ZCDP, "rho", rho), (Currency.GDP, "mu", mu))
+    paid = ((Currency.PURE, "epsilon", pure), (Currency.ZCDP, "rho", rho), (Currency.GDP, "mu", mu))
     said = [
-        f"{name} {at_most(amount)} in {kind}{' (as counted here)' if kind == plan.account.currency else ''}"
-        for kind, name, amount in amounts
-        if amount is not None
+        f"{name} {(at_most if kind is Currency.PURE else figure)(number)} in {kind}{' (as counted here)' if kind == plan.account.currency else ''}"
+        for kind, name, number in paid
+        if number is not None
     ]
     return f"that is    {', '.join(said)}"
 
@@ -240,11 +244,11 @@ def _columns(declaration: Declaration, named: list[str]) -> list[str]:
 
 def _target_text(target: Target, *, found: bool) -> str:
     currency = Currency(target.currency)
-    amount = "" if currency is Currency.PURE else f" ({currency.symbol} {at_most(target.amount)})"
+    paid = "" if currency is Currency.PURE else f" ({currency.symbol} {figure(target.amount)})"
     how = "as every single column is" if target.rounds is None else f"if one of the {target.rounds} rounds measures it"
     now = "too little for any run" if target.spec_error is None else f"an error of {_percent(target.spec_error)}"
     lines = [
-        f"epsilon    {at_most(target.epsilon)} at delta {at_most(target.delta)}{amount}; the spec has {at_most(target.spec_epsilon)}: {now}",
+        f"epsilon    {at_most(target.epsilon)} at delta {at_most(target.delta)}{paid}; the spec has {at_most(target.spec_epsilon)}: {now}",
         f"marginal   {' x '.join(target.columns)}: {'at most ' if found else ''}{cells(target.cells)} cells, measured with noise {target.noise:,.1f}, {how}",
         f"rows       about {target.rows:,}: {_ROWS_FROM[target.rows_from]}",
         f"error      {_percent(target.error)} of the rows, where at most {at_most(100 * target.wanted)} % is wanted",

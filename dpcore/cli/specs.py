@@ -15,7 +15,7 @@ from dpcore.cli.starter import STARTER
 from dpcore.errors import OutputError, UsageError
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency
-from dpcore.reporting.formatting import at_most, cells, down, stated
+from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
 from dpcore.reporting.outcome import Outcome
 from dpcore.runs.synthesis import adopt_output
 from dpcore.spec import Declaration, json_schema, load_spec
@@ -23,10 +23,12 @@ from dpcore.spec.advice import advice
 from dpcore.spec.release import NAME
 from dpcore.steward.registry import declared
 from dpcore.strategies import strategy_for
+from dpcore.universe import Attribute
 
 progress = logging.getLogger("dpcore.progress")
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
+AS_OF = "with `blocks`: read what was complete on that day, such as 2026-03-01, rather than today (UTC)"
 
 
 class Runner(Protocol):
@@ -61,7 +63,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner
     run.add_argument(
         "--approve",
         action="store_true",
-        help="say yes, as the steward, to more epsilon than the account lets anybody spend unasked",
+        help="approve, as steward, a run above the approval threshold",
     )
     run.add_argument(
         "--adopt",
@@ -73,11 +75,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner
         metavar="RUN",
         help="go on with a run that was interrupted; nothing that was measured is paid or drawn again",
     )
-    run.add_argument(
-        "--as-of",
-        metavar="DAY",
-        help="with `blocks`: read what was complete on that day, such as 2026-03-01, rather than today (UTC)",
-    )
+    run.add_argument("--as-of", metavar="DAY", help=AS_OF)
     run.set_defaults(verb=lambda arguments: _run(arguments, runner))
 
 
@@ -106,7 +104,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
         (
             name,
             declaration.spec.universe[name].type,
-            f"up to {attribute.size}" if name in discovers else str(attribute.size),
+            _to_find(attribute) if name in discovers else str(attribute.size),
             "a cell" if attribute.missing else "other" if attribute.outside == "other" else "dropped",
             str(attribute.outside),
         )
@@ -144,6 +142,12 @@ def _check(arguments: argparse.Namespace) -> Answer:
         f"ledger     {where}"
     )
     return Answer(data, text)
+
+
+def _to_find(attribute: Attribute) -> str:
+    """Say how many cells may be found for a column, and which it has besides."""
+    besides = (("other", attribute.other_cell), ("missing", attribute.missing_cell))
+    return " + ".join([f"up to {attribute.cells}", *(name for name, cell in besides if cell is not None)])
 
 
 def _asked(declaration: Declaration) -> str:
@@ -198,20 +202,26 @@ def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
         f"{blocks}"
         f"run        {outcome.run}\n"
         f"promise    {stated(outcome.epsilon, outcome.delta)}; the samplers add at most {at_most(outcome.sampler_delta)} to delta\n"
-        f"spent      {symbol} {at_most(outcome.spent)} of {at_most(outcome.reserved)} reserved (bookkeeping)\n"
-        f"remaining  {symbol} {down(outcome.remaining, places=6)} in {where}: the next run can ask for epsilon "
-        f"{down(outcome.remaining_epsilon)}" + "".join(f"\nwarning    {warning}" for warning in outcome.warnings)
+        f"spent      {symbol} {figure(outcome.spent)} of {figure(outcome.reserved)} reserved (bookkeeping)\n"
+        f"remaining  {symbol} {down(outcome.remaining, places=BOOKED_PLACES)} in {where}: "
+        f"{next_run(outcome.remaining_epsilon, new_blocks=outcome.new_block_epsilon)}"
+        + "".join(f"\nwarning    {warning}" for warning in outcome.warnings)
     )
     return Answer(outcome.to_json(), text)
 
 
 def _day(arguments: argparse.Namespace) -> date | None:
-    if arguments.as_of is None:
-        return None
-    if arguments.resume is not None:
+    if arguments.as_of is not None and arguments.resume is not None:
         raise UsageError("a run that is resumed keeps the blocks that it was granted; leave --as-of out")
+    return day_of(arguments.as_of)
+
+
+def day_of(as_of: str | None) -> date | None:
+    """Return the day that --as-of names, if any, or refuse what is none."""
+    if as_of is None:
+        return None
     try:
-        return date.fromisoformat(arguments.as_of)
+        return date.fromisoformat(as_of)
     except ValueError:
         raise UsageError("--as-of must be a day such as 2026-03-01") from None
 

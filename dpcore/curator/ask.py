@@ -28,8 +28,8 @@ class Query(Protocol[Answer]):
     def protection(self) -> Protection:
         """Whom it protects."""
 
-    def charge(self, currency: Currency) -> int:
-        """Return its price, in units of the currency."""
+    def price(self, currency: Currency) -> int:
+        """Return its price, as an amount of the currency."""
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can account again."""
@@ -46,13 +46,13 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
     """Answer a query about a private table, and charge an account for it first.
 
     The price is reserved before the table is read. Columns that can't be read as declared are refused and give it back; a query that
-    was started is paid for, whatever happens. The answer is kept in the ledger beside its price.
+    was charged is paid for, whatever happens. The answer is kept in the ledger beside its price.
 
     Args:
         account: Who pays. It must protect the same unit under the same neighbours as the query.
         query: A NoisyCount, BoundedSum, BoundedMean or NoisyHistogram.
         columns: What it reads: see its `draw`.
-        more: Likewise: `units` and `weights`.
+        more: Likewise: `ids` and `weights`.
 
     Raises:
         BudgetRefused: If the account can't pay; nothing was read.
@@ -61,7 +61,7 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
     with open_ledger() as ledger:
         payer = ledger.account(account)
         _require_agreement(payer, query.protection)
-        amount, described = query.charge(payer.currency), query.describe()
+        amount, described = query.price(payer.currency), query.describe()
         run = str(uuid.uuid4())
         ledger.reserve(run, account=account, amount=amount, claim=f"{STEP} by {described['name']}")
         lease = ledger.lease(run)
@@ -69,9 +69,9 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
             exact = query.read(*columns, **more)
         except DpflowError as refused:
             if not isinstance(refused, SourceBroken):  # which rows may have decided
-                ledger.release_run(run, lease=lease)
+                ledger.refund(run, lease=lease)
             raise
-        operation = ledger.start(lease, step=STEP, amount=amount, mechanism=described)
+        operation = ledger.charge(lease, step=STEP, amount=amount, mechanism=described)
         answer = query.answer(exact)
         ledger.commit(operation, _stored(answer))
         ledger.settle(run, release=None, lease=lease)
@@ -80,7 +80,7 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
 
 def _require_columns(query: Query[Any], columns: tuple[Any, ...], more: dict[str, Any]) -> None:
     """Refuse, before anything is reserved, what is no query, and columns that it does not take."""
-    if not all(hasattr(query, part) for part in ("protection", "charge", "describe", "read", "answer")):
+    if not all(hasattr(query, part) for part in ("protection", "price", "describe", "read", "answer")):
         raise UsageError(
             "only a query with a protection can be asked: a NoisyCount, BoundedSum, BoundedMean or NoisyHistogram"
         )

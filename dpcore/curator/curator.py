@@ -16,7 +16,7 @@ from dpcore.ledger import Lease, Ledger
 from dpcore.measurements import Counts, Measurement, Selection
 from dpcore.mechanisms import ExponentialMechanism, Mechanism
 from dpcore.mechanisms.currency_noise import Noise
-from dpcore.mechanisms.pricing import cell_noise, least_units, marginal_noise
+from dpcore.mechanisms.pricing import cell_noise, least_amount, marginal_noise
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
 from dpcore.tables.counting import in_groups
@@ -42,8 +42,8 @@ Expected = Callable[[], Sequence[Offer]]
 
 MOST_EXPECTED = 2.0**53  # rows that a model may expect: scores are exact far beyond
 
-LEAST_UNITS = 100  # an answer that costs less would lose more than a percent of its price to rounding
-FEWEST_UNITS = 25  # for each answer to come, on average: a selection, which gets less, still gets something
+LEAST_AMOUNT = 100  # an answer that costs less would lose more than a percent of its price to rounding
+LEAST_AMOUNT_EACH = 25  # for each answer to come, on average: a selection, which gets less, still gets something
 
 
 class Curator:
@@ -72,7 +72,7 @@ class Curator:
 
     @property
     def paid(self) -> int:
-        """What the answers given so far have cost, in units: the same when a run is replayed, and without what a crash lost."""
+        """The amount that the answers given so far have cost: the same when a run is replayed, and without what a crash lost."""
         return sum(self._paid.values())
 
     @property
@@ -85,7 +85,7 @@ class Curator:
         return self._stored(step) is not None
 
     def price(self, steps: Iterable[str]) -> int:
-        """Return what the answers to some steps have cost, in units."""
+        """Return the amount that the answers to some steps have cost."""
         return sum(self._paid[step] for step in steps)
 
     def exhausted(self, step: str, *, answers: int) -> bool:
@@ -98,8 +98,8 @@ class Curator:
         if self.answered(step):
             return False
         left = self._left()
-        least = max(FEWEST_UNITS, least_units(currency=self._currency, protection=self._protection))
-        return left < LEAST_UNITS or left < least * answers
+        least = max(LEAST_AMOUNT_EACH, least_amount(currency=self._currency, protection=self._protection))
+        return left < LEAST_AMOUNT or left < least * answers
 
     def expected_noise(self, share: Fraction) -> float:
         """Return the standard deviation per cell that `share` of what is left would buy for a marginal."""
@@ -161,7 +161,7 @@ class Curator:
         """Measure one count: a cell of a marginal, or the total (axes empty, cell None)."""
 
         def mechanism() -> Noise:
-            return cell_noise(self._units(share), currency=self._currency, protection=self._protection)
+            return cell_noise(self._amount(share), currency=self._currency, protection=self._protection)
 
         return self._measure(step, mechanism, axes, cell=cell)
 
@@ -185,15 +185,15 @@ class Curator:
     def _selecting(self, offered: Sequence[Offer], share: Fraction, *, sensitivity: int) -> ExponentialMechanism:
         """Return the mechanism for weighted errors, of which one without its weight moves by at most `sensitivity`."""
         return ExponentialMechanism.for_amount(
-            self._units(share),
+            self._amount(share),
             currency=self._currency,
             sensitivity=sensitivity * max(offer.weight for offer in offered),
         )
 
     def _marginal_mechanism(self, share: Fraction) -> Noise:
-        return marginal_noise(self._units(share), currency=self._currency, protection=self._protection)
+        return marginal_noise(self._amount(share), currency=self._currency, protection=self._protection)
 
-    def _units(self, share: Fraction) -> int:
+    def _amount(self, share: Fraction) -> int:
         return int(self._left() * share)
 
     def _left(self) -> int:
@@ -214,8 +214,8 @@ class Curator:
         if self._received is None:
             raise StepFailed(f"step {step} has no result yet and the data was not read; resume the run")
         histogram, lease = self._received
-        operation = self._ledger.start(
-            lease, step=step, amount=mechanism.charge(self._currency), mechanism=mechanism.describe()
+        operation = self._ledger.charge(
+            lease, step=step, amount=mechanism.price(self._currency), mechanism=mechanism.describe()
         )
         output = draw(histogram)
         self._ledger.commit(operation, output)

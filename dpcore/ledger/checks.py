@@ -8,7 +8,7 @@ from fractions import Fraction
 from dpcore.errors import UsageError
 from dpcore.ledger.chain import canonical
 from dpcore.ledger.rows import AllowanceKind
-from dpcore.privacy.accounting import UNIT, Currency, budget_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
 from dpcore.privacy.protection import Neighbours
 
 LARGEST = 2**62
@@ -20,13 +20,13 @@ LONGEST_LEASE = 7 * 86_400
 
 
 def checked_amount(amount: object, *, what: str = "an amount") -> int:
-    """Return a positive whole number of units, or refuse it: a float or a zero here is always a mistake upstream."""
+    """Return a positive amount, or refuse it: a float or a zero here is always a mistake upstream."""
     if isinstance(amount, bool) or not isinstance(amount, int):
         raise UsageError(
-            f"{what} must be a whole number of units (1e-12 of the currency); round a spend up, a cap down"
+            f"{what} must be a whole number, of multiples of 1e-12 of the currency; round a spend up, a cap down"
         )
     if not 0 < amount <= LARGEST:
-        raise UsageError(f"{what} must be at least 1 unit and at most {LARGEST} units")
+        raise UsageError(f"{what} must be at least 1 and at most {LARGEST}, in multiples of 1e-12 of the currency")
     return amount
 
 
@@ -125,18 +125,18 @@ def checked_across(cap: object, *, epsilon: float | None, currency: Currency, de
 
 def checked_budget(*, currency: Currency, cap: object, epsilon: float, delta: float) -> int:
     """Return the cap, or refuse a declared total that it cannot stand for."""
-    units = checked_amount(cap, what="an account's cap")
+    amount = checked_amount(cap, what="an account's cap")
     if not (math.isfinite(epsilon) and epsilon > 0):
         raise UsageError("an account's epsilon must be a finite number above 0")
     if currency is Currency.PURE:
         if delta != 0:
             raise UsageError("an account in pure epsilon has delta 0; for another delta open it in zcdp")
         # A decimal like 0.3 is not exactly its float: whichever of the two is larger is what the steward may have meant.
-        most = max(Fraction(epsilon), Fraction(repr(float(epsilon)))) * UNIT
+        most = max(Fraction(epsilon), Fraction(repr(float(epsilon)))) * AMOUNT_OF_ONE
     else:
         if not 0 < delta < 1:
             raise UsageError(f"an account in {currency} needs a delta between 0 and 1, both excluded")
         most = Fraction(budget_of(epsilon, delta=delta, currency=currency)[1])
-    if units > most:
+    if amount > most:
         raise UsageError("a cap must not exceed what its epsilon amounts to in the currency; round it down")
-    return units
+    return amount

@@ -1,9 +1,9 @@
-"""The ledger's protocol: reserve, lease, start, commit, settle.
+"""The ledger's protocol: reserve, lease, charge, commit, settle.
 
 A run reserves everything it may spend, in every block it may touch, before any data is read. A worker leases the run; each
-operation takes its price from the reservation when it starts, and from there on it is spent, whatever happens. Committing stores
-the noisy output, so that a retry reads it back and pays nothing. Settling gives back what was never started. No decision here
-looks at data.
+operation is charged before it draws: its price leaves the reservation and stays spent, whatever happens. Committing stores the
+noisy output, so that a retry reads it back and pays nothing. Settling gives back what was never charged. No decision here looks
+at data.
 """
 
 import json
@@ -69,13 +69,13 @@ class Ledger(Stewardship):
     ) -> Run:
         """Hold `amount` for a run in all the blocks it may touch, or refuse and leave everything as it was.
 
-        The same id with the same request returns the run that is there. One that was released takes its amount again and begins
+        The same id with the same request returns the run that is there. One that was refunded takes its amount again and begins
         anew, without a data version.
 
         Args:
             run_id: The run's own name.
             account: Who pays.
-            amount: All that the run's operations may take together, in units.
+            amount: All that the run's operations may take together.
             claim: What the run is for; a reused id must claim the same.
             blocks: Every block that the run may touch, in an account that is kept by block; else None.
             analyst: In whose name, if the account has allowances for analysts.
@@ -101,7 +101,7 @@ class Ledger(Stewardship):
             earlier = rows.run(run_id)
             if earlier and not _same(rows, earlier, account=account, request=request):
                 raise UsageError(f"run '{run_id}' was reserved for something else; start a new run under another id")
-            if earlier and earlier.state is not RunState.RELEASED:
+            if earlier and earlier.state is not RunState.REFUNDED:
                 return earlier
             refuse_if_closed(payer)
             if new_to is not None:
@@ -110,11 +110,11 @@ class Ledger(Stewardship):
             _require_across(payer, amount=amount)
             allowances = _allowances(rows, payer, amount=amount, analyst=analyst, purpose=purpose)
             event = rows.record(EventKind.RESERVED, account=account, run=run_id, body=request)
-            rows.use(account, charged, units=payer.weight * amount)
+            rows.use(account, charged, amount=payer.weight * amount)
             if payer.across is not None:
-                rows.use_across(account, units=amount)
+                rows.use_across(account, amount=amount)
             for allowance in allowances:
-                rows.use_allowance(allowance, units=amount)
+                rows.use_allowance(allowance, amount=amount)
             run = Run(
                 id=run_id,
                 account=account,
@@ -173,7 +173,7 @@ class Ledger(Stewardship):
             run = replace(run, data_version=version)
             return _changed(rows, run, EventKind.DATA_VERSION, {"version": version})
 
-    def start(self, lease: Lease, *, step: str, amount: int, mechanism: Mapping[str, object]) -> Operation:
+    def charge(self, lease: Lease, *, step: str, amount: int, mechanism: Mapping[str, object]) -> Operation:
         """Take an operation's price from the run's reservation; when this returns it is spent for good.
 
         An earlier attempt of the step that was never committed stays paid, and can no longer be committed.
@@ -197,7 +197,7 @@ class Ledger(Stewardship):
                 run=run.id,
                 step=step,
                 attempt=newest.attempt + 1 if newest else 1,
-                state=OperationState.STARTED,
+                state=OperationState.CHARGED,
                 amount=amount,
                 mechanism=json.loads(text),
                 fence=lease.fence,
@@ -205,13 +205,13 @@ class Ledger(Stewardship):
                 output=None,
             )
             body = {key: getattr(operation, key) for key in ("step", "attempt", "amount", "mechanism", "fence")}
-            event = rows.next_event(EventKind.STARTED, account=run.account, run=run.id, body=body)
-            rows.start_operation(operation, mechanism=text, event=event)
+            event = rows.next_event(EventKind.CHARGED, account=run.account, run=run.id, body=body)
+            rows.charge_operation(operation, mechanism=text, event=event)
         self._remember()  # before anything is drawn: a copy of the ledger that lacks this charge is then refused
         return operation
 
     def commit(self, operation: Operation, output: bytes) -> Operation:
-        """Store what a started operation gave; from now on `operation` and `transcript` return it.
+        """Store what a charged operation gave; from now on `operation` and `transcript` return it.
 
         Raises:
             UsageError: If the run was taken over since, the attempt is not the newest of its step any more, is committed
@@ -236,7 +236,7 @@ class Ledger(Stewardship):
         manifest: str | None = None,
         manifest_sha256: str | None = None,
     ) -> Run:
-        """End a run: what it never started goes back to the account, what it started stays spent.
+        """End a run: what was never charged goes back to the account, what was charged stays spent.
 
         Settling again changes no amount, and is refused only if it names another release. If the release was made again
         meanwhile from the run's transcript, the hash of its new manifest is recorded.
@@ -267,27 +267,26 @@ class Ledger(Stewardship):
         self._remember()
         return settled
 
-    def release_run(self, run_id: str, *, lease: Lease | None) -> Run:
-        """Give all of a run's reservation back, which is possible only while no operation was ever started."""
+    def refund(self, run_id: str, *, lease: Lease | None) -> Run:
+        """Give all of a run's reservation back, which is possible only while none of its operations was ever charged."""
         with self._writing() as rows:
             run = known_run(rows, run_id)
-            if run.state is RunState.RELEASED:
+            if run.state is RunState.REFUNDED:
                 return run
             run = _own_or_idle(rows, run, lease)
             if run.spent:
                 raise UsageError(
-                    f"run '{run_id}' has started operations, which stay paid; end it with: dpflow ledger settle {run_id}"
+                    f"run '{run_id}' was charged for operations, which stay paid; end it with: dpflow ledger settle {run_id}"
                 )
             body = {"returned": run.reserved}
-            released = _changed(rows, replace(run, state=RunState.RELEASED), EventKind.RELEASED, body)
+            refunded = _changed(rows, replace(run, state=RunState.REFUNDED), EventKind.REFUNDED, body)
             _give_back(rows, run)
-        return released
+        return refunded
 
 
 def _same(rows: WritingTransaction, run: Run, *, account: str, request: Mapping[str, object]) -> bool:
-    """Say whether a run was reserved for this very request; the first version of the ledger knew fewer of its parts."""
-    granted = known_event(rows, run.first).details
-    return run.account == account and canonical({key: granted.get(key) for key in request}) == canonical(request)
+    """Say whether a run was reserved for this very request."""
+    return run.account == account and canonical(known_event(rows, run.first).details) == canonical(request)
 
 
 def _take(rows: WritingTransaction, payer: Account, *, amount: int, names: tuple[str, ...] | None) -> tuple[str, ...]:
@@ -330,15 +329,15 @@ def _allowances(
 
 
 def _give_back(rows: WritingTransaction, run: Run) -> None:
-    """Return what the run never started to its blocks, to the cap across them and to the allowances that it used."""
+    """Return what the run was never charged for to its blocks, to the cap across them and to the allowances that it used."""
     account = known_account(rows, run.account)
-    rows.use(run.account, blocks_of(rows, run), units=-account.weight * run.remaining)
+    rows.use(run.account, blocks_of(rows, run), amount=-account.weight * run.remaining)
     if account.across is not None:
-        rows.use_across(run.account, units=-run.remaining)
+        rows.use_across(run.account, amount=-run.remaining)
     used = {(AllowanceKind.ANALYST, run.analyst), (AllowanceKind.PURPOSE, run.purpose)}
     for allowance in rows.allowances(run.account):
         if (allowance.kind, allowance.name) in used:
-            rows.use_allowance(allowance, units=-run.remaining)
+            rows.use_allowance(allowance, amount=-run.remaining)
 
 
 def _republish(rows: WritingTransaction, run: Run, **told: str | None) -> None:
@@ -363,7 +362,7 @@ def _committable(newest: Operation | None, operation: Operation) -> Operation:
     """Return the newest attempt as it is stored, or refuse if that is not the one, or can't be committed."""
     where = f"attempt {operation.attempt} of step '{operation.step}' of run '{operation.run}'"
     if newest is None or newest.attempt < operation.attempt:
-        raise UsageError(f"{where} was never started; start it first")
+        raise UsageError(f"{where} was never charged; charge it first")
     if newest.attempt > operation.attempt:
         raise UsageError(f"{where} was overtaken by attempt {newest.attempt}; discard its output")
     if newest.state is OperationState.COMMITTED:

@@ -16,6 +16,7 @@ from dpcore.ledger.scan import LedgerScan
 from dpcore.ledger.series import covered
 from dpcore.ledger.store import Store
 from dpcore.ledger.transaction import Head, LedgerTransaction
+from dpcore.ledger.verification.check import replay
 
 MOST_EVENTS_REPLAYED = 10_000
 """A longer chain is not replayed in the middle of a run, which would keep all others waiting; `verify` does so."""
@@ -123,8 +124,6 @@ class LedgerReader:
 
     def _require_sound(self) -> None:
         """Replay all events against all rows: pages of an old copy may lie between those of today."""
-        from dpcore.ledger.verification.check import replay  # noqa: PLC0415  which reads ledgers itself
-
         try:
             with closing(LedgerScan(self._store)) as scan:
                 replay(scan)

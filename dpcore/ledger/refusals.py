@@ -31,7 +31,11 @@ def known_account(rows: LedgerTransaction, name: str) -> Account:
     account = rows.account(checked_text(name, what="an account's name"))
     if account is None:
         names = ", ".join(known.name for known in rows.accounts())
-        known = f"known accounts: {names}" if names else "no account is open yet; open one with: dpflow ledger open"
+        known = (
+            f"known accounts: {names}; see: dpflow ledger show"
+            if names
+            else "no account is open yet; open one with: dpflow ledger open"
+        )
         raise UsageError(f"there is no account '{name}'; {known}; the ledger is {rows.place}")
     return account
 
@@ -78,7 +82,9 @@ def known_run(rows: LedgerTransaction, run_id: str) -> Run:
 
 def _known(run: Run | None, run_id: str) -> Run:
     if run is None:
-        raise UsageError(f"there is no run '{run_id}' in this ledger; reserve its budget first")
+        raise UsageError(
+            f"there is no run '{run_id}' in this ledger; reserve its budget first, or list the known runs with: dpflow ledger show --all"
+        )
     return run
 
 
@@ -115,7 +121,7 @@ def leased_step(rows: LedgerTransaction, lease: Lease, step: str) -> tuple[Run, 
 def _still_leased(found: Run | None, lease: Lease) -> Run:
     run = _known(found, lease.run)
     # Before the run's state: to a worker that has lost its run it does not matter how far the other one is.
-    if run.fence != lease.fence or run.holder is None:  # nobody holds a run that was released and reserved again
+    if run.fence != lease.fence or run.holder is None:  # nobody holds a run that was refunded and reserved again
         raise RunHeld(f"run '{run.id}' was taken over by another worker; stop here and leave the rest to it")
     refuse_unless_open(run)
     return run

@@ -1,6 +1,6 @@
 """What a ledger remembers: accounts and their blocks, runs, operations, and the events that led to them.
 
-Every amount is a whole number of units, each 1e-12 of the account's currency, so that sums are exact on any machine.
+Every amount is a whole multiple of 1e-12 of the account's currency, kept as that whole number, so that sums are exact on any machine.
 """
 
 import json
@@ -12,14 +12,14 @@ from enum import StrEnum
 from typing import Any
 
 from dpcore.errors import LedgerDamaged
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
 
 WHOLE = "all"
 """The one block of an account that is not kept by block."""
 
 
-def in_currency(units: int, currency: Currency) -> str:
+def in_currency(amount: int, currency: Currency) -> str:
     """Write an amount for a person, with all its digits.
 
     >>> in_currency(250_000_000_000, Currency.PURE)
@@ -27,7 +27,7 @@ def in_currency(units: int, currency: Currency) -> str:
     >>> in_currency(1, Currency.ZCDP)
     '0.000000000001 rho'
     """
-    digits = f"{Decimal(units) / UNIT:f}"
+    digits = f"{Decimal(amount) / AMOUNT_OF_ONE:f}"
     if "." in digits:
         digits = digits.rstrip("0").rstrip(".")
     return f"{digits} {currency.symbol}"
@@ -59,13 +59,13 @@ class RunState(StrEnum):
 
     OPEN = "open"
     SETTLED = "settled"
-    RELEASED = "released"
+    REFUNDED = "refunded"
 
 
 class OperationState(StrEnum):
     """Whether a paid operation has its result."""
 
-    STARTED = "started"
+    CHARGED = "charged"
     COMMITTED = "committed"
 
 
@@ -84,10 +84,10 @@ class EventKind(StrEnum):
     RESERVED = "reserved"
     LEASED = "leased"
     DATA_VERSION = "data-version"
-    STARTED = "started"
+    CHARGED = "charged"
     COMMITTED = "committed"
     SETTLED = "settled"
-    RELEASED = "released"
+    REFUNDED = "refunded"
     REPUBLISHED = "republished"
 
 
@@ -118,7 +118,7 @@ class Account:
 
     @property
     def across_remaining(self) -> int | None:
-        """Units that a new run can still reserve of the cap across blocks; None: there is no such cap."""
+        """The amount that a new run can still reserve of the cap across blocks; None: there is no such cap."""
         return None if self.across is None else self.across - self.across_used
 
     @property
@@ -141,12 +141,12 @@ class Balance:
 
     @property
     def used(self) -> int:
-        """Units that are not there any more for a new run."""
+        """The amount that is not there any more for a new run."""
         return self.spent + self.reserved
 
     @property
     def remaining(self) -> int:
-        """Units that a new run can still reserve."""
+        """The amount that a new run can still reserve."""
         return self.cap - self.used
 
 
@@ -177,7 +177,7 @@ class Allowance:
 
     @property
     def remaining(self) -> int:
-        """Units that a new run can still reserve under this allowance."""
+        """The amount that a new run can still reserve under this allowance."""
         return self.cap - self.used
 
 
@@ -208,7 +208,7 @@ class Run:
 
     @property
     def remaining(self) -> int:
-        """Units that the run's next operations can still take."""
+        """The amount that the run's next operations can still take."""
         return self.reserved - self.spent if self.state is RunState.OPEN else 0
 
 

@@ -14,10 +14,10 @@ from dpcore.ledger.store import Store
 from dpcore.ledger.transaction import LedgerTransaction
 
 
-class StartedRow(NamedTuple):
-    """What an operation's row says of its start; `mechanism` is the text that is there."""
+class ChargedRow(NamedTuple):
+    """What an operation's row says of its charge; `mechanism` is the text that is there."""
 
-    started: int
+    charged: int
     run: str
     step: str
     attempt: int
@@ -45,7 +45,7 @@ class AttemptRow(NamedTuple):
     step: str
     attempt: int
     state: str
-    started: int
+    charged: int
     committed: int | None
     sha256: str | None
     empty: bool
@@ -91,10 +91,10 @@ class LedgerScan(LedgerTransaction):
         """Go through the names of all runs in the order in which they were first reserved."""
         return (run_id for (run_id,) in self._stream("SELECT id FROM run ORDER BY number"))
 
-    def starts(self) -> Iterator[StartedRow]:
-        """Go through all operations in the order of the events that started them."""
-        columns = ", ".join(StartedRow._fields)
-        return map(StartedRow._make, self._stream(f"SELECT {columns} FROM operation ORDER BY started"))
+    def charges(self) -> Iterator[ChargedRow]:
+        """Go through all operations in the order of the events that charged them."""
+        columns = ", ".join(ChargedRow._fields)
+        return map(ChargedRow._make, self._stream(f"SELECT {columns} FROM operation ORDER BY charged"))
 
     def commits(self) -> Iterator[CommittedRow]:
         """Go through all committed operations in the order of the events that committed them."""
@@ -105,7 +105,7 @@ class LedgerScan(LedgerTransaction):
 
     def attempts(self) -> Iterator[AttemptRow]:
         """Go through all operations, each step's attempts together and in order."""
-        columns = "run, step, attempt, state, started, committed, sha256, output IS NULL"
+        columns = "run, step, attempt, state, charged, committed, sha256, output IS NULL"
         query = f"SELECT {columns} FROM operation ORDER BY run, step, attempt"
         return map(AttemptRow._make, self._stream(query))
 

@@ -26,7 +26,7 @@ def claim_in(series: str | None, claim: str) -> str:
 def covered(rows: LedgerTransaction, account: str, series: str) -> dict[str, Run]:
     """Return the blocks that a series has covered, each with the run that did: one that has led to a release, or still may.
 
-    A run that was released or ended without a release has covered nothing, whatever it has spent.
+    A run that was refunded or ended without a release has covered nothing, whatever it has spent.
     """
     found: dict[str, Run] = {}
     for run in rows.runs(account):

@@ -67,9 +67,9 @@ _APPEND = (
     "INSERT INTO event (seq, at, kind, account, run, body, previous, hash)"
     " VALUES (:seq, :at, :kind, :account, :run, :body, :previous, :hash)"
 )
-_START = (
-    "INSERT INTO operation (run, step, attempt, state, amount, mechanism, fence, started)"
-    " VALUES (:run, :step, :attempt, :state, :amount, :mechanism, :fence, :started)"
+_CHARGE = (
+    "INSERT INTO operation (run, step, attempt, state, amount, mechanism, fence, charged)"
+    " VALUES (:run, :step, :attempt, :state, :amount, :mechanism, :fence, :charged)"
 )
 _COMMIT = (
     "UPDATE operation SET state = 'committed', output = :output, sha256 = :sha256, committed = :committed"
@@ -182,8 +182,8 @@ class LedgerTransaction:
         """
         raised, key = (EventKind.ACROSS_RAISED, "across") if across else (EventKind.CAP_RAISED, "cap")
         charged = (
-            "SELECT operation.started FROM operation JOIN run ON run.id = operation.run WHERE run.account = :account"
-            " ORDER BY operation.started LIMIT 1"
+            "SELECT operation.charged FROM operation JOIN run ON run.id = operation.run WHERE run.account = :account"
+            " ORDER BY operation.charged LIMIT 1"
         )
         query = (
             f"{_EVENT} WHERE account = :account AND kind IN ('{EventKind.ACCOUNT_OPENED}', '{raised}')"
@@ -245,18 +245,18 @@ class LedgerTransaction:
             {"account": account, "names": self._store.names(names)},
         )
 
-    def use(self, account: str, names: Collection[str], *, units: int) -> None:
+    def use(self, account: str, names: Collection[str], *, amount: int) -> None:
         """Add to what is used of each of these blocks; the store itself refuses to leave 0 <= used <= cap."""
         self._execute(
-            f"UPDATE block SET used = used + :units WHERE account = :account AND {self._store.is_named}",
-            {"account": account, "names": self._store.names(names), "units": units},
+            f"UPDATE block SET used = used + :amount WHERE account = :account AND {self._store.is_named}",
+            {"account": account, "names": self._store.names(names), "amount": amount},
         )
 
-    def use_across(self, account: str, *, units: int) -> None:
+    def use_across(self, account: str, *, amount: int) -> None:
         """Add to what is used of the cap across blocks; the store itself refuses to leave 0 <= used <= cap."""
         self._execute(
-            "UPDATE account SET across_used = across_used + :units WHERE name = :name",
-            {"name": account, "units": units},
+            "UPDATE account SET across_used = across_used + :amount WHERE name = :name",
+            {"name": account, "amount": amount},
         )
 
     def put_allowance(self, allowance: Allowance) -> None:
@@ -269,11 +269,11 @@ class LedgerTransaction:
             vars(allowance),
         )
 
-    def use_allowance(self, allowance: Allowance, *, units: int) -> None:
+    def use_allowance(self, allowance: Allowance, *, amount: int) -> None:
         """Add to what is used of an allowance; the store itself refuses to leave 0 <= used <= cap."""
         self._execute(
-            "UPDATE allowance SET used = used + :units WHERE account = :account AND kind = :kind AND name = :name",
-            vars(allowance) | {"units": units},
+            "UPDATE allowance SET used = used + :amount WHERE account = :account AND kind = :kind AND name = :name",
+            vars(allowance) | {"amount": amount},
         )
 
     def add_run(self, run: Run) -> None:
@@ -295,10 +295,10 @@ class LedgerTransaction:
             vars(run),
         )
 
-    def start_operation(self, operation: Operation, *, mechanism: str, event: Event) -> None:
-        """Append an event and insert the operation that it starts, at its price; the mechanism is canonical text."""
-        price = {"mechanism": mechanism, "started": event.seq, "id": operation.run, "price": operation.amount}
-        self._store.execute_together((_APPEND, _START, _ADVANCE), vars(operation) | vars(event) | price)
+    def charge_operation(self, operation: Operation, *, mechanism: str, event: Event) -> None:
+        """Append an event and insert the operation that it charges, at its price; the mechanism is canonical text."""
+        price = {"mechanism": mechanism, "charged": event.seq, "id": operation.run, "price": operation.amount}
+        self._store.execute_together((_APPEND, _CHARGE, _ADVANCE), vars(operation) | vars(event) | price)
 
     def commit_operation(self, operation: Operation, *, output: bytes | None, sha256: str, event: Event) -> None:
         """Append an event and write the output that it commits, unless that lies beside the database, and its hash."""

@@ -48,8 +48,8 @@ __all__ = [
 class Mechanism(Protocol):
     """What a ledger needs to know of a mechanism before it may draw."""
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of one draw, in units of the currency, rounded up."""
+    def price(self, currency: Currency) -> int:
+        """Return the price of one draw, as an amount, rounded up."""
 
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can account again."""
@@ -77,7 +77,7 @@ def from_description(description: Mapping[str, object]) -> Mechanism:
     """Return the mechanism that a ledger row describes, to price it again.
 
     >>> row = {"name": "discrete-laplace", "scale": "2.0", "l1": 1, "l2_squared": 1, "linf": 1}
-    >>> from_description(row).charge(Currency.PURE)
+    >>> from_description(row).price(Currency.PURE)
     500000000000
     """
     for kind in KINDS:

@@ -10,7 +10,7 @@ import numpy as np
 
 from dpcore.mechanisms.bounded_rows import Column
 from dpcore.mechanisms.bounded_sum import COARSER, check_sums_fit, kept_steps
-from dpcore.mechanisms.calibration import checked_units
+from dpcore.mechanisms.calibration import checked_amount
 from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in, one_number
 from dpcore.mechanisms.descriptions import Description, number_in
 from dpcore.mechanisms.exact import Exact
@@ -48,7 +48,7 @@ class BoundedMean:
     >>> from dpcore.universe import Integer
     >>> patients = Protection(unit="patient", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
     >>> ages = BoundedMean.for_epsilon(1.0, delta=0, attribute=Integer(minimum=0, maximum=99), step=1, protection=patients)
-    >>> ages.charge(Currency.PURE) <= 10**12
+    >>> ages.price(Currency.PURE) <= 10**12
     True
 
     Guarantee:
@@ -97,12 +97,12 @@ class BoundedMean:
 
     @classmethod
     def for_amount(
-        cls, units: int, *, currency: Currency, attribute: Attribute, step: Step, protection: Protection
+        cls, amount: int, *, currency: Currency, attribute: Attribute, step: Step, protection: Protection
     ) -> Self:
-        """Return the mean with the least noise that costs at most `units`: of the sum's first, by SUM_SHARE where they share.
+        """Return the mean with the least noise that costs at most `amount`: of the sum's first, by SUM_SHARE where they share.
 
         Args:
-            units: The amount to spend.
+            amount: The amount to spend.
             currency: Of the amount.
             attribute: The column as declared: an Integer or a Number.
             step: How finely values matter.
@@ -111,10 +111,10 @@ class BoundedMean:
         grid = ValueGrid.of(attribute, step=step)
         check_sums_fit(grid, protection=protection)
         together, *alone = _movements(grid, protection)
-        for_sum = units if alone else math.floor(checked_units(units) * SUM_SHARE)
+        for_sum = amount if alone else math.floor(checked_amount(amount) * SUM_SHARE)
         widest = one_number(max(move[0] for move in (together, *alone)))
         noise, sum_scale = bought_noise(for_sum, currency=currency, sensitivity=widest, otherwise=COARSER)
-        left = units - noise.at(sum_scale, sensitivity=one_number(together[0])).charge(currency)
+        left = amount - noise.at(sum_scale, sensitivity=one_number(together[0])).price(currency)
         rows = one_number(together[1])
         _, count_scale = bought_noise(left, currency=currency, sensitivity=rows, otherwise="keep fewer rows per unit")
         return cls(grid=grid, protection=protection, noise=noise, sum_scale=sum_scale, count_scale=count_scale)
@@ -124,8 +124,8 @@ class BoundedMean:
         cls, epsilon: float, *, delta: float, attribute: Attribute, step: Step, protection: Protection
     ) -> Self:
         """Return the mean with the least noise that keeps a promise: pure epsilon at delta 0, through zCDP above."""
-        currency, units = budget_of(epsilon, delta=delta)
-        return cls.for_amount(units, currency=currency, attribute=attribute, step=step, protection=protection)
+        currency, amount = budget_of(epsilon, delta=delta)
+        return cls.for_amount(amount, currency=currency, attribute=attribute, step=step, protection=protection)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
@@ -138,30 +138,30 @@ class BoundedMean:
             count_scale=number_in(description, "count_scale"),
         )
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of one draw, in units: that of the dearest movement."""
+    def price(self, currency: Currency) -> int:
+        """Return the price of one draw, as an amount: that of the dearest movement."""
         return max(
             sum(
-                self.noise.at(scale, sensitivity=one_number(distance)).charge(currency)
+                self.noise.at(scale, sensitivity=one_number(distance)).price(currency)
                 for scale, distance in zip((self.sum_scale, self.count_scale), movement, strict=True)
                 if distance
             )
             for movement in _movements(self.grid, self.protection)
         )
 
-    def draw(self, values: Column, *, units: Column = None, weights: Column = None) -> MeanEstimate:
+    def draw(self, values: Column, *, ids: Column = None, weights: Column = None) -> MeanEstimate:
         """Return a noisy mean of the values that say something.
 
         Args:
             values: The private column.
-            units: Whose row it is: required if the unit is a person, and refused if it is a row.
+            ids: Whose row it is: required if the unit is a person, and refused if it is a row.
             weights: How often the row counts, if the protection says that rows do.
         """
-        return self.answer(self.read(values, units=units, weights=weights))
+        return self.answer(self.read(values, ids=ids, weights=weights))
 
-    def read(self, values: Column, *, units: Column = None, weights: Column = None) -> Exact:
+    def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
         """Return the exact centred sum and number of the kept rows, for `answer` to add its noise; bad columns are refused here."""
-        steps, times = kept_steps(values, grid=self.grid, protection=self.protection, units=units, weights=weights)
+        steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
         twice_middle = self.grid.lowest + self.grid.highest
         centred = ((2 * steps - twice_middle) * times).sum()
         return Exact([np.array([total], dtype=np.int64) for total in (centred, times.sum())])

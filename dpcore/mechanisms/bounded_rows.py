@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 
 from dpcore.errors import SourceBroken, UsageError
@@ -58,7 +57,7 @@ def read_column(column: Column, *, reads: Callable[[pa.DataType], bool]) -> list
 
 
 def bounded_rows(
-    values: Wholes, counts: Mask, *, protection: Protection, units: Column, weights: Column
+    values: Wholes, counts: Mask, *, protection: Protection, ids: Column, weights: Column
 ) -> tuple[Wholes, Wholes]:
     """Return the values of the rows that are kept, and how often each counts.
 
@@ -69,7 +68,7 @@ def bounded_rows(
         values: One whole number a row.
         counts: Which of the rows say anything.
         protection: Whom to protect, and so whether there are ids and weights.
-        units: The ids, or None.
+        ids: The ids, or None.
         weights: How often each row counts, or None.
     """
     rows = len(values)
@@ -78,12 +77,12 @@ def bounded_rows(
         found = [read_weights(part, protection=protection) for part in read_column(weights, reads=_reads_number)]
         times = _joined(found, rows=rows).astype(np.int64)
         counts = counts & (times > 0)
-    if units is None:
+    if ids is None:
         return values[counts], times[counts]
-    ids = read_column(units, reads=can_identify)
-    _check_rows(sum(map(len, ids)), rows=rows)
+    columns = read_column(ids, reads=can_identify)
+    _check_rows(sum(map(len, columns)), rows=rows)
     key = entropy.random_words(_KEY_WORDS).tobytes()
-    hashed = [hash_ids(part, key=key) for part in ids]
+    hashed = [hash_ids(part, key=key) for part in columns]
     persons = _joined([hashes for hashes, _ in hashed], rows=rows).reshape(-1, 2)
     counts = counts & _joined([known for _, known in hashed], rows=rows).astype(np.bool_)
     words = entropy.random_words(rows)
@@ -96,13 +95,13 @@ def bounded_rows(
     return values[counts][kept], times[counts][kept]
 
 
-def check_given(protection: Protection, *, units: Column, weights: Column) -> None:
+def check_given(protection: Protection, *, ids: Column, weights: Column) -> None:
     """Refuse, before anything is read, columns that the protection needs and were not given, or the other way round."""
-    if protection.unit == UNIT_IS_ROW and units is not None:
+    if protection.unit == UNIT_IS_ROW and ids is not None:
         raise UsageError("the unit is a row, so that ids mean nothing; name the ids' column as unit of the Protection")
-    if protection.unit != UNIT_IS_ROW and units is None:
+    if protection.unit != UNIT_IS_ROW and ids is None:
         raise UsageError(
-            f"the unit is {protection.unit!r}; give that column as units, to keep no more rows than declared"
+            f"the unit is {protection.unit!r}; give that column as ids, to keep no more rows than declared"
         )
     if protection.weight is None and weights is not None:
         raise UsageError("each row counts once; name the weights' column and their maximum in the Protection")
@@ -112,6 +111,8 @@ def check_given(protection: Protection, *, units: Column, weights: Column) -> No
 
 def _as_table(column: Column) -> Any:
     """Return a table of one column; None of what is no column."""
+    import pandas as pd  # noqa: PLC0415  a run never needs it, and it takes long to load
+
     if isinstance(column, list | tuple):
         column = pd.Series(column, dtype=object)
     if isinstance(column, np.ndarray):
@@ -139,5 +140,5 @@ def _joined(parts: list[Any], *, rows: int) -> npt.NDArray[Any]:
 def _check_rows(found: int, *, rows: int) -> None:
     if found != rows:
         raise UsageError(
-            "values, units and weights must be columns of one table, with a row of one for each of the others"
+            "values, ids and weights must be columns of one table, with a row of one for each of the others"
         )

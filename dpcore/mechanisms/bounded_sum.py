@@ -69,12 +69,12 @@ class BoundedSum:
 
     @classmethod
     def for_amount(
-        cls, units: int, *, currency: Currency, attribute: Attribute, step: Step, protection: Protection
+        cls, amount: int, *, currency: Currency, attribute: Attribute, step: Step, protection: Protection
     ) -> Self:
-        """Return the sum with the least noise that costs at most `units`.
+        """Return the sum with the least noise that costs at most `amount`.
 
         Args:
-            units: The amount to spend.
+            amount: The amount to spend.
             currency: Of the amount.
             attribute: The column as declared: an Integer or a Number.
             step: How finely values matter.
@@ -83,7 +83,7 @@ class BoundedSum:
         grid = ValueGrid.of(attribute, step=step)
         check_sums_fit(grid, protection=protection)
         sensitivity = one_number(_distance(grid, protection))
-        noise, scale = bought_noise(units, currency=currency, sensitivity=sensitivity, otherwise=COARSER)
+        noise, scale = bought_noise(amount, currency=currency, sensitivity=sensitivity, otherwise=COARSER)
         return cls(grid=grid, protection=protection, noise=noise, scale=scale)
 
     @classmethod
@@ -91,8 +91,8 @@ class BoundedSum:
         cls, epsilon: float, *, delta: float, attribute: Attribute, step: Step, protection: Protection
     ) -> Self:
         """Return the sum with the least noise that keeps a promise: pure epsilon at delta 0, through zCDP above."""
-        currency, units = budget_of(epsilon, delta=delta)
-        return cls.for_amount(units, currency=currency, attribute=attribute, step=step, protection=protection)
+        currency, amount = budget_of(epsilon, delta=delta)
+        return cls.for_amount(amount, currency=currency, attribute=attribute, step=step, protection=protection)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
@@ -114,23 +114,23 @@ class BoundedSum:
         """The noise's standard deviation, in the values' own unit."""
         return self._on_steps().standard_deviation * float(self.grid.step)
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of one draw, in units."""
-        return self._on_steps().charge(currency)
+    def price(self, currency: Currency) -> int:
+        """Return the price of one draw, as an amount."""
+        return self._on_steps().price(currency)
 
-    def draw(self, values: Column, *, units: Column = None, weights: Column = None) -> float:
+    def draw(self, values: Column, *, ids: Column = None, weights: Column = None) -> float:
         """Return a noisy sum.
 
         Args:
             values: The private column; what it says nothing in adds nothing.
-            units: Whose row it is: required if the unit is a person, and refused if it is a row.
+            ids: Whose row it is: required if the unit is a person, and refused if it is a row.
             weights: How often the row counts, if the protection says that rows do.
         """
-        return self.answer(self.read(values, units=units, weights=weights))
+        return self.answer(self.read(values, ids=ids, weights=weights))
 
-    def read(self, values: Column, *, units: Column = None, weights: Column = None) -> Exact:
+    def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
         """Return the exact sum of the kept rows, for `answer` to add its noise; bad columns are refused here."""
-        steps, times = kept_steps(values, grid=self.grid, protection=self.protection, units=units, weights=weights)
+        steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
         return Exact(np.array([(steps * times).sum()], dtype=np.int64))
 
     def answer(self, exact: Exact) -> float:
@@ -152,14 +152,14 @@ class BoundedSum:
 
 
 def kept_steps(
-    values: Column, *, grid: ValueGrid, protection: Protection, units: Column, weights: Column
+    values: Column, *, grid: ValueGrid, protection: Protection, ids: Column, weights: Column
 ) -> tuple[Wholes, Wholes]:
     """Return the steps of the rows that say something and are kept, and how often each counts; private."""
-    check_given(protection, units=units, weights=weights)
+    check_given(protection, ids=ids, weights=weights)
     parts = [grid.read(part) for part in read_column(values, reads=grid.reads)]
     steps = np.concatenate([np.empty(0, dtype=np.int64), *(steps for steps, _ in parts)])
     known = np.concatenate([np.empty(0, dtype=np.bool_), *(known for _, known in parts)])
-    return bounded_rows(steps, known, protection=protection, units=units, weights=weights)
+    return bounded_rows(steps, known, protection=protection, ids=ids, weights=weights)
 
 
 def check_sums_fit(grid: ValueGrid, *, protection: Protection) -> None:

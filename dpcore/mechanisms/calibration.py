@@ -4,50 +4,52 @@ from collections.abc import Callable
 from fractions import Fraction
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 
 _NEAR = 1e-15
 """How far, relatively, a good guess may be off: a few neighbouring floats."""
 
 
-def checked_units(units: int) -> int:
+def checked_amount(amount: int) -> int:
     """Return an amount to spend, or refuse it."""
-    if isinstance(units, bool) or not isinstance(units, int) or units < 1:
-        raise UsageError("an amount to spend must be at least 1 unit; leave more of the budget for this step")
-    return units
+    if isinstance(amount, bool) or not isinstance(amount, int) or amount < 1:
+        raise UsageError(
+            "an amount to spend must be a whole number of at least 1; leave more of the budget for this step"
+        )
+    return amount
 
 
 def closest_affordable(
     price: Callable[[float], Fraction],
     *,
-    units: int,
+    amount: int,
     wanted: float,
     cheapest: float,
     guess: Callable[[Fraction], float] | None = None,
 ) -> float:
-    """Return the parameter nearest to `wanted` whose price is at most `units`, to the last bit of a float.
+    """Return the parameter nearest to `wanted` whose price is at most `amount`, to the last bit of a float.
 
     Args:
         price: What a parameter costs, in the currency; it falls from `wanted` to `cheapest`.
-        units: The amount that may be spent.
+        amount: The amount that may be spent.
         wanted: The parameter with the least noise.
         cheapest: The parameter with the most noise.
         guess: What an amount buys, nearly: it saves most of the search where a price takes long to evaluate, and
             changes nothing else.
     """
-    checked_units(units)
+    checked_amount(amount)
 
     def affordable(parameter: float) -> bool:
-        return price(parameter) * UNIT <= units
+        return price(parameter) * AMOUNT_OF_ONE <= amount
 
     if affordable(wanted):
         return wanted
     if not affordable(cheapest):
         raise UsageError(
-            f"{units} units buy no usable answer even with the most noise; leave more of the budget for this step"
+            f"an amount of {amount} buys no usable answer even with the most noise; leave more of the budget for this step"
         )
     if guess:
-        rough = guess(Fraction(units, UNIT))
+        rough = guess(Fraction(amount, AMOUNT_OF_ONE))
         for place in (rough * (1 - _NEAR), rough * (1 + _NEAR)):
             if min(cheapest, wanted) < place < max(cheapest, wanted):
                 cheapest, wanted = (place, wanted) if affordable(place) else (cheapest, place)

@@ -42,15 +42,15 @@ LEAST_NOISE: Mapping[Currency, type[Noise]] = {
 
 
 def bought_noise(
-    units: int, *, currency: Currency, sensitivity: Sensitivity, otherwise: str
+    amount: int, *, currency: Currency, sensitivity: Sensitivity, otherwise: str
 ) -> tuple[NoiseKind, float]:
-    """Return the noise with the least scale that costs at most `units`; where there is none, say what else would help.
+    """Return the noise with the least scale that costs at most `amount`; where there is none, say what else would help.
 
     >>> bought_noise(10**12, currency=Currency.PURE, sensitivity=Sensitivity(3, 9, 3), otherwise="")
     (<NoiseKind.LAPLACE: 'discrete-laplace'>, 3.0)
     """
     try:
-        noise = LEAST_NOISE[Currency(currency)].for_amount(units, currency=currency, sensitivity=sensitivity)
+        noise = LEAST_NOISE[Currency(currency)].for_amount(amount, currency=currency, sensitivity=sensitivity)
     except UsageError as refused:
         raise UsageError(f"{refused}, or {otherwise}") from None
     return NoiseKind(noise.name), noise.scale if isinstance(noise, DiscreteLaplace) else noise.sigma

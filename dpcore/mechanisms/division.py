@@ -50,12 +50,12 @@ class Division:
             )
         return float(epsilon)
 
-    def affordable(self, units: int, *, currency: Currency) -> float:
-        """Return the largest epsilon that costs at most `units`."""
+    def affordable(self, amount: int, *, currency: Currency) -> float:
+        """Return the largest epsilon that costs at most `amount`."""
         least, most = self._usable()
         return closest_affordable(
             lambda epsilon: price(epsilon, currency=currency, bounded_range=False),
-            units=units,
+            amount=amount,
             wanted=most,
             cheapest=least,
             guess=gdp_to_pure if Currency(currency) is Currency.GDP else None,

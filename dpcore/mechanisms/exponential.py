@@ -20,7 +20,7 @@ from dpcore.privacy.accounting import (
     gdp_to_pure,
     pure_gdp,
     pure_zcdp,
-    spend_units,
+    spend_amount,
 )
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-12, 1e3
@@ -71,11 +71,11 @@ class ExponentialMechanism:
         object.__setattr__(self, "flavour", _flavour_named(self.flavour))
 
     @classmethod
-    def for_amount(cls, units: int, *, currency: Currency, sensitivity: int) -> Self:
-        """Return the mechanism with the largest epsilon that costs at most `units`, in the currency's own flavour."""
+    def for_amount(cls, amount: int, *, currency: Currency, sensitivity: int) -> Self:
+        """Return the mechanism with the largest epsilon that costs at most `amount`, in the currency's own flavour."""
         checked_sensitivity(sensitivity)
         flavour = Flavour.PERMUTE_AND_FLIP if Currency(currency) is Currency.PURE else Flavour.GUMBEL
-        epsilon = epsilon_for(units, currency=currency, bounded_range=flavour is Flavour.GUMBEL)
+        epsilon = epsilon_for(amount, currency=currency, bounded_range=flavour is Flavour.GUMBEL)
         return cls(epsilon=epsilon, sensitivity=sensitivity, flavour=flavour)
 
     @classmethod
@@ -87,9 +87,9 @@ class ExponentialMechanism:
             flavour=_flavour_named(description.get("flavour")),
         )
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of one selection, in units."""
-        return spend_units(price(self.epsilon, currency=currency, bounded_range=self.flavour is Flavour.GUMBEL))
+    def price(self, currency: Currency) -> int:
+        """Return the price of one selection, as an amount."""
+        return spend_amount(price(self.epsilon, currency=currency, bounded_range=self.flavour is Flavour.GUMBEL))
 
     def draw(self, scores: npt.NDArray[np.int64]) -> int:
         """Return the place of the selected score."""
@@ -141,15 +141,15 @@ def price(epsilon: float, *, currency: Currency, bounded_range: bool) -> Fractio
     return exponential_zcdp(epsilon) if bounded_range else Fraction(pure_zcdp(epsilon))
 
 
-def epsilon_for(units: int, *, currency: Currency, bounded_range: bool) -> float:
-    """Return the largest epsilon of a selection that costs at most `units`."""
+def epsilon_for(amount: int, *, currency: Currency, bounded_range: bool) -> float:
+    """Return the largest epsilon of a selection that costs at most `amount`."""
     halves = 2 if bounded_range else 1
     return closest_affordable(
         lambda epsilon: price(epsilon, currency=currency, bounded_range=bounded_range),
-        units=units,
+        amount=amount,
         wanted=LARGEST_EPSILON,
         cheapest=SMALLEST_EPSILON,
-        guess=(lambda amount: halves * gdp_to_pure(amount)) if Currency(currency) is Currency.GDP else None,
+        guess=(lambda budget: halves * gdp_to_pure(budget)) if Currency(currency) is Currency.GDP else None,
     )
 
 

@@ -18,7 +18,7 @@ from dpcore.mechanisms.sampling.noise import (
     with_noise,
 )
 from dpcore.mechanisms.sampling.thresholds import Shape
-from dpcore.privacy.accounting import Currency, gaussian_zcdp, spend_units
+from dpcore.privacy.accounting import Currency, gaussian_zcdp, spend_amount
 from dpcore.privacy.protection import Sensitivity
 
 
@@ -53,12 +53,12 @@ class DiscreteGaussian:
         checked_sensitivity(self.sensitivity)
 
     @classmethod
-    def for_amount(cls, units: int, *, currency: Currency, sensitivity: Sensitivity) -> Self:
-        """Return the mechanism with the least noise that costs at most `units`."""
+    def for_amount(cls, amount: int, *, currency: Currency, sensitivity: Sensitivity) -> Self:
+        """Return the mechanism with the least noise that costs at most `amount`."""
         checked_sensitivity(sensitivity)
         sigma = closest_affordable(
             lambda sigma: _price(sigma, sensitivity=sensitivity, currency=currency),
-            units=units,
+            amount=amount,
             wanted=SMALLEST_SCALE,
             cheapest=LARGEST_SCALE,
         )
@@ -77,9 +77,9 @@ class DiscreteGaussian:
         weights = [math.exp(-0.5 * (k / self.sigma) ** 2) for k in range(30)]
         return math.sqrt(2 * sum(k * k * weight for k, weight in enumerate(weights)) / (2 * sum(weights) - 1))
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of one draw over all counts, in units."""
-        return spend_units(_price(self.sigma, sensitivity=self.sensitivity, currency=currency))
+    def price(self, currency: Currency) -> int:
+        """Return the price of one draw over all counts, as an amount."""
+        return spend_amount(_price(self.sigma, sensitivity=self.sensitivity, currency=currency))
 
     def draw(self, counts: Counts) -> Counts:
         """Return noisy counts."""

@@ -17,7 +17,7 @@ from dpcore.mechanisms.sampling.noise import (
     with_noise,
 )
 from dpcore.mechanisms.sampling.thresholds import Shape
-from dpcore.privacy.accounting import Currency, discrete_laplace_zcdp, gdp_to_pure, pure_gdp, spend_units
+from dpcore.privacy.accounting import Currency, discrete_laplace_zcdp, gdp_to_pure, pure_gdp, spend_amount
 from dpcore.privacy.protection import Sensitivity
 
 
@@ -55,15 +55,15 @@ class DiscreteLaplace:
         checked_sensitivity(self.sensitivity)
 
     @classmethod
-    def for_amount(cls, units: int, *, currency: Currency, sensitivity: Sensitivity) -> Self:
-        """Return the mechanism with the least noise that costs at most `units`."""
+    def for_amount(cls, amount: int, *, currency: Currency, sensitivity: Sensitivity) -> Self:
+        """Return the mechanism with the least noise that costs at most `amount`."""
         checked_sensitivity(sensitivity)
         scale = closest_affordable(
             lambda scale: _price(scale, sensitivity=sensitivity, currency=currency),
-            units=units,
+            amount=amount,
             wanted=SMALLEST_SCALE,
             cheapest=LARGEST_SCALE,
-            guess=(lambda amount: sensitivity.l1 / gdp_to_pure(amount)) if Currency(currency) is Currency.GDP else None,
+            guess=(lambda budget: sensitivity.l1 / gdp_to_pure(budget)) if Currency(currency) is Currency.GDP else None,
         )
         return cls(scale=scale, sensitivity=sensitivity)
 
@@ -77,9 +77,9 @@ class DiscreteLaplace:
         """The noise's standard deviation, per count."""
         return 1.0 / (math.sqrt(2.0) * math.sinh(0.5 / self.scale))
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of one draw over all counts, in units."""
-        return spend_units(_price(self.scale, sensitivity=self.sensitivity, currency=currency))
+    def price(self, currency: Currency) -> int:
+        """Return the price of one draw over all counts, as an amount."""
+        return spend_amount(_price(self.scale, sensitivity=self.sensitivity, currency=currency))
 
     def draw(self, counts: Counts) -> Counts:
         """Return noisy counts."""

@@ -26,7 +26,7 @@ class NoisyCount:
     >>> from dpcore.privacy.protection import Neighbours
     >>> patients = Protection(unit="patient", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
     >>> count = NoisyCount.for_epsilon(1.0, delta=0, protection=patients)
-    >>> count.sensitivity.l1, count.scale, count.charge(Currency.PURE)
+    >>> count.sensitivity.l1, count.scale, count.price(Currency.PURE)
     (2, 2.0, 1000000000000)
 
     Guarantee:
@@ -64,17 +64,17 @@ class NoisyCount:
         object.__setattr__(self, "scale", float(self.scale))
 
     @classmethod
-    def for_amount(cls, units: int, *, currency: Currency, protection: Protection) -> Self:
-        """Return the count with the least noise that costs at most `units`."""
+    def for_amount(cls, amount: int, *, currency: Currency, protection: Protection) -> Self:
+        """Return the count with the least noise that costs at most `amount`."""
         sensitivity = checked_protection(protection).count_sensitivity
-        noise, scale = bought_noise(units, currency=currency, sensitivity=sensitivity, otherwise=_KEPT_ROWS)
+        noise, scale = bought_noise(amount, currency=currency, sensitivity=sensitivity, otherwise=_KEPT_ROWS)
         return cls(protection=protection, noise=noise, scale=scale)
 
     @classmethod
     def for_epsilon(cls, epsilon: float, *, delta: float, protection: Protection) -> Self:
         """Return the count with the least noise that keeps a promise: pure epsilon at delta 0, through zCDP above."""
-        currency, units = budget_of(epsilon, delta=delta)
-        return cls.for_amount(units, currency=currency, protection=protection)
+        currency, amount = budget_of(epsilon, delta=delta)
+        return cls.for_amount(amount, currency=currency, protection=protection)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
@@ -93,27 +93,27 @@ class NoisyCount:
         """The noise's standard deviation, in rows."""
         return self._on_counts().standard_deviation
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of one draw, in units."""
-        return self._on_counts().charge(currency)
+    def price(self, currency: Currency) -> int:
+        """Return the price of one draw, as an amount."""
+        return self._on_counts().price(currency)
 
-    def draw(self, property_of_rows: Column, *, units: Column = None, weights: Column = None) -> int:
+    def draw(self, property_of_rows: Column, *, ids: Column = None, weights: Column = None) -> int:
         """Return a noisy number of rows.
 
         Args:
             property_of_rows: For each row whether it has the property, such as `table["age"] >= 65`; a null has it not.
-            units: Whose row it is: required if the unit is a person, and refused if it is a row.
+            ids: Whose row it is: required if the unit is a person, and refused if it is a row.
             weights: How often the row counts, if the protection says that rows do.
         """
-        return self.answer(self.read(property_of_rows, units=units, weights=weights))
+        return self.answer(self.read(property_of_rows, ids=ids, weights=weights))
 
-    def read(self, property_of_rows: Column, *, units: Column = None, weights: Column = None) -> Exact:
+    def read(self, property_of_rows: Column, *, ids: Column = None, weights: Column = None) -> Exact:
         """Return the exact number of rows, bounded by unit, for `answer` to add its noise; bad columns are refused here."""
-        check_given(self.protection, units=units, weights=weights)
+        check_given(self.protection, ids=ids, weights=weights)
         truth = Boolean()
         parts = [truth.encode(part) == _TRUE for part in read_column(property_of_rows, reads=truth.reads)]
         has = np.concatenate([np.empty(0, dtype=np.bool_), *parts])
-        _, times = bounded_rows(has.astype(np.int64), has, protection=self.protection, units=units, weights=weights)
+        _, times = bounded_rows(has.astype(np.int64), has, protection=self.protection, ids=ids, weights=weights)
         return Exact(np.array([times.sum()], dtype=np.int64))
 
     def answer(self, exact: Exact) -> int:

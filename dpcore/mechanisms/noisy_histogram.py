@@ -84,7 +84,7 @@ class NoisyHistogram:
     @classmethod
     def for_amount(  # noqa: PLR0913  one of `order` and `axes` says what to count
         cls,
-        units: int,
+        amount: int,
         *,
         currency: Currency,
         universe: Universe,
@@ -92,10 +92,10 @@ class NoisyHistogram:
         order: int | None = None,
         axes: Iterable[Iterable[str]] | None = None,
     ) -> Self:
-        """Return the counts with the least noise that cost at most `units`.
+        """Return the counts with the least noise that cost at most `amount`.
 
         Args:
-            units: The amount to spend.
+            amount: The amount to spend.
             currency: Of the amount.
             universe: What may be in the table.
             protection: Whom to protect.
@@ -105,7 +105,7 @@ class NoisyHistogram:
         marginals = _checked(_wanted(universe, order=order, axes=axes), universe=universe)
         sensitivity = _stacked(checked_protection(protection), len(marginals))
         noise, scale = bought_noise(
-            units, currency=currency, sensitivity=sensitivity, otherwise="count fewer marginals"
+            amount, currency=currency, sensitivity=sensitivity, otherwise="count fewer marginals"
         )
         return cls(marginals=marginals, protection=protection, noise=noise, scale=scale, universe=universe)
 
@@ -121,9 +121,9 @@ class NoisyHistogram:
         axes: Iterable[Iterable[str]] | None = None,
     ) -> Self:
         """Return the counts with the least noise that keep a promise: pure epsilon at delta 0, through zCDP above."""
-        currency, units = budget_of(epsilon, delta=delta)
+        currency, amount = budget_of(epsilon, delta=delta)
         return cls.for_amount(
-            units, currency=currency, universe=universe, protection=protection, order=order, axes=axes
+            amount, currency=currency, universe=universe, protection=protection, order=order, axes=axes
         )
 
     @classmethod
@@ -151,9 +151,9 @@ class NoisyHistogram:
         """The noise's standard deviation, per count."""
         return self._on_counts().standard_deviation
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of one draw over all counts, in units."""
-        return self._on_counts().charge(currency)
+    def price(self, currency: Currency) -> int:
+        """Return the price of one draw over all counts, as an amount."""
+        return self._on_counts().price(currency)
 
     def draw(self, table: Any) -> Marginals:
         """Return noisy counts by the names of each marginal's columns, shaped by their cells.
@@ -171,7 +171,7 @@ class NoisyHistogram:
         check_columns(source, columns=coding.columns)
         check_types(source, reads=coding.reads)
         rows = ingest(source, coding=coding, draws=Draws(entropy.random_words(_KEY_WORDS).tobytes()))
-        true = count_sets(list(rows.blocks()), shape=universe.shape, sets=self.marginals)
+        true = count_sets(list(rows.chunks()), shape=universe.shape, sets=self.marginals)
         return Exact(np.concatenate([counts.ravel() for counts in true]))
 
     def answer(self, exact: Exact) -> Marginals:

@@ -16,7 +16,7 @@ from dpcore.mechanisms.protections import checked_protection
 from dpcore.mechanisms.sampling import selection
 from dpcore.mechanisms.sampling.noise import LARGEST_SCALE, integer_noise
 from dpcore.mechanisms.sampling.thresholds import Shape
-from dpcore.privacy.accounting import Currency, spend_units
+from dpcore.privacy.accounting import Currency, spend_amount
 from dpcore.privacy.accounting.rounding import float_up
 from dpcore.privacy.protection import Neighbours, Protection
 
@@ -105,11 +105,11 @@ class ReportNoisyMax:
         )
 
     @classmethod
-    def for_amount(cls, units: int, *, currency: Currency, sensitivity: int, noise: MaxNoise, monotone: bool) -> Self:
-        """Return the mechanism with the largest epsilon that costs at most `units`."""
+    def for_amount(cls, amount: int, *, currency: Currency, sensitivity: int, noise: MaxNoise, monotone: bool) -> Self:
+        """Return the mechanism with the largest epsilon that costs at most `amount`."""
         checked_sensitivity(sensitivity)
         bounded_range = _noise_named(noise) is MaxNoise.GUMBEL
-        epsilon = epsilon_for(units, currency=currency, bounded_range=bounded_range)
+        epsilon = epsilon_for(amount, currency=currency, bounded_range=bounded_range)
         return cls(epsilon=epsilon, sensitivity=sensitivity, noise=noise, monotone=monotone)
 
     @classmethod
@@ -122,9 +122,9 @@ class ReportNoisyMax:
             monotone=flag_in(description, "monotone"),
         )
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of one selection, in units."""
-        return spend_units(price(self.epsilon, currency=currency, bounded_range=self.noise is MaxNoise.GUMBEL))
+    def price(self, currency: Currency) -> int:
+        """Return the price of one selection, as an amount."""
+        return spend_amount(price(self.epsilon, currency=currency, bounded_range=self.noise is MaxNoise.GUMBEL))
 
     def draw(self, scores: npt.NDArray[np.int64]) -> int:
         """Return the place of the selected score."""

@@ -66,11 +66,11 @@ class NoisyValue:
         object.__setattr__(self, "scale", float(self.scale))
 
     @classmethod
-    def for_amount(cls, units: int, *, currency: Currency, attribute: Attribute, step: Step, moves_by: Step) -> Self:
-        """Return the answer with the least noise that costs at most `units`.
+    def for_amount(cls, amount: int, *, currency: Currency, attribute: Attribute, step: Step, moves_by: Step) -> Self:
+        """Return the answer with the least noise that costs at most `amount`.
 
         Args:
-            units: The amount to spend.
+            amount: The amount to spend.
             currency: Of the amount.
             attribute: The range of the answer, as a Number.
             step: How finely the answer matters.
@@ -78,14 +78,14 @@ class NoisyValue:
         """
         grid, exact = ValueGrid.of(attribute, step=step), _movement(moves_by)
         sensitivity = one_number(_distance(grid, exact))
-        noise, scale = bought_noise(units, currency=currency, sensitivity=sensitivity, otherwise=COARSER)
+        noise, scale = bought_noise(amount, currency=currency, sensitivity=sensitivity, otherwise=COARSER)
         return cls(grid=grid, moves_by=exact, noise=noise, scale=scale)
 
     @classmethod
     def for_epsilon(cls, epsilon: float, *, delta: float, attribute: Attribute, step: Step, moves_by: Step) -> Self:
         """Return the answer with the least noise that keeps a promise: pure epsilon at delta 0, through zCDP above."""
-        currency, units = budget_of(epsilon, delta=delta)
-        return cls.for_amount(units, currency=currency, attribute=attribute, step=step, moves_by=moves_by)
+        currency, amount = budget_of(epsilon, delta=delta)
+        return cls.for_amount(amount, currency=currency, attribute=attribute, step=step, moves_by=moves_by)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
@@ -107,9 +107,9 @@ class NoisyValue:
         """The noise's standard deviation, in the answer's own unit."""
         return self._on_steps().standard_deviation * float(self.grid.step)
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of one draw, in units."""
-        return self._on_steps().charge(currency)
+    def price(self, currency: Currency) -> int:
+        """Return the price of one draw, as an amount."""
+        return self._on_steps().price(currency)
 
     def draw(self, value: float | Fraction) -> float:
         """Return a noisy answer; NaN is taken as the minimum, and what is outside the range as its nearest bound."""

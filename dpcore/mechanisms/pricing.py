@@ -23,22 +23,22 @@ _WIDEST: Mapping[Currency, Callable[[Sensitivity], Noise]] = {
 }
 
 
-def marginal_noise(units: int, *, currency: Currency, protection: Protection) -> Noise:
+def marginal_noise(amount: int, *, currency: Currency, protection: Protection) -> Noise:
     """Return the least noise that an amount buys for every count of a marginal."""
-    return LEAST_NOISE[currency].for_amount(units, currency=currency, sensitivity=protection.sensitivity)
+    return LEAST_NOISE[currency].for_amount(amount, currency=currency, sensitivity=protection.sensitivity)
 
 
-def cell_noise(units: int, *, currency: Currency, protection: Protection) -> Noise:
+def cell_noise(amount: int, *, currency: Currency, protection: Protection) -> Noise:
     """Return the least noise that an amount buys for a single count."""
-    return CELL_NOISE[currency].for_amount(units, currency=currency, sensitivity=protection.count_sensitivity)
+    return CELL_NOISE[currency].for_amount(amount, currency=currency, sensitivity=protection.count_sensitivity)
 
 
-def least_units(*, currency: Currency, protection: Protection) -> int:
+def least_amount(*, currency: Currency, protection: Protection) -> int:
     """Return the least amount that buys noise for a marginal: only so wide a noise can be drawn. A single count costs no more.
 
     >>> from dpcore.privacy.protection import Neighbours
     >>> one_row = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
-    >>> [least_units(currency=currency, protection=one_row) for currency in Currency]
+    >>> [least_amount(currency=currency, protection=one_row) for currency in Currency]
     [1, 1, 2501]
     """
-    return _WIDEST[currency](protection.sensitivity).charge(currency)
+    return _WIDEST[currency](protection.sensitivity).price(currency)

@@ -14,7 +14,7 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms.calibration import closest_affordable
 from dpcore.mechanisms.descriptions import Description, number_in, whole_in
 from dpcore.mechanisms.sampling import coins, uniform
-from dpcore.privacy.accounting import Currency, pure_zcdp, spend_units
+from dpcore.privacy.accounting import Currency, pure_zcdp, spend_amount
 from dpcore.privacy.accounting.normal import log_odds_quantile
 from dpcore.privacy.accounting.rounding import as_real, real, rounded_down, rounded_up
 from dpcore.privacy.protection import Neighbours, Protection
@@ -84,8 +84,8 @@ class RandomizedResponse:
         return cls(epsilon=_LN_3, answers=2, protection=protection)
 
     @classmethod
-    def for_amount(cls, units: int, *, currency: Currency, answers: int, protection: Protection) -> Self:
-        """Return the mechanism with the most honest answers that costs at most `units` for each unit of protection."""
+    def for_amount(cls, amount: int, *, currency: Currency, answers: int, protection: Protection) -> Self:
+        """Return the mechanism with the most honest answers that costs at most `amount` for each unit of protection."""
         _check(answers, protection)
 
         def price(epsilon: float) -> Fraction:
@@ -93,10 +93,10 @@ class RandomizedResponse:
 
         epsilon = closest_affordable(
             price,
-            units=units,
+            amount=amount,
             wanted=LARGEST_EPSILON,
             cheapest=SMALLEST_EPSILON,
-            guess=lambda amount: _bought(amount / protection.rows_per_unit, answers=answers, currency=currency),
+            guess=lambda budget: _bought(budget / protection.rows_per_unit, answers=answers, currency=currency),
         )
         return cls(epsilon=epsilon, answers=answers, protection=protection)
 
@@ -126,10 +126,10 @@ class RandomizedResponse:
         other = (1 - truth) / self.answers
         return truth + other, other
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of all answers of a unit, in units of the currency."""
+    def price(self, currency: Currency) -> int:
+        """Return the price of all answers of a unit, as an amount."""
         price = _price(self.epsilon, answers=self.answers, currency=currency)
-        return spend_units(self.protection.rows_per_unit * price)
+        return spend_amount(self.protection.rows_per_unit * price)
 
     def draw(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the answers to collect in place of the true ones, which are coded 0, ..., k - 1.

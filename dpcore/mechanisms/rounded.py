@@ -7,11 +7,11 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.calibration import checked_units, closest_affordable
+from dpcore.mechanisms.calibration import checked_amount, closest_affordable
 from dpcore.mechanisms.descriptions import Description, describe_sensitivity, number_in, sensitivity_in
 from dpcore.mechanisms.sampling.noise import SMALLEST_SCALE, Counts, checked_scale, checked_sensitivity, with_noise
 from dpcore.mechanisms.sampling.thresholds import Shape
-from dpcore.privacy.accounting import Currency, gaussian_gdp, gaussian_zcdp, spend_units
+from dpcore.privacy.accounting import Currency, gaussian_gdp, gaussian_zcdp, spend_amount
 from dpcore.privacy.protection import Sensitivity
 
 LARGEST_SIGMA = 19_999.0
@@ -53,18 +53,18 @@ class RoundedGaussian:
         checked_sensitivity(self.sensitivity)
 
     @classmethod
-    def for_amount(cls, units: int, *, currency: Currency, sensitivity: Sensitivity) -> Self:
-        """Return the mechanism with the least noise that costs at most `units`."""
+    def for_amount(cls, amount: int, *, currency: Currency, sensitivity: Sensitivity) -> Self:
+        """Return the mechanism with the least noise that costs at most `amount`."""
         checked_sensitivity(sensitivity)
-        least = spend_units(_price(LARGEST_SIGMA, sensitivity=sensitivity, currency=currency))
-        if checked_units(units) < least:
+        least = spend_amount(_price(LARGEST_SIGMA, sensitivity=sensitivity, currency=currency))
+        if checked_amount(amount) < least:
             raise UsageError(
-                f"{_TOO_WIDE}, and {units} units do not pay for it; leave at least {least} for this step, keep fewer rows "
+                f"{_TOO_WIDE}, and an amount of {amount} does not pay for it; leave at least {least} for this step, keep fewer rows "
                 "per unit, or use an account in zcdp"
             )
         sigma = closest_affordable(
             lambda sigma: _price(sigma, sensitivity=sensitivity, currency=currency),
-            units=units,
+            amount=amount,
             wanted=SMALLEST_SCALE,
             cheapest=LARGEST_SIGMA,
         )
@@ -83,9 +83,9 @@ class RoundedGaussian:
         beyond = [math.erfc((k - 0.5) / (self.sigma * math.sqrt(2.0))) for k in range(1, 30)]
         return math.sqrt(sum((2 * k - 1) * mass for k, mass in enumerate(beyond, start=1)))
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of one draw over all counts, in units."""
-        return spend_units(_price(self.sigma, sensitivity=self.sensitivity, currency=currency))
+    def price(self, currency: Currency) -> int:
+        """Return the price of one draw over all counts, as an amount."""
+        return spend_amount(_price(self.sigma, sensitivity=self.sensitivity, currency=currency))
 
     def draw(self, counts: Counts) -> Counts:
         """Return noisy counts."""

@@ -9,7 +9,7 @@ from dpcore.mechanisms.descriptions import Description, flag_in, number_in, said
 from dpcore.mechanisms.division import Division, least_noise
 from dpcore.mechanisms.exponential import price
 from dpcore.mechanisms.sessions import Session
-from dpcore.privacy.accounting import Currency, spend_units
+from dpcore.privacy.accounting import Currency, spend_amount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +56,10 @@ class SparseVector:
         object.__setattr__(self, "epsilon", self._division.checked(self.epsilon))
 
     @classmethod
-    def for_amount(cls, units: int, *, currency: Currency, sensitivity: int, positives: int, monotone: bool) -> Self:
-        """Return the mechanism with the least noise that costs at most `units`."""
+    def for_amount(cls, amount: int, *, currency: Currency, sensitivity: int, positives: int, monotone: bool) -> Self:
+        """Return the mechanism with the least noise that costs at most `amount`."""
         division = least_noise(sensitivity=sensitivity, positives=positives, monotone=monotone)
-        epsilon = division.affordable(units, currency=currency)
+        epsilon = division.affordable(amount, currency=currency)
         return cls(epsilon=epsilon, sensitivity=sensitivity, positives=positives, monotone=monotone)
 
     @classmethod
@@ -81,9 +81,9 @@ class SparseVector:
     def _division(self) -> Division:
         return least_noise(sensitivity=self.sensitivity, positives=self.positives, monotone=self.monotone)
 
-    def charge(self, currency: Currency) -> int:
-        """Return the price of one session, in units."""
-        return spend_units(price(self.epsilon, currency=currency, bounded_range=False))
+    def price(self, currency: Currency) -> int:
+        """Return the price of one session, as an amount."""
+        return spend_amount(price(self.epsilon, currency=currency, bounded_range=False))
 
     def begin(self, threshold: int) -> Session:
         """Draw the threshold's noise and return a session. One charge pays for one session.

@@ -20,7 +20,7 @@ from dpcore.workload import Axes
 _LOOP = 32  # cells from which NumPy's own inner loop is fast enough
 _SUFFIX = 256  # cells that a vector sum should run over
 _CALL = 8192  # cells of a matrix in one BLAS call: OpenBLAS starts threads above 9216
-_BLOCK = 1 << 15  # cells of an expanded factor: stays in the second-level cache
+_CHUNK = 1 << 15  # cells of an expanded factor: stays in the second-level cache
 
 
 def sum_to(array: Weights, axes: Axes) -> Weights:
@@ -55,7 +55,7 @@ def sum_to(array: Weights, axes: Axes) -> Weights:
 def scale_along(array: Weights, axes: Axes, *, factor: Weights) -> None:
     """Multiply a contiguous array in place by a function of the given axes, which are in ascending order.
 
-    Where the innermost run is short, the factor is first expanded over blocks of trailing axes that stay in the cache.
+    Where the innermost run is short, the factor is first expanded over chunks of trailing axes that stay in the cache.
     """
     shape = array.shape
     kept = _kept(array, axes)
@@ -64,12 +64,12 @@ def scale_along(array: Weights, axes: Axes, *, factor: Weights) -> None:
         view = array.reshape(sizes)
         view *= factor.reshape([size if keep else 1 for size, keep in zip(sizes, keeps, strict=True)])
         return
-    cut = _cut(shape, _BLOCK)
+    cut = _cut(shape, _CHUNK)
     inner = math.prod(shape[cut + 1 :])
-    step = min(shape[cut], max(1, _BLOCK // inner))
-    block, block_kept = (step, *shape[cut + 1 :]), kept[cut:]
-    cells = _cells(block, block_kept)
-    expanded = np.empty(block)
+    step = min(shape[cut], max(1, _CHUNK // inner))
+    chunk, chunk_kept = (step, *shape[cut + 1 :]), kept[cut:]
+    cells = _cells(chunk, chunk_kept)
+    expanded = np.empty(chunk)
     choices: list[Iterable[int | slice]] = [
         range(size) if keep else (slice(None),) for size, keep in zip(shape[:cut], kept[:cut], strict=True)
     ]

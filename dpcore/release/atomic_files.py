@@ -19,6 +19,8 @@ def replacing(folder: Path, names: Sequence[str]) -> Iterator[tuple[Path, ...]]:
     finals = [folder / name for name in names]
     partials = tuple(final.with_name(f".{final.name}{suffix}") for final in finals)
     try:
+        if file := next((part for part in (folder, *folder.parents) if part.exists() and not part.is_dir()), None):
+            raise OutputError(f"{file} is a file, and an export needs a folder; name another one with --to")
         folder.mkdir(parents=True, exist_ok=True)
         if in_the_way := [final for final in finals if final.is_dir()]:
             raise OutputError(f"{in_the_way[0]} is a folder; move it away, or export elsewhere")

@@ -9,7 +9,7 @@ from dpcore.release.card_style import STYLE
 from dpcore.release.covered import consequences, coverage
 from dpcore.release.draft import Draft
 from dpcore.release.statement import Statement
-from dpcore.reporting.formatting import at_most, column_type, up
+from dpcore.reporting.formatting import at_most, column_type, figure, up
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.plots import data_uri, percent, rounds_plot, rounds_words
 from dpcore.universe import Attribute
@@ -107,7 +107,7 @@ def _promise(statement: Statement) -> Iterator[str]:
         ("accounting", statement.accounting),
         ("account", statement.account),
         ("run", statement.run),
-        (f"spent (bookkeeping), in {booked.counts}", f"{at_most(booked.spent)} of {at_most(booked.reserved)} reserved"),
+        (f"spent (bookkeeping), in {booked.counts}", f"{figure(booked.spent)} of {figure(booked.reserved)} reserved"),
     ]
     yield _table("The terms of the promise", ("term", "as promised"), terms)
 

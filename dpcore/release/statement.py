@@ -5,7 +5,7 @@ from importlib.metadata import version
 from typing import Any
 
 from dpcore.ledger import Account, Run
-from dpcore.privacy.accounting import UNIT, Currency, mu_of, sampler_delta
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, mu_of, sampler_delta
 from dpcore.release.covered import BlocksStatement
 from dpcore.reporting.formatting import at_most, pair
 from dpcore.reporting.promises import release_promise
@@ -115,9 +115,11 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
         sampler_delta=sampler_delta(draws, epsilon=promise.epsilon),
         draws=draws,
         accounting=ACCOUNTING[account.currency],
-        rho=run.reserved / UNIT if account.currency is Currency.ZCDP else None,
+        rho=run.reserved / AMOUNT_OF_ONE if account.currency is Currency.ZCDP else None,
         mu=mu_of(run.reserved) if account.currency is Currency.GDP else None,
-        bookkeeping=Bookkeeping(account.currency.symbol, reserved=run.reserved / UNIT, spent=run.spent / UNIT),
+        bookkeeping=Bookkeeping(
+            account.currency.symbol, reserved=run.reserved / AMOUNT_OF_ONE, spent=run.spent / AMOUNT_OF_ONE
+        ),
         unit=privacy.unit,
         max_rows_per_unit=privacy.max_rows_per_unit,
         neighbours=privacy.neighbours.value,

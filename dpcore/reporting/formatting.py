@@ -1,17 +1,20 @@
 """Amounts and guarantees in words, rounded so that no printed figure promises more than the exact one."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
 from dpcore.ledger import Account, AccountState
-from dpcore.privacy.accounting import UNIT, Cap, Currency, promise_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, promise_of
 from dpcore.privacy.accounting.rounding import float_down
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.promises import AccountPromise
 
 LISTED_CELLS = 10**9
+BOOKED_PLACES = 6
+"""Decimal places of every amount in the books, whatever it is counted in."""
+SMALL = 1e-4
+"""An amount below this, such as the price of one step, is written in words with 6 digits instead."""
 
 
 def at_most(number: float) -> str:
@@ -55,37 +58,92 @@ def _column(number: Decimal, *, places: int, rounding: str) -> str:
     return f"{number.quantize(Decimal(1).scaleb(-places), rounding=rounding):f}"
 
 
-def askable(account: Account, units: int) -> float:
-    """Return the largest epsilon, at the account's delta, that a run can ask for which may reserve so many units."""
-    if units <= 0:
+def askable(account: Account, amount: int) -> float:
+    """Return the largest epsilon, at the account's delta, that a run can ask for which may reserve this amount."""
+    if amount <= 0:
         return 0.0
     if account.currency is Currency.PURE:
-        return float_down(Fraction(units, UNIT))
-    return promise_of(Cap(account.currency, units), delta=account.delta).epsilon
+        return float_down(Fraction(amount, AMOUNT_OF_ONE))
+    return promise_of(Cap(account.currency, amount), delta=account.delta).epsilon
 
 
 def next_epsilon(account: Account, remaining: int) -> float:
     """Return the largest epsilon that a new run can ask for where so much remains of its blocks, and of the cap across them."""
     if account.state is AccountState.CLOSED:
         return 0.0
-    units = remaining // account.weight
+    amount = remaining // account.weight
     if account.across_remaining is not None:
-        units = min(units, account.across_remaining)
-    return askable(account, units)
+        amount = min(amount, account.across_remaining)
+    return askable(account, amount)
 
 
-def booked(account: Account, units: int, *, written: Callable[..., str]) -> str:
-    """Write an amount for a column, in what the account counts in, by `up` or `down`: bookkeeping, and no promise."""
-    return written(units / UNIT, places=4 if account.currency is Currency.PURE else 6)
+def new_block_epsilon(account: Account) -> float | None:
+    """Return the largest epsilon that a run can ask for which reads new blocks only; None if the account has no blocks.
+
+    A block that no run has read yet has the whole cap, however little remains of the others.
+    """
+    return None if account.blocks_by is None else next_epsilon(account, account.cap)
 
 
-def price(units: int, currency: Currency) -> str:
+def next_run(epsilon: float, *, new_blocks: float | None, block: str = "it") -> str:
+    """Say what the next run can ask for: of an account, or, where `new_blocks` is told, of its most used block and of new ones.
+
+    >>> next_run(0.5, new_blocks=None)
+    'the next run can ask for epsilon 0.5000'
+    >>> next_run(0.5, new_blocks=2.0)
+    'a run that reads it can ask for epsilon 0.5000; one on new blocks, epsilon 2.0000'
+    >>> next_run(0.0, new_blocks=2.0)
+    'no run can read it again; one on new blocks can ask for epsilon 2.0000'
+    """
+    if (
+        not new_blocks
+    ):  # no blocks, or nothing left for any of them: the account is closed, or its cap across blocks is used up
+        return f"the next run can ask for epsilon {down(epsilon)}"
+    if not epsilon:
+        return f"no run can read {block} again; one on new blocks can ask for epsilon {down(new_blocks)}"
+    return (
+        f"a run that reads {block} can ask for epsilon {down(epsilon)}; one on new blocks, epsilon {down(new_blocks)}"
+    )
+
+
+def booked(amount: int) -> str:
+    """Write a cap, or what was spent or reserved of it, for a column: bookkeeping, and no promise.
+
+    All three are rounded up, so that what was spent never looks like more than the cap.
+
+    >>> booked(120_582_400_000), booked(AMOUNT_OF_ONE // 2)
+    ('0.120583', '0.500000')
+    """
+    return up(amount / AMOUNT_OF_ONE, places=BOOKED_PLACES)
+
+
+def left(amount: int) -> str:
+    """Write what remains of a cap for a column, rounded down, so that nobody counts on more.
+
+    >>> left(120_582_900_000)
+    '0.120582'
+    """
+    return down(amount / AMOUNT_OF_ONE, places=BOOKED_PLACES)
+
+
+def figure(number: float) -> str:
+    """Write a cap, or what was spent or reserved of it, in words: the digits of `booked` without the zeros at their end.
+
+    >>> figure(0.1205824), figure(0.5), figure(0.0), figure(0.0000026543211)
+    ('0.120583', '0.5', '0', '2.65433e-06')
+    """
+    if 0 < number < SMALL:
+        return at_most(number)
+    return up(number, places=BOOKED_PLACES).rstrip("0").rstrip(".")
+
+
+def price(amount: int, currency: Currency) -> str:
     """Write an amount that was taken, in its currency, rounded up.
 
-    >>> price(UNIT // 3, Currency.ZCDP)
+    >>> price(AMOUNT_OF_ONE // 3, Currency.ZCDP)
     'rho 0.333334'
     """
-    return f"{currency.symbol} {at_most(units / UNIT)}"
+    return f"{currency.symbol} {figure(amount / AMOUNT_OF_ONE)}"
 
 
 def pair(epsilon: float, delta: float) -> str:

@@ -17,7 +17,8 @@ class Outcome:
 
     `epsilon` at `delta`, with `sampler_delta` on top, is what its release promises. `reserved`, `spent` and `remaining` are bookkeeping, in
     the account's currency. `remaining_epsilon` is the most that a next run can ask for, at the account's delta. Where the account is kept
-    by block, what remains is that of the run's most used one.
+    by block, what remains is that of the run's most used one, and `new_block_epsilon` is the most that a run can ask for which reads new
+    blocks only.
     """
 
     run: str
@@ -33,6 +34,7 @@ class Outcome:
     remaining: float
     remaining_epsilon: float
     blocks: Sequence[str] | None = None
+    new_block_epsilon: float | None = None
     warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:

@@ -8,7 +8,14 @@ from dpcore.ledger import Account, Balance, BlockState, Ledger, Run, RunState, c
 from dpcore.ledger.refusals import refuse_if_closed
 from dpcore.runs.reservation import check_remaining, in_epsilon
 from dpcore.spec import Declaration
-from dpcore.universe.blocks import choose
+from dpcore.universe.blocks import checked_day, choose
+
+
+def day_to_read(declaration: Declaration, as_of: date | None) -> date:
+    """Return the day as of which a run reads, today in UTC unless told otherwise; refuse one that is to come, or that does not matter."""
+    if as_of is not None and declaration.calendar is None:
+        raise UsageError("the spec has no `blocks`, so that no day matters to it; leave --as-of out")
+    return checked_day(as_of)
 
 
 def blocks_to_read(ledger: Ledger, declaration: Declaration, *, as_of: date) -> tuple[str, ...] | None:
@@ -48,15 +55,15 @@ def scarcest(ledger: Ledger, account: Account, *, names: Collection[str] | None)
 
 
 def check_payable(
-    ledger: Ledger, declaration: Declaration, *, account: Account, units: int, names: Collection[str] | None
+    ledger: Ledger, declaration: Declaration, *, account: Account, amount: int, names: Collection[str] | None
 ) -> None:
     """Refuse a run that would reserve more than remains in one of its blocks, or across blocks. Nothing changes."""
     block, balance = scarcest(ledger, account, names=names)
-    check_remaining(ledger.account(account.name), declaration, units=units, remaining=balance.remaining, block=block)
+    check_remaining(ledger.account(account.name), declaration, amount=amount, remaining=balance.remaining, block=block)
 
 
 def reserve_run(  # noqa: PLR0913  who pays, how much, for what, as of when
-    ledger: Ledger, declaration: Declaration, *, run_id: str, account: Account, units: int, claim: str, as_of: date
+    ledger: Ledger, declaration: Declaration, *, run_id: str, account: Account, amount: int, claim: str, as_of: date
 ) -> Run:
     """Reserve what a run may spend, in every block that it reads. Blocks that are not there yet are opened and sealed first.
 
@@ -70,7 +77,7 @@ def reserve_run(  # noqa: PLR0913  who pays, how much, for what, as of when
             return ledger.reserve(
                 run_id,
                 account=account.name,
-                amount=units,
+                amount=amount,
                 claim=claim_in(series, claim),
                 blocks=blocks,
                 analyst=spec.analyst,
@@ -78,16 +85,16 @@ def reserve_run(  # noqa: PLR0913  who pays, how much, for what, as of when
                 new_to=new_to,
             )
         except BudgetRefused as refused:
-            raise in_epsilon(refused, declaration, currency=account.currency, units=units) from None
+            raise in_epsilon(refused, declaration, currency=account.currency, amount=amount) from None
 
     if spec.blocks is None:
         return ask(blocks=None, new_to=None)
     earlier = next((run for run in ledger.runs(account.name) if run.id == run_id), None)
     while True:
         names = ledger.blocks_of(run_id) if earlier else blocks_to_read(ledger, declaration, as_of=as_of)
-        if earlier is None or earlier.state is RunState.RELEASED:
+        if earlier is None or earlier.state is RunState.REFUNDED:
             refuse_if_closed(account)
-            check_payable(ledger, declaration, account=account, units=units, names=names)
+            check_payable(ledger, declaration, account=account, amount=amount, names=names)
             _make_ready(ledger, account, names or ())
         try:
             return ask(blocks=names, new_to=series if spec.blocks.window == "new" else None)

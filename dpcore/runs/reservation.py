@@ -4,11 +4,11 @@ import math
 import shlex
 from fractions import Fraction
 
-from dpcore.curator.curator import LEAST_UNITS
+from dpcore.curator.curator import LEAST_AMOUNT
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Account, Ledger, budget_refused
 from dpcore.ledger.refusals import across_refused
-from dpcore.mechanisms.pricing import cell_noise, least_units
+from dpcore.mechanisms.pricing import cell_noise, least_amount
 from dpcore.privacy.accounting import Currency, budget_of, epsilon_of
 from dpcore.reporting import formatting as wording
 from dpcore.spec import Declaration
@@ -16,8 +16,8 @@ from dpcore.strategies import Strategy, strategy_for
 from dpcore.universe import Categorical
 from dpcore.universe.blocks import Calendar
 
-TIMES = 2
-"""So many times over a run can pay for its smallest measurement: a crash may make it pay for one twice."""
+CRASH_MARGIN = 2
+"""Reserve enough to pay for the smallest measurement this many times: a crash may make a run pay for one twice."""
 
 
 def paying_account(ledger: Ledger, declaration: Declaration) -> Account:
@@ -56,10 +56,10 @@ def _refuse_other_blocks(account: Account, calendar: Calendar | None) -> None:
         )
 
 
-def units_to_reserve(
+def amount_to_reserve(
     declaration: Declaration, strategy: Strategy, *, currency: Currency, smallest: Fraction | None = None
 ) -> int:
-    """Return what a run may spend, in units of the currency; refuse an amount that is too small for what the strategy would measure.
+    """Return the amount that a run may spend; refuse an amount that is too small for what the strategy would measure.
 
     Whoever asks for many amounts can hand in the `smallest_share`, which is the same for all.
     """
@@ -67,26 +67,26 @@ def units_to_reserve(
     epsilon = f"epsilon {wording.at_most(privacy.epsilon)}"
     answers = strategy.answers + sum(descent.levels for descent in declaration.descents().values())
     answers += declaration.checking > 0
-    shared = LEAST_UNITS * answers
+    shared = LEAST_AMOUNT * answers
     to_share = wording.at_most(epsilon_of(shared, currency=currency, delta=privacy.delta))
     try:
-        _, units = budget_of(privacy.epsilon, delta=privacy.delta, currency=currency)
+        _, amount = budget_of(privacy.epsilon, delta=privacy.delta, currency=currency)
     except UsageError:
         if privacy.epsilon > 1:
             raise
         raise UsageError(f"{epsilon} is too small for any run; ask for epsilon {to_share}") from None
-    if units < shared:
+    if amount < shared:
         raise UsageError(
             f"{epsilon} is too small to be shared by up to {answers} answers; ask for epsilon {to_share}, or for fewer `rounds`"
         )
     smallest = smallest_share(declaration, strategy) if smallest is None else smallest
-    least = least_units(currency=currency, protection=declaration.protection)
+    least = least_amount(currency=currency, protection=declaration.protection)
     if not smallest:
         raise UsageError(
             "a column is so small beside the others that none of the budget would be left for it; declare coarser columns"
         )
-    if units * smallest < TIMES * least:
-        wanted = math.ceil(TIMES * least / smallest)
+    if amount * smallest < CRASH_MARGIN * least:
+        wanted = math.ceil(CRASH_MARGIN * least / smallest)
         enough = wording.at_most(epsilon_of(wanted, currency=currency, delta=privacy.delta))
         zcdp = ", or use an account in zcdp" if currency is Currency.GDP else ""
         share = ", a larger `share` to discover by" if declaration.descents() else ""
@@ -94,7 +94,7 @@ def units_to_reserve(
             f"{epsilon} is too small for the smallest of {answers} answers: in {currency} its noise would be wider than any "
             f"that can be drawn; ask for epsilon {enough}{share}, fewer `rounds`, or fewer rows per unit{zcdp}"
         )
-    return units
+    return amount
 
 
 def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
@@ -111,30 +111,41 @@ def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
     return min(*(left * each.smallest_share for each in strategies), *levels, declaration.checking or Fraction(1))
 
 
-def total_noise(declaration: Declaration, *, currency: Currency, units: int) -> float:
+def total_noise(declaration: Declaration, *, currency: Currency, amount: int) -> float:
     """Return the noise of the total that is bought first, of a run that may spend so much."""
-    bought = int(units * declaration.checking)
+    bought = int(amount * declaration.checking)
     return cell_noise(bought, currency=currency, protection=declaration.protection).standard_deviation
 
 
 def check_remaining(
-    account: Account, declaration: Declaration, *, units: int, remaining: int, block: str | None = None
+    account: Account, declaration: Declaration, *, amount: int, remaining: int, block: str | None = None
 ) -> None:
     """Refuse a run that would reserve more than what remains of its account, of a block of it, or across its blocks."""
-    if account.weight * units > remaining:
+    if account.weight * amount > remaining:
         payer, currency = f"account '{account.name}'", account.currency
         payer = payer if block is None else f"block '{block}' of {payer}"
-        refused = budget_refused(payer, currency=currency, requested=account.weight * units, remaining=remaining)
-        raise in_epsilon(refused, declaration, currency=currency, units=units)
+        refused = budget_refused(payer, currency=currency, requested=account.weight * amount, remaining=remaining)
+        refused = in_epsilon(refused, declaration, currency=currency, amount=amount)
+        raise refused if block is None else _elsewhere(refused, account)
     across = account.across_remaining
-    if across is not None and units > across:
-        refused = across_refused(account, requested=units, remaining=across)
-        raise in_epsilon(refused, declaration, currency=account.currency, units=units)
+    if across is not None and amount > across:
+        refused = across_refused(account, requested=amount, remaining=across)
+        raise in_epsilon(refused, declaration, currency=account.currency, amount=amount)
 
 
-def in_epsilon(refused: BudgetRefused, declaration: Declaration, *, currency: Currency, units: int) -> BudgetRefused:
+def _elsewhere(refused: BudgetRefused, account: Account) -> BudgetRefused:
+    """Return the refusal of a block that also says what a run can still do: read blocks that no run has read yet."""
+    most = wording.new_block_epsilon(account)
+    if not most:
+        return refused
+    at = f" at delta {wording.at_most(account.delta)}" if account.delta else ""
+    told = f"; new blocks have their whole budget: a run that reads only those can ask for epsilon {wording.down(most)}{at}"
+    return BudgetRefused(f"{refused}{told}", requested=refused.requested, remaining=refused.remaining)
+
+
+def in_epsilon(refused: BudgetRefused, declaration: Declaration, *, currency: Currency, amount: int) -> BudgetRefused:
     """Return a refusal that also says what the spec's epsilon is compared with, where that is not what the account counts."""
-    privacy, times = declaration.spec.privacy, refused.requested // units
+    privacy, times = declaration.spec.privacy, refused.requested // amount
     double = "; each block pays double, as replacing one may touch two of them" if times > 1 else ""
     if currency is Currency.PURE and not double:
         return refused

@@ -21,7 +21,7 @@ from dpcore.errors import DpflowError, RowsUnexpected, SourceBroken, SourceError
 from dpcore.ledger import Account, Balance, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.places import places_of_spec, using
-from dpcore.privacy.accounting import UNIT, sampler_delta
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, sampler_delta
 from dpcore.private import Private
 from dpcore.release import (
     MANIFEST,
@@ -36,23 +36,23 @@ from dpcore.release import (
     state,
     state_blocks,
 )
-from dpcore.reporting.formatting import at_most, next_epsilon
+from dpcore.reporting.formatting import at_most, new_block_epsilon, next_epsilon
 from dpcore.reporting.outcome import Outcome, Report, Round, distance, noise_floor, without
 from dpcore.reporting.promises import release_promise
-from dpcore.runs.block_reservation import blocks_to_read, check_payable, reserve_run
+from dpcore.runs.block_reservation import blocks_to_read, check_payable, day_to_read, reserve_run
 from dpcore.runs.discovery import Discovery
 from dpcore.runs.expected_rows import STEP, NoisyTotal, small_total_warning, unexpected_sentence, weak_check_warning
-from dpcore.runs.reservation import paying_account, total_noise, units_to_reserve
+from dpcore.runs.reservation import amount_to_reserve, paying_account, total_noise
 from dpcore.spec import Declaration, load_spec
 from dpcore.strategies import Strategy, step_name, strategy_for
 from dpcore.tables.cluster import Connect, connected
-from dpcore.tables.engines import Engine, engine_for
+from dpcore.tables.engine import Engine
+from dpcore.tables.engines import engine_for
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
 from dpcore.tables.ingest.window import Window
 from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Categorical, Outside, Universe
-from dpcore.universe.blocks import checked_day
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -74,9 +74,7 @@ class Synthesis:
     ) -> None:
         self.declaration = declaration
         self.run_id = run_id
-        self.as_of = checked_day(as_of)
-        if as_of is not None and declaration.calendar is None:
-            raise UsageError("the spec has no `blocks`, so that no day matters to it; leave --as-of out")
+        self.as_of = day_to_read(declaration, as_of)
         self.source = (
             Source.of(table)
             if table is not None
@@ -116,15 +114,15 @@ class Synthesis:
         self.rounds: list[Round] = []
 
     def requested(self) -> int:
-        """Return what the run may spend, in units; an amount too small for what would be measured is refused."""
-        return units_to_reserve(self.declaration, self.strategy, currency=self.account.currency)
+        """Return the amount that the run may spend; one that is too small for what would be measured is refused."""
+        return amount_to_reserve(self.declaration, self.strategy, currency=self.account.currency)
 
     def reserve(self) -> Run:
         """Set the whole budget of the run aside and take the run to work on it, or refuse.
 
         A run that is started again finds its reservation; one that another worker may be at work on is left to that worker.
         """
-        units, spec = self.requested(), self.declaration.spec
+        amount, spec = self.requested(), self.declaration.spec
         # The order of the columns is no part of what a spec means, but measurements know columns by their place.
         order = json.dumps(self.declaration.universe.names)
         claim = hashlib.sha256(f"{PLAN_VERSION}:{self.declaration.digest}:{order}".encode()).hexdigest()
@@ -133,7 +131,7 @@ class Synthesis:
             self.declaration,
             run_id=self.run_id,
             account=self.account,
-            units=units,
+            amount=amount,
             claim=claim,
             as_of=self.as_of,
         )
@@ -150,7 +148,7 @@ class Synthesis:
         if not self.settled:
             self._lease = self.ledger.lease(self.run_id)
             self._claim_output(self._lease)
-            self._warn_of_a_weak_check(units)
+            self._warn_of_a_weak_check(amount)
         self._before = without(run, self._balance(), weight=self.account.weight)
         progress.info(
             "run %s: reserved epsilon %s of account %s in ledger %s…",
@@ -164,7 +162,7 @@ class Synthesis:
             claim_folder(self.ledger, self.declaration.output_folder)
         except DpflowError:
             if not self.ledger.run(self.run_id).spent:
-                self.ledger.release_run(self.run_id, lease=lease)
+                self.ledger.refund(self.run_id, lease=lease)
             raise
 
     @property
@@ -229,10 +227,10 @@ class Synthesis:
         }
         return Universe(attributes)
 
-    def _warn_of_a_weak_check(self, units: int) -> None:
+    def _warn_of_a_weak_check(self, amount: int) -> None:
         expected = self.declaration.spec.privacy.expect_rows
         if expected is not None:
-            noise = total_noise(self.declaration, currency=self.account.currency, units=units)
+            noise = total_noise(self.declaration, currency=self.account.currency, amount=amount)
             if warning := weak_check_warning(expected, noise=noise):
                 progress.warning("warning: %s", warning)
 
@@ -267,7 +265,7 @@ class Synthesis:
             self._check_headers(coding)
         except SourceError as error:
             if self._may_refund(error, lease=lease):
-                self.ledger.release_run(self.run_id, lease=lease)
+                self.ledger.refund(self.run_id, lease=lease)
                 raise
             failure = error
         else:
@@ -279,7 +277,7 @@ class Synthesis:
             raise failure
         raise SourceBroken(
             f"{failure}; the reservation is kept, since values may have decided this: with the spec as it is, mend the source or the disk and "
-            f"use --resume {self.run_id}, or let the steward give it back with `dpflow ledger release {self.run_id}`"
+            f"use --resume {self.run_id}, or let the steward give it back with `dpflow ledger refund {self.run_id}`"
         )
 
     def _check_headers(self, coding: Coding) -> None:
@@ -468,11 +466,12 @@ class Synthesis:
             epsilon=promise.epsilon,
             delta=promise.delta,
             sampler_delta=sampler_delta(self.curator.draws, epsilon=promise.epsilon),
-            reserved=run.reserved / UNIT,
-            spent=run.spent / UNIT,
-            remaining=balance.remaining / UNIT,
+            reserved=run.reserved / AMOUNT_OF_ONE,
+            spent=run.spent / AMOUNT_OF_ONE,
+            remaining=balance.remaining / AMOUNT_OF_ONE,
             remaining_epsilon=next_epsilon(account, balance.remaining),
             blocks=self.blocks,
+            new_block_epsilon=new_block_epsilon(account),
             warnings=self._warnings,
         )
 
@@ -548,10 +547,10 @@ def check_run(declaration: Declaration, *, resume: str | None, as_of: date | Non
     """
     run = Synthesis(declaration, run_id=resume or "unnamed", resume=resume is not None, as_of=as_of)
     try:
-        units = run.requested()
+        amount = run.requested()
         if resume is None:
             names = blocks_to_read(run.ledger, declaration, as_of=run.as_of)
-            check_payable(run.ledger, declaration, account=run.account, units=units, names=names)
+            check_payable(run.ledger, declaration, account=run.account, amount=amount, names=names)
     finally:
         run.close()
 

@@ -24,7 +24,9 @@ _ID_WORD = re.compile(
 
 def advice(declaration: Declaration) -> tuple[str, ...]:
     """Return warnings about a delta or epsilon that protects little, and about columns that look like ids."""
-    return (*_about_privacy(declaration), *_about_columns(declaration))
+    privacy = declaration.spec.privacy
+    said = budget_advice(epsilon=privacy.epsilon, delta=privacy.delta, expect_rows=privacy.expect_rows)
+    return (*said, *_about_columns(declaration))
 
 
 def looks_like_id(name: str) -> bool:
@@ -37,21 +39,21 @@ def looks_like_id(name: str) -> bool:
     return any(_ID_WORD.fullmatch(word.lower()) for word in words)
 
 
-def _about_privacy(declaration: Declaration) -> Iterator[str]:
-    privacy = declaration.spec.privacy
-    if privacy.delta > MOST_DELTA:
+def budget_advice(*, epsilon: float, delta: float, expect_rows: tuple[int, int] | None = None) -> Iterator[str]:
+    """Yield warnings about a delta or epsilon that protects little, of a spec or of an account."""
+    if delta > MOST_DELTA:
         yield (
-            f"`delta` is {privacy.delta!r}, and each person may be exposed with that probability; it should be far below one over the number "
+            f"`delta` is {delta!r}, and each person may be exposed with that probability; it should be far below one over the number "
             "of people, such as 1e-9"
         )
-    elif privacy.expect_rows is not None and privacy.delta * privacy.expect_rows[1] > DELTA_TIMES_ROWS:
+    elif expect_rows is not None and delta * expect_rows[1] > DELTA_TIMES_ROWS:
         yield (
-            f"`delta` is {privacy.delta!r}, which is not far below one over the {privacy.expect_rows[1]:,} rows that are expected; "
-            f"write {DELTA_TIMES_ROWS / 100 / privacy.expect_rows[1]:.0e} or less"
+            f"`delta` is {delta!r}, which is not far below one over the {expect_rows[1]:,} rows that are expected; "
+            f"write {DELTA_TIMES_ROWS / 100 / expect_rows[1]:.0e} or less"
         )
-    if privacy.epsilon > MOST_EPSILON:
+    if epsilon > MOST_EPSILON:
         yield (
-            f"`epsilon` is {privacy.epsilon!r}, which hardly limits what a release tells about one person; 1 is usual, {MOST_EPSILON} is already weak"
+            f"`epsilon` is {epsilon!r}, which hardly limits what a release tells about one person; 1 is usual, {MOST_EPSILON} is already weak"
         )
 
 

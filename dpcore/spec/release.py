@@ -12,6 +12,8 @@ from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+MOST_ROWS = 10**9
+"""Of a release."""
 
 
 RowCount = Annotated[int, Field(ge=1, le=10**12)]
@@ -113,7 +115,7 @@ class OutputSpec(SpecPart):
     """Where the release goes, and how many rows it has."""
 
     path: Annotated[str, Field(min_length=1)] = Field("releases", description="a folder, relative to the spec")
-    rows: Literal["noisy"] | Annotated[int, Field(ge=1, le=10**9)] = Field(
+    rows: Literal["noisy"] | Annotated[int, Field(ge=1, le=MOST_ROWS)] = Field(
         "noisy", description="`noisy`: as many as the noisy total says; or a number of your own"
     )
 

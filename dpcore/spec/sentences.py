@@ -11,7 +11,7 @@ from dpcore.spec.blocks import BlocksSpec
 from dpcore.spec.discover import DiscoverBins, DiscoverValues
 from dpcore.spec.document import Place
 from dpcore.spec.engine import EngineSpec
-from dpcore.spec.release import STRATEGIES, OutputSpec, PrivacySpec, ReleaseSpec, WeightSpec
+from dpcore.spec.release import MOST_ROWS, STRATEGIES, OutputSpec, PrivacySpec, ReleaseSpec, WeightSpec
 from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import LIST, MOST_COLUMNS, NUMBER, PLAIN, WEIGHTED, MarginalSpec, WorkloadSpec
 from dpcore.workload import MOST_WEIGHT
@@ -100,7 +100,7 @@ _EITHER: Mapping[Place, str] = {
     ("privacy", "expect_rows"): (
         "`expect_rows` must be the least and the most rows that should count, such as [20000, 200000], both from 1 to 10^12"
     ),
-    ("output", "rows"): "`rows` must be `noisy` or a whole number from 1 on",
+    ("output", "rows"): f"`rows` must be `noisy` or a whole number from 1 to {MOST_ROWS:,}",
     ("workload", "marginals"): (
         f"`marginals` must be a whole number from 1 to {MOST_COLUMNS}, or a list of lists of columns such as [[sex, age]]"
     ),

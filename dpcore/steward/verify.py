@@ -14,7 +14,7 @@ from dpcore.errors import LedgerDamaged, UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.dataset_folder import misplaced
 from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
 from dpcore.reporting.promises import release_promise
@@ -22,7 +22,7 @@ from dpcore.reporting.promises import release_promise
 _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
-def audit(
+def verify_ledger(
     *, releases: Sequence[Path] = (), complete: Sequence[Path] = (), expected_head: str | None = None
 ) -> Verified:
     """Check the ledger, and every file of all releases that its runs have recorded and that are still there.
@@ -82,7 +82,7 @@ class _Manifest:
 
 
 def _price(mechanism: Mapping[str, Any], currency: Currency) -> int:
-    return from_description(mechanism).charge(currency)
+    return from_description(mechanism).price(currency)
 
 
 def _is_head(text: object) -> bool:
@@ -191,7 +191,7 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
     release = manifest.path.parent
     if run.state is RunState.SETTLED and run.release and hashes:
         raise _changed(release, f"{MANIFEST} is not what run '{run.id}' published")
-    ended = "released before it measured anything" if run.state is RunState.RELEASED else "settled without a release"
+    ended = "refunded before it measured anything" if run.state is RunState.REFUNDED else "settled without a release"
     raise LedgerDamaged(
         f"the release {one_line(release)} has no record: its run '{run.id}' was {ended}; "
         "find out where it came from, and move it away from the releases"
@@ -250,11 +250,11 @@ def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run) -> str
     booked = privacy.get("bookkeeping")
     spent = booked.get("spent") if isinstance(booked, dict) else None
     reserved = booked.get("reserved") if isinstance(booked, dict) else None
-    if reserved != run.reserved / UNIT:
+    if reserved != run.reserved / AMOUNT_OF_ONE:
         return "states another reservation than its run has"
     # What a run has spent never falls; until it is settled it may still rise after its release was published.
-    rising = run.state is RunState.OPEN and isinstance(spent, float) and 0 < spent < run.spent / UNIT
-    if spent != run.spent / UNIT and not rising:
+    rising = run.state is RunState.OPEN and isinstance(spent, float) and 0 < spent < run.spent / AMOUNT_OF_ONE
+    if spent != run.spent / AMOUNT_OF_ONE and not rising:
         return "states another amount than its run has spent"
     epsilon, delta = privacy.get("epsilon"), privacy.get("delta")
     pure = account.currency is Currency.PURE

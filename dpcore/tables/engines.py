@@ -1,47 +1,18 @@
 """Where a table is read and counted: on this machine, or on a cluster. A run asks either the same way, and gets the same counts."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import Any
 
 from dpcore.errors import UsageError
 from dpcore.spec.engine import EngineSpec
 from dpcore.tables.cluster import Connect, check_installed
+from dpcore.tables.engine import Engine
 from dpcore.tables.histogram import Histogram, LocalHistogram
-from dpcore.tables.ingest import Coding, Draws, Fingerprint, Records, Source, Versioned, ingest, readable_version
+from dpcore.tables.ingest import Coding, Draws, Fingerprint, Records, Source, ingest, readable_version
 from dpcore.tables.sources.memory_table import MemoryTable
 from dpcore.universe import Universe
 
 
-class Engine(ABC):
-    """Reads a source into records, which nobody looks at, and makes a histogram of them, which the curator asks."""
-
-    @abstractmethod
-    def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
-        """Return the data's version where the cells of some attributes are still to be found: the same text on every engine."""
-
-    def connect(self) -> None:
-        """Connect to the machines that read the table, if there are others; nothing is read.
-
-        Raises:
-            SourceError: If they can't be reached.
-        """
-        return
-
-    @abstractmethod
-    def read(self, source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint) -> Versioned:
-        """Read, code and bound the table; its version is the same text on every engine."""
-
-    @abstractmethod
-    def count(self, records: Any, universe: Universe) -> Histogram:
-        """Make the histogram of what this engine has read."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of everything: no histogram of this engine is asked any more."""
-
-
-class Here(Engine):
+class LocalEngine(Engine):
     """This process, in bounded memory."""
 
     def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
@@ -72,12 +43,12 @@ def engine_for(spec: EngineSpec | None, *, source: Source, connect: Connect) -> 
         UsageError: If Dask is not installed, or the source is a table in the memory of this process.
     """
     if spec is None:
-        return Here()
+        return LocalEngine()
     check_installed()
     if any(isinstance(part, MemoryTable) for part in source.parts):
         raise UsageError(
             "a table from Python is counted where it is; remove `engine` from the spec, or name a `source`"
         )
-    from dpcore.tables.cluster.engine import OnCluster  # noqa: PLC0415  needs what is an extra
+    from dpcore.tables.cluster.engine import DaskEngine  # noqa: PLC0415  needs what is an extra
 
-    return OnCluster(spec, connect=connect)
+    return DaskEngine(spec, connect=connect)

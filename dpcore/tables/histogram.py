@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.private import Private
-from dpcore.tables.counting import Block, Coarse, Counts, count_sets, distinct_rows
+from dpcore.tables.counting import Chunk, Coarse, Counts, count_sets, distinct_rows
 from dpcore.tables.ingest.records import Records
 from dpcore.universe import CompactCodes, Universe, code_type
 from dpcore.workload import Axes
@@ -80,13 +80,13 @@ class Histogram(Private, ABC):
 
 
 class LocalHistogram(Histogram):
-    """Counts of rows on this machine: of the distinct ones if there are few, else block by block as the records are."""
+    """Counts of rows on this machine: of the distinct ones if there are few, else chunk by chunk as the records are."""
 
-    __slots__ = ("_blocks",)
+    __slots__ = ("_chunks",)
 
-    def __init__(self, blocks: Iterable[Block], *, shape: Sequence[int]) -> None:
+    def __init__(self, chunks: Iterable[Chunk], *, shape: Sequence[int]) -> None:
         super().__init__(shape)
-        self._blocks = blocks
+        self._chunks = chunks
 
     @classmethod
     def of(cls, *, codes: Sequence[CompactCodes], counts: Counts, shape: Sequence[int]) -> "LocalHistogram":
@@ -97,39 +97,39 @@ class LocalHistogram(Histogram):
     @classmethod
     def count(cls, records: Records, universe: Universe) -> "LocalHistogram":
         """Count the records by cell: now, if that makes them fewer for a small price, else marginal by marginal when these are asked for."""
-        shape, blocks = universe.shape, _Again(records)
+        shape, chunks = universe.shape, _Again(records)
         if prod(shape) <= SMALL_UNIVERSE:
-            (counts,) = count_sets(blocks, shape=shape, sets=[tuple(range(len(shape)))])
+            (counts,) = count_sets(chunks, shape=shape, sets=[tuple(range(len(shape)))])
             cells = np.nonzero(counts)
             codes = [code.astype(code_type(size)) for code, size in zip(cells, shape, strict=True)]
             return cls.of(codes=codes, counts=counts[cells], shape=shape)
-        few = _few(blocks)
+        few = _few(chunks)
         if few is None:
-            return cls(blocks, shape=shape)
+            return cls(chunks, shape=shape)
         codes, counts = distinct_rows(few, shape=shape)
         return cls.of(codes=codes, counts=counts, shape=shape)
 
     def _counts(self, sets: Sequence[Axes]) -> list[Counts]:
-        return count_sets(self._blocks, shape=self._shape, sets=sets, coarse=self._coarse)
+        return count_sets(self._chunks, shape=self._shape, sets=sets, coarse=self._coarse)
 
 
 class _Again:
-    """The blocks of records, from the first one each time that they are gone through."""
+    """The chunks of records, from the first one each time that they are gone through."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
 
-    def __iter__(self) -> Iterator[Block]:
-        return self._records.blocks()
+    def __iter__(self) -> Iterator[Chunk]:
+        return self._records.chunks()
 
 
-def _few(blocks: Iterable[Block]) -> list[Block] | None:
-    """Return all blocks, or None if they have too many rows to look for those that are alike."""
-    few: list[Block] = []
+def _few(chunks: Iterable[Chunk]) -> list[Chunk] | None:
+    """Return all chunks, or None if they have too many rows to look for those that are alike."""
+    few: list[Chunk] = []
     rows = 0
-    for block in blocks:
-        few.append(block)
-        rows += len(block[0][0])
+    for chunk in chunks:
+        few.append(chunk)
+        rows += len(chunk[0][0])
         if rows > DISTINCT_ROWS:
             return None
     return few

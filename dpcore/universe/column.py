@@ -15,7 +15,7 @@ from dpcore.universe.places import ALIEN, NULL, Places, all_of, spread
 
 Place = Callable[[pa.Array], Places]
 
-BLOCK_ROWS = 1 << 15  # bounds the memory of intermediate arrays, which then stay near the processor
+CHUNK_ROWS = 1 << 15  # bounds the memory of intermediate arrays, which then stay near the processor
 
 
 def place_column(column: pa.Array | pa.ChunkedArray, place: Place) -> Places:
@@ -53,14 +53,14 @@ def _place_layout(array: pa.Array, place: Place) -> Places:
         return _place_array(array.values, place)[runs]
     if reading.is_parsed(kind):
         encoded = reading.distinct(array)
-        return spread(encoded, _place_blocks(encoded.dictionary, place))
-    return _place_blocks(array, place)
+        return spread(encoded, _place_chunks(encoded.dictionary, place))
+    return _place_chunks(array, place)
 
 
-def _place_blocks(array: pa.Array, place: Place) -> Places:
-    starts = range(0, max(len(array), 1), BLOCK_ROWS)
-    blocks = (array[start : start + BLOCK_ROWS] for start in starts)
-    placed = [_total(block, lambda part: _place_flat(part, place)) for block in blocks]
+def _place_chunks(array: pa.Array, place: Place) -> Places:
+    starts = range(0, max(len(array), 1), CHUNK_ROWS)
+    chunks = (array[start : start + CHUNK_ROWS] for start in starts)
+    placed = [_total(chunk, lambda part: _place_flat(part, place)) for chunk in chunks]
     return placed[0] if len(placed) == 1 else np.concatenate(placed)
 
 

@@ -1,4 +1,4 @@
-"""What is deployed to a Prefect server: a release for each registered spec, the account pages and the nightly audit of the ledger.
+"""What is deployed to a Prefect server: a release for each registered spec, the account pages and the nightly verification of the ledger.
 
 Prefect loads a flow by the name of its module, so no folder of the machine that deploys is stored anywhere. A deployment is
 ours by its tag: one whose spec is registered no more is removed, and what others have deployed is left alone.
@@ -89,7 +89,7 @@ def deployments(pool: str) -> Iterator[RunnerDeployment]:
         verify,
         pool=pool,
         name="verify",
-        description="Audits the ledger every night: each charge, each release, and the chain that holds them together.",
+        description="Verifies the ledger every night: each charge, each release, and the chain that holds them together.",
         schedules=[Cron(VERIFY_CRON, timezone=TIMEZONE, slug=SLUG)],
     )
 

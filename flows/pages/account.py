@@ -4,7 +4,7 @@ import re
 import shlex
 from heapq import nlargest
 
-from dpcore.reporting.formatting import askable, at_most, booked, down, several_blocks, stated, step_of, up
+from dpcore.reporting.formatting import askable, at_most, booked, down, left, several_blocks, stated, step_of, up
 from dpcore.reporting.overview import AccountOverview, RunOverview
 from dpcore.reporting.plots import Bar, budget_plot, budget_words, percent
 from dpcore.reporting.promises import release_promise
@@ -51,9 +51,9 @@ def _terms(found: AccountOverview) -> str:
         if several := several_blocks(account.unit, promise):
             rows.append(["rows in several blocks", plain(several)])
     if account.across_epsilon is not None and account.across_remaining is not None:
-        left = down(askable(account, account.across_remaining))
+        rest = down(askable(account, account.across_remaining))
         rows.append(
-            ["cap across blocks", f"epsilon {at_most(account.across_epsilon)} for all runs together; {left} is left"]
+            ["cap across blocks", f"epsilon {at_most(account.across_epsilon)} for all runs together; {rest} is left"]
         )
     return table(["term", "as declared"], rows)
 
@@ -67,9 +67,9 @@ def _blocks(found: AccountOverview) -> str:
         [
             plain(block.name),
             block.state.value,
-            booked(found.account, balance.spent, written=up),
-            booked(found.account, balance.reserved, written=up),
-            booked(found.account, balance.remaining, written=down),
+            booked(balance.spent),
+            booked(balance.reserved),
+            left(balance.remaining),
             percent(balance.used / balance.cap),
         ]
         for block, balance in found.blocks
@@ -86,8 +86,8 @@ def _allowances(found: AccountOverview) -> str:
         [
             f"{allowance.kind.value} {plain(allowance.name)}",
             up(allowance.epsilon),
-            booked(found.account, allowance.used, written=up),
-            booked(found.account, allowance.remaining, written=down),
+            booked(allowance.used),
+            left(allowance.remaining),
             percent(allowance.used / allowance.cap),
         ]
         for allowance in found.allowances
@@ -112,7 +112,7 @@ def _open_runs(found: AccountOverview) -> str:
 def _open_run(found: AccountOverview, item: RunOverview) -> str:
     run, name = item.run, shlex.quote(item.run.id)
     ending = "settle" if run.spent else "release"
-    spent, reserved = (booked(found.account, units, written=up) for units in (run.spent, run.reserved))
+    spent, reserved = (booked(amount) for amount in (run.spent, run.reserved))
     return page(
         f"Run {plain(run.id)}: {found.account.currency.symbol} {spent} of {reserved} is spent.",
         code(f"dpflow run NAME --resume {name}\ndpflow ledger {ending} {name}"),
@@ -130,7 +130,7 @@ def _runs(found: AccountOverview) -> str:
             f"{item.run.opened_at[:16].replace('T', ' ')}",
             item.run.state.value,
             at_most(release_promise(found.account, item.run).epsilon),
-            booked(found.account, item.run.spent, written=up),
+            booked(item.run.spent),
             mono(item.run.release) if item.run.release else "none",
             *(plain(getattr(item.run, name) or "") for name in named),
         ]

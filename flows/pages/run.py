@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dpcore import Account, Balance, Report
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release.covered import consequences, coverage, read_blocks
-from dpcore.reporting.formatting import at_most, booked, column_type, down, stated, up
+from dpcore.reporting.formatting import at_most, booked, column_type, figure, left, stated
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.plots import Bar, budget_plot, budget_words, percent, rounds_plot, rounds_words
 from flows.pages.markdown import code, image, mono, page, plain, table
@@ -67,15 +67,15 @@ def rounds_page(report: Report) -> str:
 def budget_page(report: Report) -> str:
     """Tell what the account had before the run, what the run took, and what is left."""
     account, outcome = report.account, report.outcome
-    this_run = account.weight * round(outcome.spent * UNIT)
+    this_run = account.weight * round(outcome.spent * AMOUNT_OF_ONE)
     bars = [
         Bar("before", report.before.spent, 0, report.before.reserved, report.before.cap),
         Bar("after", report.after.spent - this_run, this_run, report.after.reserved, report.after.cap),
     ]
     symbol = account.currency.symbol
     spent = (
-        f"This run promises {stated(outcome.epsilon, outcome.delta)}. It has spent {symbol} {at_most(outcome.spent)} of "
-        f"{at_most(outcome.reserved)} reserved, {percent(this_run / report.after.cap)} of the budget (bookkeeping)."
+        f"This run promises {stated(outcome.epsilon, outcome.delta)}. It has spent {symbol} {figure(outcome.spent)} of "
+        f"{figure(outcome.reserved)} reserved, {percent(this_run / report.after.cap)} of the budget (bookkeeping)."
     )
     return page(
         f"# {plain(account.name)}: the budget",
@@ -93,11 +93,11 @@ def balances_table(account: Account, moments: dict[str, Balance]) -> str:
     symbol = account.currency.symbol
     heads = [f"{unit}{' ' if when else ''}{when}" for when in moments for unit in (symbol, "share")]
     rows = []
-    for name, rounded in (("spent", up), ("reserved", up), ("remaining", down)):
+    for name, rounded in (("spent", booked), ("reserved", booked), ("remaining", left)):
         cells = []
         for balance in moments.values():
-            amount = getattr(balance, name)
-            cells += [booked(account, amount, written=rounded), percent(amount / balance.cap)]
+            units = getattr(balance, name)
+            cells += [rounded(units), percent(units / balance.cap)]
         rows.append(["left" if name == "remaining" else name, *cells])
     return table(["bookkeeping", *heads], rows, right=heads)
 

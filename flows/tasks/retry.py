@@ -1,4 +1,4 @@
-"""What a scheduled run does when the ledger is out of reach or another worker has its run: it waits and goes on from the transcript."""
+"""Retry a deployed run when its ledger can't be reached or another worker holds it; it continues from its transcript."""
 
 import logging
 import time
@@ -13,17 +13,17 @@ R = TypeVar("R")
 progress = logging.getLogger("dpcore.progress")
 
 RETRY_SECONDS = (5, 20, 60)
-"""The waits after which a run goes on when its ledger could not be used."""
+"""How long a run waits before each retry when its ledger can't be used."""
 
 HELD_SECONDS = (5, 10, 20, 30)
 HELD_AT_MOST = 900
 """How often, the last one again and again, and for how long a run looks whether the worker that holds it has finished or is gone."""
 
 
-def patiently(attempt: Callable[[], R], *, sleep: Callable[[float], None] = time.sleep) -> R:
-    """Return what an attempt returns. A deployed run attempts again after infrastructure failed; at a terminal the user decides.
+def retry_infrastructure(attempt: Callable[[], R], *, sleep: Callable[[float], None] = time.sleep) -> R:
+    """Return what an attempt returns. A deployed run retries after infrastructure failed; at a terminal the user decides.
 
-    Nothing is drawn or paid twice by attempting again: what was committed is replayed.
+    A retry draws and pays nothing twice: what was committed is replayed.
     """
     if deployed_run() is None:
         return attempt()

@@ -1,4 +1,4 @@
-"""Whether a run is executed for others: known by the process that executes it, whatever a server says about the run."""
+"""Marks this process as executing runs submitted by a server, which are untrusted."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The end of a worker: its runs are told first, so that they can say that they were interrupted and be gone on with later.
+"""Stop a worker gracefully: signal its runs first so that they can be resumed.
 
 Prefect's worker, when it is interrupted, kills its runs at once: they would be taken for running until their silence is noticed.
 """

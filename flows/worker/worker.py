@@ -19,7 +19,7 @@ from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, Proc
 
 from dpcore.errors import UsageError
 from flows.tasks.refusals import refused_state
-from flows.worker.overrides import foreign_wishes
+from flows.worker.overrides import disallowed_overrides
 from flows.worker.supervision import supervise
 
 
@@ -119,25 +119,25 @@ class PrivateWorker(ProcessWorker):
     async def _propose_pending_state(self, flow_run: FlowRun) -> bool:
         """Take a run, unless it is to be refused. Prefect asks this first, and leaves the run alone if the answer is no."""
         try:
-            wishes = await self._wishes(flow_run)
-            if wishes:
-                await self._refuse(flow_run, wishes)
+            overrides = await self._disallowed(flow_run)
+            if overrides:
+                await self._refuse(flow_run, overrides)
                 return False
         except Exception:  # a worker outlives whatever a server answers
             self._logger.exception("The run %s could not be looked at", flow_run.id)
             return False
         return await super()._propose_pending_state(flow_run)
 
-    async def _wishes(self, run: FlowRun) -> list[str]:
+    async def _disallowed(self, run: FlowRun) -> list[str]:
         deployment = await self.client.read_deployment(run.deployment_id) if run.deployment_id else None
         flow = await self.client.read_flow(run.flow_id)
         pool = await self.client.read_work_pool(self._work_pool_name)
-        return foreign_wishes(run, deployment, flow=flow.name, template=pool.base_job_template)
+        return disallowed_overrides(run, deployment, flow=flow.name, template=pool.base_job_template)
 
-    async def _refuse(self, run: FlowRun, wishes: list[str]) -> None:
+    async def _refuse(self, run: FlowRun, overrides: list[str]) -> None:
         refusal = UsageError(
             f"this worker runs dpflow's own flows and nothing else that a server names, and the run asks for "
-            f"{', '.join(wishes)}; take that away, then start it again (`dpflow serve --deploy-only` deploys anew)"
+            f"{', '.join(overrides)}; take that away, then start it again (`dpflow serve --deploy-only` deploys anew)"
         )
         # A run may be offered once more while the server is noting its first refusal.
         state = (await self.client.read_flow_run(run.id)).state

@@ -7,7 +7,7 @@ import pytest
 
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import GENESIS, Balance, Ledger, open_ledger
-from dpcore.privacy.accounting import Currency, cap_units
+from dpcore.privacy.accounting import Currency, cap_amount
 from dpcore.privacy.protection import Neighbours
 from tests.dpcore.ledger.fixtures import CAP, MECHANISM, assert_sound, opened, opened_by_month
 from tests.dpcore.ledger.store import LedgerStoreTests
@@ -112,7 +112,7 @@ class LedgerAccounts(LedgerStoreTests):
     @pytest.mark.parametrize("budget", [0.0, -1.0, 1e-13, float("nan"), float("inf")])
     def test_a_budget_that_buys_nothing_opens_no_account(self, ledger: Ledger, url: str, budget: float) -> None:
         with self.refused(url, UsageError, "a budget must be"):
-            opened(ledger, "births", cap=cap_units(budget))
+            opened(ledger, "births", cap=cap_amount(budget))
 
     def test_a_raised_cap_leaves_more_and_its_reason_on_record(self, ledger: Ledger) -> None:
         ledger.reserve("run", account="clinic", amount=CAP, claim="claim")
@@ -132,7 +132,7 @@ class LedgerAccounts(LedgerStoreTests):
 
         def charge(run: str, account: str) -> None:
             ledger.reserve(run, account=account, amount=1, claim="claim")
-            ledger.start(ledger.lease(run), step="s", amount=1, mechanism=MECHANISM)
+            ledger.charge(ledger.lease(run), step="s", amount=1, mechanism=MECHANISM)
 
         opened(ledger, "births", cap=CAP)
         charge("other", "births")
@@ -177,12 +177,12 @@ class LedgerAccounts(LedgerStoreTests):
 
     def test_a_closed_account_takes_nothing_new(self, ledger: Ledger, url: str) -> None:
         opened_by_month(ledger, "2026-01")
-        ledger.reserve("released", account="visits", amount=1, claim="claim", blocks=["2026-01"])
-        ledger.release_run("released", lease=None)
+        ledger.reserve("refunded", account="visits", amount=1, claim="claim", blocks=["2026-01"])
+        ledger.refund("refunded", lease=None)
         assert ledger.close_account("visits", reason="the study has ended").state == "closed"
         asks: list[Callable[[], object]] = [
             lambda: ledger.reserve("run", account="visits", amount=1, claim="claim", blocks=["2026-01"]),
-            lambda: ledger.reserve("released", account="visits", amount=1, claim="claim", blocks=["2026-01"]),
+            lambda: ledger.reserve("refunded", account="visits", amount=1, claim="claim", blocks=["2026-01"]),
             lambda: ledger.raise_cap("visits", cap=2_000, epsilon=1.0, reason="more"),
             lambda: ledger.allow("visits", kind="analyst", name="ann", cap=1, epsilon=1.0, reason="new"),
             lambda: ledger.open_blocks("visits", ["2026-02"]),
@@ -201,7 +201,7 @@ class LedgerAccounts(LedgerStoreTests):
         ledger.close_account("clinic", reason="the study has ended")
         assert ledger.reserve("run", account="clinic", amount=300, claim="claim") == run
         lease = ledger.lease("run")
-        ledger.commit(ledger.start(lease, step="measure", amount=100, mechanism=MECHANISM), b"noisy")
+        ledger.commit(ledger.charge(lease, step="measure", amount=100, mechanism=MECHANISM), b"noisy")
         ledger.settle("run", release="release-1", lease=lease)
         assert ledger.balance("clinic") == Balance(cap=CAP, spent=100, reserved=0)
         assert ledger.transcript("run")[0].output == b"noisy"

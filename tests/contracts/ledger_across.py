@@ -59,17 +59,17 @@ class LedgerAcrossBlocks(LedgerStoreTests):
         assert (told.value.requested, told.value.remaining) == (1, 0)
         assert_sound(ledger)
 
-    def test_what_was_never_started_goes_back(self, ledger: Ledger) -> None:
+    def test_what_was_never_charged_goes_back(self, ledger: Ledger) -> None:
         capped(ledger)
-        reserve(ledger, "released", 100, JANUARY)
+        reserve(ledger, "refunded", 100, JANUARY)
         reserve(ledger, "settled", 200, JANUARY, FEBRUARY)
         lease = ledger.lease("settled")
-        ledger.start(lease, step="measure", amount=30, mechanism=MECHANISM)
+        ledger.charge(lease, step="measure", amount=30, mechanism=MECHANISM)
         assert ledger.across("visits") == Balance(1_500, spent=30, reserved=270)
-        ledger.release_run("released", lease=None)
+        ledger.refund("refunded", lease=None)
         ledger.settle("settled", release=None, lease=lease)
         assert ledger.across("visits") == Balance(1_500, spent=30, reserved=0)
-        reserve(ledger, "released", 100, JANUARY)
+        reserve(ledger, "refunded", 100, JANUARY)
         assert ledger.account("visits").across_used == 130
         assert_sound(ledger)
 
@@ -111,8 +111,8 @@ class LedgerAcrossBlocks(LedgerStoreTests):
             ({"blocks_by": None}, "needs blocks; say what they are with --blocks"),
             ({"unit": "row"}, "a row lies in one block"),
             ({"across_epsilon": None}, "declared with its epsilon"),
-            ({"across": None}, "whole number of units"),
-            ({"across": 0}, "at least 1 unit"),
+            ({"across": None}, "whole number, of multiples of 1e-12"),
+            ({"across": 0}, "at least 1 and at most"),
             ({"across": 2 * 10**12}, "must not exceed what its epsilon amounts to"),
             ({"across_epsilon": float("nan")}, "finite number above 0"),
         ],

@@ -35,7 +35,7 @@ def _assert_same(run: Run, plain: PlainRun) -> None:
     asked = plain.request
     assert (run.reserved, run.claim) == (asked["amount"], asked["claim"])
     assert (run.analyst, run.purpose) == (asked["analyst"], asked["purpose"])
-    assert (run.state, run.spent) == (plain.state, plain.started)
+    assert (run.state, run.spent) == (plain.state, plain.charged)
     assert (run.data_version, run.release) == (plain.version, plain.release)
     assert datetime.fromisoformat(run.opened_at) == plain.began
     assert (run.fence, run.holder, run.lease_seconds) == (plain.fence, plain.holder, plain.seconds)

@@ -82,34 +82,34 @@ class LedgerAllowances(LedgerStoreTests):
         reserve(ledger, "run", 100, analyst="north", purpose="north")
         assert [(made.kind, made.used) for made in ledger.allowances("clinic")] == [("analyst", 100), ("purpose", 100)]
 
-    def test_what_was_never_started_goes_back_to_the_allowance(self, ledger: Ledger) -> None:
+    def test_what_was_never_charged_goes_back_to_the_allowance(self, ledger: Ledger) -> None:
         allow(ledger, "ann", 300)
-        reserve(ledger, "released", 100, analyst="ann")
+        reserve(ledger, "refunded", 100, analyst="ann")
         reserve(ledger, "settled", 200, analyst="ann")
         lease = ledger.lease("settled")
-        ledger.start(lease, step="measure", amount=30, mechanism=MECHANISM)
+        ledger.charge(lease, step="measure", amount=30, mechanism=MECHANISM)
         assert used(ledger) == {"ann": 300}
-        ledger.release_run("released", lease=None)
+        ledger.refund("refunded", lease=None)
         assert used(ledger) == {"ann": 200}
         ledger.settle("settled", release=None, lease=lease)
         assert used(ledger) == {"ann": 30}
-        reserve(ledger, "released", 100, analyst="ann")
+        reserve(ledger, "refunded", 100, analyst="ann")
         assert used(ledger) == {"ann": 130}
         assert_sound(ledger)
 
     def test_earlier_runs_in_the_same_name_count(self, ledger: Ledger, url: str) -> None:
-        for number, name in enumerate(["settled", "released", "open", "anns"]):
+        for number, name in enumerate(["settled", "refunded", "open", "anns"]):
             reserve(ledger, name, 100 + number, analyst="ann" if name == "anns" else "bob", purpose="research")
         lease = ledger.lease("settled")
-        ledger.start(lease, step="measure", amount=30, mechanism=MECHANISM)
+        ledger.charge(lease, step="measure", amount=30, mechanism=MECHANISM)
         ledger.settle("settled", release=None, lease=lease)
-        ledger.release_run("released", lease=None)
+        ledger.refund("refunded", lease=None)
         with self.refused(url, UsageError, "analyst 'bob' has used more of account 'clinic' than that"):
             allow(ledger, "bob", 131)
         allow(ledger, "bob", 132)
         allow(ledger, "research", CAP, kind="purpose")
         assert used(ledger) == {"bob": 132, "research": 235}
-        ledger.release_run("open", lease=None)
+        ledger.refund("open", lease=None)
         assert used(ledger) == {"bob": 30, "research": 133}
 
     def test_an_allowance_is_changed_both_ways_but_not_below_what_was_used(self, ledger: Ledger, url: str) -> None:
@@ -133,7 +133,7 @@ class LedgerAllowances(LedgerStoreTests):
         ledger.reserve("run", account="visits", amount=300, claim="claim", blocks=months, analyst="ann")
         assert used(ledger, "visits") == {"ann": 300}
         assert ledger.balance("visits").used == 600
-        ledger.release_run("run", lease=None)
+        ledger.refund("run", lease=None)
         assert used(ledger, "visits") == {"ann": 0}
 
     def test_an_allowance_is_of_one_account(self, ledger: Ledger) -> None:

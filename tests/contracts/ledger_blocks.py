@@ -103,7 +103,7 @@ class LedgerBlocks(LedgerStoreTests):
         assert used(ledger) == {JANUARY: 300, FEBRUARY: 400, MARCH: 0}
         assert used(ledger, "births") == {JANUARY: 0, FEBRUARY: 0}
         lease = ledger.lease("run")
-        ledger.start(lease, step="measure", amount=120, mechanism=MECHANISM)
+        ledger.charge(lease, step="measure", amount=120, mechanism=MECHANISM)
         assert {block.name: balance for block, balance in ledger.blocks("visits")} == {
             JANUARY: Balance(cap=CAP, spent=120, reserved=180),
             FEBRUARY: Balance(cap=CAP, spent=120, reserved=280),
@@ -111,7 +111,7 @@ class LedgerBlocks(LedgerStoreTests):
         }
         assert ledger.balance("visits") == Balance(cap=CAP, spent=120, reserved=280)
         ledger.settle("run", release=None, lease=lease)
-        ledger.release_run("other", lease=None)
+        ledger.refund("other", lease=None)
         assert used(ledger) == {JANUARY: 120, FEBRUARY: 120, MARCH: 0}
         assert_sound(ledger)
 
@@ -134,12 +134,12 @@ class LedgerBlocks(LedgerStoreTests):
             with self.refused(url, UsageError, "reserved for something else"):
                 ledger.reserve("run", account="visits", amount=1, claim="claim", blocks=blocks)
 
-    def test_a_released_run_takes_its_blocks_again(self, ledger: Ledger) -> None:
+    def test_a_refunded_run_takes_its_blocks_again(self, ledger: Ledger) -> None:
         opened_by_month(ledger, JANUARY, FEBRUARY)
         for _ in range(2):
             ledger.reserve("run", account="visits", amount=1, claim="claim", blocks=[JANUARY, FEBRUARY])
             assert used(ledger) == {JANUARY: 1, FEBRUARY: 1}
-            ledger.release_run("run", lease=None)
+            ledger.refund("run", lease=None)
             assert used(ledger) == {JANUARY: 0, FEBRUARY: 0}
         assert_sound(ledger)
 
@@ -183,7 +183,7 @@ class LedgerBlocks(LedgerStoreTests):
             ledger.reserve("other", account="visits", amount=101, claim="claim", blocks=[JANUARY, FEBRUARY])
         assert (refused.value.requested, refused.value.remaining) == (202, 200)
         lease = ledger.lease("run")
-        ledger.start(lease, step="measure", amount=150, mechanism=MECHANISM)
+        ledger.charge(lease, step="measure", amount=150, mechanism=MECHANISM)
         assert ledger.balance("visits") == Balance(cap=CAP, spent=300, reserved=500)
         ledger.settle("run", release=None, lease=lease)
         assert used(ledger) == {JANUARY: 300, FEBRUARY: 0}
@@ -242,19 +242,19 @@ class LedgerBlocks(LedgerStoreTests):
 
     def test_a_series_has_covered_what_has_led_to_a_release_or_still_may(self, ledger: Ledger) -> None:
         opened_by_month(ledger, JANUARY, FEBRUARY, MARCH)
-        for run, block in (("published", JANUARY), ("given-up", FEBRUARY), ("released", MARCH)):
+        for run, block in (("published", JANUARY), ("given-up", FEBRUARY), ("refunded", MARCH)):
             ledger.reserve(run, account="visits", amount=1, claim=claim_in("s", "claim"), blocks=[block], new_to="s")
         assert len(ledger.covered("visits", series="s")) == 3
         ledger.settle("published", release="20260201T000000Z-0123456789ab", lease=None)
         ledger.settle("given-up", release=None, lease=None)
-        ledger.release_run("released", lease=None)
+        ledger.refund("refunded", lease=None)
         assert set(ledger.covered("visits", series="s")) == {JANUARY}
         ledger.reserve(
             "again", account="visits", amount=1, claim=claim_in("s", "claim"), blocks=[FEBRUARY, MARCH], new_to="s"
         )
         with pytest.raises(BlocksCovered):
             ledger.reserve(
-                "released", account="visits", amount=1, claim=claim_in("s", "claim"), blocks=[MARCH], new_to="s"
+                "refunded", account="visits", amount=1, claim=claim_in("s", "claim"), blocks=[MARCH], new_to="s"
             )
         assert_sound(ledger)
 

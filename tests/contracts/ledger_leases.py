@@ -25,7 +25,7 @@ from dpcore.ledger import open_ledger
 
 ledger = open_ledger(sys.argv[1])
 lease = ledger.lease("run")
-ledger.start(lease, step="measure", amount=100, mechanism={"scale": 1})
+ledger.charge(lease, step="measure", amount=100, mechanism={"scale": 1})
 print("working", flush=True)
 sys.stdin.read()
 """
@@ -46,7 +46,7 @@ class Clock:
 
 @contextmanager
 def another_process(url: str) -> Iterator[subprocess.Popen[str]]:
-    """Let another process lease the run and start a step; it lives until it is killed."""
+    """Let another process lease the run and charge a step; it lives until it is killed."""
     command = [sys.executable, "-c", VICTIM, url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -95,8 +95,8 @@ class LedgerLeases(LedgerStoreTests):
         lease = timed.lease("run", holder=ELSEWHERE, seconds=60)
         changes: list[Callable[[], object]] = [
             lambda: timed.record_data_version(lease, "v1"),
-            lambda: timed.start(lease, step="select", amount=1, mechanism=MECHANISM),
-            lambda: timed.commit(timed.start(lease, step="measure", amount=1, mechanism=MECHANISM), b"noisy"),
+            lambda: timed.charge(lease, step="select", amount=1, mechanism=MECHANISM),
+            lambda: timed.commit(timed.charge(lease, step="measure", amount=1, mechanism=MECHANISM), b"noisy"),
         ]
         for change in changes:
             clock.advance(59)
@@ -113,23 +113,23 @@ class LedgerLeases(LedgerStoreTests):
 
     def test_a_stale_worker_changes_nothing(self, timed: Ledger, url: str, clock: Clock) -> None:
         stale = timed.lease("run", holder=ELSEWHERE)
-        operation = timed.start(stale, step="measure", amount=100, mechanism=MECHANISM)
+        operation = timed.charge(stale, step="measure", amount=100, mechanism=MECHANISM)
         clock.advance(LEASE_SECONDS)
         with open_ledger(url, clock=clock) as other:
             fresh = other.lease("run", holder=ANOTHER)
             asks: list[Callable[[], object]] = [
                 lambda: timed.record_data_version(stale, "v1"),
-                lambda: timed.start(stale, step="measure", amount=1, mechanism=MECHANISM),
-                lambda: timed.start(stale, step="other", amount=1, mechanism=MECHANISM),
+                lambda: timed.charge(stale, step="measure", amount=1, mechanism=MECHANISM),
+                lambda: timed.charge(stale, step="other", amount=1, mechanism=MECHANISM),
                 lambda: timed.commit(operation, b"stale"),
                 lambda: timed.settle("run", release="release-1", lease=stale),
-                lambda: timed.release_run("run", lease=stale),
+                lambda: timed.refund("run", lease=stale),
             ]
             for ask in asks:
                 with self.refused(url, RunHeld, "run 'run' was taken over by another worker; stop here"):
                     ask()
             # Nor can it commit in the name of the new lease what it began under the old one: that attempt is overtaken.
-            other.commit(other.start(fresh, step="measure", amount=100, mechanism=MECHANISM), b"fresh")
+            other.commit(other.charge(fresh, step="measure", amount=100, mechanism=MECHANISM), b"fresh")
             with self.refused(url, UsageError, "overtaken by attempt 2"):
                 timed.commit(replace(operation, fence=fresh.fence), b"stale")
             found = timed.operation("run", "measure")
@@ -149,20 +149,20 @@ class LedgerLeases(LedgerStoreTests):
     @pytest.mark.parametrize("fence", [-1, 0, 2, 10**30])
     def test_an_invented_lease_is_worth_nothing(self, timed: Ledger, url: str, fence: int) -> None:
         with self.refused(url, RunHeld, "taken over"):
-            timed.start(Lease("run", fence), step="measure", amount=1, mechanism=MECHANISM)
+            timed.charge(Lease("run", fence), step="measure", amount=1, mechanism=MECHANISM)
         timed.lease("run", holder=ELSEWHERE)
         with self.refused(url, RunHeld, "taken over"):
-            timed.start(Lease("run", fence), step="measure", amount=1, mechanism=MECHANISM)
+            timed.charge(Lease("run", fence), step="measure", amount=1, mechanism=MECHANISM)
 
     def test_a_lease_from_before_a_release_is_worth_nothing_after_it(self, timed: Ledger, url: str) -> None:
         stale = timed.lease("run", holder=ELSEWHERE)
-        timed.release_run("run", lease=stale)
+        timed.refund("run", lease=stale)
         timed.reserve("run", account="clinic", amount=300, claim="claim")
         with self.refused(url, RunHeld, "taken over"):
-            timed.start(stale, step="measure", amount=1, mechanism=MECHANISM)
+            timed.charge(stale, step="measure", amount=1, mechanism=MECHANISM)
         assert timed.lease("run", holder=ANOTHER).fence > stale.fence
         with self.refused(url, RunHeld, "taken over"):
-            timed.start(stale, step="measure", amount=1, mechanism=MECHANISM)
+            timed.charge(stale, step="measure", amount=1, mechanism=MECHANISM)
 
     def test_the_lease_of_one_run_does_not_end_another(self, timed: Ledger, url: str) -> None:
         timed.reserve("other", account="clinic", amount=300, claim="claim")
@@ -170,7 +170,7 @@ class LedgerLeases(LedgerStoreTests):
         with self.refused(url, UsageError, "that lease is of run 'other', not of run 'run'"):
             timed.settle("run", release="release-1", lease=lease)
         with self.refused(url, UsageError, "that lease is of run 'other', not of run 'run'"):
-            timed.release_run("run", lease=lease)
+            timed.refund("run", lease=lease)
 
     @pytest.mark.parametrize("seconds", [0, -1, 1.5, True, None, "60", float("nan"), 7 * 86_400 + 1, 2**62])
     def test_a_lease_lasts_a_sensible_time(self, timed: Ledger, url: str, seconds: Any) -> None:
@@ -189,7 +189,7 @@ class LedgerLeases(LedgerStoreTests):
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
             lease = ledger.lease("run")
         assert lease.fence == 2
-        operation = ledger.start(lease, step="measure", amount=100, mechanism=MECHANISM)
+        operation = ledger.charge(lease, step="measure", amount=100, mechanism=MECHANISM)
         assert operation.attempt == 2
         assert ledger.balance("clinic").spent == 200
 
@@ -199,7 +199,7 @@ class LedgerLeases(LedgerStoreTests):
             process.kill()
             process.wait()
         with self.refused(url, UsageError, "stay paid; end it with: dpflow ledger settle run"):
-            ledger.release_run("run", lease=None)
+            ledger.refund("run", lease=None)
         run = ledger.settle("run", release=None, lease=None)
         assert (run.state, run.spent, run.release) == ("settled", 100, None)
         assert ledger.balance("clinic") == Balance(cap=CAP, spent=100, reserved=0)
@@ -209,16 +209,16 @@ class LedgerLeases(LedgerStoreTests):
         timed.lease("run", holder=ELSEWHERE, seconds=60)
         ends: list[Callable[[], object]] = [
             lambda: timed.settle("run", release=None, lease=None),
-            lambda: timed.release_run("run", lease=None),
+            lambda: timed.refund("run", lease=None),
         ]
         for end in ends:
             with self.refused(url, RunHeld, "if that worker is dead, try again in"):
                 end()
         clock.advance(60)
-        assert timed.release_run("run", lease=None).state == "released"
+        assert timed.refund("run", lease=None).state == "refunded"
 
     def test_a_run_that_nobody_leased_is_the_stewards_to_end(self, timed: Ledger) -> None:
-        assert timed.release_run("run", lease=None).state == "released"
+        assert timed.refund("run", lease=None).state == "refunded"
         timed.reserve("other", account="clinic", amount=1, claim="claim")
         assert timed.settle("other", release=None, lease=None).state == "settled"
 
@@ -227,8 +227,8 @@ class LedgerLeases(LedgerStoreTests):
         clock.now = NOON - timedelta(days=1)
         fresh = timed.lease("run", holder=ANOTHER)
         with self.refused(url, RunHeld, "taken over"):
-            timed.start(stale, step="measure", amount=1, mechanism=MECHANISM)
-        timed.start(fresh, step="measure", amount=100, mechanism=MECHANISM)
+            timed.charge(stale, step="measure", amount=1, mechanism=MECHANISM)
+        timed.charge(fresh, step="measure", amount=100, mechanism=MECHANISM)
         clock.now = NOON
         timed.settle("run", release=None, lease=fresh)
         assert timed.balance("clinic") == Balance(cap=CAP, spent=100, reserved=0)
@@ -238,12 +238,12 @@ class LedgerLeases(LedgerStoreTests):
         self, timed: Ledger, url: str, clock: Clock
     ) -> None:
         living = timed.lease("run", holder=ELSEWHERE)
-        operation = timed.start(living, step="measure", amount=100, mechanism=MECHANISM)
+        operation = timed.charge(living, step="measure", amount=100, mechanism=MECHANISM)
         clock.now = NOON + timedelta(days=365)
         hasty = timed.lease("run", holder=ANOTHER)
         clock.now = NOON + timedelta(seconds=1)
         with self.refused(url, RunHeld, "taken over"):
             timed.commit(operation, b"noisy")
-        timed.commit(timed.start(hasty, step="measure", amount=100, mechanism=MECHANISM), b"noisy")
+        timed.commit(timed.charge(hasty, step="measure", amount=100, mechanism=MECHANISM), b"noisy")
         assert timed.balance("clinic") == Balance(cap=CAP, spent=200, reserved=100)
         assert_sound(timed)

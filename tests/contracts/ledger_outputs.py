@@ -25,8 +25,8 @@ class LedgerOutputs(LedgerStoreTests):
         lease = ledger.lease("run")
         output = bytes(range(251)) * (1 + (LARGEST_IN_ROW + excess) // 251)
         output = output[: LARGEST_IN_ROW + excess]
-        committed = ledger.commit(ledger.start(lease, step="large", amount=1, mechanism=MECHANISM), output)
-        ledger.commit(ledger.start(lease, step="small", amount=1, mechanism=MECHANISM), b"small")
+        committed = ledger.commit(ledger.charge(lease, step="large", amount=1, mechanism=MECHANISM), output)
+        ledger.commit(ledger.charge(lease, step="small", amount=1, mechanism=MECHANISM), b"small")
         assert committed.output == output
         with open_ledger(url) as other:
             assert other.operation("run", "large") == committed
@@ -39,7 +39,7 @@ class LedgerOutputs(LedgerStoreTests):
         ledger.reserve("run", account="clinic", amount=10, claim="claim")
         lease = ledger.lease("run")
         for step in ("one", "other"):
-            ledger.commit(ledger.start(lease, step=step, amount=1, mechanism=MECHANISM), LARGE)
+            ledger.commit(ledger.charge(lease, step=step, amount=1, mechanism=MECHANISM), LARGE)
         assert [operation.output for operation in ledger.transcript("run")] == [LARGE, LARGE]
 
     def test_whoever_dies_while_committing_a_large_output_leaves_all_of_it_or_nothing(

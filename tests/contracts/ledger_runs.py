@@ -1,4 +1,4 @@
-"""The part of the ledger's contract that is about one run: reserve, start, commit, settle."""
+"""The part of the ledger's contract that is about one run: reserve, charge, commit, settle."""
 
 import threading
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.errors import BudgetRefused, LedgerError, UsageError
 from dpcore.ledger import Balance, Lease, Ledger, open_ledger
-from dpcore.privacy.accounting import spend_units
+from dpcore.privacy.accounting import spend_amount
 from tests.dpcore.ledger.fixtures import CAP, MECHANISM, assert_sound, opened
 from tests.dpcore.ledger.store import LedgerStoreTests
 
@@ -71,15 +71,15 @@ class LedgerRuns(LedgerStoreTests):
         ],
         ids=str,
     )
-    @pytest.mark.parametrize("ended", ["open", "released", "settled"])
+    @pytest.mark.parametrize("ended", ["open", "refunded", "settled"])
     def test_a_run_id_never_stands_for_something_else(
         self, ledger: Ledger, url: str, change: dict[str, Any], ended: str
     ) -> None:
         opened(ledger, "births")
         asked = {"account": "clinic", "amount": 600, "claim": "claim", "analyst": "ann", "purpose": "research"}
         ledger.reserve("run", **asked)
-        if ended == "released":
-            ledger.release_run("run", lease=None)
+        if ended == "refunded":
+            ledger.refund("run", lease=None)
         if ended == "settled":
             ledger.settle("run", release=None, lease=None)
         with self.refused(url, UsageError, "reserved for something else; start a new run under another id"):
@@ -92,17 +92,17 @@ class LedgerRuns(LedgerStoreTests):
         with self.refused(url, UsageError, "an amount must be"):
             ledger.reserve("other", account="clinic", amount=amount, claim="claim")
         with self.refused(url, UsageError, "an amount must be"):
-            ledger.start(lease, step="measure", amount=amount, mechanism=MECHANISM)
+            ledger.charge(lease, step="measure", amount=amount, mechanism=MECHANISM)
 
     @pytest.mark.parametrize("price", [0.0, -1e-12, float("nan"), float("inf"), 1e7])
     def test_a_price_that_is_none_never_reaches_the_ledger(self, ledger: Ledger, url: str, price: float) -> None:
         with self.refused(url, UsageError, "an amount must be"):
-            ledger.reserve("run", account="clinic", amount=spend_units(price), claim="claim")
+            ledger.reserve("run", account="clinic", amount=spend_amount(price), claim="claim")
 
     @pytest.mark.parametrize("price", [5e-324, 1e-30, 1e-12])
     def test_an_absurdly_small_price_costs_a_whole_unit(self, ledger: Ledger, price: float) -> None:
         ledger.reserve("run", account="clinic", amount=10, claim="claim")
-        ledger.start(ledger.lease("run"), step="measure", amount=spend_units(price), mechanism=MECHANISM)
+        ledger.charge(ledger.lease("run"), step="measure", amount=spend_amount(price), mechanism=MECHANISM)
         assert ledger.balance("clinic").spent == 1
 
     @pytest.mark.parametrize("text", ["", " run", "a\nb", "a\0b", "x" * 501, 7, None, b"run", "\ud800"], ids=repr)
@@ -113,7 +113,7 @@ class LedgerRuns(LedgerStoreTests):
             lambda: ledger.reserve(text, account="clinic", amount=1, claim="claim"),
             lambda: ledger.reserve("other", account="clinic", amount=1, claim=text),
             lambda: ledger.record_data_version(lease, text),
-            lambda: ledger.start(lease, step=text, amount=1, mechanism=MECHANISM),
+            lambda: ledger.charge(lease, step=text, amount=1, mechanism=MECHANISM),
         ]
         if text is not None:
             asks += [
@@ -132,7 +132,7 @@ class LedgerRuns(LedgerStoreTests):
         ledger.reserve(name, account=name, amount=10, claim=name, analyst=name, purpose=name)
         lease = ledger.lease(name, holder=name)
         ledger.record_data_version(lease, name)
-        operation = ledger.start(lease, step=name, amount=1, mechanism={"of": "%s :id $1 {x}"})
+        operation = ledger.charge(lease, step=name, amount=1, mechanism={"of": "%s :id $1 {x}"})
         ledger.commit(operation, name.encode())
         run = ledger.settle(name, release=name, lease=lease)
         assert ledger.runs(name) == (run,)
@@ -151,10 +151,10 @@ class LedgerRuns(LedgerStoreTests):
         assert again.opened_at == opened_at
         assert ledger.run("run") == again
 
-    def test_a_started_operation_is_spent_at_once(self, ledger: Ledger, url: str) -> None:
+    def test_a_charged_operation_is_spent_at_once(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
-        operation = ledger.start(ledger.lease("run"), step="round-001/measure", amount=120, mechanism=MECHANISM)
-        assert (operation.attempt, operation.state, operation.output) == (1, "started", None)
+        operation = ledger.charge(ledger.lease("run"), step="round-001/measure", amount=120, mechanism=MECHANISM)
+        assert (operation.attempt, operation.state, operation.output) == (1, "charged", None)
         with open_ledger(url) as other:
             assert other.balance("clinic") == Balance(cap=CAP, spent=120, reserved=180)
             assert other.run("run").remaining == 180
@@ -165,7 +165,7 @@ class LedgerRuns(LedgerStoreTests):
         lease = ledger.lease("run")
         outputs = {"round-001/select": b"", "round-001/measure": bytes(range(256)) * 1000, "round-000/measure": b"\0"}
         for step, output in outputs.items():
-            committed = ledger.commit(ledger.start(lease, step=step, amount=1, mechanism=MECHANISM), output)
+            committed = ledger.commit(ledger.charge(lease, step=step, amount=1, mechanism=MECHANISM), output)
             assert (committed.state, committed.output) == ("committed", output)
         with open_ledger(url) as other:
             assert other.operation("run", "round-001/measure") == ledger.operation("run", "round-001/measure")
@@ -177,16 +177,16 @@ class LedgerRuns(LedgerStoreTests):
     def test_a_run_never_spends_more_than_it_reserved(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run")
-        ledger.start(lease, step="select", amount=299, mechanism=MECHANISM)
+        ledger.charge(lease, step="select", amount=299, mechanism=MECHANISM)
         with self.refused(url, BudgetRefused, "what is left of run 'run'") as refused:
-            ledger.start(lease, step="measure", amount=2, mechanism=MECHANISM)
+            ledger.charge(lease, step="measure", amount=2, mechanism=MECHANISM)
         assert (refused.value.requested, refused.value.remaining) == (2, 1)
 
     def test_an_attempt_without_result_stays_paid_and_the_next_pays_again(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run")
-        lost = ledger.start(lease, step="measure", amount=100, mechanism=MECHANISM)
-        second = ledger.start(lease, step="measure", amount=50, mechanism=MECHANISM)
+        lost = ledger.charge(lease, step="measure", amount=100, mechanism=MECHANISM)
+        second = ledger.charge(lease, step="measure", amount=50, mechanism=MECHANISM)
         assert second.attempt == 2
         with self.refused(url, UsageError, "overtaken by attempt 2; discard its output"):
             ledger.commit(lost, b"late")
@@ -194,21 +194,21 @@ class LedgerRuns(LedgerStoreTests):
         assert ledger.balance("clinic").spent == 150
         assert [(done.attempt, done.amount) for done in ledger.transcript("run")] == [(2, 50)]
 
-    def test_nothing_is_committed_or_started_twice(self, ledger: Ledger, url: str) -> None:
+    def test_nothing_is_committed_or_charged_twice(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run")
-        operation = ledger.start(lease, step="measure", amount=100, mechanism=MECHANISM)
+        operation = ledger.charge(lease, step="measure", amount=100, mechanism=MECHANISM)
         ledger.commit(operation, b"noisy")
         with self.refused(url, UsageError, "committed already; read its output instead"):
             ledger.commit(operation, b"noisy")
         with self.refused(url, UsageError, "committed already; read its output instead"):
-            ledger.start(lease, step="measure", amount=100, mechanism=MECHANISM)
+            ledger.charge(lease, step="measure", amount=100, mechanism=MECHANISM)
 
-    def test_only_what_was_started_is_committed(self, ledger: Ledger, url: str) -> None:
+    def test_only_what_was_charged_is_committed(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
-        operation = ledger.start(ledger.lease("run"), step="measure", amount=100, mechanism=MECHANISM)
+        operation = ledger.charge(ledger.lease("run"), step="measure", amount=100, mechanism=MECHANISM)
         for invented in (replace(operation, attempt=2), replace(operation, step="select")):
-            with self.refused(url, UsageError, "never started; start it first"):
+            with self.refused(url, UsageError, "never charged; charge it first"):
                 ledger.commit(invented, b"noisy")
         with self.refused(url, UsageError, "no run 'other'"):
             ledger.commit(replace(operation, run="other"), b"noisy")
@@ -224,13 +224,13 @@ class LedgerRuns(LedgerStoreTests):
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run")
         with self.refused(url, UsageError, "mechanism"):
-            ledger.start(lease, step="measure", amount=1, mechanism=mechanism)
+            ledger.charge(lease, step="measure", amount=1, mechanism=mechanism)
 
-    def test_settling_gives_back_only_what_was_never_started(self, ledger: Ledger, url: str) -> None:
+    def test_settling_gives_back_only_what_was_never_charged(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run")
-        lost = ledger.start(lease, step="select", amount=70, mechanism=MECHANISM)
-        ledger.commit(ledger.start(lease, step="measure", amount=30, mechanism=MECHANISM), b"noisy")
+        lost = ledger.charge(lease, step="select", amount=70, mechanism=MECHANISM)
+        ledger.commit(ledger.charge(lease, step="measure", amount=30, mechanism=MECHANISM), b"noisy")
         run = ledger.settle("run", release="clinic/release-1", lease=lease, **RELEASED)
         assert (run.state, run.spent, run.reserved, run.remaining) == ("settled", 100, 300, 0)
         assert run.release == "clinic/release-1"
@@ -250,55 +250,55 @@ class LedgerRuns(LedgerStoreTests):
             lambda: ledger.settle("run", release="clinic/release-2", lease=None),
             lambda: ledger.lease("run"),
             lambda: ledger.record_data_version(lease, "v1"),
-            lambda: ledger.start(lease, step="again", amount=1, mechanism=MECHANISM),
+            lambda: ledger.charge(lease, step="again", amount=1, mechanism=MECHANISM),
             lambda: ledger.commit(lost, b"late"),
-            lambda: ledger.release_run("run", lease=lease),
-            lambda: ledger.release_run("run", lease=None),
+            lambda: ledger.refund("run", lease=lease),
+            lambda: ledger.refund("run", lease=None),
         ]
         for ask in asks:
             with self.refused(url, UsageError, "run 'run' is settled and takes no more operations; start a new run"):
                 ask()
         assert len(ledger.transcript("run")) == 1
 
-    def test_a_run_that_never_started_is_released_and_may_begin_anew(self, ledger: Ledger, url: str) -> None:
+    def test_a_run_that_was_never_charged_is_refunded_and_may_begin_anew(self, ledger: Ledger, url: str) -> None:
         first = ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run")
         ledger.record_data_version(lease, "v1")
-        assert ledger.release_run("run", lease=lease).state == "released"
+        assert ledger.refund("run", lease=lease).state == "refunded"
         assert ledger.balance("clinic").remaining == CAP
         with self.unchanged(url):
-            assert ledger.release_run("run", lease=lease).state == "released"
+            assert ledger.refund("run", lease=lease).state == "refunded"
         asks: list[Callable[[], object]] = [
             lambda: ledger.lease("run"),
-            lambda: ledger.start(lease, step="measure", amount=1, mechanism=MECHANISM),
+            lambda: ledger.charge(lease, step="measure", amount=1, mechanism=MECHANISM),
             lambda: ledger.settle("run", release=None, lease=None),
         ]
         for ask in asks:
-            with self.refused(url, UsageError, "run 'run' is released and takes no more operations"):
+            with self.refused(url, UsageError, "run 'run' is refunded and takes no more operations"):
                 ask()
         again = ledger.reserve("run", account="clinic", amount=300, claim="claim")
         assert again == replace(first, fence=again.fence, first=again.first, last=again.last)
         assert ledger.balance("clinic").remaining == CAP - 300
         assert_sound(ledger)
 
-    def test_a_released_run_begins_anew_only_if_it_can_be_paid(self, ledger: Ledger, url: str) -> None:
+    def test_a_refunded_run_begins_anew_only_if_it_can_be_paid(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
-        ledger.release_run("run", lease=None)
+        ledger.refund("run", lease=None)
         ledger.reserve("other", account="clinic", amount=900, claim="claim")
         with self.refused(url, BudgetRefused, "cannot pay"):
             ledger.reserve("run", account="clinic", amount=300, claim="claim")
 
-    def test_a_run_that_started_is_never_released(self, ledger: Ledger, url: str) -> None:
+    def test_a_run_that_was_charged_is_never_refunded(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run", holder="elsewhere 4711 99", seconds=1)
-        ledger.start(lease, step="measure", amount=1, mechanism=MECHANISM)
+        ledger.charge(lease, step="measure", amount=1, mechanism=MECHANISM)
         with self.refused(url, UsageError, "stay paid; end it with: dpflow ledger settle run"):
-            ledger.release_run("run", lease=lease)
+            ledger.refund("run", lease=lease)
         with (
             open_ledger(url, clock=lambda: datetime.fromisoformat("2100-01-01T00:00:00Z")) as later,
             self.refused(url, UsageError, "stay paid; end it with: dpflow ledger settle run"),
         ):
-            later.release_run("run", lease=None)
+            later.refund("run", lease=None)
 
     def test_an_unknown_run_is_refused_everywhere(self, ledger: Ledger, url: str) -> None:
         asks: list[Callable[[], object]] = [
@@ -307,9 +307,9 @@ class LedgerRuns(LedgerStoreTests):
             lambda: ledger.lease("run"),
             lambda: ledger.record_data_version(Lease("run", 1), "v1"),
             lambda: ledger.operation("run", "measure"),
-            lambda: ledger.start(Lease("run", 1), step="measure", amount=1, mechanism=MECHANISM),
+            lambda: ledger.charge(Lease("run", 1), step="measure", amount=1, mechanism=MECHANISM),
             lambda: ledger.settle("run", release=None, lease=None),
-            lambda: ledger.release_run("run", lease=None),
+            lambda: ledger.refund("run", lease=None),
             lambda: ledger.transcript("run"),
         ]
         for ask in asks:
@@ -321,15 +321,15 @@ class LedgerRuns(LedgerStoreTests):
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run", holder="worker")
         ledger.record_data_version(lease, "v1")
-        operation = ledger.start(lease, step="measure", amount=100, mechanism=MECHANISM)
+        operation = ledger.charge(lease, step="measure", amount=100, mechanism=MECHANISM)
         ledger.commit(operation, b"noisy")
         ledger.settle("run", release="release-1", lease=lease)
         ledger.reserve("unused", account="births", amount=1, claim="claim")
-        ledger.release_run("unused", lease=None)
-        kinds = ["account-opened", "reserved", "leased", "data-version", "started", "committed", "settled"]
+        ledger.refund("unused", lease=None)
+        kinds = ["account-opened", "reserved", "leased", "data-version", "charged", "committed", "settled"]
         events = list(ledger.history("clinic"))
         assert [event.kind for event in events] == kinds
-        assert [event.kind for event in ledger.history("births")] == ["account-opened", "reserved", "released"]
+        assert [event.kind for event in ledger.history("births")] == ["account-opened", "reserved", "refunded"]
         assert [event.seq for event in ledger.history(None)] == list(range(1, 11))
         assert events[2].details == {"fence": 1, "holder": "worker", "seconds": 300}
         assert (events[4].run, events[4].details) == (

@@ -65,43 +65,43 @@ class MechanismContract:
     less_noise: ClassVar[tuple[str, float]]
     """The parameter that sets the noise, and the direction in which there is less of it."""
 
-    def bought(self, units: int, currency: Currency) -> Any:
-        return self.kind.for_amount(units, currency=currency, sensitivity=self.sensitivity)
+    def bought(self, amount: int, currency: Currency) -> Any:
+        return self.kind.for_amount(amount, currency=currency, sensitivity=self.sensitivity)
 
     @pytest.fixture(params=[10**6, 123_456_789, 10**11, 3 * 10**12])
-    def units(self, request):
+    def amount(self, request):
         return request.param
 
-    def test_an_amount_buys_a_mechanism_that_costs_no_more(self, units):
+    def test_an_amount_buys_a_mechanism_that_costs_no_more(self, amount):
         for currency in self.currencies:
-            charge = self.bought(units, currency).charge(currency)
-            assert isinstance(charge, int)
-            assert units * (1 - 1e-9) - 1 <= charge <= units
+            price = self.bought(amount, currency).price(currency)
+            assert isinstance(price, int)
+            assert amount * (1 - 1e-9) - 1 <= price <= amount
 
-    def test_no_mechanism_with_less_noise_can_be_had_for_the_amount(self, units):
+    def test_no_mechanism_with_less_noise_can_be_had_for_the_amount(self, amount):
         name, direction = self.less_noise
         for currency in self.currencies:
-            bought = self.bought(units, currency)
+            bought = self.bought(amount, currency)
             better = replace(bought, **{name: math.nextafter(getattr(bought, name), direction)})
-            assert better.charge(currency) > units
+            assert better.price(currency) > amount
 
     def test_more_budget_never_buys_more_noise(self):
         name, direction = self.less_noise
         for currency in self.currencies:
-            noises = [getattr(self.bought(units, currency), name) for units in (10**7, 10**9, 10**11, 10**13, 10**17)]
+            noises = [getattr(self.bought(amount, currency), name) for amount in (10**7, 10**9, 10**11, 10**13, 10**17)]
             assert noises == sorted(noises, reverse=direction < noises[0])
 
-    @pytest.mark.parametrize("units", [0, -1, True, 1.0, None])
-    def test_no_amount_buys_nothing(self, units):
-        with pytest.raises(UsageError, match="at least 1 unit"):
-            self.bought(units, self.currencies[0])
+    @pytest.mark.parametrize("amount", [0, -1, True, 1.0, None])
+    def test_no_amount_buys_nothing(self, amount):
+        with pytest.raises(UsageError, match="at least 1"):
+            self.bought(amount, self.currencies[0])
 
-    def test_a_description_survives_json_and_is_priced_the_same(self, units):
+    def test_a_description_survives_json_and_is_priced_the_same(self, amount):
         for currency in self.currencies:
-            mechanism = self.bought(units, currency)
+            mechanism = self.bought(amount, currency)
             read_back = from_description(json.loads(json.dumps(mechanism.describe())))
             assert read_back == mechanism
-            assert read_back.charge(currency) == mechanism.charge(currency)
+            assert read_back.price(currency) == mechanism.price(currency)
 
     def test_a_description_that_was_changed_is_refused(self):
         description = self.bought(10**11, self.currencies[0]).describe()
@@ -194,5 +194,5 @@ class NoiseContract(MechanismContract):
 
     def test_less_sensitivity_costs_less(self):
         for currency in self.currencies:
-            charges = [self.at(10.0, Sensitivity(k, k * k, k)).charge(currency) for k in (1, 2, 3, 10)]
+            charges = [self.at(10.0, Sensitivity(k, k * k, k)).price(currency) for k in (1, 2, 3, 10)]
             assert charges == sorted(set(charges))

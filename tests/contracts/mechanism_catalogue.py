@@ -67,11 +67,11 @@ def in_session(mechanism: Any) -> Any:
 
 
 def on_columns(mechanism: Any) -> Any:
-    return [mechanism.draw(TABLE["days"], units=TABLE["person"]) for _ in range(4)]
+    return [mechanism.draw(TABLE["days"], ids=TABLE["person"]) for _ in range(4)]
 
 
 def on_a_mean(mechanism: Any) -> Any:
-    estimates = [mechanism.draw(TABLE["days"], units=TABLE["person"]) for _ in range(4)]
+    estimates = [mechanism.draw(TABLE["days"], ids=TABLE["person"]) for _ in range(4)]
     return [(estimate.mean, estimate.rows) for estimate in estimates]
 
 
@@ -124,7 +124,7 @@ CATALOGUE: dict[str, Entry] = {
         NoisyCount,
         {"protection": PERSONS, "noise": NoiseKind.LAPLACE, "scale": 2.0},
         ("scale",),
-        lambda mechanism: [mechanism.draw(TABLE["smoker"], units=TABLE["person"]) for _ in range(4)],
+        lambda mechanism: [mechanism.draw(TABLE["smoker"], ids=TABLE["person"]) for _ in range(4)],
     ),
     "histogram": Entry(
         NoisyHistogram,
@@ -160,6 +160,6 @@ def every_kind() -> set[Any]:
     for module in pkgutil.walk_packages(dpcore.mechanisms.__path__, "dpcore.mechanisms."):
         for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
             own = kind.__module__.startswith("dpcore.mechanisms.")
-            if own and isinstance(kind.__dict__.get("name"), str) and hasattr(kind, "charge"):
+            if own and isinstance(kind.__dict__.get("name"), str) and hasattr(kind, "price"):
                 found.add(kind)
     return found

@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.currency_noise import NoiseKind
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from tests.contracts.mechanism import AT_LEAST, MechanismContract
 
@@ -49,22 +49,22 @@ class QueryContract(MechanismContract):
     def protected(self, request):
         self.protection = request.param
 
-    def bought(self, units: int, currency: Currency) -> Any:
-        return self.kind.for_amount(units, currency=currency, protection=self.protection, **self.asked)
+    def bought(self, amount: int, currency: Currency) -> Any:
+        return self.kind.for_amount(amount, currency=currency, protection=self.protection, **self.asked)
 
     @pytest.fixture(params=[10**10, 3 * 10**12])
-    def units(self, request):
+    def amount(self, request):
         return request.param
 
     def test_more_budget_never_buys_more_noise(self):
         name, _ = self.less_noise
         for currency in self.currencies:
-            noises = [getattr(self.bought(units, currency), name) for units in (10**10, 10**11, 10**13, 10**15)]
+            noises = [getattr(self.bought(amount, currency), name) for amount in (10**10, 10**11, 10**13, 10**15)]
             assert noises == sorted(noises, reverse=True)
 
     def test_a_promise_of_epsilon_buys_what_its_amount_does(self):
         pure = self.kind.for_epsilon(0.5, delta=0, protection=self.protection, **self.asked)
-        assert pure == self.bought(UNIT // 2, Currency.PURE)
+        assert pure == self.bought(AMOUNT_OF_ONE // 2, Currency.PURE)
         assert pure.noise is NoiseKind.LAPLACE
         assert (
             self.kind.for_epsilon(0.5, delta=1e-9, protection=self.protection, **self.asked).noise is NoiseKind.GAUSSIAN

@@ -20,7 +20,7 @@ from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import zcdp_to_epsilon
 from dpcore.steward.registry import register
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from flows.cli import command
 from tests.conftest import Workspace
 from tests.deployments.documents import Quoted, drill, headings, links, quoted
@@ -143,10 +143,10 @@ def test_a_restored_sqlite_ledger_shows_that_it_forgot_a_release(workspace: Work
 
     # Where no release tells, a noted head does; and nothing else would.
     Path("releases").rename("away")
-    audit()
-    audit(expected_head=Path("backup/head").read_text(encoding="utf-8").strip())
+    verify_ledger()
+    verify_ledger(expected_head=Path("backup/head").read_text(encoding="utf-8").strip())
     with pytest.raises(LedgerDamaged, match="is not in this chain"):
-        audit(expected_head=newest)
+        verify_ledger(expected_head=newest)
     assert {path.stat().st_mode & 0o077 for path in Path("backup").glob("ledger*")} == {0}
 
 
@@ -159,7 +159,7 @@ def test_a_plain_copy_of_a_ledger_in_use_lacks_its_last_events(
         newest = head()
         monkeypatch.setenv("DPFLOW_LEDGER_URL", "sqlite:///copied.sqlite")
         with pytest.raises(LedgerDamaged, match="is not in this chain"):
-            audit(expected_head=newest)
+            verify_ledger(expected_head=newest)
 
 
 def test_a_lost_release_is_made_again_from_the_ledger_row_for_row(workspace: Workspace) -> None:
@@ -244,7 +244,7 @@ def test_a_restored_postgres_ledger_shows_that_it_forgot_a_release(
 
     # The roles hold in the restored database, too.
     Path("releases").rename("away")
-    audit(expected_head=Path("backup/head").read_text(encoding="utf-8").strip())
+    verify_ledger(expected_head=Path("backup/head").read_text(encoding="utf-8").strip())
     with open_ledger() as ledger, pytest.raises(LedgerError, match="may not be used so by this role"):
         ledger.accept_restoration(reason="the disk broke")
     as_person(server, monkeypatch, "steward")

@@ -32,4 +32,4 @@ def test_the_question_is_answered_with_a_mean_near_the_true_one_and_charged(tmp_
     exec(question(), names := {})  # noqa: S102  it is our own page
     assert capsys.readouterr().out.startswith("MeanEstimate(mean=4")
     with open_ledger() as ledger:
-        assert ledger.balance("clinic-visits").spent == names["mean"].charge(Currency.ZCDP)
+        assert ledger.balance("clinic-visits").spent == names["mean"].price(Currency.ZCDP)

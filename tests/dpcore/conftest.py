@@ -22,7 +22,7 @@ def _private_folder_of_module(tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture(autouse=True)
 def _private_folder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let it be beside the file of a ledger, as it is by default; for a ledger in a database it is the test's own."""
-    if {"postgres_server", "server"}.intersection(request.fixturenames):
+    if {"postgres_server", "server", "books"}.intersection(request.fixturenames):
         own: Path = request.getfixturevalue("tmp_path")
         monkeypatch.setenv("DPFLOW_PRIVATE", str(own / "private"))
     else:
@@ -45,5 +45,5 @@ def postgres_url(postgres_server: PostgresServer, postgres_template: str) -> str
         opened(ledger)
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         assert ledger.lease("run") == LEASE
-        ledger.commit(ledger.start(LEASE, step="select", amount=10, mechanism=MECHANISM), b"noisy")
+        ledger.commit(ledger.charge(LEASE, step="select", amount=10, mechanism=MECHANISM), b"noisy")
     return url

@@ -52,7 +52,7 @@ def examine(ledger: Ledger, lines: Collection[Line]) -> Iterator[Finding]:
 def examine_end(ledger: Ledger, jobs: Iterable[Job], *, deaths: int, workers: int) -> Iterator[Finding]:
     """Hold a ledger against what was planned, after all work came to its end, though each worker died so many times."""
     attempts = Counter(
-        (event.run, event.details["step"]) for event in ledger.history(None) if event.kind is EventKind.STARTED
+        (event.run, event.details["step"]) for event in ledger.history(None) if event.kind is EventKind.CHARGED
     )
     planned = 0
     for job in jobs:
@@ -92,7 +92,7 @@ def _uncovered(ledger: Ledger, events: Bodies, drawn: Collection[Line]) -> Itera
     by_block: Counter[tuple[str, str]] = Counter()
     for line in drawn:
         account, run, amount = line["account"], line["run"], line["details"]["amount"]
-        if not _told(events, EventKind.STARTED, line, line["details"]):
+        if not _told(events, EventKind.CHARGED, line, line["details"]):
             yield Finding(
                 Fault.UNCOVERED, f"attempt {line['details']['attempt']} of {line['details']['step']} of {run}"
             )
@@ -106,9 +106,7 @@ def _uncovered(ledger: Ledger, events: Bodies, drawn: Collection[Line]) -> Itera
         for sums, spent, weight in ((by_run, runs, 1), (by_block, blocks, account.weight)):
             for (payer, name), amount in sums.items():
                 if payer == account.name and weight * amount > spent.get(name, 0):
-                    yield Finding(
-                        Fault.UNCOVERED, f"{weight * amount} units drawn from {name} of {payer}, and fewer spent"
-                    )
+                    yield Finding(Fault.UNCOVERED, f"{weight * amount} drawn from {name} of {payer}, and fewer spent")
 
 
 def _outputs(ledger: Ledger, events: Bodies, committed: Collection[Line]) -> Iterator[Finding]:

@@ -17,15 +17,15 @@ def sound(url: str) -> Ledger:
 class PaysAfterDrawing(Ledger):
     """Records an operation's price only together with its output."""
 
-    def start(self, lease: Lease, *, step: str, amount: int, mechanism: Mapping[str, Any]) -> Operation:
+    def charge(self, lease: Lease, *, step: str, amount: int, mechanism: Mapping[str, Any]) -> Operation:
         """Promise to pay."""
-        return Operation(lease.run, step, 1, OperationState.STARTED, amount, mechanism, lease.fence, None, None)
+        return Operation(lease.run, step, 1, OperationState.CHARGED, amount, mechanism, lease.fence, None, None)
 
     def commit(self, operation: Operation, output: bytes) -> Operation:
         """Pay, and store the output."""
         lease = Lease(operation.run, operation.fence)
-        started = super().start(lease, step=operation.step, amount=operation.amount, mechanism=operation.mechanism)
-        return super().commit(started, output)
+        charged = super().charge(lease, step=operation.step, amount=operation.amount, mechanism=operation.mechanism)
+        return super().commit(charged, output)
 
 
 def pays_after_drawing(url: str) -> Ledger:

@@ -103,7 +103,7 @@ def delete_operation(soaked: Soaked) -> Soaked:
 
 
 def forget_spending(soaked: Soaked) -> Soaked:
-    """Let a run have spent one unit less."""
+    """Let a run have spent 1 less."""
     return _tampered(soaked, "UPDATE run SET spent = spent - 1 WHERE id = ", COMPLETED)
 
 

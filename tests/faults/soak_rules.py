@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from dpcore.errors import DpflowError
 from dpcore.ledger import Ledger, Operation, OperationState, RunState, open_ledger
 from dpcore.measurements import Measurement
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from dpcore.strategies.strategy import column_step, step_name
 
 COMPLETED, REFUSED = "Completed", "Refused"
@@ -27,7 +27,7 @@ class Rule(StrEnum):
 
     LOST = "a run is lost"
     ENDED = "a run ended neither completed nor refused"
-    AUDIT = "the ledger does not verify"
+    VERIFY = "the ledger does not verify"
     RELEASE = "a completed run has not one release and one settled run in the ledger"
     REFUSAL = "a refused run left something, or there was room for it"
     STEPS = "a step has not one committed operation"
@@ -64,7 +64,7 @@ def broken(soaked: Soaked) -> list[Finding]:
         manifests = _manifests(soaked.releases)
         return [
             *_lost(soaked),
-            *_audited(soaked),
+            *_verified(soaked),
             *_ended(soaked, ledger, manifests),
             *_steps(soaked, ledger, manifests),
             *_balanced(soaked, ledger),
@@ -81,16 +81,16 @@ def _lost(soaked: Soaked) -> Iterator[Finding]:
             yield Finding(Rule.ENDED, f"{run}: {end}")
 
 
-def _audited(soaked: Soaked) -> Iterator[Finding]:
+def _verified(soaked: Soaked) -> Iterator[Finding]:
     try:
         with _ledger_at(soaked.ledger):
-            audit(releases=[soaked.releases] if soaked.releases.exists() else [])
+            verify_ledger(releases=[soaked.releases] if soaked.releases.exists() else [])
     except DpflowError as error:
-        yield Finding(Rule.AUDIT, str(error))
+        yield Finding(Rule.VERIFY, str(error))
 
 
 def _manifests(releases: Path) -> dict[str, list[Path]]:
-    """Return the manifests below a folder by the run that they name; one that does not read is for the audit to find."""
+    """Return the manifests below a folder by the run that they name; one that does not read is for `verify` to find."""
     found = defaultdict(list)
     for path in sorted(releases.glob("**/manifest.json")):
         try:
@@ -114,7 +114,7 @@ def _ended(soaked: Soaked, ledger: Ledger, manifests: Mapping[str, list[Path]]) 
     each = max((run.reserved for run in runs.values()), default=0)
     remaining = ledger.balance(soaked.account).remaining
     if REFUSED in soaked.ends.values() and remaining >= each:
-        yield Finding(Rule.REFUSAL, f"{remaining} units remain, and a run takes {each}")
+        yield Finding(Rule.REFUSAL, f"{remaining} remains, and a run takes {each}")
 
 
 def _steps(soaked: Soaked, ledger: Ledger, manifests: Mapping[str, list[Path]]) -> Iterator[Finding]:
@@ -146,7 +146,7 @@ def _balanced(soaked: Soaked, ledger: Ledger) -> Iterator[Finding]:
     runs, balance = ledger.runs(soaked.account), ledger.balance(soaked.account)
     paid: Counter[str] = Counter()
     with ledger.scanning() as scan:
-        for row in scan.starts():
+        for row in scan.charges():
             paid[row.run] += row.amount
     for run in runs:
         if not paid[run.id] == run.spent <= run.reserved:
@@ -201,7 +201,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def _ledger_at(url: str) -> Iterator[None]:
-    """Let the audit find the ledger where every command looks for it."""
+    """Let `verify` find the ledger where every command looks for it."""
     before = os.environ.get("DPFLOW_LEDGER_URL")
     os.environ["DPFLOW_LEDGER_URL"] = url
     try:

@@ -121,7 +121,7 @@ def deployed_on(stack: Stack, name: str) -> Iterator[str]:
 def started(account: str = "visits") -> Counter[str]:
     """Count how often each step of all runs of an account was paid for, which comes before each draw."""
     with open_ledger() as ledger:
-        return Counter(event.details["step"] for event in ledger.history(account) if event.kind == "started")
+        return Counter(event.details["step"] for event in ledger.history(account) if event.kind == "charged")
 
 
 def transcript(run: UUID | str) -> list[tuple[str, bytes | None]]:

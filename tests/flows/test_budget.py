@@ -101,14 +101,14 @@ def test_the_account_page_tells_all_that_the_ledger_knows(ledger: Any) -> None:
     assert NAME in page.text
     assert "The account is open." in page.text
     assert page.alts == ["Now: spent 14.0 %, reserved 13.0 %, left 73.0 %."]
-    assert ["spent", "0.1400", "14.0 %"] in page.cells
-    assert ["left", "0.7300", "73.0 %"] in page.cells
+    assert ["spent", "0.140000", "14.0 %"] in page.cells
+    assert ["left", "0.730000", "73.0 %"] in page.cells
     runs = [row for row in page.cells if row[-1].startswith("release-") or row[-1] == "none"]
     assert len(runs) == MOST_RUNS
     assert runs[0][0] == "not begun; rm -rf"
     assert "The last 20 of 23 runs" in page.text
     assert "dpflow run NAME --resume 'at work'\ndpflow ledger settle 'at work'" in page.text
-    assert "dpflow ledger release 'not begun; rm -rf'" in page.text
+    assert "dpflow ledger refund 'not begun; rm -rf'" in page.text
     assert text == account_page(look(NAME).accounts[0])
 
 
@@ -126,7 +126,7 @@ def test_the_account_page_shows_blocks_and_allowances(workspace: Workspace) -> N
     assert "Of block month-03, which has used most:" in page.text
     assert len([row for row in page.cells if row[0].startswith("month-")]) == MOST_BLOCKS
     assert "5 blocks that have used less are not shown here." in page.text
-    assert ["analyst ann|e", "1.0000", "0.0400", "0.9600", "4.0 %"] in page.cells
+    assert ["analyst ann|e", "1.0000", "0.040000", "0.960000", "4.0 %"] in page.cells
     assert next(row for row in page.cells if row[0] == "one")[-2:] == ["ann|e", "p"]
 
 
@@ -172,7 +172,7 @@ def test_a_damaged_ledger_is_told_even_if_its_page_cannot_be_written(
     def fail(*_arguments: object, **_options: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(verify_module, "audit", damaged)
+    monkeypatch.setattr(verify_module, "verify_ledger", damaged)
     monkeypatch.setattr(verify_module, "create_markdown_artifact", fail)
     with pytest.raises(LedgerDamaged, match="event 5 does not fit"):
         verify()

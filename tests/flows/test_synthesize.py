@@ -20,7 +20,7 @@ from dpcore.errors import BudgetRefused
 from dpcore.ledger import open_ledger
 from flows.synthesize import synthesize
 from tests.conftest import Workspace
-from tests.faults.canary_places import STEPS
+from tests.faults.flows.canary_places import STEPS
 from tests.flows.conftest import DATABASE, Search
 
 pytestmark = pytest.mark.prefect
@@ -94,7 +94,7 @@ def test_a_killed_command_is_resumed_by_its_run_id(workspace: Workspace, prefect
     with open_ledger() as ledger:
         run = ledger.run(run_id)
         after = [(done.step, done.output) for done in ledger.transcript(run_id)]
-        paid = Counter(event.details["step"] for event in ledger.history("visits") if event.kind == "started")
+        paid = Counter(event.details["step"] for event in ledger.history("visits") if event.kind == "charged")
     assert after[: len(before)] == before
     assert sum(paid.values()) <= len(after) + 1
     assert run.spent <= run.reserved

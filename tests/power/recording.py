@@ -56,7 +56,7 @@ class Recording:
 
     draws: list[Draw] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)
-    started: list[Operation] = field(default_factory=list)
+    charged: list[Operation] = field(default_factory=list)
 
     @contextmanager
     def of_a_run(self, *, answers_of: "Recording | None" = None) -> Iterator[None]:
@@ -65,7 +65,7 @@ class Recording:
         inside: list[Kind] = []
         answers = iter([] if answers_of is None else [draw.result for draw in answers_of.draws])
         bounding = iter([] if answers_of is None else [t.content for t in answers_of.taken if t.caller == BOUNDING])
-        urandom, start, commit = os.urandom, Ledger.start, Ledger.commit
+        urandom, charge, commit = os.urandom, Ledger.charge, Ledger.commit
 
         def take(size: int) -> bytes:
             caller = sys._getframe(1).f_globals["__name__"]
@@ -74,9 +74,9 @@ class Recording:
             self.taken.append(Taken(caller, running[-1] if running else None, content))
             return content
 
-        def recorded_start(ledger: Ledger, *arguments: Any, **named: Any) -> Operation:
-            running.append(start(ledger, *arguments, **named))
-            self.started.append(running[-1])
+        def recorded_charge(ledger: Ledger, *arguments: Any, **named: Any) -> Operation:
+            running.append(charge(ledger, *arguments, **named))
+            self.charged.append(running[-1])
             return running[-1]
 
         def recorded_commit(ledger: Ledger, operation: Operation, output: bytes) -> Operation:
@@ -100,7 +100,7 @@ class Recording:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "urandom", take)
-            patch.setattr(Ledger, "start", recorded_start)
+            patch.setattr(Ledger, "charge", recorded_charge)
             patch.setattr(Ledger, "commit", recorded_commit)
             for kind in kinds():
                 patch.setattr(kind, "draw", recorded(kind.draw))

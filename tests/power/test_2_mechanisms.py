@@ -11,7 +11,7 @@ from dpcore.audit.cases.noise import GAUSSIAN, LAPLACE, ROUNDED, Family
 from dpcore.audit.checks import MISS
 from dpcore.audit.events import most_telling
 from dpcore.audit.run import audit_case
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Sensitivity
 
 ELSEWHERE = {"exponential", "report-noisy-max", "measuring-step"}  # tests 3 and 4
@@ -45,11 +45,11 @@ def test_a_bought_amount_of_noise_shows_no_more_than_was_paid_unless_counts_move
 ) -> None:
     draws = 500_000
     for currency in family.currencies:
-        mechanism = family.kind.for_amount(UNIT // 2, currency=currency, sensitivity=Sensitivity(1, 1, 1))
+        mechanism = family.kind.for_amount(AMOUNT_OF_ONE // 2, currency=currency, sensitivity=Sensitivity(1, 1, 1))
         here, there = (mechanism.draw(np.full(draws, count, dtype=np.int64)) for count in (0, moved))
         shown, charged = (
             most_telling(here, there, currency=currency, miss=MISS).amount,
-            mechanism.charge(currency) / UNIT,
+            mechanism.price(currency) / AMOUNT_OF_ONE,
         )
         assert charged * 0.5 < shown
         assert (shown <= charged) is (moved == 1)

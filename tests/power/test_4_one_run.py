@@ -7,7 +7,7 @@ from dpcore.audit.canaries import CANARIES, OneRunCheck
 from dpcore.audit.cases.measuring import EPSILONS
 from dpcore.audit.run import audit_case
 from dpcore.mechanisms import DiscreteLaplace
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.privacy.protection import Sensitivity
 
 
@@ -28,17 +28,19 @@ def test_one_run_of_the_measuring_step_shows_no_more_than_was_charged_and_every_
 @pytest.mark.parametrize("narrower", [1.0, 2.0])
 def test_guesses_about_canaries_find_noise_of_half_the_scale_out(epsilon: float, narrower: float) -> None:
     drawn = DiscreteLaplace(scale=1 / (narrower * epsilon), sensitivity=Sensitivity(1, 1, 1))
-    check = OneRunCheck(setting="", measure=lambda counts: (2 * drawn.draw(counts) - 1, round(epsilon * UNIT)))
+    check = OneRunCheck(setting="", measure=lambda counts: (2 * drawn.draw(counts) - 1, round(epsilon * AMOUNT_OF_ONE)))
     finding = check.run(effort=1.0)
     assert finding.sound is (narrower == 1.0)
 
 
 def test_an_exact_histogram_is_found_out_completely() -> None:
-    finding = OneRunCheck(setting="", measure=lambda counts: (2 * counts - 1, UNIT)).run(effort=1.0)
+    finding = OneRunCheck(setting="", measure=lambda counts: (2 * counts - 1, AMOUNT_OF_ONE)).run(effort=1.0)
     assert finding.measured > 6
     assert not finding.sound
 
 
 def test_who_guesses_nothing_shows_nothing() -> None:
-    finding = OneRunCheck(setting="", measure=lambda counts: (np.zeros(CANARIES, dtype=np.int64), UNIT)).run(effort=1.0)
+    finding = OneRunCheck(setting="", measure=lambda counts: (np.zeros(CANARIES, dtype=np.int64), AMOUNT_OF_ONE)).run(
+        effort=1.0
+    )
     assert finding.measured == 0

@@ -29,7 +29,7 @@ from dpcore.mechanisms import (
     from_description,
 )
 from dpcore.mechanisms.sampling import entropy
-from dpcore.privacy.accounting import UNIT, Currency, budget_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.universe import Integer, Universe
 from tests.conftest import Workspace, visits
@@ -113,14 +113,14 @@ def complaints(recording: Recording, currency: Currency) -> set[str]:
     """What is wrong with a run's draws, charges and entropy, in words."""
     found = {problem for draw in recording.draws for problem in _complaints_of(draw)}
     paid = [draw.operation for draw in recording.draws]
-    if any(paid.count(operation) > 1 for operation in recording.started):
+    if any(paid.count(operation) > 1 for operation in recording.charged):
         found.add("two draws for one charge")
-    if any(from_description(row.mechanism).charge(currency) > row.amount for row in recording.started):
+    if any(from_description(row.mechanism).price(currency) > row.amount for row in recording.charged):
         found.add("charged less than the ledger row describes")
     outside = {taken.caller for taken in recording.taken if taken.operation is None}
     within = {taken.caller for taken in recording.taken if taken.operation is not None}
     if outside - DECLARED.keys():
-        found.add("entropy taken outside of a started operation")
+        found.add("entropy taken outside of a charged operation")
     if within - {ENTROPY}:
         found.add("another source of randomness within an operation")
     return found
@@ -128,7 +128,7 @@ def complaints(recording: Recording, currency: Currency) -> set[str]:
 
 def _complaints_of(draw: Draw) -> Iterator[str]:
     if draw.operation is None:
-        yield "a draw without a started operation"
+        yield "a draw without a charged operation"
         return
     if not draw.words:
         yield "a draw that took no entropy"
@@ -186,7 +186,7 @@ def test_every_draw_is_paid_for_where_the_total_is_bought_first(workspace: Works
     )
     plan = Plan(workspace, currency)
     assert plan.complaints() == set()
-    assert plan.recorded(plan.tables()[0]).started[0].step == "expected-total"
+    assert plan.recorded(plan.tables()[0]).charged[0].step == "expected-total"
 
 
 @pytest.mark.parametrize("currency", list(Currency))
@@ -217,16 +217,18 @@ def test_a_draw_that_a_crash_has_lost_is_drawn_anew_and_paid_for_anew(workspace:
     with resumed.of_a_run():
         synthesize(workspace.spec, run_id="r", resume=True)
     assert complaints(lost, Currency.ZCDP) | complaints(resumed, Currency.ZCDP) == set()
-    again = [lost.started[-1], resumed.started[0]]
+    again = [lost.charged[-1], resumed.charged[0]]
     assert [(operation.step, operation.attempt) for operation in again] == [(step, 1), (step, 2)]
     assert lost.draws[-1].words != resumed.draws[0].words
 
 
 ASKED = {
-    "count": lambda **bought: NoisyCount.for_amount(UNIT // 10, **bought),
-    "sum": lambda **bought: BoundedSum.for_amount(UNIT // 10, attribute=DAYS, step=1, **bought),
-    "mean": lambda **bought: BoundedMean.for_amount(UNIT // 10, attribute=DAYS, step=1, **bought),
-    "histogram": lambda **bought: NoisyHistogram.for_amount(UNIT // 10, universe=Universe({"age": DAYS}), **bought),
+    "count": lambda **bought: NoisyCount.for_amount(AMOUNT_OF_ONE // 10, **bought),
+    "sum": lambda **bought: BoundedSum.for_amount(AMOUNT_OF_ONE // 10, attribute=DAYS, step=1, **bought),
+    "mean": lambda **bought: BoundedMean.for_amount(AMOUNT_OF_ONE // 10, attribute=DAYS, step=1, **bought),
+    "histogram": lambda **bought: NoisyHistogram.for_amount(
+        AMOUNT_OF_ONE // 10, universe=Universe({"age": DAYS}), **bought
+    ),
 }
 
 
@@ -241,9 +243,9 @@ def test_every_draw_of_a_question_is_paid_for(workspace: Workspace, what: str, c
     recording = Recording()
     with recording.of_a_run():
         answer = ask("visits", query, column)
-    (row,) = recording.started
+    (row,) = recording.charged
     described = from_description(row.mechanism)
-    assert described.charge(currency) <= row.amount
+    assert described.price(currency) <= row.amount
     assert all(draw.operation == row and draw.words for draw in recording.draws)
     if what == "histogram":
         described = replace(described, universe=query.universe)  # type: ignore[type-var]
@@ -299,12 +301,12 @@ def best_of_two(patch: pytest.MonkeyPatch) -> None:
 
 
 def half_the_price(patch: pytest.MonkeyPatch) -> None:
-    start = Ledger.start
+    charge = Ledger.charge
 
     def cheap(self: Ledger, *arguments: Any, amount: int, **named: Any) -> Any:
-        return start(self, *arguments, amount=amount // 2, **named)
+        return charge(self, *arguments, amount=amount // 2, **named)
 
-    patch.setattr(Ledger, "start", cheap)
+    patch.setattr(Ledger, "charge", cheap)
 
 
 def described_with_more_noise(patch: pytest.MonkeyPatch) -> None:
@@ -348,15 +350,15 @@ def a_coin_between_the_steps(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "complaint"),
     [
-        (selections_for_free, "a draw without a started operation"),
-        (drawn_before_it_is_paid, "a draw without a started operation"),
+        (selections_for_free, "a draw without a charged operation"),
+        (drawn_before_it_is_paid, "a draw without a charged operation"),
         (best_of_two, "two draws for one charge"),
         (half_the_price, "charged less than the ledger row describes"),
         (described_with_more_noise, "a draw other than the one that was paid for"),
         (drawn_with_less_noise, "a draw other than the one that was paid for"),
         (noise_of_numpy, "a draw that took no entropy"),
         (selection_of_numpy, "a draw that took no entropy"),
-        (a_coin_between_the_steps, "entropy taken outside of a started operation"),
+        (a_coin_between_the_steps, "entropy taken outside of a charged operation"),
     ],
 )
 def test_what_is_not_paid_for_is_noticed(workspace: Workspace, plant: Plant, complaint: str) -> None:

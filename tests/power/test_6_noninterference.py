@@ -2,7 +2,7 @@
 
 Without Prefect: the command line, the log lines, the ledger, the folder and the release. Two comparisons: a neighbour that is given the same
 noisy answers must look the same to the byte, and one that is given the same noise must look the same up to the figures that were bought.
-(tests/faults/test_noninterference.py looks at what the orchestrator sees.)
+(tests/faults/flows/test_noninterference.py looks at what the orchestrator sees.)
 """
 
 import json
@@ -124,7 +124,7 @@ class Watcher:
             "steps": [(e.kind, e.details.get("step"), e.details.get("attempt")) for e in events],
             "charges": (
                 balance,
-                [(e.details["amount"], e.details["mechanism"]) for e in events if e.kind == "started"],
+                [(e.details["amount"], e.details["mechanism"]) for e in events if e.kind == "charged"],
             ),
             "events": json.loads(json.dumps(bodies, default=str)),
         }
@@ -257,8 +257,8 @@ def refuses_a_value(_run: Synthesis) -> None:
 
 
 def a_price_by_the_rows(patch: pytest.MonkeyPatch) -> None:
-    units = Curator._units
-    patch.setattr(Curator, "_units", lambda self, share: units(self, share) - (true_rows() > 1501))
+    amount = Curator._amount
+    patch.setattr(Curator, "_amount", lambda self, share: amount(self, share) - (true_rows() > 1501))
 
 
 @pytest.mark.parametrize(

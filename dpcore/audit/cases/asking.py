@@ -18,7 +18,7 @@ from dpcore.curator.ask import Query, ask
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.mechanisms.noisy_count import NoisyCount
 from dpcore.mechanisms.sampling import entropy
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 
 _ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
@@ -60,7 +60,7 @@ def _made_up_account(cap: int) -> Iterator[Ledger]:
                 _ACCOUNT,
                 currency=Currency.PURE,
                 cap=cap,
-                epsilon=cap / UNIT,
+                epsilon=cap / AMOUNT_OF_ONE,
                 delta=0.0,
                 unit=_ROW.unit,
                 neighbours=_ROW.neighbours,
@@ -90,9 +90,9 @@ class AskingCheck:
 
     def run(self, *, effort: float) -> Finding:  # noqa: ARG002  one question tells all
         """Ask while every request for random words is watched."""
-        amount = _EPSILON * UNIT
+        amount = _EPSILON * AMOUNT_OF_ONE
         query = NoisyCount.for_amount(amount, currency=Currency.PURE, protection=_ROW)
-        price = query.charge(Currency.PURE)
+        price = query.price(Currency.PURE)
         paid: list[bool] = []
         system = entropy.random_words
         with _made_up_account(amount) as ledger:

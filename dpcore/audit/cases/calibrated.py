@@ -10,7 +10,7 @@ from dpcore.audit.checks import Draw, EventCheck
 from dpcore.audit.events import Outcomes
 from dpcore.mechanisms import RoundedGaussian
 from dpcore.mechanisms.calibrated import analytic_gaussian, classic_gaussian
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Sensitivity
 
 DRAWS = 1_000_000
@@ -25,7 +25,7 @@ def _event(setting: str, drawn: RoundedGaussian, *, epsilon: float, moved: int =
     return EventCheck(
         setting=f"{setting}, delta {DELTA:g}",
         currency=Currency.PURE,
-        charged=round(epsilon * UNIT),
+        charged=round(epsilon * AMOUNT_OF_ONE),
         here=noisy(drawn, [moved]),
         there=noisy(drawn, [0]),
         draws=DRAWS,
@@ -74,7 +74,7 @@ def calibrated() -> Case:
                 check=EventCheck(
                     setting=f"classic formula, delta {delta:g}",
                     currency=Currency.PURE,
-                    charged=round(epsilon * UNIT),
+                    charged=round(epsilon * AMOUNT_OF_ONE),
                     here=_far(beyond, moved),
                     there=_far(beyond, 0),
                     draws=RARE_DRAWS,

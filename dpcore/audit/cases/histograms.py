@@ -13,12 +13,12 @@ from dpcore.audit.cases.values import PRICES, price_halved
 from dpcore.audit.checks import Draw, EventCheck, StreamCheck
 from dpcore.audit.events import Outcomes
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Boolean, Integer, Universe
 
 EPSILON = 2
-AMOUNT = EPSILON * UNIT
+AMOUNT = EPSILON * AMOUNT_OF_ONE
 DRAWS = 10_000
 
 _ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
@@ -43,7 +43,7 @@ def _one_run(setting: str, *, noise_of: int) -> OneRunCheck:
         noisy = replace(drawn, scale=paid.scale).draw(table)
         parts = (noisy["cell",], noisy["cell", "flag"][:, 1])
         # a count that moves from 0 to 1 tells no more by being below or above
-        return sum((np.clip(part, 0, 1) for part in parts), start=-np.ones_like(counts)), paid.charge(Currency.PURE)
+        return sum((np.clip(part, 0, 1) for part in parts), start=-np.ones_like(counts)), paid.price(Currency.PURE)
 
     return OneRunCheck(setting=setting, measure=measure)
 
@@ -82,7 +82,7 @@ def _stacked(setting: str, *, noise_of: int) -> EventCheck:
     return EventCheck(
         setting=setting,
         currency=Currency.ZCDP,
-        charged=min(paid.charge(Currency.ZCDP), AMOUNT),
+        charged=min(paid.price(Currency.ZCDP), AMOUNT),
         here=summed(1),
         there=summed(0),
         draws=DRAWS,
@@ -98,7 +98,7 @@ def noisy_histogram() -> Case:
         return EventCheck(
             setting=setting,
             currency=Currency.PURE,
-            charged=min(drawn.charge(Currency.PURE), AMOUNT),
+            charged=min(drawn.price(Currency.PURE), AMOUNT),
             here=once(_apart(drawn, flag=True)),
             there=once(_apart(drawn, flag=False)),
             draws=DRAWS,

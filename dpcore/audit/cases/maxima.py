@@ -26,7 +26,7 @@ def noisy_max() -> Case:
         for neighbours in (Neighbours.REPLACE_ONE, Neighbours.ADD_REMOVE)
     )
     moved = [9, 9], [9 - FAR, 9 + FAR]
-    pure = laplace.charge(Currency.PURE)
+    pure = laplace.price(Currency.PURE)
     return Case(
         name=ReportNoisyMax.name,
         theorem="The place of the largest score with Laplace, exponential or Gumbel noise of scale 2 D / epsilon, or D / epsilon if scores are monotone, is epsilon-DP.",
@@ -40,7 +40,7 @@ def noisy_max() -> Case:
             behind_event(
                 "Laplace, D = 3, behind 4 by 0 or 6",
                 far_laplace,
-                charged=far_laplace.charge(Currency.PURE),
+                charged=far_laplace.price(Currency.PURE),
                 currency=Currency.PURE,
                 gaps=(0, 2 * FAR),
                 others=4,
@@ -48,21 +48,21 @@ def noisy_max() -> Case:
             between(
                 "exponential, 3 rows of 9 9 replaced: 6 12",
                 counted,
-                charged=counted.charge(Currency.PURE),
+                charged=counted.price(Currency.PURE),
                 currency=Currency.PURE,
                 tables=moved,
             ),
             between(
                 "exponential, 3 rows added to 9 9: 9 12",
                 added,
-                charged=added.charge(Currency.PURE),
+                charged=added.price(Currency.PURE),
                 currency=Currency.PURE,
                 tables=([9, 9], [9, 9 + FAR]),
             ),
             behind_event(
                 "Gumbel, D = 3, ahead or behind by 3",
                 far_gumbel,
-                charged=far_gumbel.charge(Currency.ZCDP),
+                charged=far_gumbel.price(Currency.ZCDP),
                 currency=Currency.ZCDP,
                 gaps=(-FAR, FAR),
             ),
@@ -75,7 +75,7 @@ def noisy_max() -> Case:
                 check=between(
                     "exponential, rows replaced, paid as monotone",
                     added,
-                    charged=added.charge(Currency.PURE),
+                    charged=added.price(Currency.PURE),
                     currency=Currency.PURE,
                     tables=moved,
                     draws=FEWER_DRAWS,

@@ -18,7 +18,7 @@ from dpcore.audit.streams import Words, taken_from
 from dpcore.curator.curator import Curator
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.mechanisms.sampling import entropy
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.tables.histogram import LocalHistogram
 
@@ -37,7 +37,7 @@ def _made_up_run(counts: Counts, *, epsilon: float, curator: type[Curator]) -> I
         TemporaryDirectory() as folder,
         open_ledger(f"sqlite:///{Path(folder, 'ledger.sqlite')}", create=True) as ledger,
     ):
-        cap = int(epsilon * UNIT)
+        cap = int(epsilon * AMOUNT_OF_ONE)
         ledger.open_account(
             "canaries",
             currency=Currency.PURE,
@@ -73,7 +73,7 @@ class ChargeCheck:
     @property
     def setting(self) -> str:
         """What is checked, in words."""
-        return "words taken while an operation is started"
+        return "words taken while an operation is charged"
 
     def run(self, *, effort: float) -> Finding:
         """Measure while every request for random words is watched."""

@@ -79,7 +79,7 @@ class Family:
         return EventCheck(
             setting=setting,
             currency=currency,
-            charged=paid.charge(currency),
+            charged=paid.price(currency),
             here=noisy(drawn, here),
             there=noisy(drawn, there),
             draws=DRAWS,
@@ -203,7 +203,7 @@ def laplace() -> Case:
                 check=EventCheck(
                     setting="one count, 0 or 1, textbook floats",
                     currency=Currency.PURE,
-                    charged=one.charge(Currency.PURE),
+                    charged=one.price(Currency.PURE),
                     here=continuous.possible_from_nought(0),
                     there=continuous.possible_from_nought(1),
                     draws=20_000,
@@ -232,7 +232,7 @@ def gaussian() -> Case:
                 how="L2^2 / (4 sigma^2) is charged",
                 check=replace(
                     GAUSSIAN.event("one count, 0 or 1", one, paid=one, currency=Currency.ZCDP, here=[0], there=[1]),
-                    charged=one.charge(Currency.ZCDP) // 2,
+                    charged=one.price(Currency.ZCDP) // 2,
                 ),
             ),
         ),

@@ -59,7 +59,7 @@ def randomized_response() -> Case:
     coins = RandomizedResponse.coins(protection=_ROW)
     several = RandomizedResponse(epsilon=EPSILON, answers=ANSWERS, protection=_ROW)
     persons = RandomizedResponse(epsilon=EPSILON, answers=ANSWERS, protection=_PERSON)
-    pure = _event("four answers", several, charged=several.charge(Currency.PURE), currency=Currency.PURE)
+    pure = _event("four answers", several, charged=several.price(Currency.PURE), currency=Currency.PURE)
     return Case(
         name=RandomizedResponse.name,
         theorem="An answer that is true with probability e^epsilon / (e^epsilon + k - 1), and else any other of k, is epsilon-DP; with two fair coins, ln 3.",
@@ -70,16 +70,16 @@ def randomized_response() -> Case:
             Currency.GDP: "(Phi^-1(p) - Phi^-1(q))^2, p and q the odds of the true answer and of another",
         },
         checks=(
-            _event("two fair coins", coins, charged=coins.charge(Currency.PURE), currency=Currency.PURE),
+            _event("two fair coins", coins, charged=coins.price(Currency.PURE), currency=Currency.PURE),
             pure,
             *(
-                replace(pure, currency=currency, charged=several.charge(currency))
+                replace(pure, currency=currency, charged=several.price(currency))
                 for currency in (Currency.ZCDP, Currency.GDP)
             ),
             _event(
                 "two answers of a person",
                 persons,
-                charged=persons.charge(Currency.PURE),
+                charged=persons.price(Currency.PURE),
                 currency=Currency.PURE,
                 rows=2,
             ),
@@ -99,7 +99,7 @@ def randomized_response() -> Case:
                 check=_event(
                     "two answers each, paid as one",
                     several,
-                    charged=several.charge(Currency.PURE),
+                    charged=several.price(Currency.PURE),
                     currency=Currency.PURE,
                     rows=2,
                 ),
@@ -110,7 +110,7 @@ def randomized_response() -> Case:
                 check=EventCheck(
                     setting="one respondent or none",
                     currency=Currency.PURE,
-                    charged=several.charge(Currency.PURE),
+                    charged=several.price(Currency.PURE),
                     here=_collected(several, 1),
                     there=_collected(several, 0),
                     draws=1000,

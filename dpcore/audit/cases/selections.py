@@ -127,7 +127,7 @@ def exponential() -> Case:
     flipped = behind_event(
         "permute-and-flip, D = 3, behind by 0 or 6",
         far_flip,
-        charged=far_flip.charge(Currency.PURE),
+        charged=far_flip.price(Currency.PURE),
         currency=Currency.PURE,
         gaps=(0, 2 * FAR),
     )
@@ -135,7 +135,7 @@ def exponential() -> Case:
     balanced = behind_event(
         "Gumbel, D = 3, ahead or behind by 3",
         far_gumbel,
-        charged=far_gumbel.charge(Currency.ZCDP),
+        charged=far_gumbel.price(Currency.ZCDP),
         currency=Currency.ZCDP,
         gaps=(-FAR, FAR),
     )
@@ -150,18 +150,18 @@ def exponential() -> Case:
         },
         checks=(
             flipped,
-            replace(flipped, currency=Currency.ZCDP, charged=far_flip.charge(Currency.ZCDP)),
+            replace(flipped, currency=Currency.ZCDP, charged=far_flip.price(Currency.ZCDP)),
             behind_event(
                 "Gumbel, behind 4 by 0 or 2",
                 gumbel,
-                charged=gumbel.charge(Currency.PURE),
+                charged=gumbel.price(Currency.PURE),
                 currency=Currency.PURE,
                 gaps=(0, 2),
                 others=4,
                 draws=MORE_DRAWS,
             ),
             balanced,
-            replace(balanced, currency=Currency.GDP, charged=far_gumbel.charge(Currency.GDP)),
+            replace(balanced, currency=Currency.GDP, charged=far_gumbel.price(Currency.GDP)),
             *(sound for sound, _ in spreads),
             StreamCheck(setting="Gumbel", draw=selected(gumbel, [0, 0, 1])),
             StreamCheck(setting="permute-and-flip", draw=selected(flip, [0, 0, 1])),
@@ -173,7 +173,7 @@ def exponential() -> Case:
                 check=behind_event(
                     "permute-and-flip, behind by 0 or 2, epsilon 1",
                     _exponential(Flavour.PERMUTE_AND_FLIP, 1.0),
-                    charged=_exponential(Flavour.GUMBEL, 1.0).charge(Currency.ZCDP),
+                    charged=_exponential(Flavour.GUMBEL, 1.0).price(Currency.ZCDP),
                     currency=Currency.ZCDP,
                     gaps=(0, 2),
                 ),
@@ -184,7 +184,7 @@ def exponential() -> Case:
                 check=behind_event(
                     "permute-and-flip, behind by 0 or 4, paid as 2",
                     flip,
-                    charged=flip.charge(Currency.PURE),
+                    charged=flip.price(Currency.PURE),
                     currency=Currency.PURE,
                     gaps=(0, 4),
                     draws=FEWER_DRAWS,

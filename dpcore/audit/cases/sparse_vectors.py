@@ -15,7 +15,7 @@ from dpcore.audit.events import Outcomes
 from dpcore.mechanisms.above_threshold import AboveThreshold
 from dpcore.mechanisms.sessions import Session
 from dpcore.mechanisms.sparse_vector import SparseVector
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 
 EPSILON = 4.0
 LESS = 2.0
@@ -136,7 +136,7 @@ def _common_bugs(kind: Callable[..., AboveThreshold | SparseVector]) -> tuple[Bu
             check=_event(
                 "moved by 2, paid as 1",
                 less,
-                charged=less.charge(Currency.PURE),
+                charged=less.price(Currency.PURE),
                 here=HERE,
                 there=[1, 1, 1, 1, -2],
             ),
@@ -147,7 +147,7 @@ def _common_bugs(kind: Callable[..., AboveThreshold | SparseVector]) -> tuple[Bu
             check=_event(
                 "moved both ways, paid as monotone",
                 monotone,
-                charged=monotone.charge(Currency.PURE),
+                charged=monotone.price(Currency.PURE),
                 here=HERE,
                 there=THERE,
             ),
@@ -163,7 +163,7 @@ def _common_bugs(kind: Callable[..., AboveThreshold | SparseVector]) -> tuple[Bu
 def above_threshold() -> Case:
     """Return the audit of AboveThreshold."""
     sound = _above(EPSILON, sensitivity=FAR)
-    charged = sound.charge(Currency.PURE)
+    charged = sound.price(Currency.PURE)
     event = _event(
         "D = 3, four below, then one", sound, charged=charged, here=FAR_HERE, there=FAR_THERE, draws=MORE_DRAWS
     )
@@ -185,11 +185,9 @@ def above_threshold() -> Case:
 def sparse_vector() -> Case:
     """Return the audit of the sparse vector technique."""
     one, two = _sparse(EPSILON, sensitivity=FAR), _sparse(EPSILON, positives=2)
-    first = _event(
-        "D = 3, four below, then one", one, charged=one.charge(Currency.PURE), here=FAR_HERE, there=FAR_THERE
-    )
+    first = _event("D = 3, four below, then one", one, charged=one.price(Currency.PURE), here=FAR_HERE, there=FAR_THERE)
     second = _event(
-        "two positives", two, charged=two.charge(Currency.PURE), here=[*HERE, 0], there=[*THERE, -1], draws=MORE_DRAWS
+        "two positives", two, charged=two.price(Currency.PURE), here=[*HERE, 0], there=[*THERE, -1], draws=MORE_DRAWS
     )
     first_scales = _theorem_scales(EPSILON, sensitivity=FAR, steps=2, ratio=2 ** (2 / 3))
     second_scales = _theorem_scales(EPSILON, sensitivity=1, steps=4, ratio=4 ** (2 / 3))
@@ -214,7 +212,7 @@ def sparse_vector() -> Case:
                     check=EventCheck(
                         setting=form.name,
                         currency=Currency.PURE,
-                        charged=round(form.epsilon * UNIT),
+                        charged=round(form.epsilon * AMOUNT_OF_ONE),
                         here=form.seen(form.here),
                         there=form.seen(form.there),
                         draws=BROKEN_DRAWS,

@@ -15,12 +15,12 @@ from dpcore.mechanisms.bounded_sum import BoundedSum
 from dpcore.mechanisms.grid import ValueGrid
 from dpcore.mechanisms.noisy_count import NoisyCount
 from dpcore.mechanisms.noisy_value import NoisyValue
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Integer, Number
 
 EPSILON = 2
-AMOUNT = EPSILON * UNIT
+AMOUNT = EPSILON * AMOUNT_OF_ONE
 DRAWS = 10_000
 
 ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
@@ -40,7 +40,7 @@ PRICES = {
 class Priced(Protocol):
     """Whatever says its price."""
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the price of one draw."""
 
 
@@ -58,7 +58,7 @@ def event(setting: str, drawn: Priced, *, here: Draw, there: Draw) -> EventCheck
     return EventCheck(
         setting=setting,
         currency=Currency.PURE,
-        charged=min(drawn.charge(Currency.PURE), AMOUNT),
+        charged=min(drawn.price(Currency.PURE), AMOUNT),
         here=once(here),
         there=once(there),
         draws=DRAWS,
@@ -80,8 +80,8 @@ def noisy_count() -> Case:
     rows = NoisyCount.for_amount(AMOUNT, currency=Currency.PURE, protection=ROW)
 
     def of_person(number: int) -> Draw:
-        property_of_rows, units = np.ones(number, dtype=np.bool_), np.full(number, 7)
-        exact = persons.read(property_of_rows, units=units)
+        property_of_rows, ids = np.ones(number, dtype=np.bool_), np.full(number, 7)
+        exact = persons.read(property_of_rows, ids=ids)
         return told(lambda: persons.answer(exact))
 
     def of_rows(number: int) -> Draw:

@@ -13,7 +13,7 @@ from dpcore.audit.one_run_curves import least_amount
 from dpcore.audit.whole_run.guessing import RULES, right_guesses
 from dpcore.audit.whole_run.settings import Driver, Setting
 from dpcore.mechanisms.sampling import entropy
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.runs.synthesis import synthesize
 
 MOST_TIMES = 8
@@ -67,10 +67,10 @@ class ReleaseCheck:
         return Finding(
             check=self.kind,
             setting=self.setting,
-            sound=max(measured, spent) * UNIT <= of.promised,
+            sound=max(measured, spent) * AMOUNT_OF_ONE <= of.promised,
             shown=told,
             currency=of.currency,
-            charged=of.promised / UNIT,
+            charged=of.promised / AMOUNT_OF_ONE,
             delta=of.delta if of.currency is Currency.PURE else 0.0,
             measured=measured,
         )
@@ -83,5 +83,5 @@ class ReleaseCheck:
             guesses=guesses,
             correct=correct,
             miss=MISS_OF_RULE ** (1 / of.releases),
-            between=(beyond, MOST_TIMES * of.promised / UNIT),
+            between=(beyond, MOST_TIMES * of.promised / AMOUNT_OF_ONE),
         )

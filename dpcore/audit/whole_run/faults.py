@@ -88,9 +88,9 @@ def _not_bounded(coded: Coded, *, rows_per_unit: int) -> Coded:
 
 
 def _bounded_over_all(coded: Coded, *, rows_per_unit: int) -> Coded:
-    if coded.units is None or coded.draws is None:
+    if coded.ids is None or coded.draws is None:
         return coded
-    units = len(np.unique(coded.units[:, 0]))
+    units = len(np.unique(coded.ids[:, 0]))
     return coded.take(np.sort(np.argsort(coded.draws)[: rows_per_unit * units]))
 
 
@@ -136,9 +136,9 @@ class _Variant:
         """The stated one."""
         return self.stated.standard_deviation
 
-    def charge(self, currency: Currency) -> int:
+    def price(self, currency: Currency) -> int:
         """Return the stated price."""
-        return self.stated.charge(currency)
+        return self.stated.price(currency)
 
     def describe(self) -> Description:
         """Return the stated parameters."""
@@ -174,15 +174,15 @@ class _Redrawn(Curator):
 
 class _Underpriced(Curator):
     def _marginal_mechanism(self, share: Fraction) -> Any:
-        units = CHEAPER * self._units(share)
-        return marginal_noise(units, currency=self._currency, protection=self._protection)
+        amount = CHEAPER * self._amount(share)
+        return marginal_noise(amount, currency=self._currency, protection=self._protection)
 
     def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
-        amount = max(1, mechanism.charge(self._currency) // CHEAPER)
+        amount = max(1, mechanism.price(self._currency) // CHEAPER)
         if self._received is None:
             return b""
         histogram, lease = self._received
-        operation = self._ledger.start(lease, step=step, amount=amount, mechanism=mechanism.describe())
+        operation = self._ledger.charge(lease, step=step, amount=amount, mechanism=mechanism.describe())
         output = draw(histogram)
         self._ledger.commit(operation, output)
         self._paid[step] = amount

@@ -73,7 +73,7 @@ class Setting:
 
     @property
     def promised(self) -> int:
-        """What a release may lose, in units of the currency: the amount that its spec reserves."""
+        """What a release may lose: the amount that its spec reserves."""
         return budget_of(self.epsilon, delta=self.delta, currency=self.currency)[1]
 
     @property

@@ -90,7 +90,7 @@ BEGIN
     FROM event ORDER BY seq DESC LIMIT 1;
     IF told.kind = 'reserved' THEN
         named := blocks_in(told.body);
-        right_so := (TG_OP = 'INSERT' OR OLD.state = 'released') AND NEW.state = 'open' AND NEW.spent = 0
+        right_so := (TG_OP = 'INSERT' OR OLD.state = 'refunded') AND NEW.state = 'open' AND NEW.spent = 0
             AND NEW.reserved = CAST(told.body ->> 'amount' AS numeric) AND NEW.first = told.seq
             AND NEW.analyst IS NOT DISTINCT FROM told.body ->> 'analyst'
             AND NEW.purpose IS NOT DISTINCT FROM told.body ->> 'purpose'
@@ -106,10 +106,10 @@ BEGIN
     ELSE
         right_so := TG_OP = 'UPDATE' AND OLD.state = 'open' AND OLD.last < told.seq AND NEW.first = OLD.first
             AND NEW.fence = OLD.fence + CASE told.kind WHEN 'leased' THEN 1 ELSE 0 END
-            AND NEW.spent = OLD.spent + CASE told.kind WHEN 'started' THEN CAST(told.body ->> 'amount' AS numeric) ELSE 0 END
+            AND NEW.spent = OLD.spent + CASE told.kind WHEN 'charged' THEN CAST(told.body ->> 'amount' AS numeric) ELSE 0 END
             AND NEW.state = CASE
-                WHEN told.kind IN ('leased', 'data-version', 'started', 'committed') THEN 'open'
-                WHEN told.kind IN ('settled', 'released')
+                WHEN told.kind IN ('leased', 'data-version', 'charged', 'committed') THEN 'open'
+                WHEN told.kind IN ('settled', 'refunded')
                     AND CAST(told.body ->> 'returned' AS numeric) = NEW.reserved - NEW.spent THEN told.kind END;
     END IF;
     IF (right_so AND NEW.id = told.run AND NEW.account = told.account AND NEW.last = told.seq) IS NOT TRUE THEN
@@ -125,10 +125,10 @@ DECLARE
 BEGIN
     SELECT seq, kind, run, CAST(body AS json) AS body INTO told FROM event ORDER BY seq DESC LIMIT 1;
     IF (
-        told.kind = NEW.state AND told.seq = coalesce(NEW.committed, NEW.started) AND told.run = NEW.run
+        told.kind = NEW.state AND told.seq = coalesce(NEW.committed, NEW.charged) AND told.run = NEW.run
         AND told.body ->> 'step' = NEW.step AND CAST(told.body ->> 'attempt' AS numeric) = NEW.attempt
         AND CASE NEW.state
-            WHEN 'started' THEN CAST(told.body ->> 'amount' AS numeric) = NEW.amount
+            WHEN 'charged' THEN CAST(told.body ->> 'amount' AS numeric) = NEW.amount
                 AND CAST(told.body -> 'mechanism' AS text) = NEW.mechanism
             ELSE told.body ->> 'sha256' = NEW.sha256 AND OLD.amount = NEW.amount AND OLD.mechanism = NEW.mechanism END
     ) IS NOT TRUE THEN RAISE EXCEPTION 'the ledger: an operation changes only by the event that tells of it'; END IF;
@@ -142,7 +142,7 @@ SELECT coalesce(nullif(ARRAY(SELECT json_array_elements_text(
     CASE json_typeof(request -> 'blocks') WHEN 'array' THEN request -> 'blocks' END)), '{}'), '{all}') $$;
 
 -- What the last event moves, for whom: the amount of a reservation, or what a run that it has just ended had left.
-CREATE FUNCTION last_move(OUT seq BIGINT, OUT account TEXT, OUT units NUMERIC, OUT request JSON)
+CREATE FUNCTION last_move(OUT seq BIGINT, OUT account TEXT, OUT amount NUMERIC, OUT request JSON)
 LANGUAGE plpgsql SET search_path = dpflow, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -153,10 +153,10 @@ BEGIN
     account := told.account;
     IF told.kind = 'reserved' THEN
         request := CAST(told.body AS json);
-        units := CAST(request ->> 'amount' AS numeric);
+        amount := CAST(request ->> 'amount' AS numeric);
     ELSE
         SELECT run.spent - run.reserved, (SELECT CAST(event.body AS json) FROM event WHERE event.seq = run.first)
-        INTO units, request
+        INTO amount, request
         FROM run WHERE run.id = told.run AND run.last = told.seq AND run.state <> 'open';
     END IF;
 END $$;
@@ -183,7 +183,7 @@ BEGIN
         SELECT 1 FROM before JOIN after USING (account, name) LEFT JOIN unnest(named) AS granted (name) USING (name)
         WHERE after.used <> before.used AND (
             account = move.account AND granted.name IS NOT NULL
-            AND before.moved < move.seq AND after.used = before.used + weight * move.units) IS NOT TRUE
+            AND before.moved < move.seq AND after.used = before.used + weight * move.amount) IS NOT TRUE
     ) THEN RAISE EXCEPTION 'the ledger: what is used changes only by the event that tells of it'; END IF;
     RETURN NULL;
 END $$;
@@ -195,7 +195,7 @@ DECLARE
     move RECORD := last_move();
 BEGIN
     IF (NEW.account = move.account AND NEW.name = move.request ->> NEW.kind
-        AND OLD.moved < move.seq AND NEW.used = OLD.used + move.units) IS NOT TRUE
+        AND OLD.moved < move.seq AND NEW.used = OLD.used + move.amount) IS NOT TRUE
     THEN RAISE EXCEPTION 'the ledger: what is used changes only by the event that tells of it'; END IF;
     NEW.moved := move.seq;
     RETURN NEW;
@@ -208,7 +208,7 @@ CREATE FUNCTION follow_as_account() RETURNS trigger LANGUAGE plpgsql SET search_
 DECLARE
     move RECORD := last_move();
 BEGIN
-    IF (NEW.name = move.account AND OLD.across_moved < move.seq AND NEW.across_used = OLD.across_used + move.units) IS NOT TRUE
+    IF (NEW.name = move.account AND OLD.across_moved < move.seq AND NEW.across_used = OLD.across_used + move.amount) IS NOT TRUE
     THEN RAISE EXCEPTION 'the ledger: what is used changes only by the event that tells of it'; END IF;
     NEW.across_moved := move.seq;
     RETURN NEW;
@@ -232,7 +232,7 @@ BEGIN
         GRANT EXECUTE ON FUNCTION blocks_in, last_move TO dpflow_runner;
         GRANT INSERT ON event, run TO dpflow_runner;
         GRANT INSERT (account, name, state, cap, used) ON block TO dpflow_runner;
-        GRANT INSERT (run, step, attempt, state, amount, mechanism, fence, started) ON operation TO dpflow_runner;
+        GRANT INSERT (run, step, attempt, state, amount, mechanism, fence, charged) ON operation TO dpflow_runner;
         GRANT UPDATE ON writer TO dpflow_runner;
         GRANT UPDATE (state, used) ON block TO dpflow_runner;
         GRANT UPDATE (used) ON allowance TO dpflow_runner;

@@ -16,16 +16,16 @@ from dpcore.errors import LedgerDamaged, LedgerError, UsageError
 from dpcore.ledger.postgres.rules import GRANTS, RULES
 
 SCHEMA = "dpflow"
-VERSION = 2
-FIRST_VERSION = 2
-"""There is no older one in PostgreSQL: the numbers are those of the ledger in SQLite."""
+BASE = 1
+"""The version of these tables and rules, which never change: a later version comes by migration, to new ledgers too."""
+VERSION = 1
 
 _TABLES = """
 CREATE TABLE version (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     number INTEGER NOT NULL
 );
-INSERT INTO version VALUES (1, 2);
+INSERT INTO version VALUES (1, 1);
 
 CREATE TABLE account (
     name TEXT COLLATE "C" PRIMARY KEY,
@@ -91,7 +91,7 @@ CREATE TABLE run (
     account TEXT COLLATE "C" NOT NULL REFERENCES account (name),
     reserved BIGINT NOT NULL CHECK (reserved > 0),
     spent BIGINT NOT NULL CHECK (spent >= 0 AND spent <= reserved),
-    state TEXT NOT NULL CHECK (state IN ('open', 'settled', 'released')),
+    state TEXT NOT NULL CHECK (state IN ('open', 'settled', 'refunded')),
     claim TEXT NOT NULL,
     analyst TEXT,
     purpose TEXT,
@@ -103,17 +103,17 @@ CREATE TABLE run (
     lease_seconds BIGINT NOT NULL CHECK (lease_seconds >= 0),
     first BIGINT NOT NULL,
     last BIGINT NOT NULL,
-    CHECK (state <> 'released' OR spent = 0)
+    CHECK (state <> 'refunded' OR spent = 0)
 ) WITH (fillfactor = 50);
 CREATE INDEX run_by_account ON run (account, number);
 CREATE INDEX run_open ON run (account) WHERE state = 'open';
 
 CREATE TABLE operation (
-    started BIGINT PRIMARY KEY,
+    charged BIGINT PRIMARY KEY,
     run TEXT COLLATE "C" NOT NULL,
     step TEXT COLLATE "C" NOT NULL,
     attempt BIGINT NOT NULL CHECK (attempt > 0),
-    state TEXT NOT NULL CHECK (state IN ('started', 'committed')),
+    state TEXT NOT NULL CHECK (state IN ('charged', 'committed')),
     amount BIGINT NOT NULL CHECK (amount > 0),
     mechanism TEXT NOT NULL,
     fence BIGINT NOT NULL CHECK (fence >= 0),
@@ -171,7 +171,7 @@ def _migrate(connection: psycopg.Connection[Any], *, place: str) -> None:
         if version is None:
             connection.execute(f"SET LOCAL search_path TO {SCHEMA};")
             connection.execute(_TABLES + RULES)
-            version = FIRST_VERSION
+            version = BASE
         for older in range(version, VERSION):
             connection.execute(_migration(older, place=place))
         connection.execute(f"UPDATE version SET number = {VERSION}; {GRANTS}")

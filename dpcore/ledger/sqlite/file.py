@@ -9,9 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 from dpcore.errors import LedgerDamaged, LedgerError
-from dpcore.ledger.sqlite.migrations import MIGRATIONS
 from dpcore.ledger.sqlite.outputs import sync_folder
-from dpcore.ledger.sqlite.schema import APPLICATION_ID, BASE, NAMES, RULES, TABLES, VERSION
+from dpcore.ledger.sqlite.schema import APPLICATION_ID, BASE, MIGRATIONS, NAMES, RULES, TABLES, VERSION
 
 _STATISTICS = {
     ("table", "sqlite_stat1", "sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),

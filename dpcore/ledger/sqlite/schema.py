@@ -6,9 +6,9 @@ charge writes has as few indexes and references as can be: each costs a page of 
 
 APPLICATION_ID = 0x6470666C
 """Marks the file as ours ("dpfl") for whoever looks at its header."""
-BASE = 2
+BASE = 1
 """The version of these tables and rules, which never change: a later version comes by migration, to new files too."""
-VERSION = 2
+VERSION = 1
 
 TABLES = """
 CREATE TABLE account (
@@ -70,7 +70,7 @@ CREATE TABLE run (
     account TEXT NOT NULL REFERENCES account (name),
     reserved INTEGER NOT NULL CHECK (reserved > 0),
     spent INTEGER NOT NULL CHECK (spent >= 0 AND spent <= reserved),
-    state TEXT NOT NULL CHECK (state IN ('open', 'settled', 'released')),
+    state TEXT NOT NULL CHECK (state IN ('open', 'settled', 'refunded')),
     claim TEXT NOT NULL,
     analyst TEXT,
     purpose TEXT,
@@ -82,17 +82,17 @@ CREATE TABLE run (
     lease_seconds INTEGER NOT NULL CHECK (lease_seconds >= 0),
     first INTEGER NOT NULL,
     last INTEGER NOT NULL,
-    CHECK (state <> 'released' OR spent = 0)
+    CHECK (state <> 'refunded' OR spent = 0)
 ) STRICT;
 CREATE INDEX run_by_account ON run (account, number);
 CREATE INDEX run_open ON run (account) WHERE state = 'open';
 
 CREATE TABLE operation (
-    started INTEGER PRIMARY KEY,
+    charged INTEGER PRIMARY KEY,
     run TEXT NOT NULL,
     step TEXT NOT NULL,
     attempt INTEGER NOT NULL CHECK (attempt > 0),
-    state TEXT NOT NULL CHECK (state IN ('started', 'committed')),
+    state TEXT NOT NULL CHECK (state IN ('charged', 'committed')),
     amount INTEGER NOT NULL CHECK (amount > 0),
     mechanism TEXT NOT NULL,
     fence INTEGER NOT NULL CHECK (fence >= 0),
@@ -161,3 +161,6 @@ NAMES = {
     *("operation_kept_as_committed", "operation_kept"),
 }
 """The tables, indexes and rules that a whole ledger has."""
+
+MIGRATIONS: dict[int, str] = {}
+"""The script that leads from each version to the next. It is never changed once it is out: old files depend on it."""

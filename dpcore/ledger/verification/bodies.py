@@ -1,4 +1,4 @@
-"""What the body of each event holds. Events are never rewritten, so what an earlier version recorded is read as well."""
+"""What the body of each event holds."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -105,12 +105,12 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
     },
     EventKind.LEASED: {"fence": _amount, "holder": _text, "seconds": _amount},
     EventKind.DATA_VERSION: {"version": _text},
-    EventKind.STARTED: {
+    EventKind.CHARGED: {
         "step": _text,
         "attempt": _amount,
         "amount": _amount,
         "mechanism": _parameters,
-        "fence": _count,
+        "fence": _amount,
     },
     EventKind.COMMITTED: {"step": _text, "attempt": _amount, "sha256": _sha256, "size": _count},
     EventKind.SETTLED: {
@@ -120,21 +120,13 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
         "manifest": _text_or_none,
         "manifest_sha256": _sha256_or_none,
     },
-    EventKind.RELEASED: {"returned": _amount},
+    EventKind.REFUNDED: {"returned": _amount},
     EventKind.REPUBLISHED: {"run": _text, "release": _text, "manifest": _text, "manifest_sha256": _sha256},
 }
 
-_UNKNOWN_TO_VERSION_1: Mapping[str, Mapping[str, object]] = {
-    EventKind.ACCOUNT_OPENED: {"description": "", "blocks_by": None, "across": None, "across_epsilon": None},
-    EventKind.RESERVED: {"blocks": None, "analyst": None, "purpose": None},
-    EventKind.STARTED: {"fence": 0},
-    EventKind.SETTLED: {"manifest": None, "manifest_sha256": None},
-}
-"""What its events did not say, and what was the case instead."""
-
 
 def read_body(event: Event) -> dict[str, Any]:
-    """Return what an event says, in full, or refuse a body that no version of the ledger wrote."""
+    """Return what an event says, or refuse a body that no ledger wrote."""
     expected = _BODIES.get(event.kind)
     if expected is None:
         raise at_event(event, "is of a kind that this version does not know")
@@ -144,11 +136,7 @@ def read_body(event: Event) -> dict[str, Any]:
     except (ValueError, TypeError, RecursionError):
         raise at_event(event, "has a body that does not read") from None
     require(event, text == event.body and isinstance(details, dict), "has a body that no ledger wrote")
-    if details.keys() != expected.keys():
-        absent = _UNKNOWN_TO_VERSION_1.get(event.kind, {})
-        as_then = details.keys() == expected.keys() - absent.keys()
-        require(event, as_then, "has a body that lacks something or says too much")
-        details.update(absent)
+    require(event, details.keys() == expected.keys(), "has a body that lacks something or says too much")
     for key, check in expected.items():
         if not check(details[key]):
             raise at_event(event, f"has a body whose {key} makes no sense")

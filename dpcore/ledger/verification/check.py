@@ -6,16 +6,16 @@ accounts, blocks and allowances and with the runs in flight, not with events, op
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger.chain import GENESIS, canonical, link
-from dpcore.ledger.reader import LedgerReader
 from dpcore.ledger.rows import Event, EventKind, in_currency
-from dpcore.ledger.scan import CommittedRow, LedgerScan, StartedRow
+from dpcore.ledger.scan import ChargedRow, CommittedRow, LedgerScan
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.ledger.verification.findings import at_event, at_row, differing, named, require
 from dpcore.ledger.verification.replay import Replay
@@ -24,7 +24,7 @@ from dpcore.ledger.verification.tables import require_attempts, require_tables
 from dpcore.privacy.accounting import Currency
 
 Price: TypeAlias = Callable[[Mapping[str, Any], Currency], int]
-"""What a mechanism costs, in units; raises an error for one that has no price."""
+"""What a mechanism costs, as an amount; raises an error for one that has no price."""
 
 _PRICES_KEPT = 1024
 
@@ -47,9 +47,14 @@ class Verified:
     """Releases on record that do not lie where they were published, nor where else was looked."""
 
 
-def verify(
-    ledger: LedgerReader, *, price: Price, heads: Mapping[str, str], expected_head: str | None = None
-) -> Verified:
+class Scanned(Protocol):
+    """A ledger, as far as it is verified."""
+
+    def scanning(self) -> AbstractContextManager[LedgerScan]:
+        """Read every row in one transaction."""
+
+
+def verify(ledger: Scanned, *, price: Price, heads: Mapping[str, str], expected_head: str | None = None) -> Verified:
     """Check everything that a ledger holds.
 
     Args:
@@ -101,7 +106,7 @@ class _Check:
         self._scan = scan
         self._price = lru_cache(_PRICES_KEPT)(lambda text, currency: price(json.loads(text), currency))
         self._replay = Replay((row.account, row.kind, row.name) for row in scan.all_allowances())
-        self._starts, self._commits, self._ids = scan.starts(), scan.commits(), scan.run_ids()
+        self._charges, self._commits, self._ids = scan.charges(), scan.commits(), scan.run_ids()
         self._ends = scan.runs_by_last_event()
         self._end = next(self._ends, None)
 
@@ -114,8 +119,8 @@ class _Check:
                 self.runs += 1
                 require(event, next(self._ids, None) == event.run, "reserves a run that has no row in its place")
             self._replay.follow(event, details)
-            if event.kind == EventKind.STARTED:
-                self._require_started(event, details)
+            if event.kind == EventKind.CHARGED:
+                self._require_charged(event, details)
             elif event.kind == EventKind.COMMITTED:
                 self._require_committed(event, details)
             while self._end is not None and self._end.last == event.seq:
@@ -130,8 +135,8 @@ class _Check:
             raise LedgerDamaged(
                 f"the ledger ends with event {head.seq}, and its chain with event {self.seq}; restore it from a backup"
             )
-        for start in self._starts:
-            raise at_row(f"the operation that event {start.started} started", "is there, and no event tells of it")
+        for row in self._charges:
+            raise at_row(f"the operation that event {row.charged} charged", "is there, and no event tells of it")
         for commit in self._commits:
             raise at_row(f"the operation that event {commit.committed} committed", "is there, and no event tells of it")
         if self._end is not None:
@@ -142,14 +147,14 @@ class _Check:
         require_attempts(self._scan, operations=self.operations)
         self._scan.require_sound_database()
 
-    def _require_started(self, event: Event, details: Details) -> None:
+    def _require_charged(self, event: Event, details: Details) -> None:
         self.operations += 1
-        row = next(self._starts, None)
-        if row is None or row.started != event.seq:
+        row = next(self._charges, None)
+        if row is None or row.charged != event.seq:
             raise at_event(event, "has no operation's row")
         step, attempt, amount, fence = (details[key] for key in ("step", "attempt", "amount", "fence"))
         mechanism = canonical(details["mechanism"])
-        told = StartedRow(event.seq, str(event.run), step, attempt, amount, mechanism, fence)
+        told = ChargedRow(event.seq, str(event.run), step, attempt, amount, mechanism, fence)
         if row != told:
             raise at_event(event, f"is not what its operation's row says, in: {differing(row, told)}")
         self._require_paid(event, amount=amount, mechanism=mechanism)

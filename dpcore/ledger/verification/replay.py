@@ -169,7 +169,7 @@ class Replay:
                 event, "is of a run that is not reserved, or whose row tells of an earlier change as the last"
             )
         run.change(event, details)
-        if event.kind in {EventKind.SETTLED, EventKind.RELEASED}:
+        if event.kind in {EventKind.SETTLED, EventKind.REFUNDED}:
             self._use(event, run, amount=-details["returned"])
 
     def _use(self, event: Event, run: ReplayedRun, *, amount: int) -> None:

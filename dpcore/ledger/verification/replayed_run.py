@@ -46,7 +46,7 @@ class ReplayedRun:
         require(event, self.run.data_version is None, "binds its run to a second version of the data")
         self.run = replace(self.run, data_version=details["version"])
 
-    def _start(self, event: Event, details: Details) -> None:
+    def _charge(self, event: Event, details: Details) -> None:
         require(event, details["fence"] == self.run.fence, "comes from a worker that had lost its run")
         require(event, details["amount"] <= self.run.reserved - self.spent, "takes more than its run has left")
         self.spent += details["amount"]
@@ -56,30 +56,30 @@ class ReplayedRun:
 
     def _settle(self, event: Event, details: Details) -> None:
         require(event, details["spent"] == self.spent, "does not say what its run has spent")
-        require(event, details["returned"] == self.run.reserved - self.spent, "does not return what was never started")
+        require(event, details["returned"] == self.run.reserved - self.spent, "does not return what was never charged")
         both = (details["manifest"] is None) == (details["manifest_sha256"] is None)
         require(event, both, "names a manifest without its hash, or a hash without its manifest")
         self.run = replace(self.run, state=RunState.SETTLED, release=details["release"])
 
-    def _release(self, event: Event, details: Details) -> None:
-        require(event, self.spent == 0, "gives back a run that has started operations")
+    def _refund(self, event: Event, details: Details) -> None:
+        require(event, self.spent == 0, "gives back a run that was charged")
         require(event, details["returned"] == self.run.reserved, "does not return what was reserved")
-        self.run = replace(self.run, state=RunState.RELEASED)
+        self.run = replace(self.run, state=RunState.REFUNDED)
 
     _CHANGES: ClassVar[Mapping[str, Callable[["ReplayedRun", Event, Details], None]]] = {
         EventKind.LEASED: _lease,
         EventKind.DATA_VERSION: _record_data_version,
-        EventKind.STARTED: _start,
+        EventKind.CHARGED: _charge,
         EventKind.COMMITTED: _commit,
         EventKind.SETTLED: _settle,
-        EventKind.RELEASED: _release,
+        EventKind.REFUNDED: _refund,
     }
 
 
 def reserved(event: Event, request: Details, *, earlier: ReplayedRun | None) -> ReplayedRun:
     """Return the run that a reservation begins, or begins anew, or refuse it."""
     if earlier is not None:
-        require(event, earlier.run.state is RunState.RELEASED, "reserves what is reserved, or was settled")
+        require(event, earlier.run.state is RunState.REFUNDED, "reserves what is reserved, or was settled")
         same = earlier.run.account == event.account and earlier.request == request
         require(event, same, "reserves under a name that stands for something else")
     run = Run(

@@ -39,7 +39,7 @@ def _shown(key: Hashable) -> str:
 
 
 def require_attempts(scan: LedgerScan, *, operations: int) -> None:
-    """Refuse a step whose attempts are not numbered in the order of their start, or of which not just the last is committed.
+    """Refuse a step whose attempts are not numbered in the order of their charges, or of which not just the last is committed.
 
     The events were held against the same rows, so what is true of the rows' numbers is true of the events.
     """
@@ -59,10 +59,10 @@ def require_attempts(scan: LedgerScan, *, operations: int) -> None:
 def _problem(row: AttemptRow, *, before: AttemptRow | None) -> str | None:
     if row.attempt != (before.attempt + 1 if before else 1):
         return "does not count on from the attempt before it"
-    if before and not (before.committed is None and before.started < row.started):
-        return "was started before the attempt that it follows, or after the commit of its step"
+    if before and not (before.committed is None and before.charged < row.charged):
+        return "was charged before the attempt that it follows, or after the commit of its step"
     if row.committed is None:
-        whole = row.state == OperationState.STARTED and row.sha256 is None and bool(row.empty)
+        whole = row.state == OperationState.CHARGED and row.sha256 is None and bool(row.empty)
     else:
-        whole = row.state == OperationState.COMMITTED and row.started < row.committed
+        whole = row.state == OperationState.COMMITTED and row.charged < row.committed
     return None if whole else "is committed in one column of its row and not in another"

@@ -54,8 +54,8 @@ def softmax(differences: Differences, *, rate: Fraction) -> int:
     """Return a candidate with probability proportional to e^(-rate d), within 2^-128.
 
     A uniform point on a line of the length of all weights lies on the weight of the selected one. The weights are floats,
-    their sums are taken in blocks, and the candidates at either end of a margin around the point are found. If they are one and
-    the same, it is the exact one. To see it, let u = 2^-53, w the length of a block, b the number of blocks and S the sum of the
+    their sums are taken in chunks, and the candidates at either end of a margin around the point are found. If they are one and
+    the same, it is the exact one. To see it, let u = 2^-53, w the length of a chunk, b the number of chunks and S the sum of the
     weights, at least 1. Weights are off by 2^-43 or, far ones, by 2^-92 (`coins.exp_estimates`); a sum over w terms and one over b
     add (w + b) u S in whatever order they are taken. So each edge is off by at most r S with r = (w + b + 2) u + 2^-43 + n 2^-92,
     and the point, a product with S of a 64-bit number, by (r + 4u) S. Together that is below (w + b + 1500) 2^-52 S for
@@ -70,10 +70,10 @@ def softmax(differences: Differences, *, rate: Fraction) -> int:
     point = high * 2.0**-64 * total
 
     def place(at: float) -> int:
-        block = min(int(np.searchsorted(ends, at, side="right")), ends.size - 1)
-        edges = np.cumsum(weights[block * width : (block + 1) * width])
-        edges += ends[block - 1] if block else 0.0
-        return min(block * width + int(np.searchsorted(edges, at, side="right")), weights.size - 1)
+        chunk = min(int(np.searchsorted(ends, at, side="right")), ends.size - 1)
+        edges = np.cumsum(weights[chunk * width : (chunk + 1) * width])
+        edges += ends[chunk - 1] if chunk else 0.0
+        return min(chunk * width + int(np.searchsorted(edges, at, side="right")), weights.size - 1)
 
     first, last = place(point - margin), place(point + margin)
     return first if first == last else _settled(differences, rate=rate, number=high << 64 | low)

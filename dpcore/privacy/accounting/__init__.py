@@ -1,10 +1,10 @@
-"""What privacy costs, and in which units: the arithmetic below every charge.
+"""What privacy costs, and in which currencies: the arithmetic below every charge.
 
 Everything here errs on the safe side: a spend, an epsilon, a delta or a sigma is never smaller than the true value, and a
 budget is never larger than it.
 """
 
-from dpcore.privacy.accounting.amounts import UNIT, Currency, cap_units, spend_units
+from dpcore.privacy.accounting.amounts import AMOUNT_OF_ONE, Currency, cap_amount, spend_amount
 from dpcore.privacy.accounting.budgets import amount_of_group, budget_of, epsilon_of, mu_of
 from dpcore.privacy.accounting.composition import advanced_composition, basic_composition
 from dpcore.privacy.accounting.conversions import epsilon_to_zcdp, zcdp_to_delta, zcdp_to_epsilon
@@ -42,7 +42,7 @@ from dpcore.privacy.accounting.steps import Step
 from dpcore.privacy.accounting.theorems import Theorem
 
 __all__ = [
-    "UNIT",
+    "AMOUNT_OF_ONE",
     "Cap",
     "Comparison",
     "Currency",
@@ -59,7 +59,7 @@ __all__ = [
     "approximate_losses",
     "basic_composition",
     "budget_of",
-    "cap_units",
+    "cap_amount",
     "classic_gaussian_sigma",
     "compare_theorems",
     "compose_losses",
@@ -97,7 +97,7 @@ __all__ = [
     "pure_gdp",
     "pure_zcdp",
     "sampler_delta",
-    "spend_units",
+    "spend_amount",
     "zcdp_to_delta",
     "zcdp_to_epsilon",
 ]

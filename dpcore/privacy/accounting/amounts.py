@@ -8,8 +8,8 @@ from typing import NoReturn
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting.rounding import positive
 
-UNIT = 10**12
-"""How many units make one epsilon, one rho or one mu^2."""
+AMOUNT_OF_ONE = 10**12
+"""The amount that stands for an epsilon, rho or mu^2 of 1: amounts are whole multiples of 1e-12."""
 
 LARGEST = 10**6
 """The largest amount, in epsilon, rho or mu^2: a few of them still add up within a database's 64-bit integer."""
@@ -35,38 +35,40 @@ class Currency(StrEnum):
         return {Currency.PURE: "epsilon", Currency.ZCDP: "rho", Currency.GDP: "mu^2"}[self]
 
 
-def spend_units(amount: Fraction | float) -> int:
-    """Return the units that pay for `amount` of a currency, rounded up.
+def spend_amount(price: Fraction | float) -> int:
+    """Return the amount that pays for a price of so much epsilon, rho or mu^2, rounded up.
 
-    A float is taken at its exact binary value, so 0.1, which is a little more than one tenth, costs one unit more than
-    that. A spend that must stay within a given number of units is found the other way round, by a mechanism's
+    A float is taken at its exact binary value, so 0.1, which is a little more than one tenth, costs 1 more than
+    that. A spend that must stay within a given amount is found the other way round, by a mechanism's
     `for_amount`.
 
-    >>> spend_units(Fraction(1, 3))
+    >>> spend_amount(Fraction(1, 3))
     333333333334
-    >>> spend_units(0.0)
+    >>> spend_amount(0.0)
     Traceback (most recent call last):
     dpcore.errors.UsageError: an amount must be above 0
     """
-    return math.ceil(positive(amount, what="an amount", largest=LARGEST) * UNIT)
+    return math.ceil(positive(price, what="an amount", largest=LARGEST) * AMOUNT_OF_ONE)
 
 
-def cap_units(amount: Fraction | float) -> int:
-    """Return the units that a budget of `amount` of a currency holds, rounded down.
+def cap_amount(budget: Fraction | float) -> int:
+    """Return the amount that a budget of so much epsilon, rho or mu^2 holds, rounded down.
 
-    >>> cap_units(Fraction(1, 3))
+    >>> cap_amount(Fraction(1, 3))
     333333333333
-    >>> cap_units(1e-13)
+    >>> cap_amount(1e-13)
     Traceback (most recent call last):
     dpcore.errors.UsageError: a budget must be at least 1e-12
     """
-    return math.floor(positive(amount, what="a budget", smallest=Fraction(1, UNIT), largest=LARGEST) * UNIT)
+    return math.floor(
+        positive(budget, what="a budget", smallest=Fraction(1, AMOUNT_OF_ONE), largest=LARGEST) * AMOUNT_OF_ONE
+    )
 
 
-def checked_units(units: int, *, what: str) -> int:
-    """Return a whole number of units within what an amount can be, or refuse it."""
-    if isinstance(units, bool) or not isinstance(units, int):
-        raise UsageError(f"{what} must be a whole number of units; make it with spend_units or cap_units")
-    if not 1 <= units <= LARGEST * UNIT:
-        raise UsageError(f"{what} must be from 1 to {LARGEST * UNIT:,} units")
-    return units
+def checked_amount(amount: int, *, what: str) -> int:
+    """Return a whole number within what an amount can be, or refuse it."""
+    if isinstance(amount, bool) or not isinstance(amount, int):
+        raise UsageError(f"{what} must be a whole number; make it with spend_amount or cap_amount")
+    if not 1 <= amount <= LARGEST * AMOUNT_OF_ONE:
+        raise UsageError(f"{what} must be from 1 to {LARGEST * AMOUNT_OF_ONE:,}")
+    return amount

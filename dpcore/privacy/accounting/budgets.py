@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting.amounts import UNIT, Currency, cap_units
+from dpcore.privacy.accounting.amounts import AMOUNT_OF_ONE, Currency, cap_amount
 from dpcore.privacy.accounting.conversions import epsilon_to_zcdp, zcdp_to_epsilon
 from dpcore.privacy.accounting.gaussian import epsilon_to_gdp, gdp_to_epsilon
 from dpcore.privacy.accounting.groups import checked_size
@@ -11,7 +11,7 @@ from dpcore.privacy.accounting.rounding import as_real, float_up, real, rounded_
 
 
 def budget_of(epsilon: float, *, delta: float, currency: Currency | None = None) -> tuple[Currency, int]:
-    """Return a currency and what epsilon amounts to in it, in units.
+    """Return a currency and the amount of it that epsilon stands for.
 
     Without a currency it is the one that the delta stands for: pure epsilon at 0, zCDP above.
 
@@ -27,41 +27,41 @@ def budget_of(epsilon: float, *, delta: float, currency: Currency | None = None)
     if currency is Currency.PURE:
         if delta != 0:
             raise UsageError("a budget in pure epsilon has delta 0; leave the delta out, or choose zcdp or gdp")
-        return currency, cap_units(epsilon)
+        return currency, cap_amount(epsilon)
     if delta == 0:
         raise UsageError(f"a budget in {currency} needs a delta above 0; add one, or choose pure")
     amount_of = epsilon_to_gdp if currency is Currency.GDP else epsilon_to_zcdp
-    return currency, cap_units(amount_of(epsilon, delta=delta))
+    return currency, cap_amount(amount_of(epsilon, delta=delta))
 
 
-def epsilon_of(units: int, *, currency: Currency, delta: Fraction | float) -> float:
+def epsilon_of(amount: int, *, currency: Currency, delta: Fraction | float) -> float:
     """Return the epsilon that an amount of a currency implies at `delta`, rounded up; a pure amount implies it at any delta.
 
-    >>> Fraction(epsilon_of(UNIT // 3, currency=Currency.PURE, delta=0)) >= Fraction(UNIT // 3, UNIT)
+    >>> Fraction(epsilon_of(AMOUNT_OF_ONE // 3, currency=Currency.PURE, delta=0)) >= Fraction(AMOUNT_OF_ONE // 3, AMOUNT_OF_ONE)
     True
     """
-    if units <= 0:
+    if amount <= 0:
         return 0.0
     if Currency(currency) is Currency.PURE:
-        return float_up(Fraction(units, UNIT))
+        return float_up(Fraction(amount, AMOUNT_OF_ONE))
     to_epsilon = gdp_to_epsilon if Currency(currency) is Currency.GDP else zcdp_to_epsilon
-    return to_epsilon(Fraction(units, UNIT), delta=delta)
+    return to_epsilon(Fraction(amount, AMOUNT_OF_ONE), delta=delta)
 
 
-def mu_of(units: int) -> float:
+def mu_of(amount: int) -> float:
     """Return the mu that an amount of Gaussian differential privacy, which counts its square, stands for, rounded up.
 
-    >>> mu_of(UNIT // 2)
+    >>> mu_of(AMOUNT_OF_ONE // 2)
     0.7071067811865476
     """
-    return rounded_up(real.sqrt(as_real(Fraction(units, UNIT))))
+    return rounded_up(real.sqrt(as_real(Fraction(amount, AMOUNT_OF_ONE))))
 
 
-def amount_of_group(units: int, *, currency: Currency, size: int) -> int:
-    """Return what an amount becomes for a group of `size` units of protection together, in units of the currency.
+def amount_of_group(amount: int, *, currency: Currency, size: int) -> int:
+    """Return what an amount becomes for a group of `size` units of protection together.
 
     >>> [amount_of_group(7, currency=currency, size=3) for currency in Currency]
     [21, 63, 63]
     """
     factor = checked_size(size)
-    return units * (factor if Currency(currency) is Currency.PURE else factor**2)
+    return amount * (factor if Currency(currency) is Currency.PURE else factor**2)

@@ -17,12 +17,12 @@ from threading import Lock
 from typing import NoReturn, SupportsIndex
 
 from dpcore.errors import BudgetRefused, UsageError
-from dpcore.privacy.accounting.amounts import Currency, checked_units
+from dpcore.privacy.accounting.amounts import Currency, checked_amount
 from dpcore.privacy.accounting.promises import Cap, promise_of
 
 
 class PrivacyFilter:
-    """A cap in units of one currency, and what was spent of it. For money that must outlive the program, there is the ledger.
+    """A cap in one currency, and what was spent of it. For money that must outlive the program, there is the ledger.
 
     A copy would let the same cap be spent twice. So a filter cannot be copied, pickled or used in a forked process, and its cap and
     currency stay what they were.
@@ -31,7 +31,7 @@ class PrivacyFilter:
     >>> spending.spend(900)
     >>> spending.spend(101)
     Traceback (most recent call last):
-    dpcore.errors.BudgetRefused: this charge of 101 units is 1 more than the 100 that are left; ask for less
+    dpcore.errors.BudgetRefused: this charge of 101 is 1 more than the 100 that are left; ask for less
     >>> spending.spend(100)
     >>> spending.remaining
     0
@@ -40,7 +40,7 @@ class PrivacyFilter:
     __slots__ = ("__weakref__", "_cap", "_currency", "_lock", "_owner", "_spent")
 
     def __init__(self, *, cap: int, currency: Currency) -> None:
-        self._cap = checked_units(cap, what="a cap")
+        self._cap = checked_amount(cap, what="a cap")
         self._currency = Currency(currency)
         self._spent = 0
         self._lock = Lock()
@@ -51,35 +51,37 @@ class PrivacyFilter:
 
     @property
     def cap(self) -> int:
-        """Units that can be let through in all."""
+        """The amount that can be let through in all."""
         return self._cap
 
     @property
     def currency(self) -> Currency:
-        """What the units are of."""
+        """What the amounts are of."""
         return self._currency
 
     @property
     def spent(self) -> int:
-        """Units that were let through."""
+        """The amount that was let through."""
         return self._spent
 
     @property
     def remaining(self) -> int:
-        """Units that can still be let through."""
+        """The amount that can still be let through."""
         return self._cap - self._spent
 
     def spend(self, charge: int) -> None:
-        """Take a charge, in units, before the mechanism draws; or refuse it, and leave everything as it was."""
-        units = checked_units(charge, what="a charge")
+        """Take a charge before the mechanism draws; or refuse it, and leave everything as it was."""
+        amount = checked_amount(charge, what="a charge")
         if os.getpid() != self._owner:  # before waiting for a lock that no thread of a forked process will release
             raise UsageError("this filter began in another process; spend there, or keep the cap in a ledger")
         with self._lock:
             left = self._cap - self._spent
-            if units > left:
-                message = f"this charge of {units:,} units is {units - left:,} more than the {left:,} that are left; ask for less"
-                raise BudgetRefused(message, requested=units, remaining=left)
-            self._spent += units
+            if amount > left:
+                message = (
+                    f"this charge of {amount:,} is {amount - left:,} more than the {left:,} that are left; ask for less"
+                )
+                raise BudgetRefused(message, requested=amount, remaining=left)
+            self._spent += amount
 
     def epsilon(self, *, delta: Fraction | float) -> float:
         """Return the epsilon at `delta` that the whole cap promises, whatever was chosen on the way, rounded up."""

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting.amounts import UNIT, Currency
+from dpcore.privacy.accounting.amounts import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.accounting.composition import checked_delta
 from dpcore.privacy.accounting.promises import Cap, promise_of
 from dpcore.privacy.accounting.rounding import below_one
@@ -73,7 +73,7 @@ def compare_theorems(
         cap: The one cap that was kept. Without it nothing is valid of an adaptive history: what it promises is what the cap promises.
 
     >>> chosen = [Step(rho=Fraction(1, 100), count=3)]
-    >>> found = compare_theorems(chosen, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, UNIT // 10))
+    >>> found = compare_theorems(chosen, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, AMOUNT_OF_ONE // 10))
     >>> found.smallest == found.promised, 2.14193 < found.smallest.epsilon < 2.14194
     (True, True)
     >>> compare_theorems(chosen, delta=1e-6, adaptive=True).smallest is None
@@ -132,7 +132,7 @@ def _promise(steps: Sequence[Step], delta: Fraction, *, cap: Cap) -> Finding:
         spent = amount_in(currency, steps)
     except Inapplicable as reason:
         return none(str(reason))
-    if spent > Fraction(cap.units, UNIT):
+    if spent > Fraction(cap.amount, AMOUNT_OF_ONE):
         return none("the steps add up to more than the cap, which was not kept")
     promise = promise_of(cap, delta=delta)
     because = "the cap holds whatever is chosen on the way"

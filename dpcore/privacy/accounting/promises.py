@@ -25,7 +25,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting.amounts import UNIT, Currency, checked_units
+from dpcore.privacy.accounting.amounts import AMOUNT_OF_ONE, Currency, checked_amount
 from dpcore.privacy.accounting.budgets import amount_of_group, epsilon_of
 from dpcore.privacy.accounting.conversions import best_order, epsilon_at_order
 from dpcore.privacy.accounting.rounding import float_up
@@ -36,29 +36,29 @@ GROWTH = 4
 
 @dataclass(frozen=True)
 class Cap:
-    """The cap of a filter, in units of its currency.
+    """The cap of a filter, as an amount of its currency.
 
     Attributes:
-        currency: What the units are of.
-        units: The cap as it is now.
+        currency: What the amounts are of.
+        amount: The cap as it is now.
         first: The cap when the first operation was charged, if it was raised since; None: it was not.
     """
 
     currency: Currency
-    units: int
+    amount: int
     first: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse amounts that cannot be caps."""
         object.__setattr__(self, "currency", Currency(self.currency))
-        checked_units(self.units, what="a cap")
-        if self.first is not None and checked_units(self.first, what="a first cap") > self.units:
+        checked_amount(self.amount, what="a cap")
+        if self.first is not None and checked_amount(self.first, what="a first cap") > self.amount:
             raise UsageError("a cap can only be raised; name the smaller one as the first")
 
     @property
     def raised(self) -> bool:
         """Whether it was raised after something had been charged."""
-        return self.first is not None and self.first < self.units
+        return self.first is not None and self.first < self.amount
 
 
 @dataclass(frozen=True)
@@ -73,35 +73,44 @@ class Promise:
 def promise_of(cap: Cap, *, delta: Fraction | float, group: int = 1) -> Promise:
     """Return what a cap promises to one unit of protection, or to a group of so many together.
 
-    >>> promise_of(Cap(Currency.PURE, 3 * UNIT, first=UNIT), delta=0.0, group=2)
+    >>> promise_of(Cap(Currency.PURE, 3 * AMOUNT_OF_ONE, first=AMOUNT_OF_ONE), delta=0.0, group=2)
     Promise(epsilon=6.0, delta=0.0)
-    >>> fixed, raised = Cap(Currency.ZCDP, UNIT), Cap(Currency.ZCDP, UNIT, first=UNIT // 4)
-    >>> promise_of(fixed, delta=1e-9) == Promise(epsilon_of(UNIT, currency=Currency.ZCDP, delta=1e-9), 1e-9)
+    >>> fixed, raised = Cap(Currency.ZCDP, AMOUNT_OF_ONE), Cap(Currency.ZCDP, AMOUNT_OF_ONE, first=AMOUNT_OF_ONE // 4)
+    >>> promise_of(fixed, delta=1e-9) == Promise(epsilon_of(AMOUNT_OF_ONE, currency=Currency.ZCDP, delta=1e-9), 1e-9)
     True
     >>> promise_of(raised, delta=1e-9) == Promise(promise_of(fixed, delta=1e-9).epsilon, 2e-9)
     True
     """
-    units = amount_of_group(cap.units, currency=cap.currency, size=group)
+    amount = amount_of_group(cap.amount, currency=cap.currency, size=group)
     if cap.currency is Currency.PURE or cap.first is None or not cap.raised:
-        return Promise(epsilon_of(units, currency=cap.currency, delta=delta), float_up(Fraction(delta)))
-    step = _step(cap.units, first=cap.first)
+        return Promise(epsilon_of(amount, currency=cap.currency, delta=delta), float_up(Fraction(delta)))
+    step = _step(cap.amount, first=cap.first)
     anchor = GROWTH**step * amount_of_group(cap.first, currency=cap.currency, size=group)
     order = best_order(_rho(anchor, cap.currency), delta=delta)
     deltas = step + 1 + (cap.currency is Currency.GDP)
-    return Promise(
-        epsilon_at_order(_rho(units, cap.currency), order=order, delta=delta),
-        min(float_up(deltas * Fraction(delta)), 1.0),
-    )
+    total = _times(delta, deltas)
+    # At exactly its part of the total, which the decimal product of a delta may miss by the last digit of a float.
+    return Promise(epsilon_at_order(_rho(amount, cap.currency), order=order, delta=Fraction(total) / deltas), total)
 
 
-def _step(units: int, *, first: int) -> int:
+def _times(delta: Fraction | float, count: int) -> float:
+    """Return a multiple of a delta as it is written in decimals: three times 1e-9 is 3e-9, and not the float above it.
+
+    >>> _times(1e-9, 3), 3 * 1e-9
+    (3e-09, 3.0000000000000004e-09)
+    """
+    written = delta if isinstance(delta, Fraction) else Fraction(repr(float(delta)))
+    return min(float(count * written), 1.0)
+
+
+def _step(amount: int, *, first: int) -> int:
     """Return which of the fixed orders a cap goes by: the j-th up to 2 * 4^j times the first cap."""
     step = 0
-    while units > 2 * GROWTH**step * first:
+    while amount > 2 * GROWTH**step * first:
         step += 1
     return step
 
 
-def _rho(units: int, currency: Currency) -> Fraction:
+def _rho(amount: int, currency: Currency) -> Fraction:
     """Return the rho of an amount; what is mu-GDP is mu^2 / 2 - zCDP."""
-    return Fraction(units, 2 * UNIT if currency is Currency.GDP else UNIT)
+    return Fraction(amount, 2 * AMOUNT_OF_ONE if currency is Currency.GDP else AMOUNT_OF_ONE)

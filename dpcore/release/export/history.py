@@ -11,7 +11,7 @@ from dpcore.ledger import Event
 from dpcore.ledger.chain import canonical
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.ledger.verification.findings import at_event
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 
 ROWS_PER_GROUP = 10_000
 BYTES_PER_GROUP = 8 << 20
@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
         pa.field("hash", pa.string(), nullable=False),
     ]
 )
-"""`amount` is what a run reserved or an operation took, in units of 1e-12; `body` is the text that was hashed."""
+"""`amount` is what a run reserved or an operation took, in multiples of 1e-12; `body` is the text that was hashed."""
 
 
 def write_history(path: Path, events: Iterable[Event], *, currencies: Mapping[str, Currency], head: str) -> int:
@@ -70,7 +70,7 @@ def _row(event: Event, currencies: Mapping[str, Currency]) -> dict[str, Any]:
         "step": body.get("step"),
         "attempt": body.get("attempt"),
         "amount": amount,
-        "amount_in_currency": None if amount is None else amount / UNIT,
+        "amount_in_currency": None if amount is None else amount / AMOUNT_OF_ONE,
         "currency": currency.value,
         "mechanism": None if mechanism is None else canonical(mechanism),
         "body": event.body,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from dpcore.release.export.statements import AccountStatement, GroupGuarantee
-from dpcore.reporting.formatting import at_most, pair
+from dpcore.reporting.formatting import figure, pair
 
 _DOUBLE = (
     "To replace one is to take it from one block and to put another into a second. So each block is charged double, and the two "
@@ -62,8 +62,8 @@ def _books(statement: AccountStatement) -> str:
     books, block = statement.bookkeeping, statement.most_used_block
     where = f" in block {_plain(block)}, the most used one" if block else ""
     return (
-        f"Spent so far (bookkeeping, no promise): {books.counts} {at_most(books.spent)} of {at_most(books.cap)}{where}; "
-        f"open runs hold {books.counts} {at_most(books.reserved)} more."
+        f"Spent so far (bookkeeping, no promise): {books.counts} {figure(books.spent)} of {figure(books.cap)}{where}; "
+        f"open runs hold {books.counts} {figure(books.reserved)} more."
     )
 
 
@@ -74,11 +74,11 @@ def _by_block(statement: AccountStatement) -> str:
     counts = statement.bookkeeping.counts
     if statement.unit != "row":
         why.append(
-            f"All runs together have spent {counts} {at_most(statement.spent_by_all_runs)}, which a {_plain(statement.unit)} with rows in "
+            f"All runs together have spent {counts} {figure(statement.spent_by_all_runs)}, which a {_plain(statement.unit)} with rows in "
             "all blocks has met."
         )
     rows = [
-        [_plain(block.block), at_most(block.bookkeeping.spent), at_most(block.bookkeeping.reserved)]
+        [_plain(block.block), figure(block.bookkeeping.spent), figure(block.bookkeeping.reserved)]
         for block in statement.blocks
     ]
     table = _table(["block (bookkeeping)", f"{counts} spent", f"{counts} reserved"], rows)
@@ -91,7 +91,7 @@ def _by_release(statement: AccountStatement, heads: Sequence[str]) -> str:
             f"`{_plain(each.release)}`" if each.release else f"none ({each.state})",
             f"`{_plain(each.run)}`",
             *_pairs(each.promise),
-            at_most(each.bookkeeping.spent),
+            figure(each.bookkeeping.spent),
         ]
         for each in statement.releases
     ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance
-from dpcore.privacy.accounting import UNIT, Promise
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Promise
 from dpcore.release.statement import ACCOUNTING
 from dpcore.reporting.formatting import account_sentence, pair, run_step_of
 from dpcore.reporting.overview import AccountOverview, Overview, RunOverview
@@ -150,7 +150,7 @@ def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
         across_blocks=_guarantees(across) or None,
         bookkeeping=_books(account, balance),
         most_used_block=most_used if by_block else None,
-        spent_by_all_runs=each.spent_by_all_runs / UNIT,
+        spent_by_all_runs=each.spent_by_all_runs / AMOUNT_OF_ONE,
         blocks=tuple(
             BlockStatement(block.name, block.state.value, _books(account, balance))
             for block, balance in (each.blocks if by_block else ())
@@ -172,7 +172,10 @@ def _release(account: Account, item: RunOverview, sizes: tuple[int, ...]) -> Rel
         blocks=item.blocks if account.blocks_by is not None else None,
         promise=_guarantees((size, release_promise(account, run, group=size)) for size in sizes),
         bookkeeping=Bookkeeping(
-            account.currency.symbol, cap=run.reserved / UNIT, spent=run.spent / UNIT, reserved=run.remaining / UNIT
+            account.currency.symbol,
+            cap=run.reserved / AMOUNT_OF_ONE,
+            spent=run.spent / AMOUNT_OF_ONE,
+            reserved=run.remaining / AMOUNT_OF_ONE,
         ),
         sentence=f"{subject} is {pair(promise.epsilon, promise.delta)}-differentially private with respect to {run_step_of(account)}.",
     )
@@ -184,5 +187,8 @@ def _guarantees(promises: Iterable[tuple[int, Promise]]) -> tuple[GroupGuarantee
 
 def _books(account: Account, balance: Balance) -> Bookkeeping:
     return Bookkeeping(
-        account.currency.symbol, cap=balance.cap / UNIT, spent=balance.spent / UNIT, reserved=balance.reserved / UNIT
+        account.currency.symbol,
+        cap=balance.cap / AMOUNT_OF_ONE,
+        spent=balance.spent / AMOUNT_OF_ONE,
+        reserved=balance.reserved / AMOUNT_OF_ONE,
     )

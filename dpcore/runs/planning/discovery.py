@@ -11,7 +11,7 @@ from dpcore.spec import Declaration
 
 @dataclass(frozen=True)
 class PlannedDiscovery:
-    """A column whose values or edges are to be found: at most how many cells it gets, in how many levels, for which share of the budget.
+    """A column whose values or edges are to be found: at most how many cells are found, in how many levels, for which share of the budget.
 
     `noise` is the standard deviation of each count. With about `least` rows something stands out of it, in a first level of `candidates`;
     in others, by a little more or less.
@@ -30,14 +30,14 @@ def planned_discovery(declaration: Declaration, terms: Terms) -> tuple[PlannedDi
     """Return what the columns' descents would do."""
     planned = []
     for name, descent in declaration.descents().items():
-        units = int(terms.units * descent.share / descent.levels)
-        mechanism = marginal_noise(units, currency=terms.currency, protection=terms.protection)
+        amount = int(terms.amount * descent.share / descent.levels)
+        mechanism = marginal_noise(amount, currency=terms.currency, protection=terms.protection)
         noise, laplace = mechanism.standard_deviation, isinstance(mechanism, DiscreteLaplace)
         candidates = 1 if descent.candidates is None else descent.candidates.size
         planned.append(
             PlannedDiscovery(
                 name=name,
-                cells=declaration.universe.attributes[name].size,
+                cells=declaration.universe.attributes[name].cells,
                 share=float(descent.share),
                 levels=descent.levels,
                 noise=noise,

@@ -9,7 +9,7 @@ from dpcore.mechanisms.pricing import cell_noise, marginal_noise
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
-from dpcore.runs.reservation import units_to_reserve
+from dpcore.runs.reservation import amount_to_reserve
 from dpcore.spec import Declaration
 from dpcore.spec.release import PmwSpec
 from dpcore.strategies import Outline, Strategy
@@ -24,7 +24,7 @@ class Terms:
     `left` is the share of it that checking the total and finding values and edges in the data leave to the strategy.
     """
 
-    units: int
+    amount: int
     currency: Currency
     protection: Protection
     single: bool  # whether single counts are measured instead of marginals
@@ -54,27 +54,27 @@ class Terms:
         return cells * noise * ABSOLUTE / self.rows
 
     def _noise_of(self, share: Fraction) -> float:
-        units = int(self.units * self.left * share)
-        return _noise(units, self.currency, protection=self.protection, single=self.single)
+        amount = int(self.amount * self.left * share)
+        return _noise(amount, self.currency, protection=self.protection, single=self.single)
 
 
 def terms_of(
     declaration: Declaration, strategy: Strategy, *, currency: Currency, rows: int, smallest: Fraction | None = None
 ) -> Terms:
     """Return the terms of a run, or refuse an epsilon that is too small, as the run would."""
-    units = units_to_reserve(declaration, strategy, currency=currency, smallest=smallest)
+    amount = amount_to_reserve(declaration, strategy, currency=currency, smallest=smallest)
     protection, single = declaration.protection, isinstance(declaration.strategy, PmwSpec)
     left = 1 - declaration.discovering - declaration.checking
 
     def noise_of(share: Fraction) -> float:
-        return _noise(int(units * left * share), currency, protection=protection, single=single)
+        return _noise(int(amount * left * share), currency, protection=protection, single=single)
 
     outline = strategy.outline(rows, noise_of)
-    return Terms(units, currency, protection, single=single, rows=rows, outline=outline, left=left)
+    return Terms(amount, currency, protection, single=single, rows=rows, outline=outline, left=left)
 
 
 @lru_cache(maxsize=10_000)
-def _noise(units: int, currency: Currency, *, protection: Protection, single: bool) -> float:
+def _noise(amount: int, currency: Currency, *, protection: Protection, single: bool) -> float:
     """Return the standard deviation that an amount buys; columns of one size have the same, and finding it takes a while."""
     kind = cell_noise if single else marginal_noise
-    return kind(units, currency=currency, protection=protection).standard_deviation
+    return kind(amount, currency=currency, protection=protection).standard_deviation

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import date
 from statistics import median
 from typing import Any
 
@@ -10,9 +11,9 @@ from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance, open_ledger
 from dpcore.ledger.refusals import refuse_if_closed
 from dpcore.places import places_of_spec
-from dpcore.privacy.accounting import UNIT, Currency
-from dpcore.reporting.formatting import askable
-from dpcore.runs.block_reservation import blocks_to_read, scarcest
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
+from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
+from dpcore.runs.block_reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
 from dpcore.runs.planning.costs import Costs, costs_of
 from dpcore.runs.planning.discovery import PlannedDiscovery, planned_discovery
@@ -21,7 +22,6 @@ from dpcore.runs.planning.scope import PlannedAmounts, PlannedCandidates, Planne
 from dpcore.runs.reservation import check_remaining, paying_account, total_noise
 from dpcore.spec import Declaration
 from dpcore.strategies import has_levels, strategy_for
-from dpcore.universe.blocks import checked_day
 
 USUAL_ROWS = 100_000
 FINEST_THAT_FITS = 2  # adaptive's ladders go in steps: it measures so many times fewer cells than would be worth it
@@ -29,13 +29,19 @@ FINEST_THAT_FITS = 2  # adaptive's ladders go in steps: it measures so many time
 
 @dataclass(frozen=True)
 class Payer:
-    """The account, and what it would have left after the run; `missing` says why there is none to be charged."""
+    """The account, and what it would have left after the run; `missing` says why there is none to be charged.
+
+    Where the account is kept by block, that is what is left of `block`, the most used of the run's own; a run that reads new blocks only can
+    ask for `new_block_epsilon`.
+    """
 
     name: str
     currency: str
     remaining: float | None
     remaining_epsilon: float | None
     missing: str | None
+    block: str | None = None
+    new_block_epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -128,18 +134,19 @@ class Grounds:
     rows_from: str
 
 
-def plan_run(declaration: Declaration, *, rows: int | None) -> Plan:
+def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None = None) -> Plan:
     """Work out what a run would do, or refuse as it would.
 
     Args:
         declaration: What would be run.
         rows: About how many rows the table has: a public guess. None: as many as the spec wants to release, or else a usual number.
+        as_of: With `blocks`, the day as of which blocks are complete; today in UTC unless given.
     """
     strategy = strategy_for(declaration)
     privacy, columns = declaration.spec.privacy, declaration.universe.attributes
-    grounds = grounds_of(declaration, rows=rows)
+    grounds = grounds_of(declaration, rows=rows, as_of=as_of)
     terms = terms_of(declaration, strategy, currency=grounds.currency, rows=grounds.rows)
-    payer = _payer(declaration, grounds.account, currency=grounds.currency, units=terms.units)
+    payer = _payer(declaration, grounds.account, currency=grounds.currency, amount=terms.amount)
     rounds = _rounds(declaration, terms, at_most=strategy.rounds)
     number, cells = (rounds.number, rounds.typical_cells) if rounds else (0, 0)
     expects, first = _expects(declaration, terms), _first(declaration, terms)
@@ -152,7 +159,7 @@ def plan_run(declaration: Declaration, *, rows: int | None) -> Plan:
         rows_from=grounds.rows_from,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
-        amount=terms.units / UNIT,
+        amount=terms.amount / AMOUNT_OF_ONE,
         amounts=PlannedAmounts.of(privacy.epsilon, delta=privacy.delta),
         unspent=unspent_share(terms),
         account=payer,
@@ -171,7 +178,7 @@ def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
     expected = declaration.spec.privacy.expect_rows
     if expected is None:
         return None
-    noise = total_noise(declaration, currency=terms.currency, units=terms.units)
+    noise = total_noise(declaration, currency=terms.currency, amount=terms.amount)
     return PlannedTotal(*expected, share=float(declaration.checking), noise=noise, margin=margin_of(noise))
 
 
@@ -189,16 +196,16 @@ def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...]) ->
         )
 
 
-def grounds_of(declaration: Declaration, *, rows: int | None) -> Grounds:
+def grounds_of(declaration: Declaration, *, rows: int | None, as_of: date | None) -> Grounds:
     """Return what a plan for about so many rows stands on; an account that does not suit the spec refuses."""
-    found = _account(declaration)
+    found = _account(declaration, as_of=day_to_read(declaration, as_of))
     # Without an account: what one would count in unless told otherwise.
     unopened = Currency.ZCDP if declaration.spec.privacy.delta else Currency.PURE
     guessed, source = _rows(declaration, rows)
     return Grounds(found, unopened if isinstance(found, str) else found[0].currency, rows=guessed, rows_from=source)
 
 
-def _account(declaration: Declaration) -> tuple[Account, str | None, Balance] | str:
+def _account(declaration: Declaration, *, as_of: date) -> tuple[Account, str | None, Balance] | str:
     """Return the account as it is now, with the scarcest block of the run, or why there is none; one that does not suit the spec refuses."""
     try:
         ledger = open_ledger(places=places_of_spec(declaration.path))
@@ -210,24 +217,29 @@ def _account(declaration: Declaration) -> tuple[Account, str | None, Balance] | 
             return f"the ledger has no account '{name}'"
         account = paying_account(ledger, declaration)
         refuse_if_closed(account)
-        names = blocks_to_read(ledger, declaration, as_of=checked_day(None))
+        names = blocks_to_read(ledger, declaration, as_of=as_of)
         return account, *scarcest(ledger, account, names=names)
 
 
 def _payer(
-    declaration: Declaration, found: tuple[Account, str | None, Balance] | str, *, currency: Currency, units: int
+    declaration: Declaration, found: tuple[Account, str | None, Balance] | str, *, currency: Currency, amount: int
 ) -> Payer:
     """Return what the account would have left, or refuse as the ledger would."""
     if isinstance(found, str):
         return Payer(declaration.spec.dataset, currency.value, remaining=None, remaining_epsilon=None, missing=found)
     account, block, balance = found
-    check_remaining(account, declaration, units=units, remaining=balance.remaining, block=block)
-    left = balance.remaining - account.weight * units
-    most = left // account.weight
-    if account.across_remaining is not None:
-        most = min(most, account.across_remaining - units)
-    epsilon = askable(account, most)
-    return Payer(account.name, currency.value, remaining=left / UNIT, remaining_epsilon=epsilon, missing=None)
+    check_remaining(account, declaration, amount=amount, remaining=balance.remaining, block=block)
+    left = balance.remaining - account.weight * amount
+    after = replace(account, across_used=account.across_used + amount)
+    return Payer(
+        account.name,
+        currency.value,
+        remaining=left / AMOUNT_OF_ONE,
+        remaining_epsilon=next_epsilon(after, left),
+        missing=None,
+        block=block,
+        new_block_epsilon=new_block_epsilon(after),
+    )
 
 
 def _rows(declaration: Declaration, rows: int | None) -> tuple[int, str]:

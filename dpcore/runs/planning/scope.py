@@ -8,7 +8,7 @@ from statistics import median_low
 from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism
 from dpcore.mechanisms.pricing import cell_noise, marginal_noise
-from dpcore.privacy.accounting import UNIT, Currency, budget_of, mu_of, pure_gdp, pure_zcdp, spend_units
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, mu_of, pure_gdp, pure_zcdp, spend_amount
 from dpcore.privacy.accounting.amounts import LARGEST
 from dpcore.runs.planning.noise import Terms
 from dpcore.universe import Universe
@@ -79,14 +79,14 @@ class PlannedAmounts:
     def of(cls, epsilon: float, *, delta: float) -> "PlannedAmounts":
         """Return a promise in each currency."""
         if delta == 0:
-            rho = _or_none(lambda: spend_units(pure_zcdp(epsilon)))
-            mu_squared = _or_none(lambda: spend_units(pure_gdp(epsilon)))
+            rho = _or_none(lambda: spend_amount(pure_zcdp(epsilon)))
+            mu_squared = _or_none(lambda: spend_amount(pure_gdp(epsilon)))
         else:
             rho = _or_none(lambda: budget_of(epsilon, delta=delta, currency=Currency.ZCDP)[1])
             mu_squared = _or_none(lambda: budget_of(epsilon, delta=delta, currency=Currency.GDP)[1])
         return cls(
             epsilon=None if delta else epsilon,
-            rho=None if rho is None else rho / UNIT,
+            rho=None if rho is None else rho / AMOUNT_OF_ONE,
             mu=None if mu_squared is None else mu_of(mu_squared),
         )
 
@@ -96,10 +96,10 @@ def unspent_share(terms: Terms) -> float:
 
     The steps go as the curator's do: each takes its part of what is left, or what the answer with the least noise costs.
     """
-    outline, most = terms.outline, LARGEST * UNIT
+    outline, most = terms.outline, LARGEST * AMOUNT_OF_ONE
     kind = cell_noise if terms.single else marginal_noise
-    least_noise = kind(most, currency=terms.currency, protection=terms.protection).charge(terms.currency)
-    selecting = ExponentialMechanism.for_amount(most, currency=terms.currency, sensitivity=1).charge(terms.currency)
+    least_noise = kind(most, currency=terms.currency, protection=terms.protection).price(terms.currency)
+    selecting = ExponentialMechanism.for_amount(most, currency=terms.currency, sensitivity=1).price(terms.currency)
     shares = [share for shares in outline.first for share in shares]
     steps = [(float(share), float(least_noise)) for share in shares]
     steps.append(
@@ -108,12 +108,12 @@ def unspent_share(terms: Terms) -> float:
     if outline.measuring is not None:
         selection = float(outline.selecting * outline.rest / outline.rounds)
         steps += outline.rounds * [(selection, float(selecting)), (float(outline.measuring), float(least_noise))]
-    left, planned = float(terms.units * terms.left), 1.0
+    left, planned = float(terms.amount * terms.left), 1.0
     for share, dearest in steps:
         if planned > 0:
             left -= min(left * min(share / planned, 1.0), dearest)
             planned -= share
-    return left / terms.units
+    return left / terms.amount
 
 
 def cells_of(sets: tuple[Axes, ...], shape: tuple[int, ...]) -> list[int]:

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import date
 from functools import cached_property, lru_cache
 from math import inf, prod
 from typing import Any
 
 from dpcore.errors import BudgetRefused, UsageError
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.runs.planning.noise import Terms, terms_of
 from dpcore.runs.planning.plan import grounds_of, plan_run
 from dpcore.runs.reservation import smallest_share
@@ -56,7 +57,9 @@ class Target:
         return asdict(self)
 
 
-def epsilon_for(declaration: Declaration, *, error: float, columns: Sequence[str], rows: int | None) -> Target:
+def epsilon_for(
+    declaration: Declaration, *, error: float, columns: Sequence[str], rows: int | None, as_of: date | None = None
+) -> Target:
     """Find the least epsilon for an expected error in a marginal, or refuse what none up to 100 gives.
 
     Args:
@@ -64,10 +67,11 @@ def epsilon_for(declaration: Declaration, *, error: float, columns: Sequence[str
         error: The L1 error, as a share of the rows.
         columns: Of the marginal.
         rows: About how many rows the table has, as for a plan.
+        as_of: The day as of which blocks are complete, as for a plan.
     """
     if not 0 < error < MOST_ERROR:
         raise UsageError("an error is a share of the rows above 0 and below 2; ask for one such as 0.02")
-    grounds = grounds_of(declaration, rows=rows)
+    grounds = grounds_of(declaration, rows=rows, as_of=as_of)
     search = _Search(declaration, _axes(declaration, columns), currency=grounds.currency, rows=grounds.rows)
     index = search.least(error)
     if index is None:
@@ -77,7 +81,7 @@ def epsilon_for(declaration: Declaration, *, error: float, columns: Sequence[str
         )
     enough = _at(declaration, _epsilon(index))
     try:
-        plan_run(enough, rows=rows)
+        plan_run(enough, rows=rows, as_of=as_of)
         refused = None
     except BudgetRefused as refusal:
         refused = str(refusal)
@@ -93,7 +97,7 @@ def epsilon_for(declaration: Declaration, *, error: float, columns: Sequence[str
         epsilon=_epsilon(index),
         delta=declaration.spec.privacy.delta,
         currency=grounds.currency.value,
-        amount=terms.units / UNIT,
+        amount=terms.amount / AMOUNT_OF_ONE,
         error=search.error_in(terms),
         noise=search.noise_in(terms),
         rounds=terms.outline.rounds if search.joint else None,

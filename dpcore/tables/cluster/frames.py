@@ -12,8 +12,8 @@ from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
 from dpcore.universe import code_type
 
-UNIT = "u0"
-UNIT_COLUMNS = (UNIT, "u1", "draw")
+ID = "u0"
+ID_COLUMNS = (ID, "u1", "draw")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Layout:
         columns = {f"c{axis}": kind for axis, kind in enumerate(self.codes)}
         if self.weight is not None:
             columns["weight"] = self.weight
-        return columns | dict.fromkeys(UNIT_COLUMNS if self.by_unit else (), np.dtype(np.uint64))
+        return columns | dict.fromkeys(ID_COLUMNS if self.by_unit else (), np.dtype(np.uint64))
 
     def empty(self) -> pd.DataFrame:
         """Return a dataframe without rows."""
@@ -70,8 +70,8 @@ class Layout:
         """Read a dataframe back."""
         columns = {name: frame[name].to_numpy() for name in self.columns}
         codes = [columns[f"c{axis}"] for axis in range(len(self.codes))]
-        units = np.column_stack([columns[UNIT], columns["u1"]]) if self.by_unit else None
-        return Coded(codes, weights=columns.get("weight"), units=units, draws=columns.get("draw"))
+        ids = np.column_stack([columns[ID], columns["u1"]]) if self.by_unit else None
+        return Coded(codes, weights=columns.get("weight"), ids=ids, draws=columns.get("draw"))
 
 
 def sums_frame(sums: Sums) -> pd.DataFrame:

@@ -5,13 +5,14 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpcore.tables.cluster.failures import publicly
-from dpcore.tables.cluster.frames import UNIT, Layout, sums_frame, sums_of
+from dpcore.tables.cluster.frames import ID, Layout, sums_frame, sums_of
 from dpcore.tables.cluster.work import BoundUnits, CodePiece, Piece, SumPiece, TakeOne, Task
 from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
 from dpcore.tables.ingest.records import Versioned
-from dpcore.tables.sources.source import Part, Source, check_columns, check_types
+from dpcore.tables.sources.part import Part
+from dpcore.tables.sources.source import Source, check_columns, check_types
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -69,7 +70,7 @@ def ingest_on(
         frame, sums = joined(0, layout.empty(), what="frame"), joined(1, sums_frame(Fingerprint.nothing()), what="sums")
         if coding.by_unit:
             bound = BoundUnits(word, layout=layout, rows_per_unit=coding.protection.rows_per_unit)
-            shuffled = frame.shuffle(on=UNIT, npartitions=len(parts), shuffle_method="p2p")
+            shuffled = frame.shuffle(on=ID, npartitions=len(parts), shuffle_method="p2p")
             frame = shuffled.map_partitions(bound, meta=layout.bounded.empty(), enforce_metadata=False)
         frame, sums = client.persist([frame, sums])  # at once, so that each piece is read once for both
         futures = futures_of([frame, sums])

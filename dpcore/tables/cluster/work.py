@@ -20,7 +20,8 @@ from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
 from dpcore.tables.ingest.records import piece_sums
-from dpcore.tables.sources.source import Part, read_piece
+from dpcore.tables.sources.part import Part
+from dpcore.tables.sources.source import read_piece
 from dpcore.version import installed_version
 from dpcore.workload import Axes
 
@@ -135,7 +136,7 @@ class BoundUnits(Task):
 
         def kept() -> pd.DataFrame:
             coded = bound(self.layout.coded(frame), rows_per_unit=self.rows_per_unit)
-            return self.layout.bounded.frame([Coded(coded.codes, weights=coded.weights, units=None, draws=None)])
+            return self.layout.bounded.frame([Coded(coded.codes, weights=coded.weights, ids=None, draws=None)])
 
         return _on_worker(kept, doing="bounding")
 

@@ -2,6 +2,6 @@
 
 from dpcore.tables.counting.distinct import distinct_rows
 from dpcore.tables.counting.groups import in_groups
-from dpcore.tables.counting.sets import Block, Coarse, Counts, count_sets
+from dpcore.tables.counting.sets import Chunk, Coarse, Counts, count_sets
 
-__all__ = ["Block", "Coarse", "Counts", "count_sets", "distinct_rows", "in_groups"]
+__all__ = ["Chunk", "Coarse", "Counts", "count_sets", "distinct_rows", "in_groups"]

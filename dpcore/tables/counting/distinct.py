@@ -4,19 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcore.tables.counting.sets import Block, Counts
+from dpcore.tables.counting.sets import Chunk, Counts
 from dpcore.universe import CompactCodes, code_type
 
 LARGEST_KEY = np.iinfo(np.int64).max
 
 
-def distinct_rows(blocks: Sequence[Block], *, shape: Sequence[int]) -> tuple[list[CompactCodes], Counts]:
-    """Return the distinct rows, column by column, and how often each counts; all blocks have weights, or none has.
+def distinct_rows(chunks: Sequence[Chunk], *, shape: Sequence[int]) -> tuple[list[CompactCodes], Counts]:
+    """Return the distinct rows, column by column, and how often each counts; all chunks have weights, or none has.
 
     A row's codes are the digits of one number. Where the next digit could overflow it, the numbers so far are replaced
     by their rank among those that occur, and the way back is remembered.
     """
-    keys = np.zeros(sum(len(codes[0]) for codes, _ in blocks), dtype=np.int64)
+    keys = np.zeros(sum(len(codes[0]) for codes, _ in chunks), dtype=np.int64)
     bound = 1
     by_rank: dict[int, Counts] = {}
     for axis, size in enumerate(shape):
@@ -24,9 +24,9 @@ def distinct_rows(blocks: Sequence[Block], *, shape: Sequence[int]) -> tuple[lis
             by_rank[axis], keys = np.unique(keys, return_inverse=True)
             bound = len(by_rank[axis])
         keys *= size
-        keys += _joined([codes[axis] for codes, _ in blocks], kind=code_type(size))
+        keys += _joined([codes[axis] for codes, _ in chunks], kind=code_type(size))
         bound *= size
-    keys, counts = _counted(keys, [weights for _, weights in blocks if weights is not None])
+    keys, counts = _counted(keys, [weights for _, weights in chunks if weights is not None])
 
     cells: list[CompactCodes] = []
     for axis in reversed(range(len(shape))):

@@ -1,6 +1,6 @@
-"""Count many marginals of coded rows in one pass over them, block by block, exactly.
+"""Count many marginals of coded rows in one pass over them, chunk by chunk, exactly.
 
-For the private side only: what these functions take and return is private. A worker of a cluster calls them on its own blocks, and the counts
+For the private side only: what these functions take and return is private. A worker of a cluster calls them on its own chunks, and the counts
 of several workers add up.
 """
 
@@ -22,10 +22,10 @@ from dpcore.workload import Axes
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 Weights: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
-Block: TypeAlias = tuple[Sequence[CompactCodes], Weights | None]
+Chunk: TypeAlias = tuple[Sequence[CompactCodes], Weights | None]
 """Rows, as one array of codes for each column, and how often each row counts; None if each counts once."""
 
-CHUNK_ROWS = (
+BATCH_ROWS = (
     1 << 19
 )  # counted at once: enough that clearing and adding a joint count's cells is a small part of the work
 KEY_ROWS = 1 << 16  # whose keys are made at once: what that needs stays near the processor
@@ -43,15 +43,15 @@ class Coarse:
 
 
 def count_sets(
-    blocks: Iterable[Block], *, shape: Sequence[int], sets: Sequence[Axes], coarse: Sequence[Coarse] = ()
+    chunks: Iterable[Chunk], *, shape: Sequence[int], sets: Sequence[Axes], coarse: Sequence[Coarse] = ()
 ) -> list[Counts]:
     """Count the rows over each of some sets of axes: whole numbers, shaped by the axes in their order.
 
     Marginals are summed from joint counts that hold several of them, so that rows are gone through less often. Memory: the marginals, the
-    joint counts of one pass, and a chunk of rows for each thread.
+    joint counts of one pass, and a batch of rows for each thread.
 
     Args:
-        blocks: The rows. If the wanted joint counts are too many for one pass, they are gone through again.
+        chunks: The rows. If the wanted joint counts are too many for one pass, they are gone through again.
         shape: Number of cells of each axis, those of coarse axes last.
         sets: Axes of the wanted marginals, in any order; none for the number of rows.
         coarse: What the axes are that come after the columns.
@@ -61,8 +61,8 @@ def count_sets(
     def cells(joint: Joint) -> int:
         return prod(shape[axis] for axis in joint.axes)
 
-    for joints in in_groups(_joints(blocks, sets, shape=shape), cells=cells, most=MOST_JOINT_CELLS):
-        totals = _count_joints(blocks, [joint.axes for joint in joints], shape=shape, coarse=coarse)
+    for joints in in_groups(_joints(chunks, sets, shape=shape), cells=cells, most=MOST_JOINT_CELLS):
+        totals = _count_joints(chunks, [joint.axes for joint in joints], shape=shape, coarse=coarse)
         while totals:
             total, joint = totals.pop(), joints[len(totals)]
             for number in joint.marginals:
@@ -70,9 +70,9 @@ def count_sets(
     return found
 
 
-def _joints(blocks: Iterable[Block], sets: Sequence[Axes], *, shape: Sequence[int]) -> list[Joint]:
+def _joints(chunks: Iterable[Chunk], sets: Sequence[Axes], *, shape: Sequence[int]) -> list[Joint]:
     rows = 0
-    for codes, _ in blocks:
+    for codes, _ in chunks:
         rows += len(codes[0])
         if rows >= FEW_ROWS and len(sets) > 1:
             return cover(sets, shape=shape)
@@ -80,23 +80,23 @@ def _joints(blocks: Iterable[Block], sets: Sequence[Axes], *, shape: Sequence[in
 
 
 def _count_joints(
-    blocks: Iterable[Block], sets: Sequence[Axes], *, shape: Sequence[int], coarse: Sequence[Coarse]
+    chunks: Iterable[Chunk], sets: Sequence[Axes], *, shape: Sequence[int], coarse: Sequence[Coarse]
 ) -> list[Counts]:
-    """Count all sets in one pass; several threads take one chunk of rows after another."""
+    """Count all sets in one pass; several threads take one batch of rows after another."""
     totals: list[Counts] = [np.zeros([shape[axis] for axis in axes], dtype=np.int64) for axes in sets]
-    chunks, taking, adding = _chunks(blocks), threading.Lock(), threading.Lock()
+    batches, taking, adding = _batches(chunks), threading.Lock(), threading.Lock()
 
     def work() -> None:
         keys = np.empty(0, dtype=np.intp)
         while True:
             with taking:
-                chunk = next(chunks, None)
-            if chunk is None:
+                batch = next(batches, None)
+            if batch is None:
                 return
-            rows = _rows_of(chunk)
+            rows = _rows_of(batch)
             keys = keys if len(keys) >= rows else np.empty(rows, dtype=np.intp)
-            weights = _joined_weights(chunk)
-            columns = [_Columns(codes, coarse) for codes, _ in chunk]
+            weights = _joined_weights(batch)
+            columns = [_Columns(codes, coarse) for codes, _ in batch]
             for axes, total in zip(sets, totals, strict=True):
                 _make_keys(columns, axes, shape=shape, keys=keys[:rows])
                 counted = np.bincount(keys[:rows], weights=weights, minlength=total.size)
@@ -111,34 +111,34 @@ def _count_joints(
     return totals
 
 
-def _chunks(blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    """Gather small blocks, and cut large ones, into chunks of about CHUNK_ROWS rows."""
-    chunk: list[Block] = []
-    for codes, weights in blocks:
-        for start in range(0, len(codes[0]), CHUNK_ROWS):
-            rows = slice(start, start + CHUNK_ROWS)
-            chunk.append(([code[rows] for code in codes], None if weights is None else weights[rows]))
-            if _rows_of(chunk) >= CHUNK_ROWS:
-                yield chunk
-                chunk = []
-    if chunk:
-        yield chunk
+def _batches(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+    """Gather small chunks, and cut large ones, into batches of about BATCH_ROWS rows."""
+    batch: list[Chunk] = []
+    for codes, weights in chunks:
+        for start in range(0, len(codes[0]), BATCH_ROWS):
+            rows = slice(start, start + BATCH_ROWS)
+            batch.append(([code[rows] for code in codes], None if weights is None else weights[rows]))
+            if _rows_of(batch) >= BATCH_ROWS:
+                yield batch
+                batch = []
+    if batch:
+        yield batch
 
 
-def _rows_of(chunk: Sequence[Block]) -> int:
-    return sum(len(codes[0]) for codes, _ in chunk)
+def _rows_of(batch: Sequence[Chunk]) -> int:
+    return sum(len(codes[0]) for codes, _ in batch)
 
 
-def _joined_weights(chunk: Sequence[Block]) -> Weights | None:
-    if all(weights is None for _, weights in chunk):
+def _joined_weights(batch: Sequence[Chunk]) -> Weights | None:
+    if all(weights is None for _, weights in batch):
         return None
     return np.concatenate(
-        [np.ones(len(codes[0]), dtype=np.uint8) if weights is None else weights for codes, weights in chunk]
+        [np.ones(len(codes[0]), dtype=np.uint8) if weights is None else weights for codes, weights in batch]
     )
 
 
 class _Columns:
-    """The codes of a block by axis; those of a coarse axis are made when they are first asked for, once."""
+    """The codes of a chunk by axis; those of a coarse axis are made when they are first asked for, once."""
 
     def __init__(self, codes: Sequence[CompactCodes], coarse: Sequence[Coarse]) -> None:
         self._codes = codes
@@ -158,11 +158,11 @@ class _Columns:
         return self._made[axis]
 
 
-def _make_keys(chunk: Sequence[_Columns], axes: Axes, *, shape: Sequence[int], keys: npt.NDArray[np.intp]) -> None:
+def _make_keys(batch: Sequence[_Columns], axes: Axes, *, shape: Sequence[int], keys: npt.NDArray[np.intp]) -> None:
     """Write the number of each row's cell over some axes into `keys`."""
     sizes = [shape[axis] for axis in axes]
     place = 0
-    for columns in chunk:
+    for columns in batch:
         codes = [columns[axis] for axis in axes]
         for start in range(0, columns.rows, KEY_ROWS):
             rows = slice(start, min(start + KEY_ROWS, columns.rows))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dpcore.errors import UsageError
 from dpcore.tables.ingest.coded import Coded, Column
 from dpcore.tables.ingest.draws import Words
-from dpcore.tables.sources.ids import Units
+from dpcore.tables.sources.ids import HashedIds
 
 Places: TypeAlias = npt.NDArray[np.intp]
 
@@ -25,37 +25,37 @@ def bound(coded: Coded, *, rows_per_unit: int) -> Coded:
     Draws are in one order over all rows of a unit. So a unit's rows may be bounded part by part and then once more together, with the
     same result as if all had been there at once.
     """
-    if coded.units is None or coded.draws is None:
-        raise UsageError("rows without units and draws can't be bounded; code them by unit")
+    if coded.ids is None or coded.draws is None:
+        raise UsageError("rows without ids and draws can't be bounded; code them by unit")
     ties = (*coded.codes, *(() if coded.weights is None else (coded.weights,)))
-    return coded.take(smallest_draws(coded.units, coded.draws, rows_per_unit=rows_per_unit, ties=ties))
+    return coded.take(smallest_draws(coded.ids, coded.draws, rows_per_unit=rows_per_unit, ties=ties))
 
 
-def smallest_draws(units: Units, draws: Words, *, rows_per_unit: int, ties: Sequence[Column]) -> Places:
+def smallest_draws(ids: HashedIds, draws: Words, *, rows_per_unit: int, ties: Sequence[Column]) -> Places:
     """Return the places, ascending, of each unit's rows with its `rows_per_unit` smallest draws.
 
     Of independent uniform draws every set of k is equally likely to be the smallest. Equal draws of one unit, one pair in 2^64, go by
     what is in the rows, so that the order in which they come does not matter.
 
     Args:
-        units: Two words for each row; equal for rows of one unit.
+        ids: Two words for each row; equal for rows of one unit.
         draws: One word for each row.
         rows_per_unit: The k of the declared protection.
         ties: The rest of the rows, column by column.
     """
-    order = np.argsort(units[:, 0])
-    crowded = _group_sizes(units[order, 0]) > rows_per_unit
+    order = np.argsort(ids[:, 0])
+    crowded = _group_sizes(ids[order, 0]) > rows_per_unit
     # Only units with more than k rows have a choice to make. One word tells who that can be: it never has fewer rows than its units.
     contested = order[crowded]
     keep = np.ones(len(order), dtype=np.bool_)
     keep[contested] = False
-    ranks = _quick_ranks(units[contested], draws[contested])
+    ranks = _quick_ranks(ids[contested], draws[contested])
     if ranks is None:
-        ranks = np.lexsort([key[contested] for key in (*ties, draws, units[:, 1], units[:, 0])])
+        ranks = np.lexsort([key[contested] for key in (*ties, draws, ids[:, 1], ids[:, 0])])
     ranked = contested[ranks]
     first = np.ones(len(ranked), dtype=np.bool_)
     # a row is among its unit's first k exactly if the row k places before it is another unit's
-    first[rows_per_unit:] = (units[ranked[rows_per_unit:]] != units[ranked[:-rows_per_unit]]).any(axis=1)
+    first[rows_per_unit:] = (ids[ranked[rows_per_unit:]] != ids[ranked[:-rows_per_unit]]).any(axis=1)
     keep[ranked[first]] = True
     return np.flatnonzero(keep)
 
@@ -67,17 +67,17 @@ def _group_sizes(ascending: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
     return np.repeat(sizes, sizes)
 
 
-def _quick_ranks(units: Units, draws: Words) -> Places | None:
+def _quick_ranks(ids: HashedIds, draws: Words) -> Places | None:
     """Order rows by unit and draw, by one sort of one word: the number of the unit, then as much of the draw as there is room for.
 
     Rows come in the order of their first word. None if that does not settle it: for two units with the same first word, or two draws of
     a unit that begin alike.
     """
-    another = units[1:, 0] != units[:-1, 0]
+    another = ids[1:, 0] != ids[:-1, 0]
     number = np.concatenate(([0], np.cumsum(another)))[: len(draws)].astype(np.uint64)
     bits = max(1, int(number.max(initial=0)).bit_length())
     keys = (number << np.uint64(64 - bits)) | (draws >> np.uint64(bits))
     order = np.argsort(keys)
-    shared = ~another & (units[1:, 1] != units[:-1, 1])
+    shared = ~another & (ids[1:, 1] != ids[:-1, 1])
     alike = keys[order[1:]] == keys[order[:-1]]
     return None if shared.any() or alike.any() else order

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from dpcore.errors import UsageError
 from dpcore.private import Carried
 from dpcore.tables.ingest.draws import Words
-from dpcore.tables.sources.ids import Units
+from dpcore.tables.sources.ids import HashedIds
 from dpcore.universe import CompactCodes
 
 Weights: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
@@ -17,23 +17,23 @@ Column: TypeAlias = npt.NDArray[Any]
 
 
 class Coded(Carried):
-    """Rows of codes, with their weights if they have any, and with units and draws while they are still to be bounded.
+    """Rows of codes, with their weights if they have any, and with hashed ids and draws while they are still to be bounded.
 
     Attributes:
         codes: One array for each attribute of the universe.
         weights: How often each row counts, or None if each counts once.
-        units: The keyed hash of each row's id, or None.
+        ids: The keyed hash of each row's id, or None.
         draws: The word that was drawn for each row, or None.
     """
 
-    __slots__ = ("codes", "draws", "units", "weights")
+    __slots__ = ("codes", "draws", "ids", "weights")
 
     def __init__(
-        self, codes: Sequence[CompactCodes], *, weights: Weights | None, units: Units | None, draws: Words | None
+        self, codes: Sequence[CompactCodes], *, weights: Weights | None, ids: HashedIds | None, draws: Words | None
     ) -> None:
         self.codes = tuple(codes)
         self.weights = weights
-        self.units = units
+        self.ids = ids
         self.draws = draws
 
     @classmethod
@@ -47,16 +47,16 @@ class Coded(Carried):
 
     def columns(self) -> tuple[Column, ...]:
         """Return everything as arrays of one dimension: codes, weights, the two words of each unit, draws."""
-        units = () if self.units is None else (self.units[:, 0], self.units[:, 1])
-        return (*self.codes, *_given(self.weights), *units, *_given(self.draws))
+        ids = () if self.ids is None else (self.ids[:, 0], self.ids[:, 1])
+        return (*self.codes, *_given(self.weights), *ids, *_given(self.draws))
 
     def like(self, columns: Sequence[Column]) -> "Coded":
         """Make rows of this kind of the columns of others."""
         rest = list(columns)
         draws = None if self.draws is None else rest.pop()
-        units = None if self.units is None else np.column_stack((rest.pop(-2), rest.pop()))
+        ids = None if self.ids is None else np.column_stack((rest.pop(-2), rest.pop()))
         weights = None if self.weights is None else rest.pop()
-        return Coded(rest, weights=weights, units=units, draws=draws)
+        return Coded(rest, weights=weights, ids=ids, draws=draws)
 
     @property
     def rows(self) -> int:
@@ -68,22 +68,22 @@ class Coded(Carried):
         return Coded(
             [code[rows] for code in self.codes],
             weights=None if self.weights is None else self.weights[rows],
-            units=None if self.units is None else self.units[rows],
+            ids=None if self.ids is None else self.ids[rows],
             draws=None if self.draws is None else self.draws[rows],
         )
 
     def split(self, parts: int) -> list["Coded"]:
         """Split the rows by their units: all of one unit go to the same of so many parts, from whatever batch they are."""
-        if self.units is None:
-            raise UsageError("rows without units can't be split by them; split before bounding")
-        part = (self.units[:, 0] % np.uint64(parts)).astype(np.uint16 if parts <= 1 << 16 else np.uint32)
+        if self.ids is None:
+            raise UsageError("rows without ids can't be split by them; split before bounding")
+        part = (self.ids[:, 0] % np.uint64(parts)).astype(np.uint16 if parts <= 1 << 16 else np.uint32)
         order = np.argsort(part, kind="stable")
         ends = np.searchsorted(part[order], np.arange(parts), side="right").tolist()
         ordered = self.take(order)
         return [ordered.take(slice(begin, end)) for begin, end in zip((0, *ends), ends, strict=False)]
 
     def _parts(self) -> dict[str, object]:
-        return {"codes": self.codes, "weights": self.weights, "units": self.units, "draws": self.draws}
+        return {"codes": self.codes, "weights": self.weights, "ids": self.ids, "draws": self.draws}
 
 
 def _given(column: Column | None) -> tuple[Column, ...]:

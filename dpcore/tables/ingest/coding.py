@@ -74,15 +74,15 @@ class Coding:
         codes, keep = self.universe.encode_rows(batch)
         kept = np.flatnonzero(keep)
         counts = np.ones(len(kept), dtype=np.bool_)
-        weights = units = words = None
+        weights = ids = words = None
         if self.protection.weight is not None:
             weights = read_weights(_taken(batch.column(self.protection.weight), kept), protection=self.protection)
             counts &= weights > 0
         if self.by_unit:
-            units, known = hash_ids(_taken(batch.column(self.protection.unit), kept), key=draws.unit_key())
+            ids, known = hash_ids(_taken(batch.column(self.protection.unit), kept), key=draws.unit_key())
             counts &= known
             words = draws.words(piece, start, int(places.max(initial=-1)) + 1)[places[kept]]
-        coded = Coded(codes, weights=weights, units=units, draws=words)
+        coded = Coded(codes, weights=weights, ids=ids, draws=words)
         return coded if counts.all() else coded.take(counts)
 
     def words(
@@ -111,8 +111,8 @@ class Coding:
             columns.append(weights)
             counts &= weights > 0
         if self.by_unit:
-            units, known = hash_ids(batch.column(self.protection.unit), key=key)
-            columns += [units[:, 0], units[:, 1]]
+            ids, known = hash_ids(batch.column(self.protection.unit), key=key)
+            columns += [ids[:, 0], ids[:, 1]]
             counts &= known
         return [column[counts] for column in columns]
 

@@ -12,7 +12,7 @@ from dpcore.private import Carried
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 KEY_BYTES = 32
-BLOCK_WORDS = 1 << 12  # expanded at a time: a few rows in the middle of a piece cost no more than this
+CHUNK_WORDS = 1 << 12  # expanded at a time: a few rows in the middle of a piece cost no more than this
 UNIT_KEY, ROW_DRAWS = b"unit", b"rows"
 
 
@@ -46,18 +46,18 @@ class Draws(Carried):
 
     def words(self, piece: int, start: int, count: int) -> Words:
         """Return a uniform 64-bit word for each of `count` rows of a piece, from row `start` on."""
-        first, end = start // BLOCK_WORDS, -(-(start + count) // BLOCK_WORDS)
-        stream = b"".join(self._block(piece, block) for block in range(first, end))
+        first, end = start // CHUNK_WORDS, -(-(start + count) // CHUNK_WORDS)
+        stream = b"".join(self._chunk(piece, chunk) for chunk in range(first, end))
         words = np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
-        return words[start - first * BLOCK_WORDS :][:count]
+        return words[start - first * CHUNK_WORDS :][:count]
 
     def unit_key(self) -> bytes:
         """Return the key under which ids are hashed."""
         return self._unit_key or hashlib.shake_256(self._key + UNIT_KEY).digest(KEY_BYTES)
 
-    def _block(self, piece: int, block: int) -> bytes:
-        place = piece.to_bytes(8) + block.to_bytes(8)
-        return hashlib.shake_256(self._key + ROW_DRAWS + place).digest(8 * BLOCK_WORDS)
+    def _chunk(self, piece: int, chunk: int) -> bytes:
+        place = piece.to_bytes(8) + chunk.to_bytes(8)
+        return hashlib.shake_256(self._key + ROW_DRAWS + place).digest(8 * CHUNK_WORDS)
 
     def _parts(self) -> dict[str, object]:
         return {"key": self._key, "unit_key": self._unit_key}

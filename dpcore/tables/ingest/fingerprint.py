@@ -32,14 +32,14 @@ Word: TypeAlias = npt.NDArray[np.integer[Any]]
 KEY_BYTES = 32
 KEY_NAME = "fingerprint.key"
 LANES = 2
-BLOCK_ROWS = 1 << 14  # mixed at a time, so that they stay near the processor
+CHUNK_ROWS = 1 << 14  # mixed at a time, so that they stay near the processor
 
 
 class Fingerprint(Carried):
     """Digests the rows of one run. Its key is the run's own, so that the versions of two runs cannot be compared.
 
     >>> import numpy as np
-    >>> rows = Coded([np.array([0, 1, 1])], weights=None, units=None, draws=None)
+    >>> rows = Coded([np.array([0, 1, 1])], weights=None, ids=None, draws=None)
     >>> one, other = Fingerprint(bytes(32)), Fingerprint(bytes([1]) * 32)
     >>> turned = rows.take(np.array([2, 0, 1]))
     >>> one.version(one.of(rows, shape=(2,))) == one.version(one.of(turned, shape=(2,)))
@@ -80,12 +80,12 @@ class Fingerprint(Carried):
             shape: The number of codes of each attribute.
         """
         beside = () if coded.weights is None else (coded.weights,)
-        units = () if coded.units is None else (coded.units[:, 0], coded.units[:, 1])
+        ids = () if coded.ids is None else (coded.ids[:, 0], coded.ids[:, 1])
         sums = self.nothing()
-        for start in range(0, coded.rows, BLOCK_ROWS):
-            block = slice(start, start + BLOCK_ROWS)
-            packed = _packed([code[block] for code in coded.codes], sizes=shape)
-            sums += self.of_words([*packed, *(column[block] for column in (*beside, *units))])
+        for start in range(0, coded.rows, CHUNK_ROWS):
+            chunk = slice(start, start + CHUNK_ROWS)
+            packed = _packed([code[chunk] for code in coded.codes], sizes=shape)
+            sums += self.of_words([*packed, *(column[chunk] for column in (*beside, *ids))])
         return sums
 
     def of_words(self, columns: Sequence[Word]) -> Sums:

@@ -16,10 +16,11 @@ from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
 from dpcore.tables.ingest.spool import Spool
-from dpcore.tables.sources.source import Part, Source, check_columns, check_types, read_piece
+from dpcore.tables.sources.part import Part
+from dpcore.tables.sources.source import Source, check_columns, check_types, read_piece
 from dpcore.universe import CompactCodes
 
-BLOCK_ROWS = 1 << 16  # of records, at least, but for the last one
+CHUNK_ROWS = 1 << 16  # of records, at least, but for the last one
 BUCKETS = 128  # of units: what is held to bound them is one such part of the coded table
 BUCKETED_ROWS = 1 << 18  # split at a time, so that what is appended to a bucket is no crumb
 
@@ -38,7 +39,7 @@ class Versioned(Private):
 
 
 class Records(Versioned):
-    """Coded rows in blocks, each with its weights if the rows have any; they may be gone through again and again."""
+    """Coded rows in chunks, each with its weights if the rows have any; they may be gone through again and again."""
 
     __slots__ = ("_spool", "_weighted")
 
@@ -54,12 +55,12 @@ class Records(Versioned):
         spool.append(codes if weights is None else (*codes, weights))
         return cls(spool, weighted=weights is not None)
 
-    def blocks(self) -> Iterator[tuple[tuple[CompactCodes, ...], Weights | None]]:
+    def chunks(self) -> Iterator[tuple[tuple[CompactCodes, ...], Weights | None]]:
         """Yield the rows, one array of codes for each attribute, and how often each row counts; None if each counts once.
 
         For counting on the private side only.
         """
-        for columns in self._spool.blocks():
+        for columns in self._spool.chunks():
             yield (columns[:-1], columns[-1]) if self._weighted else (columns, None)
 
 
@@ -80,8 +81,8 @@ def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerp
     if coding.by_unit:
         coded = _bounded(coded, rows_per_unit=coding.protection.rows_per_unit)
     spool = Spool()
-    for block in _joined(coded, rows=BLOCK_ROWS):
-        spool.append((*block.codes, *(() if block.weights is None else (block.weights,))))
+    for chunk in _joined(coded, rows=CHUNK_ROWS):
+        spool.append((*chunk.codes, *(() if chunk.weights is None else (chunk.weights,))))
     version = None if fingerprint is None else fingerprint.version(sums)
     return Records(spool, weighted=coding.protection.weight is not None, version=version)
 
@@ -152,9 +153,9 @@ def _bounded(coded: Iterable[Coded], *, rows_per_unit: int) -> Iterator[Coded]:
             bucket.append(part.columns())
     for bucket in buckets:
         with closing(bucket):
-            blocks = [kind.like(columns) for columns in bucket.blocks()] if kind is not None else []
-        if blocks:
-            yield bound(Coded.joined(blocks), rows_per_unit=rows_per_unit)
+            chunks = [kind.like(columns) for columns in bucket.chunks()] if kind is not None else []
+        if chunks:
+            yield bound(Coded.joined(chunks), rows_per_unit=rows_per_unit)
 
 
 def _joined(coded: Iterable[Coded], *, rows: int) -> Iterator[Coded]:

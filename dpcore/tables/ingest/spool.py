@@ -1,4 +1,4 @@
-"""Blocks of private arrays that may be more than the memory holds.
+"""Chunks of private arrays that may be more than the memory holds.
 
 All spools of a process share one limit of memory. What goes beyond it goes to a file without a name in the steward's private folder: nobody
 else can open it, and nothing is left of it when the process ends, however it ends.
@@ -19,7 +19,7 @@ from dpcore.places import private_folder
 from dpcore.private import Private
 from dpcore.tables.sources.attempt import attempt
 
-Block: TypeAlias = tuple[npt.NDArray[Any], ...]
+Chunk: TypeAlias = tuple[npt.NDArray[Any], ...]
 
 MEMORY_BYTES = 1 << 27  # of all spools of this process together
 FULL = (
@@ -52,16 +52,16 @@ _MEMORY = _Memory()
 
 
 class Spool(Private):
-    """Blocks of arrays, in the order in which they were appended: in memory while there is room, else in a file without a name.
+    """Chunks of arrays, in the order in which they were appended: in memory while there is room, else in a file without a name.
 
-    Blocks may be read from several threads at once, and again and again. They are handed out as they were appended, each on its own, so that
-    going through a spool needs the memory of one block.
+    Chunks may be read from several threads at once, and again and again. They are handed out as they were appended, each on its own, so that
+    going through a spool needs the memory of one chunk.
     """
 
-    __slots__ = ("_blocks", "_closed", "_end", "_file", "_held", "_kinds")
+    __slots__ = ("_chunks", "_closed", "_end", "_file", "_held", "_kinds")
 
     def __init__(self) -> None:
-        self._blocks: list[Block | tuple[int, int]] = []  # the arrays, or where in the file they are and how long
+        self._chunks: list[Chunk | tuple[int, int]] = []  # the arrays, or where in the file they are and how long
         self._kinds: tuple[np.dtype[Any], ...] | None = None
         self._file: IO[bytes] | None = None
         self._end = 0
@@ -69,7 +69,7 @@ class Spool(Private):
         self._closed = False
 
     def append(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
-        """Keep a copy of one block: arrays of one dimension and one length, of the same types each time.
+        """Keep a copy of one chunk: arrays of one dimension and one length, of the same types each time.
 
         Raises:
             SourceBroken: If the disk is full, which the number of rows decides; the text is always the same.
@@ -85,25 +85,25 @@ class Spool(Private):
             return
         if _MEMORY.take(size):
             self._held += size
-            self._blocks.append(tuple(_frozen(array.copy()) for array in arrays))
+            self._chunks.append(tuple(_frozen(array.copy()) for array in arrays))
         else:
             begin = self._end
             for array in arrays:
                 self._write(np.ascontiguousarray(array))
-            self._blocks.append((begin, rows))
+            self._chunks.append((begin, rows))
 
-    def blocks(self) -> Iterator[Block]:
-        """Yield the blocks, read-only, in the order in which they were appended."""
-        for block in tuple(self._blocks):
-            if isinstance(block[0], int):
-                yield self._read(*block)
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the chunks, read-only, in the order in which they were appended."""
+        for chunk in tuple(self._chunks):
+            if isinstance(chunk[0], int):
+                yield self._read(*chunk)
             else:
-                yield block
+                yield chunk
 
     def close(self) -> None:
         """Let go of everything; a spool that nobody refers to any longer is closed too."""
         self._closed = True
-        self._blocks = []
+        self._chunks = []
         _MEMORY.give_back(self._held)
         self._held = 0
         if self._file is not None:
@@ -121,7 +121,7 @@ class Spool(Private):
             self._end += done
             left = left[done:]
 
-    def _read(self, begin: int, rows: int) -> Block:
+    def _read(self, begin: int, rows: int) -> Chunk:
         arrays = []
         for kind in self._kinds or ():
             array = np.empty(rows, dtype=kind)

@@ -47,7 +47,7 @@ class Window:
         return (self.calendar.column,) if arrived is None else (self.calendar.column, arrived)
 
     def keeps(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Say for each row whether it is in the window. Nothing raises or is told, and no row decides about another."""
+        """Say for each row whether it is in the window. Row-wise and total: never raises or logs."""
         calendar = self.calendar
         own, *arrivals = (_days(batch.column(name), calendar.formats) for name in self.columns)
         readable = own >= 0

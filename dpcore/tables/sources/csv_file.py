@@ -6,7 +6,7 @@ and without counts in clear:
 
 - no types are guessed: text is what the universe reads, and an empty value, quoted or not, is null;
 - a row with another number of fields than the header is left out, silently; so are blank lines, and so is a row that is longer than the
-  largest block below;
+  largest chunk below;
 - records and values are cut by their bytes alone, and then each value's bytes are decoded by themselves, in the declared encoding or, if
   there is none, as UTF-8 or else Latin-1. Only encodings are accepted in which the bytes of ASCII always mean ASCII (`spec/encodings.py`);
 - a file with a quotation mark where RFC 4180 allows none, say one that is never closed, is refused as a whole before any row
@@ -32,7 +32,7 @@ from dpcore.tables.sources.stored_file import StoredFile
 from dpcore.tables.sources.text import decoder
 
 # The first is what is read in one go. The second is how long a record may be, and bounds the memory that one can take.
-BLOCK_BYTES = (1 << 22, 1 << 24)
+CHUNK_BYTES = (1 << 22, 1 << 24)
 HEADER_BYTES = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")  # of UTF-16 and UTF-32
@@ -103,9 +103,9 @@ class CsvFile:
             return
         scan = QuotationScan(self._delimiter, quote=self.quote)
         with self._open() as stream:
-            scan.take(stream.read(BLOCK_BYTES[0]).removeprefix(BYTE_ORDER_MARK))
-            while block := stream.read(BLOCK_BYTES[0]):
-                scan.take(block)
+            scan.take(stream.read(CHUNK_BYTES[0]).removeprefix(BYTE_ORDER_MARK))
+            while chunk := stream.read(CHUNK_BYTES[0]):
+                scan.take(chunk)
         if not scan.well_formed():
             raise SourceBroken(
                 f"{self.name} has quotation marks that are not closed, or not doubled inside a value; "
@@ -157,19 +157,19 @@ class CsvFile:
     def _records(self, positions: Sequence[int], *, fields: int) -> Iterator[pa.RecordBatch]:
         """Yield the records after the header."""
         _, start = self._header()
-        usual, largest = BLOCK_BYTES
+        usual, largest = CHUNK_BYTES
         with self._open() as stream:
             stream.read(start)
-            for block in whole_records(stream, quote=self.quote, usual=usual, largest=largest):
-                yield from self._parsed(block, positions, fields=fields)
+            for chunk in whole_records(stream, quote=self.quote, usual=usual, largest=largest):
+                yield from self._parsed(chunk, positions, fields=fields)
 
-    def _parsed(self, block: bytes, positions: Sequence[int], *, fields: int) -> Iterator[pa.RecordBatch]:
-        """Read a block of whole records in one go: where Arrow cuts by itself, it drops line feeds and trips over NUL."""
+    def _parsed(self, chunk: bytes, positions: Sequence[int], *, fields: int) -> Iterator[pa.RecordBatch]:
+        """Read a chunk of whole records in one go: where Arrow cuts by itself, it drops line feeds and trips over NUL."""
         # columns go by their place: names may repeat among those that nobody declared
         names = [str(place) for place in range(fields)]
         wanted = [names[place] for place in positions]
-        escape = NulEscape.beside(f"{self._delimiter}{self.quote or ''}") if b"\0" in block else None
-        text = escape.hide(block) if escape else block
+        escape = NulEscape.beside(f"{self._delimiter}{self.quote or ''}") if b"\0" in chunk else None
+        text = escape.hide(chunk) if escape else chunk
         if not text.isascii():
             text = text.decode(EVERY_BYTE).encode()
         table = arrow_csv.read_csv(

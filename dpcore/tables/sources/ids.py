@@ -21,7 +21,7 @@ from pyarrow import compute
 
 from dpcore.tables.sources.text import is_count_of_time, is_text, plain_type, readable
 
-Units: TypeAlias = npt.NDArray[np.uint64]
+HashedIds: TypeAlias = npt.NDArray[np.uint64]
 """One row of two words for each row of the table."""
 
 HASH_BYTES = 16
@@ -34,7 +34,7 @@ PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 NANO_DIGITS = 9
 
 
-def hash_ids(ids: pa.Array, *, key: bytes) -> tuple[Units, npt.NDArray[np.bool_]]:
+def hash_ids(ids: pa.Array, *, key: bytes) -> tuple[HashedIds, npt.NDArray[np.bool_]]:
     """Hash the ids of a batch, each distinct one once, and tell which rows have one; what a row without one gets means nothing."""
     canonical = canonical_ids(ids)
     keyed = hashlib.blake2b(key=key, digest_size=HASH_BYTES)  # copied for each id, which spares a quarter of the time

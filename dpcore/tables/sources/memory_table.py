@@ -2,9 +2,8 @@
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import pyarrow as pa
 
 from dpcore.errors import UsageError
@@ -12,6 +11,9 @@ from dpcore.private import Private
 from dpcore.tables.sources.attempt import attempt
 from dpcore.tables.sources.text import sound
 from dpcore.tables.sources.values import as_text
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BATCH_ROWS = 1 << 17
 
@@ -30,9 +32,9 @@ class MemoryTable(Private):
     damaged = "the table cannot be read as Arrow; give its declared columns a type that pandas, polars and Arrow share"
 
     def __init__(self, table: Any) -> None:
-        if isinstance(table, pd.DataFrame):
+        if _is_of("pandas", table):
             self._table = table
-        elif isinstance(table, pa.Table | pa.RecordBatch) or _is_polars(table):
+        elif isinstance(table, pa.Table | pa.RecordBatch) or _is_of("polars", table):
             self._table = attempt(lambda: pa.table(table), otherwise=self.damaged)
         else:  # a lazy one is a query: it would run before anything is reserved, and one value may make it fail
             raise UsageError(
@@ -59,7 +61,7 @@ class MemoryTable(Private):
 
     @property
     def _is_pandas(self) -> bool:
-        return isinstance(self._table, pd.DataFrame)
+        return not isinstance(self._table, pa.Table)
 
     def _arrays(self, columns: Sequence[str], *, start: int, stop: int) -> list[pa.Array]:
         names = self.column_names()
@@ -69,9 +71,10 @@ class MemoryTable(Private):
         return [_joined(self._table.column(place).slice(start, stop - start)) for place in places]
 
 
-def _is_polars(table: Any) -> bool:
-    polars = sys.modules.get("polars")  # whoever has such a table has imported it
-    return polars is not None and isinstance(table, polars.DataFrame)
+def _is_of(library: str, table: Any) -> bool:
+    """Tell whether a table is a data frame of a library, without loading it: whoever has such a table has imported it."""
+    loaded = sys.modules.get(library)
+    return loaded is not None and isinstance(table, loaded.DataFrame)
 
 
 def _joined(values: pa.ChunkedArray) -> pa.Array:
@@ -85,6 +88,8 @@ def _joined(values: pa.ChunkedArray) -> pa.Array:
 
 def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]") -> pa.Array:
     """Convert a column by its type alone, so that no value decides how others are read."""
+    import pandas as pd  # noqa: PLC0415  loaded already, by whoever made the column
+
     if isinstance(values.dtype, pd.CategoricalDtype):
         codes = pa.array(values.array.codes, pa.int32(), mask=values.array.codes < 0)
         return pa.DictionaryArray.from_arrays(codes, _of_pandas(values.dtype.categories))

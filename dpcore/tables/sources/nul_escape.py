@@ -30,13 +30,13 @@ class NulEscape:
         free = [chr(code) for code in range(1, ord("\n")) if chr(code) not in taken]
         return cls(mark=free[0], nul=free[1], itself=free[2])
 
-    def hide(self, block: bytes) -> bytes:
+    def hide(self, chunk: bytes) -> bytes:
         r"""Return the bytes without NUL.
 
         >>> NulEscape.beside("\1,").hide(b"a\0\2")
         b'a\x02\x03\x02\x04'
         """
-        marked = block.replace(self.mark.encode(), (self.mark + self.itself).encode())
+        marked = chunk.replace(self.mark.encode(), (self.mark + self.itself).encode())
         return marked.replace(b"\0", (self.mark + self.nul).encode())
 
     def show(self, values: pa.Array) -> pa.Array:

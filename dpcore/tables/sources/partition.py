@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from dpcore.errors import SourceError
-
-if TYPE_CHECKING:
-    from dpcore.tables.sources.source import Part
+from dpcore.tables.sources.part import Part
 
 
 @dataclass(frozen=True)
@@ -21,7 +18,7 @@ class Partition:
         keys: The columns that the folders name, with their value.
     """
 
-    inner: "Part"
+    inner: Part
     keys: tuple[tuple[str, str | None], ...]
 
     @property

@@ -81,9 +81,9 @@ class Query:
             chosen = ", ".join(map(_chosen(connection), columns, types))
             statement = f"SELECT {chosen} FROM {self._subquery}"  # noqa: S608  the steward's own query
             with closing(_run(connection, statement, streamed=True)) as result:
-                blocks = result.partitions(BATCH_ROWS)
-                while block := self._database.noting(lambda: next(blocks, None)):
-                    values = zip(*block, strict=True)
+                chunks = result.partitions(BATCH_ROWS)
+                while chunk := self._database.noting(lambda: next(chunks, None)):
+                    values = zip(*chunk, strict=True)
                     arrays = [_array(column, kind) for column, kind in zip(values, types, strict=True)]
                     yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 

@@ -6,7 +6,7 @@ LINE_ENDS = b"\r\n"
 
 
 class QuotationScan:
-    """Looks at the quotation marks of a file, block by block.
+    """Looks at the quotation marks of a file, chunk by chunk.
 
     They open and close in turn; a doubled one inside a value closes it and opens it again. So each that opens follows the start of a
     value or the mark that closed, each that closes stands before the end of a value or the mark that opens again, and at the end of
@@ -21,9 +21,9 @@ class QuotationScan:
         self._before = LINE_ENDS[0]  # the start of the file is the start of a value
         self._fine = True
 
-    def take(self, block: bytes) -> None:
+    def take(self, chunk: bytes) -> None:
         """Look at the next bytes of the file."""
-        codes = np.frombuffer(bytes([self._before]) + block, dtype=np.uint8)
+        codes = np.frombuffer(bytes([self._before]) + chunk, dtype=np.uint8)
         if self._before == self._quote and not self._open:  # it closed, and only now is seen what follows
             self._fine &= bool(self._beside[codes[1]])
         places = np.flatnonzero(codes[1:] == self._quote) + 1

@@ -7,7 +7,7 @@ columns: nothing of what is in the file, not even the names of other columns, an
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -30,37 +30,9 @@ from dpcore.tables.sources.listing import (
 )
 from dpcore.tables.sources.memory_table import MemoryTable
 from dpcore.tables.sources.parquet_file import ParquetFile
+from dpcore.tables.sources.part import Part
 from dpcore.tables.sources.partition import Partition
-from dpcore.tables.sources.query import Query
 from dpcore.tables.sources.stored_file import StoredFile
-
-
-class Part(Protocol):
-    """Rows of the raw table: a file, a piece of one, a query's result, a table in memory.
-
-    To read from somewhere new, write one of these and let `Source.locate` make it. All but a table in memory can be pickled, and none
-    holds a credential. What it raises is not shown to anybody, unless it is one of our own errors.
-    """
-
-    @property
-    def name(self) -> str:
-        """What messages call it; public."""
-
-    @property
-    def damaged(self) -> str:
-        """The one sentence for a part that cannot be read to its end."""
-
-    def column_names(self) -> list[str]:
-        """Return the names of all columns, as often as they occur."""
-
-    def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
-        """Return the types of the named columns."""
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns, in that order, in batches of bounded size."""
-
-    def split(self) -> Sequence["Part"]:
-        """Return parts that together hold the same rows in the same order, and may be read beside each other."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +54,8 @@ class Source:
                 another, or one compressed beside itself.
         """
         if spec.sql is not None and spec.url_env is not None:
+            from dpcore.tables.sources.query import Query  # noqa: PLC0415  its drivers take long to load
+
             query = Query(spec.sql, spec.url_env)
             query.check()
             return cls((query,))

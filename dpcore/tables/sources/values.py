@@ -1,13 +1,13 @@
 """Single Python values as text: what a database's driver or a column of Python objects gives, whatever it is."""
 
 import datetime as dt
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpcore.tables.sources.text import text_of
 
@@ -35,7 +35,7 @@ def _other(value: Any) -> str | None:
 def _derived(value: Any) -> str | None:
     if isinstance(value, np.generic):
         return as_text(value.item()) if type(value.item()) in _WRITERS else None
-    if value is pd.NA or value is pd.NaT:
+    if (pandas := sys.modules.get("pandas")) and (value is pandas.NA or value is pandas.NaT):
         return None
     for kind in (str, bytes, float, Decimal, dt.date):
         if isinstance(value, kind):

@@ -15,7 +15,7 @@ from dpcore.audit.checks import MISS, MOST_CHECKS, DistributionCheck, EventCheck
 from dpcore.errors import UsageError
 from dpcore.mechanisms import DiscreteLaplace
 from dpcore.mechanisms.sampling import entropy
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Sensitivity
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "guarantees.md"
@@ -31,7 +31,7 @@ def audited() -> list[Audited]:
 def test_every_mechanism_of_the_package_is_audited_under_its_name() -> None:
     exported = [getattr(mechanisms, name) for name in mechanisms.__all__]
     names = {
-        kind.name for kind in exported if isinstance(kind, type) and hasattr(kind, "charge") and hasattr(kind, "name")
+        kind.name for kind in exported if isinstance(kind, type) and hasattr(kind, "price") and hasattr(kind, "name")
     }
     assert names >= {"discrete-laplace", "exponential"}
     assert names == {kind.name for kind in mechanisms.KINDS}
@@ -103,7 +103,9 @@ def test_a_fault_is_told_in_a_sentence_for_each() -> None:
     def other(count: int) -> np.ndarray:
         return np.ones(count, dtype=np.int64)
 
-    event = EventCheck(setting="s", currency=Currency.PURE, charged=UNIT, here=exact, there=other, draws=1_000_000)
+    event = EventCheck(
+        setting="s", currency=Currency.PURE, charged=AMOUNT_OF_ONE, here=exact, there=other, draws=1_000_000
+    )
     case = CASES["discrete-laplace"]()
     broken = type(case)(**(vars(case) | {"checks": (event,), "bugs": case.bugs[:1]}))
     sentences = guarantees.faults([broken.run(effort=LITTLE)])

@@ -36,13 +36,13 @@ def halved(charge: Callable[..., int]) -> Callable[..., int]:
 
 def test_half_a_price_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert faults("noisy-count") == []
-    monkeypatch.setattr(NoisyCount, "charge", halved(NoisyCount.charge))
+    monkeypatch.setattr(NoisyCount, "price", halved(NoisyCount.price))
     assert faults("noisy-count")
 
 
 def test_a_price_for_one_answer_of_several_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert faults("randomized-response", only="person") == []
-    monkeypatch.setattr(RandomizedResponse, "charge", halved(RandomizedResponse.charge))
+    monkeypatch.setattr(RandomizedResponse, "price", halved(RandomizedResponse.price))
     assert faults("randomized-response", only="person")
 
 
@@ -62,14 +62,14 @@ def test_a_mean_that_is_paid_for_the_cheaper_of_its_movements_is_noticed(
         scales = self.sum_scale, self.count_scale
         return min(
             sum(
-                self.noise.at(scale, sensitivity=one_number(distance)).charge(currency)
+                self.noise.at(scale, sensitivity=one_number(distance)).price(currency)
                 for scale, distance in zip(scales, movement, strict=True)
                 if distance
             )
             for movement in bounded_mean._movements(self.grid, self.protection)
         )
 
-    monkeypatch.setattr(BoundedMean, "charge", cheaper)
+    monkeypatch.setattr(BoundedMean, "price", cheaper)
     assert faults("bounded-mean", only=only)
 
 
@@ -120,10 +120,10 @@ def test_a_wide_sampler_that_keeps_a_zero_with_a_minus_is_noticed(monkeypatch: p
 
 def test_a_question_that_starts_for_less_than_its_price_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert faults("asking-step") == []
-    sound = Ledger.start
+    sound = Ledger.charge
 
     def cheaper(self: Ledger, lease: Any, *, amount: int, **more: Any) -> Any:
         return sound(self, lease, amount=amount // 2, **more)
 
-    monkeypatch.setattr(Ledger, "start", cheaper)
+    monkeypatch.setattr(Ledger, "charge", cheaper)
     assert faults("asking-step")

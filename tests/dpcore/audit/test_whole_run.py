@@ -17,7 +17,7 @@ from dpcore.audit.whole_run import RELEASES, cases, faults
 from dpcore.audit.whole_run.check import MISS_OF_RULE, ReleaseCheck
 from dpcore.audit.whole_run.guessing import RULES, measurements, right_guesses
 from dpcore.curator.curator import Curator
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.privacy.protection import Protection
 from dpcore.runs import synthesis
 from dpcore.strategies.mwem import Mwem
@@ -126,7 +126,7 @@ def test_a_run_that_pays_more_than_it_reserved_is_a_fault_whatever_was_guessed()
 
     class Dear:
         def __init__(self, release: str) -> None:
-            self.release, self.spent = release, 1.01 * few.promised / UNIT
+            self.release, self.spent = release, 1.01 * few.promised / AMOUNT_OF_ONE
 
     check = ReleaseCheck(of=few, driver=lambda spec: Dear(synthesis.synthesize(spec).release))
     assert not check.run(effort=1.0).sound
@@ -139,7 +139,7 @@ def unmeasured(check: ReleaseCheck, *, sound: bool) -> Finding:
         sound=sound,
         shown="",
         currency=check.of.currency,
-        charged=check.of.promised / UNIT,
+        charged=check.of.promised / AMOUNT_OF_ONE,
         measured=0.0,
     )
 

@@ -84,7 +84,7 @@ def spent(
     lease = ledger.lease(run_id, holder=holder)
     for number in range(1, steps + 1):
         step = f"round-{number:03}/measure"
-        operation = ledger.start(lease, step=step, amount=amount // 10, mechanism=MECHANISM)
+        operation = ledger.charge(lease, step=step, amount=amount // 10, mechanism=MECHANISM)
         ledger.commit(operation, b"noisy")
     if ended:
         ledger.settle(run_id, release=release or f"release-of-{run_id}", lease=lease)

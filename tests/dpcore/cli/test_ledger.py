@@ -65,7 +65,7 @@ def head() -> str:
 
 @pytest.fixture(scope="module")
 def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An account in zCDP with two open runs, one of which has started, and an account by month."""
+    """An account in zCDP with two open runs, one of which was charged, and an account by month."""
     folder = tmp_path_factory.mktemp("ledger")
     with open_ledger(f"sqlite:///{folder}/ledger.sqlite", create=True, clock=lambda: NOON) as ledger:
         opened(ledger, "clinic", epsilon=10, delta=1e-9, unit="person")
@@ -137,6 +137,10 @@ def test_terms_that_cannot_be_kept_open_no_account_and_make_no_ledger(
         (("export", "nobody", "--to", "out"), "no account 'nobody'"),
         (("export", "--to", "out", "--group", "0"), "choose another --group"),
         (("export", "--to", "out", "--group", "1000001"), "choose another --group"),
+        (
+            ("open", "new", *TERMS, "--currency", "pure", "--delta", "1e-9"),
+            "write --delta 0, or choose --currency zcdp or gdp",
+        ),
         (("raise", "nobody", "--epsilon", "3", "--reason", "why"), "no account 'nobody'"),
         (("raise", "clinic", "--epsilon", "nan", "--reason", "why"), "--epsilon must be"),
         (("raise", "clinic", "--epsilon", "10", "--reason", "why"), "can only be raised"),
@@ -148,10 +152,12 @@ def test_terms_that_cannot_be_kept_open_no_account_and_make_no_ledger(
         (("block", "clinic", "2026"), "not kept by block"),
         (("block", "sales", "month-01"), "already"),
         (("seal", "sales", "month-09"), "open it first"),
-        (("release", "nobody"), "no run 'nobody'"),
+        (("refund", "nobody"), "no run 'nobody'"),
         (("settle", "nobody"), "no run 'nobody'"),
-        (("release", "run-1"), "settled"),
-        (("release", "run-2"), "dpflow ledger settle run-2"),
+        (("settle", "nobody"), "list the known runs with: dpflow ledger show --all"),
+        (("show", "nobody"), "known accounts: clinic, sales; see: dpflow ledger show"),
+        (("refund", "run-1"), "settled"),
+        (("refund", "run-2"), "dpflow ledger settle run-2"),
         (("verify", "--head", "abc"), "64 hexadecimal digits"),
         (("verify", "--releases", "nowhere"), "nowhere; name a folder"),
     ],
@@ -235,12 +241,12 @@ def test_blocks_are_opened_and_sealed(said: Callable[..., str], read: Read) -> N
 
 
 @pytest.mark.usefixtures("two_accounts")
-def test_a_run_that_never_started_gives_everything_back(said: Callable[..., str], read: Read) -> None:
+def test_a_run_that_was_never_charged_gives_everything_back(said: Callable[..., str], read: Read) -> None:
     before = read("ledger", "show", "clinic")["accounts"][0]
-    answer = read("ledger", "release", "run-3")
-    assert (answer["state"], answer["spent"], answer["returned"]) == ("released", 0.0, 0.001)
+    answer = read("ledger", "refund", "run-3")
+    assert (answer["state"], answer["spent"], answer["returned"]) == ("refunded", 0.0, 0.001)
     assert answer["remaining"] == pytest.approx(before["remaining"] + 0.001)
-    assert "is released already: rho 0 stays spent, rho 0 went back" in said("ledger", "release", "run-3")
+    assert "is refunded already: rho 0 stays spent, rho 0 went back" in said("ledger", "refund", "run-3")
 
 
 @pytest.mark.usefixtures("two_accounts")
@@ -257,7 +263,7 @@ def test_a_run_is_not_taken_from_a_worker_that_may_be_alive(said: Callable[..., 
     with open_ledger(create=True) as ledger:
         opened(ledger, "clinic")
         spent(ledger, "run-1", account="clinic", amount=10**10, steps=0, ended=False, holder=ELSEWHERE)
-    for verb in ("release", "settle"):
+    for verb in ("refund", "settle"):
         assert "is worked on by process 4120 on elsewhere; if that worker is dead, try again in" in said(
             "ledger", verb, "run-1", code=2
         )
@@ -272,7 +278,7 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         opened(ledger, "stays", epsilon=1, delta=1e-6, currency=Currency.GDP)
         ledger.settle("run-1", release="release-of-run-1", lease=None, manifest="m", manifest_sha256="ab" * 32)
         ledger.reserve("run-4", account="sales", amount=10**9, claim="test", blocks=["month-01", "month-02"])
-    read("ledger", "release", "run-4")
+    read("ledger", "refund", "run-4")
     read("ledger", "allow", "sales", "--analyst", "ann", "--epsilon", 1, "--reason", "thesis")
     read("ledger", "raise", "sales", "--epsilon", 3, "--reason", "more")
     with made_at_noon() as ledger:
@@ -296,9 +302,9 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         ("reserved", "epsilon 0.001, 2 blocks, month-01 to month-02"),
         ("leased", "process 4120 on worker-7, fence 1"),
         ("data-version", "0123456789abcdef"),
-        ("started", "round-002/measure, rho 0.001, discrete-laplace"),
+        ("charged", "round-002/measure, rho 0.001, discrete-laplace"),
         ("settled", "rho 0.002 spent, rho 0.008 back, release release-of-run-1"),
-        ("released", "epsilon 0.001 back"),
+        ("refunded", "epsilon 0.001 back"),
         ("republished", "release release-of-run-1 of run run-1 was made again"),
         ("allowed", "analyst ann, epsilon 1: thesis"),
         ("account-opened", "epsilon 2 in pure, person, add-remove, by month, epsilon 5 across blocks"),

@@ -9,11 +9,12 @@ import pytest
 
 from dpcore.ledger import AllowanceKind, open_ledger
 from dpcore.ledger.holder import this_worker
-from dpcore.privacy.accounting import Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
+from dpcore.reporting import formatting as wording
 from dpcore.runs.synthesis import synthesize
 from tests.conftest import Workspace
-from tests.dpcore.cli.ledgers import dpflow, made_at_noon, opened, spent, without_ledger
+from tests.dpcore.cli.ledgers import MECHANISM, dpflow, made_at_noon, opened, spent, without_ledger
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +41,7 @@ promise     epsilon 10 at delta 1e-09, whatever runs choose within the budget
             ███████████████▒▒▒▒▒▒▒▒▒··························   █ spent   ▒ reserved   · left
 
                  rho   share  bookkeeping
-budget      1.090785
+budget      1.090786
 spent       0.327236  30.0 %
 reserved    0.201796  18.5 %
 remaining   0.561754  51.5 %  the next run can ask for epsilon 6.9033
@@ -85,17 +86,17 @@ promise     epsilon 2, whatever runs choose within the budget
 
             █████████████████████████▒▒▒▒▒····················   █ spent   ▒ reserved   · left
 
-            epsilon   share  bookkeeping, in block month-02, of which least is left
-budget       2.0000
-spent        1.0000  50.0 %
-reserved     0.2000  10.0 %
-remaining    0.8000  40.0 %  the next run can ask for epsilon 0.4000
+             epsilon   share  bookkeeping, in block month-02, of which least is left
+budget      2.000000
+spent       1.000000  50.0 %
+reserved    0.200000  10.0 %
+remaining   0.800000  40.0 %  a run that reads it can ask for epsilon 0.4000; one on new blocks, epsilon 1.0000
 
-block     state    spent  reserved  remaining  bookkeeping in epsilon
-month-01  sealed  0.8000    0.0000     1.2000  ████████████··················
-month-02  sealed  1.0000    0.2000     0.8000  ███████████████▒▒▒············
-month-03  sealed  0.0000    0.0000     2.0000  ······························
-month-04  open    0.0000    0.0000     2.0000  ······························
+block     state      spent  reserved  remaining  bookkeeping in epsilon
+month-01  sealed  0.800000  0.000000   1.200000  ████████████··················
+month-02  sealed  1.000000  0.200000   0.800000  ███████████████▒▒▒············
+month-03  sealed  0.000000  0.000000   2.000000  ······························
+month-04  open    0.000000  0.000000   2.000000  ······························
 each block pays double, as replacing one may touch two of them
 
 run    opened (UTC)      state    promise  spent of it  release
@@ -121,6 +122,39 @@ def test_an_account_by_block_is_shown_with_its_blocks(capsys: pytest.CaptureFixt
     assert shown(capsys, "sales") == SALES.replace("HEAD", head)
 
 
+def test_a_block_that_is_used_up_does_not_hide_that_new_blocks_have_the_whole_cap(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "sales", months=1)
+        ledger.reserve("run-1", account="sales", amount=2 * 10**12, claim="test", blocks=["month-01"])
+    line = "no run can read it again; one on new blocks can ask for epsilon 2.0000"
+    assert f"remaining   0.000000    0.0 %  {line}\n" in shown(capsys)
+    capsys.readouterr()
+    assert dpflow("ledger", "refund", "run-1") == 0
+    assert "a run that reads its most used block can ask for epsilon 2.0000; one on new" in capsys.readouterr().out
+    assert dpflow("ledger", "close", "sales", "--reason", "over") == 0
+    assert "the next run can ask for epsilon 0.0000\n" in shown(capsys)
+
+
+@pytest.mark.parametrize("amount", [120_582_400_000, 120_582_900_000, 120_582_000_001, 7])
+def test_show_and_export_write_the_same_amounts_and_never_more_spent_than_there_was(
+    capsys: pytest.CaptureFixture[str], amount: int
+) -> None:
+    with made_at_noon() as ledger:
+        terms: dict[str, Any] = {"epsilon": 3.1, "delta": 1e-9, "unit": "row", "neighbours": Neighbours.ADD_REMOVE}
+        ledger.open_account("clinic", currency=Currency.ZCDP, cap=amount, **terms)
+        ledger.reserve("run-1", account="clinic", amount=amount, claim="test")
+        ledger.charge(ledger.lease("run-1"), step="all", amount=amount, mechanism=MECHANISM)
+    books = dict(line.split()[:2] for line in shown(capsys).splitlines() if line.startswith(("budget ", "spent ")))
+    assert books["budget"] == books["spent"] == wording.booked(amount)
+    assert dpflow("ledger", "export", "--to", "out") == 0
+    page = Path("out/statement.md").read_text(encoding="utf-8")
+    told = wording.figure(amount / AMOUNT_OF_ONE)
+    assert f"rho {told} of {told};" in page
+    assert told == "7e-12" if amount == 7 else float(told) == float(books["budget"])
+
+
 @pytest.mark.parametrize(("delta", "other"), [(1e-9, 1e-6), (1e-9, 1e-9), (0.0, 0.0)])
 def test_no_line_says_that_a_release_states_an_epsilon_that_it_does_not(
     workspace: Workspace, capsys: pytest.CaptureFixture[str], delta: float, other: float
@@ -144,7 +178,7 @@ def test_the_most_used_blocks_and_the_latest_runs_are_shown_unless_all_are(capsy
         ledger.reserve("held", account="sales", amount=10**9, claim="test", blocks=["month-07"])
         for number in range(36):
             ledger.reserve(f"old-{number}", account="sales", amount=1, claim="test", blocks=["month-08"])
-            ledger.release_run(f"old-{number}", lease=None)
+            ledger.refund(f"old-{number}", lease=None)
     text = shown(capsys)
     assert text.count("\nmonth-") == 30
     assert "10 blocks that have used less are not shown; --all shows them" in text

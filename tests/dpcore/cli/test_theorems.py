@@ -19,9 +19,17 @@ from dpcore.mechanisms import (
     Mechanism,
     RoundedGaussian,
 )
-from dpcore.privacy.accounting import UNIT, Cap, Currency, budget_of, epsilon_of, optimal_composition, promise_of
+from dpcore.privacy.accounting import (
+    AMOUNT_OF_ONE,
+    Cap,
+    Currency,
+    budget_of,
+    epsilon_of,
+    optimal_composition,
+    promise_of,
+)
 from dpcore.privacy.protection import Sensitivity
-from tests.dpcore.cli.ledgers import made_at_noon, opened
+from tests.dpcore.cli.ledgers import dpflow, made_at_noon, opened
 
 ONE = Sensitivity(l1=1, l2_squared=1, linf=1)
 TWO = Sensitivity(l1=2, l2_squared=2, linf=1)
@@ -41,8 +49,8 @@ def measured(ledger: Ledger, account: str, mechanisms: list[Mechanism], *, commi
     ledger.reserve(f"run-{account}", account=account, amount=terms.cap, claim="test")
     lease = ledger.lease(f"run-{account}", holder="worker-7 4120 99")
     for number, mechanism in enumerate(mechanisms):
-        price = mechanism.charge(terms.currency)
-        operation = ledger.start(lease, step=f"step-{number}", amount=price, mechanism=mechanism.describe())
+        price = mechanism.price(terms.currency)
+        operation = ledger.charge(lease, step=f"step-{number}", amount=price, mechanism=mechanism.describe())
         if commit:
             ledger.commit(operation, b"noisy")
 
@@ -92,7 +100,7 @@ def test_in_a_zcdp_account_the_cap_is_valid_and_neither_its_sum_so_far_nor_any_o
     promised = answer.data["promised"]
     assert answer.data["smallest"] == promised
     assert (promised["theorem"], promised["valid"]) == ("zcdp", True)
-    assert promised["epsilon"] == epsilon_of(answer.data["cap"], currency=Currency.ZCDP, delta=1e-9)
+    assert promised["epsilon"] == epsilon_of(answer.data["cap_amount"], currency=Currency.ZCDP, delta=1e-9)
     assert found["zcdp"]["so_far"] < promised["epsilon"] <= answer.data["declared"]["epsilon"] == 10.0
     assert answer.text == CLINIC
     assert max(map(len, answer.text.splitlines())) <= 120
@@ -139,7 +147,9 @@ def test_a_gdp_account_is_told_by_its_cap_and_its_sum_of_squares_so_far() -> Non
     answer = told("visits")
     found = by_theorem(answer)
     assert answer.data["smallest"] == answer.data["promised"]
-    assert answer.data["promised"]["epsilon"] == epsilon_of(answer.data["cap"], currency=Currency.GDP, delta=1e-6)
+    assert answer.data["promised"]["epsilon"] == epsilon_of(
+        answer.data["cap_amount"], currency=Currency.GDP, delta=1e-6
+    )
     assert found["gdp"]["so_far"] == epsilon_of(spent, currency=Currency.GDP, delta=1e-6)
     assert not found["gdp"]["so_far_valid"]
     assert found["numeric"]["so_far"] == pytest.approx(found["gdp"]["so_far"], rel=1e-3)
@@ -152,7 +162,7 @@ def test_one_that_has_no_operation_has_spent_nothing() -> None:
     with made_at_noon() as ledger:
         opened(ledger, "empty")
     answer = told("empty")
-    assert answer.text == "no operation was started yet\npromised: epsilon 2, for adding or removing one row"
+    assert answer.text == "no operation was charged yet\npromised: epsilon 2, for adding or removing one row"
     assert (answer.data["promised"]["epsilon"], answer.data["promised"]["delta"]) == (2.0, 0.0)
     assert (answer.data["operations"], answer.data["theorems"], answer.data["smallest"]) == (0, [], None)
 
@@ -165,7 +175,7 @@ def test_of_an_account_by_blocks_the_promise_is_told_and_no_history_is_composed(
     assert (sales.data["operations"], sales.data["theorems"], sales.data["promised"]["epsilon"]) == (None, [], 2.0)
     assert "each has a history of its own" in sales.text
     assert "several" not in sales.text
-    promised, cap = visits.data["promised"], visits.data["cap"]
+    promised, cap = visits.data["promised"], visits.data["cap_amount"]
     assert promised["epsilon"] == epsilon_of(cap, currency=Currency.ZCDP, delta=1e-9)
     assert "for adding or removing one person, all of whose rows are in one block" in visits.text
     assert visits.text.endswith(
@@ -173,6 +183,20 @@ def test_of_an_account_by_blocks_the_promise_is_told_and_no_history_is_composed(
     )
     with pytest.raises(UsageError, match="delta must be above 0"):
         told("visits", "--delta", "0")
+
+
+def test_a_cap_is_in_the_currency_as_in_show_and_its_whole_amount_has_a_name_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with made_at_noon() as ledger:
+        opened(ledger, "clinic", epsilon=10.0, delta=1e-9)
+        cap = ledger.account("clinic").cap
+    capsys.readouterr()
+    assert dpflow("ledger", "show", "clinic", "--json") == 0
+    (shown,) = json.loads(capsys.readouterr().out)["accounts"]
+    data = told("clinic").data
+    assert data["cap"] == shown["cap"] == cap / AMOUNT_OF_ONE
+    assert data["cap_amount"] == cap
 
 
 def test_a_raise_after_the_first_charge_is_told_and_is_part_of_the_promise() -> None:
@@ -202,7 +226,7 @@ def test_an_unknown_account_and_a_bad_delta_are_refused() -> None:
     with made_at_noon() as ledger:
         opened(ledger, "births", epsilon=2.0)
         measured(ledger, "births", [DiscreteLaplace(scale=10.0, sensitivity=ONE)])
-        assert ledger.run("run-births").spent == UNIT // 10
+        assert ledger.run("run-births").spent == AMOUNT_OF_ONE // 10
     with pytest.raises(UsageError, match="nobody"):
         told("nobody")
     with pytest.raises(UsageError, match="delta must be"):

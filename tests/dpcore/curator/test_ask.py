@@ -10,9 +10,9 @@ from dpcore import ask
 from dpcore.errors import BudgetRefused, SourceBroken, UsageError
 from dpcore.ledger import RunState, open_ledger
 from dpcore.mechanisms import BoundedMean, BoundedSum, DiscreteLaplace, NoisyCount, NoisyHistogram
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from dpcore.tables.sources.memory_table import MemoryTable
 from dpcore.universe import Boolean, Integer, Universe
 from tests.conftest import visits
@@ -41,16 +41,16 @@ def balance():
 )
 def test_an_answer_is_charged_at_its_price_and_kept_with_it(workspace, query, columns):
     workspace.open_account()
-    answer = ask("visits", query, *columns, units=TABLE["person"])
+    answer = ask("visits", query, *columns, ids=TABLE["person"])
     with open_ledger() as ledger:
         run = next(iter(ledger.runs("visits")))
         done = ledger.operation(run.id, "answer")
     assert run.state is RunState.SETTLED
-    assert run.spent == done.amount == query.charge(Currency.ZCDP) == balance().spent
+    assert run.spent == done.amount == query.price(Currency.ZCDP) == balance().spent
     assert done.mechanism == query.describe()
     stored = json.loads(done.output)
     assert stored == (vars(answer) if isinstance(query, BoundedMean) else answer)
-    audit()
+    verify_ledger()
 
 
 def test_a_histogram_is_answered_by_names_and_kept_in_full(workspace):
@@ -72,12 +72,12 @@ def test_what_the_account_cannot_pay_is_refused_before_the_table_is_read(workspa
             raise AssertionError("the table was read")
 
     with pytest.raises(BudgetRefused):
-        ask("visits", count(1.0), Unread(), units=Unread())
+        ask("visits", count(1.0), Unread(), ids=Unread())
     assert balance().spent == balance().reserved == 0
 
 
 @pytest.mark.parametrize(
-    ("columns", "units"),
+    ("columns", "ids"),
     [
         ((TABLE["smoker"],), None),
         ((TABLE["smoker"],), TABLE["person"][:-1]),
@@ -85,17 +85,17 @@ def test_what_the_account_cannot_pay_is_refused_before_the_table_is_read(workspa
         ((pa.array([[1], [2]]),), ["a", "b"]),
     ],
 )
-def test_columns_that_cannot_be_read_as_declared_cost_nothing(workspace, columns, units):
+def test_columns_that_cannot_be_read_as_declared_cost_nothing(workspace, columns, ids):
     workspace.open_account()
     before = balance()
     with pytest.raises(UsageError):
-        ask("visits", count(), *columns, units=units)
+        ask("visits", count(), *columns, ids=ids)
     assert balance() == before
 
 
 @pytest.mark.parametrize(
     ("columns", "more"),
-    [((), {"units": TABLE["person"]}), ((TABLE["smoker"],), {"unit": TABLE["person"]}), ((TABLE, 1, 2), {})],
+    [((), {"ids": TABLE["person"]}), ((TABLE["smoker"],), {"unit": TABLE["person"]}), ((TABLE, 1, 2), {})],
 )
 def test_a_mistyped_question_holds_nothing_of_the_budget(workspace, columns, more):
     workspace.open_account()
@@ -116,8 +116,8 @@ def test_a_column_that_breaks_while_it_is_read_keeps_the_reservation(workspace, 
 
     monkeypatch.setattr(MemoryTable, "batches", breaking)
     with pytest.raises(SourceBroken):
-        ask("visits", count(), TABLE["smoker"], units=TABLE["person"])
-    assert balance().reserved == count().charge(Currency.ZCDP)
+        ask("visits", count(), TABLE["smoker"], ids=TABLE["person"])
+    assert balance().reserved == count().price(Currency.ZCDP)
 
 
 def test_a_failure_that_rows_may_have_decided_keeps_the_reservation(workspace, monkeypatch):
@@ -128,16 +128,16 @@ def test_a_failure_that_rows_may_have_decided_keeps_the_reservation(workspace, m
 
     monkeypatch.setattr(NoisyCount, "read", broken)
     with pytest.raises(SourceBroken):
-        ask("visits", count(), TABLE["smoker"], units=TABLE["person"])
-    assert balance().reserved == count().charge(Currency.ZCDP)
+        ask("visits", count(), TABLE["smoker"], ids=TABLE["person"])
+    assert balance().reserved == count().price(Currency.ZCDP)
 
 
-def test_an_answer_that_was_started_is_paid_for_whatever_happens(workspace, monkeypatch):
+def test_an_answer_that_was_charged_is_paid_for_whatever_happens(workspace, monkeypatch):
     workspace.open_account()
     monkeypatch.setattr(NoisyCount, "answer", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        ask("visits", count(), TABLE["smoker"], units=TABLE["person"])
-    assert balance().spent == count().charge(Currency.ZCDP)
+        ask("visits", count(), TABLE["smoker"], ids=TABLE["person"])
+    assert balance().spent == count().price(Currency.ZCDP)
 
 
 @pytest.mark.parametrize(
@@ -150,20 +150,20 @@ def test_an_answer_that_was_started_is_paid_for_whatever_happens(workspace, monk
 def test_a_query_that_protects_others_than_the_account_does_is_refused(workspace, protection):
     workspace.open_account()
     with pytest.raises(UsageError, match="make them agree"):
-        ask("visits", count(protection=protection), TABLE["smoker"], units=TABLE["person"])
+        ask("visits", count(protection=protection), TABLE["smoker"], ids=TABLE["person"])
     assert balance().spent == balance().reserved == 0
 
 
 def test_a_gaussian_query_cannot_be_paid_in_pure_epsilon(workspace):
     workspace.open_account(delta=0.0)
     with pytest.raises(UsageError, match="Laplace"):
-        ask("visits", count(), TABLE["smoker"], units=TABLE["person"])
+        ask("visits", count(), TABLE["smoker"], ids=TABLE["person"])
     assert isinstance(
         ask(
             "visits",
-            NoisyCount.for_amount(UNIT, currency=Currency.PURE, protection=PERSON),
+            NoisyCount.for_amount(AMOUNT_OF_ONE, currency=Currency.PURE, protection=PERSON),
             np.ones(3, dtype=bool),
-            units=list("abc"),
+            ids=list("abc"),
         ),
         int,
     )

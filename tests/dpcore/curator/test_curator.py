@@ -74,8 +74,8 @@ def test_nothing_is_drawn_before_its_charge_is_in_the_ledger(
 
     def watched(draw: Callable[..., Any]) -> Callable[..., Any]:
         def call(self: Any, values: Any) -> Any:
-            paid = sum(event.details["amount"] for event in ledger.history("visits") if event.kind == "started")
-            drawn.append((self.charge(ledger.account("visits").currency), paid))
+            paid = sum(event.details["amount"] for event in ledger.history("visits") if event.kind == "charged")
+            drawn.append((self.price(ledger.account("visits").currency), paid))
             return draw(self, values)
 
         return call
@@ -129,7 +129,7 @@ def test_each_currency_is_spent_on_the_mechanisms_that_suit_it(
     rows = ledger.transcript("r")
     assert [row.mechanism["name"] for row in rows] == ["exponential", "exponential", marginal, cell, cell]
     for row in rows:
-        assert from_description(row.mechanism).charge(currency) == row.amount
+        assert from_description(row.mechanism).price(currency) == row.amount
     measured = curator.measure_marginal("a/measure", (0, 1), share=Fraction(1, 10))
     assert expected < measured.noise < 1.3 * expected  # some was spent in between
 

@@ -55,7 +55,7 @@ def assert_sound(ledger: Ledger) -> None:
         weight = accounts[event.account].weight
         for block in named.get(event.run, []):
             key = event.account, block
-            spent[key] += weight * body["amount"] if event.kind is EventKind.STARTED else 0
+            spent[key] += weight * body["amount"] if event.kind is EventKind.CHARGED else 0
             held[key] += weight * _held(event.kind, body)
     assert ledger.head() == previous
     for name, account in accounts.items():
@@ -68,6 +68,6 @@ def assert_sound(ledger: Ledger) -> None:
 def _held(kind: EventKind, body: dict[str, Any]) -> int:
     if kind is EventKind.RESERVED:
         return int(body["amount"])
-    if kind is EventKind.STARTED:
+    if kind is EventKind.CHARGED:
         return -int(body["amount"])
-    return -int(body["returned"]) if kind in {EventKind.SETTLED, EventKind.RELEASED} else 0
+    return -int(body["returned"]) if kind in {EventKind.SETTLED, EventKind.REFUNDED} else 0

@@ -42,7 +42,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.head = self.first = self._head()
         self.model = PlainLedger(gone=moves.GONE)
         self.leases: list[Lease] = []
-        self.started: list[Operation] = []
+        self.charged: list[Operation] = []
         self.drawn: Counter[tuple[str, str]] = Counter()
         self.spent: Counter[tuple[str, str]] = Counter()
         self.reader: Ledger | None = None
@@ -168,7 +168,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(actor=ACTORS, call=any_of(moves.LATELY, moves.TASKS), then=st.sampled_from(moves.THEN))
     def work(self, actor: Actor, call: tuple[int, Call], then: str) -> None:
-        """Record a data version; or start an operation, and perhaps commit at once."""
+        """Record a data version; or charge an operation, and perhaps commit at once."""
         which, (verb, options) = call
         if not self.leases:
             return
@@ -185,7 +185,7 @@ class LedgerMachine(RuleBasedStateMachine):
             self.drawn.update(dict.fromkeys(((run.account, block) for block in run.blocks), paid))
         if operation:
             assert operation.attempt == len(run.prices[operation.step])
-            self.started.append(operation)
+            self.charged.append(operation)
         if operation and then == "commit after all":
             self._take((actor[0] - 1, LIVES), lease.run, moves.HOLDERS[1], 60, moves.LAPSED)
         if operation and then:
@@ -195,22 +195,22 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(actor=ACTORS, call=any_of(moves.LATELY, (b"", b"1", b"23"), (0, 0, 0, 0, 0, 1)))
     def commit(self, actor: Actor, call: tuple[int, bytes, int]) -> None:
         which, output, ahead = call
-        if not self.started:
+        if not self.charged:
             return
-        operation = self._recent(self.started, which)
+        operation = self._recent(self.charged, which)
         self.do(actor, "commit", replace(operation, attempt=operation.attempt + ahead), output)
         assert_reads_back(self.workers[actor[0]].ledger, operation.run, self.model.runs[operation.run])
 
     @rule(actor=ACTORS, call=any_of((*moves.LATELY, -1), moves.ENDS, moves.WHOSE, moves.MOMENTS), anew=st.booleans())
     def end_run(self, actor: Actor, call: tuple[int, Call, str, Moment], anew: bool) -> None:
-        """A steward ends any run, a worker the one that it leased, or by mistake another; one that is released may begin anew."""
+        """A steward ends any run, a worker the one that it leased, or by mistake another; one that is refunded may begin anew."""
         which, (verb, options), whose, moment = call
         run_id = self._run(which)
         self._set_clock(actor, run_id, moment)
         leases = [lease for lease in self.leases if (lease.run == run_id) == (whose == "its own")]
         lease = self._recent(leases, which) if leases and whose != "a steward's" else None
         run = self.do(actor, verb, run_id, lease=lease, **options)
-        if run and run.state == "released" and anew:
+        if run and run.state == "refunded" and anew:
             self.do((actor[0], LIVES), "reserve", run_id, **self.model.runs[run_id].request)
 
     def _set_clock(self, actor: Actor, run_id: str, moment: Moment) -> None:

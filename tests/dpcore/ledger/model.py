@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dpcore.ledger import Lease, Operation
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from tests.dpcore.ledger.plain import Answer, PlainAccount, PlainRun, Reason
 
 
@@ -32,7 +32,7 @@ class PlainLedger:
     def spent(self, account: str, block: str) -> int:
         """Sum up what operations took of a block."""
         runs = self.runs_of(account).values()
-        return self.accounts[account].times * sum(run.started for run in runs if block in run.blocks)
+        return self.accounts[account].times * sum(run.charged for run in runs if block in run.blocks)
 
     def used_by(self, account: str, kind: str, name: str) -> int:
         """Sum up what runs in this name were granted and did not give back."""
@@ -104,7 +104,7 @@ class PlainLedger:
             return Answer((Reason("no such account"),))
         if run and run.request != request:
             return Answer((Reason("the id stands for something else"),))
-        if run and run.state != "released":
+        if run and run.state != "refunded":
             return Answer((), "again")
         new = PlainRun(request, run.began if run else now, now, run.fence if run else 0)
         reasons = [*self._account_reasons(new.account), *self._block_reasons(new), *self._allowance_reasons(new)]
@@ -129,11 +129,11 @@ class PlainLedger:
             return Answer((), "again") if run.version == version else Answer((Reason("another version"),))
         return self._answer((), "recorded", lambda: _put(run, touched=now, version=version))
 
-    def start(self, lease: Lease, *, step: str, amount: int, mechanism: object, now: datetime) -> Answer:
+    def charge(self, lease: Lease, *, step: str, amount: int, mechanism: object, now: datetime) -> Answer:
         if reasons := tuple(self.lease_reasons(lease)):
             return Answer(reasons)
         run = self.runs[lease.run]
-        attempts, left = run.prices.get(step, []), run.granted - run.started
+        attempts, left = run.prices.get(step, []), run.granted - run.charged
         reasons += (Reason("committed already"),) if step in run.outputs else ()
         reasons += (Reason("the reservation", amount, left),) if amount > left else ()
         prices = run.prices | {step: [*attempts, amount]}
@@ -143,7 +143,7 @@ class PlainLedger:
         reasons = list(self.lease_reasons(Lease(operation.run, operation.fence)))
         run = self.runs[operation.run]
         attempts = len(run.prices[operation.step])
-        reasons += [Reason("never started")] if operation.attempt > attempts else []
+        reasons += [Reason("never charged")] if operation.attempt > attempts else []
         reasons += [Reason("overtaken")] if operation.attempt < attempts else []
         reasons += [Reason("committed already")] if operation.step in run.outputs else []
         outputs = run.outputs | {operation.step: output}
@@ -157,14 +157,14 @@ class PlainLedger:
         change = {"touched": now, "state": "settled", "release": release}
         return self._answer(self._end_reasons(run_id, lease, now), outcome, lambda: _put(run, **change))
 
-    def release_run(self, run_id: str, *, lease: Lease | None, now: datetime) -> Answer:
+    def refund(self, run_id: str, *, lease: Lease | None, now: datetime) -> Answer:
         run = self.runs.get(run_id)
-        if run and run.state == "released":
+        if run and run.state == "refunded":
             return Answer((), "again")
         reasons = list(self._end_reasons(run_id, lease, now))
-        reasons += [Reason("operations were started")] if run and run.state == "open" and run.started else []
+        reasons += [Reason("operations were charged")] if run and run.state == "open" and run.charged else []
         outcome = "by a steward" if lease is None else "by its worker"
-        return self._answer(reasons, outcome, lambda: _put(run, touched=now, state="released"))
+        return self._answer(reasons, outcome, lambda: _put(run, touched=now, state="refunded"))
 
     def _answer(self, reasons: Iterable[Reason], outcome: str, change: Callable[[], None]) -> Answer:
         def counted() -> None:
@@ -249,7 +249,7 @@ class PlainLedger:
 
 
 def _cap_reasons(cap: int, epsilon: float) -> list[Reason]:
-    return [Reason("more than epsilon")] if cap > epsilon * UNIT else []
+    return [Reason("more than epsilon")] if cap > epsilon * AMOUNT_OF_ONE else []
 
 
 def _put(record: PlainAccount | PlainRun | None, **values: object) -> None:

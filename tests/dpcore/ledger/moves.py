@@ -84,14 +84,14 @@ MOMENTS: list[Moment] = [
     *(LAPSED, ("lapses", -INSTANT), ("touched", ZERO), ("touched", -INSTANT)),
 ]
 TASKS: list[Call] = [
-    *(("start", {"step": step, "amount": amount}) for step in ("select", "measure") for amount in (7, 1, 30)),
+    *(("charge", {"step": step, "amount": amount}) for step in ("select", "measure") for amount in (7, 1, 30)),
     *(("record_data_version", {"version": version}) for version in ("v1", "v1", "v2")),
 ]
 THEN = ("", "", "commit", "commit", "commit and die", "commit the one before", "commit after all")
-"""What follows a start; after all: once another worker has taken the run over."""
+"""What follows a charge; after all: once another worker has taken the run over."""
 ENDS: list[Call] = [
     *(("settle", {"release": release}) for release in ("r1", "r1", None, "r2")),
-    *(("release_run", {}),) * 4,
+    *(("refund", {}),) * 4,
 ]
 WHOSE = ("its own", "its own", "a steward's", "another's")
 LATELY = (0, 0, 0, 0, 0, 1, 1, 2, 3)

@@ -75,9 +75,9 @@ class PlainRun:
         return frozenset({"all"}) if self.request["blocks"] is None else self.request["blocks"]
 
     @property
-    def started(self) -> int:
+    def charged(self) -> int:
         return sum(price for attempts in self.prices.values() for price in attempts)
 
     @property
     def granted(self) -> int:
-        return {"open": self.request["amount"], "settled": self.started, "released": 0}[self.state]
+        return {"open": self.request["amount"], "settled": self.charged, "refunded": 0}[self.state]

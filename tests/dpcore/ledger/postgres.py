@@ -30,7 +30,7 @@ def name_of(url: str) -> str:
 
 
 def measure(ledger: Ledger) -> None:
-    ledger.commit(ledger.start(LEASE, step="measure", amount=20, mechanism=MECHANISM), b"noisy")
+    ledger.commit(ledger.charge(LEASE, step="measure", amount=20, mechanism=MECHANISM), b"noisy")
 
 
 def in_children(act: Callable[[int], None], *, number: int) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any
 from dpcore.ledger import AllowanceKind, Lease, Ledger, Run, open_ledger
 from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, Mechanism, RoundedGaussian
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Sensitivity
 from dpcore.reporting.promises import release_promise
 
@@ -26,7 +26,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 def price(currency: Currency) -> int:
     """What one operation of the story costs."""
-    return NOISE[currency].charge(currency)
+    return NOISE[currency].price(currency)
 
 
 def tell(url: str, manifest: Path) -> None:
@@ -43,7 +43,7 @@ def tell(url: str, manifest: Path) -> None:
 def measure(ledger: Ledger, lease: Lease, step: str, *, output: bytes | None) -> None:
     """Pay for a step, and commit what it gave, unless the worker dies first."""
     currency = ledger.account(ledger.run(lease.run).account).currency
-    operation = ledger.start(lease, step=step, amount=price(currency), mechanism=NOISE[currency].describe())
+    operation = ledger.charge(lease, step=step, amount=price(currency), mechanism=NOISE[currency].describe())
     if output is not None:
         ledger.commit(operation, output)
 
@@ -57,7 +57,11 @@ def write_manifest(ledger: Ledger, run_id: str, path: Path) -> None:
     """Write what a release says of its run, and of the ledger at this moment."""
     run = ledger.run(run_id)
     account = ledger.account(run.account)
-    books = {"counts": account.currency.symbol, "reserved": run.reserved / UNIT, "spent": run.spent / UNIT}
+    books = {
+        "counts": account.currency.symbol,
+        "reserved": run.reserved / AMOUNT_OF_ONE,
+        "spent": run.spent / AMOUNT_OF_ONE,
+    }
     promise = asdict(release_promise(account, run))
     privacy = {"account": run.account, "run": run_id, "ledger_head": ledger.head(), **promise, "bookkeeping": books}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,15 +74,15 @@ def recorded(manifest: Path) -> dict[str, str]:
 
 
 def _open_accounts(ledger: Ledger) -> None:
-    common = {"unit": "person", "cap": UNIT // 2, "epsilon": 10.0}
+    common = {"unit": "person", "cap": AMOUNT_OF_ONE // 2, "epsilon": 10.0}
     pure = {"currency": Currency.PURE, "delta": 0.0, **common}
     ledger.open_account("births", **pure, neighbours=Neighbours.ADD_REMOVE, description="all births")
-    ledger.raise_cap("births", cap=UNIT, epsilon=15.0, reason="a second year")
+    ledger.raise_cap("births", cap=AMOUNT_OF_ONE, epsilon=15.0, reason="a second year")
     zcdp = {"currency": Currency.ZCDP, "delta": 1e-9, **common}
     ledger.open_account("clinic", **zcdp, neighbours=Neighbours.REPLACE_ONE)
     gdp = {"currency": Currency.GDP, "delta": 1e-6, **common}
     ledger.open_account("visits", **gdp, neighbours=Neighbours.ADD_REMOVE, blocks_by="month of visit_date")
-    across = {"across": UNIT // 4, "across_epsilon": 20.0}
+    across = {"across": AMOUNT_OF_ONE // 4, "across_epsilon": 20.0}
     ledger.open_account("wards", **pure, **across, neighbours=Neighbours.REPLACE_ONE, blocks_by="ward")
 
 
@@ -100,9 +104,9 @@ def _begin_again(ledger: Ledger) -> None:
     """A run that was given back, taken again, and is in the middle of its work."""
     reserve(ledger, "births-2", "births", steps=3)
     ledger.record_data_version(ledger.lease("births-2", holder="night-shift"), "version-0")
-    ledger.release_run("births-2", lease=Lease("births-2", 1))
+    ledger.refund("births-2", lease=Lease("births-2", 1))
     reserve(ledger, "births-0", "births", steps=1)
-    ledger.release_run("births-0", lease=None)
+    ledger.refund("births-0", lease=None)
     reserve(ledger, "births-2", "births", steps=3)
     measure(ledger, ledger.lease("births-2", holder="day-shift"), "round-1", output=None)
 
@@ -140,7 +144,7 @@ def _measure_months(ledger: Ledger) -> None:
     measure(ledger, ledger.lease("wards-1", holder="night-shift"), "round-1", output=b"four")
     ledger.settle("wards-1", release=None, lease=Lease("wards-1", 1))
     reserve(ledger, "wards-2", "wards", steps=1, blocks=["east", "west"])
-    ledger.raise_across("wards", cap=UNIT, epsilon=25.0, reason="more wards")
+    ledger.raise_across("wards", cap=AMOUNT_OF_ONE, epsilon=25.0, reason="more wards")
 
 
 def _close(ledger: Ledger) -> None:

@@ -78,10 +78,10 @@ class LedgerStress(LedgerStoreTests):
         assert 97 < max(used.values()) <= 100
         assert_sound(ledger)
 
-    def test_eight_processes_on_one_run_start_exactly_what_it_reserved(self, ledger: Ledger, url: str) -> None:
+    def test_eight_processes_on_one_run_charge_exactly_what_it_reserved(self, ledger: Ledger, url: str) -> None:
         ledger.reserve(SHARED_RUN, account="clinic", amount=250, claim="claim")
         ledger.lease(SHARED_RUN)
-        assert race("start", url, processes=8, charges=100)[0] == 250
+        assert race("charge", url, processes=8, charges=100)[0] == 250
         assert ledger.balance("clinic") == Balance(cap=1_000, spent=250, reserved=0)
         assert_sound(ledger)
 
@@ -97,18 +97,18 @@ class LedgerStress(LedgerStoreTests):
         assert_sound(ledger)
 
     def _fences_hold(self, ledger: Ledger) -> None:
-        """Every step was started and committed under the newest lease of its moment."""
-        fence, started = 0, {}
+        """Every step was charged and committed under the newest lease of its moment."""
+        fence, charged = 0, {}
         for event in ledger.history("wide"):
             body = event.details
             if event.kind is EventKind.LEASED:
                 assert body["fence"] == fence + 1
                 fence += 1
-            elif event.kind is EventKind.STARTED:
+            elif event.kind is EventKind.CHARGED:
                 assert body["fence"] == fence
-                started[body["step"]] = body["attempt"], fence
+                charged[body["step"]] = body["attempt"], fence
             elif event.kind is EventKind.COMMITTED:
-                assert started[body["step"]] == (body["attempt"], fence)
+                assert charged[body["step"]] == (body["attempt"], fence)
         assert fence > DUEL_STEPS
 
     def test_a_killed_process_loses_nothing_that_commit_reported(self, ledger: Ledger, url: str) -> None:
@@ -133,5 +133,5 @@ class LedgerStress(LedgerStoreTests):
         assert all(output == output_of(step) for step, output in transcript.items())
         kinds = Counter(event.kind for event in ledger.history("wide"))
         assert kinds[EventKind.LEASED] == 20
-        assert ledger.balance("wide").spent == kinds[EventKind.STARTED] >= kinds[EventKind.COMMITTED] == len(transcript)
+        assert ledger.balance("wide").spent == kinds[EventKind.CHARGED] >= kinds[EventKind.COMMITTED] == len(transcript)
         assert_sound(ledger)

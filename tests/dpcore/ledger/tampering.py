@@ -21,7 +21,7 @@ KEYS = {
     "allowance": ("account", "kind", "name"),
     "event": ("seq",),
     "run": ("number",),
-    "operation": ("started",),
+    "operation": ("charged",),
 }
 Row = Mapping[str, Any]
 

@@ -50,7 +50,7 @@ WEAKENED = {
     "constraint operation.operation_run_step_attempt_key is changed": [
         (
             "ALTER TABLE operation DROP CONSTRAINT operation_run_step_attempt_key, "
-            "ADD CONSTRAINT operation_run_step_attempt_key UNIQUE (run, step, attempt, started)"
+            "ADD CONSTRAINT operation_run_step_attempt_key UNIQUE (run, step, attempt, charged)"
         )
     ],
     "trigger event.event_kept is changed": [
@@ -78,7 +78,7 @@ WEAKENED = {
         "DROP INDEX operation_once; CREATE INDEX operation_once ON operation (run, step) WHERE state = 'committed'",
         "DROP INDEX operation_once; CREATE UNIQUE INDEX operation_once ON operation (run, step) WHERE state = 'none'",
         (
-            "DROP INDEX operation_once; CREATE UNIQUE INDEX operation_once ON operation (run, step, started) "
+            "DROP INDEX operation_once; CREATE UNIQUE INDEX operation_once ON operation (run, step, charged) "
             "WHERE state = 'committed'"
         ),
         "UPDATE pg_index SET indisvalid = FALSE WHERE indexrelid = 'operation_once'::regclass",
@@ -478,7 +478,7 @@ def _use_and_verify(members: dict[str, str], *, run: str) -> None:
 def _run(ledger: Ledger, run: str) -> None:
     ledger.reserve(run, account="clinic", amount=10, claim="c")
     lease = ledger.lease(run)
-    ledger.commit(ledger.start(lease, step="s", amount=1, mechanism=MECHANISM), bytes(range(256)))
+    ledger.commit(ledger.charge(lease, step="s", amount=1, mechanism=MECHANISM), bytes(range(256)))
     ledger.settle(run, release=None, lease=lease)
 
 

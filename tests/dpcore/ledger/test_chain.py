@@ -56,8 +56,8 @@ def test_what_is_not_a_number_has_no_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("units", "text"),
+    ("amount", "text"),
     [(10**12, "1 epsilon"), (10 * 10**12, "10 epsilon"), (1, "0.000000000001 epsilon"), (0, "0 epsilon")],
 )
-def test_an_amount_is_written_with_all_its_digits(units: int, text: str) -> None:
-    assert in_currency(units, Currency.PURE) == text
+def test_an_amount_is_written_with_all_its_digits(amount: int, text: str) -> None:
+    assert in_currency(amount, Currency.PURE) == text

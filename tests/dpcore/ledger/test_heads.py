@@ -31,7 +31,7 @@ WRITING = {
     "allow": ("allow", "visits", "--analyst", "ana", "--epsilon", 1, "--reason", "thesis"),
     "block": ("block", "sales", "month-07"),
     "seal": ("seal", "sales", "month-09"),
-    "release": ("release", "idle"),
+    "refund": ("refund", "idle"),
     "settle": ("settle", "idle"),
 }
 READING = {"show": ("show",), "history": ("history",), "verify": ("verify",)}
@@ -223,7 +223,7 @@ if forgetful:
 lease = ledger.lease("run")
 for step in ("one", "two", "three"):
     back_up()
-    operation = ledger.start(lease, step=step, amount=10, mechanism={"name": "any"})
+    operation = ledger.charge(lease, step=step, amount=10, mechanism={"name": "any"})
     back_up()
     ledger.commit(operation, b"1")
 os._exit(9)
@@ -297,7 +297,7 @@ def test_a_database_that_was_put_back_is_refused_in_the_middle_of_a_run_and_late
         lease = ledger.lease("new")
         put_back(postgres_server, postgres_url, backup)
         with pytest.raises((LedgerDamaged, LedgerError)):
-            ledger.start(lease, step="one", amount=10, mechanism={"name": "x"})
+            ledger.charge(lease, step="one", amount=10, mechanism={"name": "x"})
         with pytest.raises(LedgerDamaged, match="has lost event"):
             ledger.confirm()
     with open_ledger(postgres_url) as ledger:

@@ -65,20 +65,20 @@ OUTCOMES = {
         *("recorded", "again", "another version"),
         *("not its lease any more", "the run has ended"),
     },
-    "start": {
+    "charge": {
         *("first", "retried", "the reservation", "committed already"),
         *("not its lease any more", "the run has ended"),
     },
     "commit": {
-        *("stored", "committed already", "overtaken", "never started"),
+        *("stored", "committed already", "overtaken", "never charged"),
         *("not its lease any more", "the run has ended"),
     },
     "settle": {
         *("by its worker", "by a steward", "again", "worked on", "the lease of another run"),
         *("not its lease any more", "the run has ended", "no such run"),
     },
-    "release_run": {
-        *("by its worker", "by a steward", "again", "worked on", "the lease of another run", "operations were started"),
+    "refund": {
+        *("by its worker", "by a steward", "again", "worked on", "the lease of another run", "operations were charged"),
         *("not its lease any more", "the run has ended", "no such run"),
     },
 }
@@ -107,21 +107,21 @@ class Bug:
 SCARCEST = "min(blocks, key=lambda block: block.cap - block.used)"
 ONLY_THE_FIRST = "operation.amount if operation.attempt == 1 else 0"
 ONE_BY_ONE = "self.execute(statement, parameters); self.execute('COMMIT'); self.execute(self.begin_writing)"
-TWICE = "rows.use_across(account, units=payer.weight * amount)"
-EACH = "rows.use_across(account, units=len(charged) * amount)"
-RESERVED = "units=-run.reserved)\n    used"
+TWICE = "rows.use_across(account, amount=payer.weight * amount)"
+EACH = "rows.use_across(account, amount=len(charged) * amount)"
+RESERVED = "amount=-run.reserved)\n    used"
 BUGS = [
-    Bug("a run that has started is refunded", Ledger, "release_run", "if run.spent:", "if False:"),
+    Bug("a run that has charged is refunded", Ledger, "refund", "if run.spent:", "if False:"),
     Bug("a worker that was replaced commits", Ledger, "commit", "operation.fence)", "rows.run(operation.run).fence)"),
     Bug("only the first block is looked at", ledger, "_take", SCARCEST, "blocks[0]"),
-    Bug("allowances get nothing back", ledger, "_give_back", "allowance, units=-run.remaining", "allowance, units=0"),
+    Bug("allowances get nothing back", ledger, "_give_back", "allowance, amount=-run.remaining", "allowance, amount=0"),
     Bug("blocks get too much back", ledger, "_give_back", "weight * run.remaining", "weight * run.reserved"),
-    Bug("a block pays once instead of twice", Ledger, "reserve", "units=payer.weight * amount", "units=amount"),
+    Bug("a block pays once instead of twice", Ledger, "reserve", "amount=payer.weight * amount", "amount=amount"),
     Bug("the cap across blocks is not looked at", ledger, "_require_across", "amount > remaining", "False"),
-    Bug("the weight counts across blocks too", Ledger, "reserve", "rows.use_across(account, units=amount)", TWICE),
-    Bug("each block counts across blocks", Ledger, "reserve", "rows.use_across(account, units=amount)", EACH),
-    Bug("across blocks nothing goes back", ledger, "_give_back", "rows.use_across(", "(lambda *_, units: None)("),
-    Bug("across blocks too much goes back", ledger, "_give_back", "units=-run.remaining)\n    used", RESERVED),
+    Bug("the weight counts across blocks too", Ledger, "reserve", "rows.use_across(account, amount=amount)", TWICE),
+    Bug("each block counts across blocks", Ledger, "reserve", "rows.use_across(account, amount=amount)", EACH),
+    Bug("across blocks nothing goes back", ledger, "_give_back", "rows.use_across(", "(lambda *_, amount: None)("),
+    Bug("across blocks too much goes back", ledger, "_give_back", "amount=-run.remaining)\n    used", RESERVED),
     Bug("a run is taken from a living worker", Ledger, "lease", "if holder != run.holder:", "if False:"),
     Bug(
         "a lapsed lease holds an instant longer",
@@ -132,9 +132,9 @@ BUGS = [
     ),
     Bug("a lease outlives its run", refusals, "_still_leased", " or run.holder is None", ""),
     Bug("a lease is good for any run", ledger, "_own_or_idle", "if lease.run != run.id:", "if False:"),
-    Bug("a second attempt is free", LedgerTransaction, "start_operation", "operation.amount", ONLY_THE_FIRST),
+    Bug("a second attempt is free", LedgerTransaction, "charge_operation", "operation.amount", ONLY_THE_FIRST),
     Bug(
-        "a crash can part a start from its price",
+        "a crash can part a charge from its price",
         Store,
         "execute_together",
         "self.execute(statement, parameters)",

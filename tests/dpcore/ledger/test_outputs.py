@@ -38,7 +38,7 @@ def ledger(path: Path) -> Iterator[Ledger]:
 
 
 def commit(ledger: Ledger, output: bytes) -> None:
-    ledger.commit(ledger.start(LEASE, step="measure", amount=1, mechanism=MECHANISM), output)
+    ledger.commit(ledger.charge(LEASE, step="measure", amount=1, mechanism=MECHANISM), output)
 
 
 def in_row(path: Path) -> list[tuple[object]]:
@@ -82,7 +82,7 @@ def test_a_damaged_file_of_the_same_name_is_not_taken_for_the_output(ledger: Led
 def test_a_disk_that_fails_leaves_no_part_of_a_file(ledger: Ledger, folder: Path) -> None:
     resource = pytest.importorskip("resource", reason="file size limits exist on POSIX only")
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
-    operation = ledger.start(LEASE, step="measure", amount=1, mechanism=MECHANISM)
+    operation = ledger.charge(LEASE, step="measure", amount=1, mechanism=MECHANISM)
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_IN_ROW, unlimited[1]))
     try:
         with pytest.raises(LedgerError, match="check the path, its permissions and its disk"):

@@ -105,7 +105,7 @@ def test_a_database_that_is_read_only_says_so(postgres_url: str) -> None:
 
 def test_a_connection_that_was_cut_while_idle_is_replaced(postgres_server: PostgresServer, postgres_url: str) -> None:
     with open_ledger(postgres_url) as ledger, postgres_server.admin() as admin:
-        operation = ledger.start(LEASE, step="measure", amount=20, mechanism=MECHANISM)
+        operation = ledger.charge(LEASE, step="measure", amount=20, mechanism=MECHANISM)
         admin.execute("SELECT pg_terminate_backend(%s, 5000)", [backend_of(ledger)])
         ledger.commit(operation, b"noisy")
         assert [done.output for done in ledger.transcript("run")] == [b"noisy", b"noisy"]
@@ -133,7 +133,7 @@ def test_whoever_froze_with_the_lock_is_let_go_of(postgres_url: str) -> None:
         # The other one waits for the lock, and so gets it no sooner than the server has let go of the frozen one.
         interrupted(frozen, "COMMIT", lambda: measure(other))
         with pytest.raises(LedgerError, match="lost its connection"):
-            frozen.start(LEASE, step="frozen", amount=100, mechanism=MECHANISM)
+            frozen.charge(LEASE, step="frozen", amount=100, mechanism=MECHANISM)
         assert frozen.balance("clinic").spent == 30
         assert_sound(frozen)
 
@@ -193,7 +193,7 @@ def test_an_output_that_is_too_large_is_refused_before_anything_is_sent(
 ) -> None:
     monkeypatch.setattr("dpcore.ledger.postgres.store.LARGEST_OUTPUT", 100)
     with open_ledger(postgres_url) as ledger:
-        operation = ledger.start(LEASE, step="measure", amount=20, mechanism=MECHANISM)
+        operation = ledger.charge(LEASE, step="measure", amount=20, mechanism=MECHANISM)
         with pytest.raises(LedgerError, match="cannot hold an output this large; measure fewer cells at once"):
             ledger.commit(operation, bytes(101))
         ledger.commit(operation, bytes(100))

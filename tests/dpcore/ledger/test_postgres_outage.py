@@ -55,7 +55,7 @@ def test_a_server_that_is_down_is_named_and_opens_when_it_is_up(server: Postgres
 
 @pytest.mark.parametrize("immediate", [False, True])
 def test_a_restart_between_two_calls_goes_unnoticed(server: PostgresServer, ledger: Ledger, immediate: bool) -> None:
-    operation = ledger.start(LEASE, step="measure", amount=20, mechanism=MECHANISM)
+    operation = ledger.charge(LEASE, step="measure", amount=20, mechanism=MECHANISM)
     server.stop(immediate=immediate)
     server.start()
     ledger.commit(operation, b"noisy")
@@ -66,7 +66,7 @@ def test_a_restart_between_two_calls_goes_unnoticed(server: PostgresServer, ledg
 def test_while_the_server_is_down_every_call_says_so_and_then_the_same_ledger_works_again(
     server: PostgresServer, ledger: Ledger
 ) -> None:
-    operation = ledger.start(LEASE, step="measure", amount=20, mechanism=MECHANISM)
+    operation = ledger.charge(LEASE, step="measure", amount=20, mechanism=MECHANISM)
     server.stop(immediate=False)
     try:
         for _ in range(2):
@@ -88,7 +88,7 @@ def test_a_server_that_crashes_in_the_middle_of_a_transaction_undoes_all_of_it(
     interrupted(ledger, statement, lambda: server.stop(immediate=True))
     try:
         with pytest.raises(LedgerError, match="lost its connection; run again: what was stored is found") as refused:
-            ledger.start(LEASE, step="measure", amount=20, mechanism=MECHANISM)
+            ledger.charge(LEASE, step="measure", amount=20, mechanism=MECHANISM)
         assert refused.value.exit_code == 1
     finally:
         server.start()
@@ -101,7 +101,7 @@ def test_a_server_that_crashes_in_the_middle_of_a_transaction_undoes_all_of_it(
 def test_what_a_crash_leaves_open_whether_it_was_committed_is_found_by_asking_again(
     server: PostgresServer, ledger: Ledger
 ) -> None:
-    operation = ledger.start(LEASE, step="measure", amount=20, mechanism=MECHANISM)
+    operation = ledger.charge(LEASE, step="measure", amount=20, mechanism=MECHANISM)
     execute = ledger._store.execute
 
     def commit_and_crash() -> None:

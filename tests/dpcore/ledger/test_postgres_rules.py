@@ -38,12 +38,12 @@ def prepared(server: PostgresServer) -> str:
         ledger.reserve("january", account="visits", amount=40, claim="c", blocks=["2026-01"], analyst="ana")
         ledger.reserve("february", account="visits", amount=40, claim="c", blocks=["2026-02"], analyst="bob")
         ledger.reserve("open", account="clinic", amount=100, claim="c")
-        ledger.reserve("released", account="clinic", amount=100, claim="c")
-        ledger.release_run("released", lease=None)
+        ledger.reserve("refunded", account="clinic", amount=100, claim="c")
+        ledger.refund("refunded", lease=None)
         ledger.close_account("closed", reason="r")
         lease = ledger.lease("open")
-        ledger.commit(ledger.start(lease, step="done", amount=10, mechanism=MECHANISM), b"noisy")
-        ledger.start(lease, step="begun", amount=10, mechanism=MECHANISM)
+        ledger.commit(ledger.charge(lease, step="done", amount=10, mechanism=MECHANISM), b"noisy")
+        ledger.charge(lease, step="begun", amount=10, mechanism=MECHANISM)
         ledger.reserve("settled", account="clinic", amount=100, claim="c")
         ledger.settle("settled", release=None, lease=ledger.lease("settled"))
         verify(ledger, price=lambda _mechanism, _currency: 0, heads={})
@@ -112,7 +112,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
         "give January's rest back to February",
         ("block_follows_chain",),
         lambda by: (
-            by.end("january", "released", account="visits", returned=40),
+            by.end("january", "refunded", account="visits", returned=40),
             by.do("UPDATE dpflow.block SET used = used - 80 WHERE name = '2026-02'"),
         ),
     ),
@@ -120,7 +120,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
         "give one analyst's rest back to another",
         ("allowance_follows_chain",),
         lambda by: (
-            by.end("january", "released", account="visits", returned=40),
+            by.end("january", "refunded", account="visits", returned=40),
             by.do("UPDATE dpflow.allowance SET used = used - 40 WHERE name = 'bob'"),
         ),
     ),
@@ -200,7 +200,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
         "give back across blocks what was given back already",
         ("account_follows_chain",),
         lambda by: (
-            by.end("january", "released", account="visits", returned=40),
+            by.end("january", "refunded", account="visits", returned=40),
             by.do("UPDATE dpflow.account SET across_used = across_used - 40 WHERE name = 'visits'"),
             by.do("UPDATE dpflow.account SET across_used = across_used - 40 WHERE name = 'visits'"),
         ),
@@ -273,10 +273,10 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
         lambda by: by.do("UPDATE dpflow.account SET cap = 999 WHERE name = 'closed'"),
     ),
     (
-        "spend less than was started",
+        "spend less than was charged",
         ("run_follows_chain",),
         lambda by: (
-            seq := by.tell("started", "open", step="s", attempt=1, amount=20, mechanism=MECHANISM, fence=1),
+            seq := by.tell("charged", "open", step="s", attempt=1, amount=20, mechanism=MECHANISM, fence=1),
             by.do("UPDATE dpflow.run SET spent = spent + 1, last = %s WHERE id = 'open'", seq),
         ),
     ),
@@ -309,7 +309,7 @@ FORGERIES: list[tuple[str, tuple[str, ...], Forgery]] = [
     ("delete history", ("event_kept",), lambda by: by.do("DELETE FROM dpflow.event WHERE kind = 'leased'")),
     ("delete a block", ("block_kept",), lambda by: by.do("DELETE FROM dpflow.block WHERE name = '2026-03'")),
     ("delete an allowance", ("allowance_kept",), lambda by: by.do("DELETE FROM dpflow.allowance")),
-    ("delete a run", ("run_kept",), lambda by: by.do("DELETE FROM dpflow.run WHERE id = 'released'")),
+    ("delete a run", ("run_kept",), lambda by: by.do("DELETE FROM dpflow.run WHERE id = 'refunded'")),
     ("delete an operation", ("operation_kept",), lambda by: by.do("DELETE FROM dpflow.operation")),
 ]
 WORDS = [words for words, _, _ in FORGERIES]
@@ -361,5 +361,5 @@ def test_one_event_pays_each_of_a_thousand_blocks(server: PostgresServer) -> Non
         opened_by_month(ledger, *months, neighbours=Neighbours.REPLACE_ONE)
         ledger.reserve("r", account="visits", amount=40, claim="c", blocks=months)
         assert {block.used for block, _ in ledger.blocks("visits")} == {80}
-        ledger.release_run("r", lease=None)
+        ledger.refund("r", lease=None)
         assert {block.used for block, _ in ledger.blocks("visits")} == {0}

@@ -49,11 +49,11 @@ def test_a_database_that_is_read_only_gets_no_ledger(postgres_server: PostgresSe
 def test_a_newer_version_is_refused_by_name(postgres_url: str) -> None:
     run_as_owner(postgres_url, "UPDATE dpflow.version SET number = 99")
     for create in (False, True):
-        with pytest.raises(LedgerError, match=r"written by a newer dpflow \(version 99, this one reads 2\): upgrade"):
+        with pytest.raises(LedgerError, match=r"written by a newer dpflow \(version 99, this one reads 1\): upgrade"):
             open_ledger(postgres_url, create=create)
 
 
-@pytest.mark.parametrize("version", [1, 0, -1])
+@pytest.mark.parametrize("version", [0, -1])
 def test_a_version_that_never_was_is_damage(postgres_url: str, version: int) -> None:
     with psycopg.connect(postgres_url) as connection:
         connection.execute("UPDATE dpflow.version SET number = %s", [version])
@@ -71,14 +71,14 @@ def test_a_database_without_its_version_is_damaged(postgres_url: str) -> None:
 def next_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version that adds a table, which the catalogue of that version would list."""
     monkeypatch.setattr("dpcore.ledger.postgres.store.rules_changed", lambda _: None)
-    monkeypatch.setattr(postgres_schema, "VERSION", 3)
-    monkeypatch.setitem(postgres_schema.MIGRATIONS, 2, "CREATE TABLE note (words text); INSERT INTO note VALUES ('%');")
+    monkeypatch.setattr(postgres_schema, "VERSION", 2)
+    monkeypatch.setitem(postgres_schema.MIGRATIONS, 1, "CREATE TABLE note (words text); INSERT INTO note VALUES ('%');")
 
 
 def test_an_older_ledger_is_brought_up_to_date_once(postgres_url: str, next_version: None) -> None:
     assert in_children(lambda _: open_ledger(postgres_url).close(), number=3) == [0] * 3
     with open_ledger(postgres_url) as ledger, psycopg.connect(postgres_url) as connection:
-        assert connection.execute("SELECT number FROM dpflow.version").fetchone() == (3,)
+        assert connection.execute("SELECT number FROM dpflow.version").fetchone() == (2,)
         assert connection.execute("SELECT words FROM dpflow.note").fetchall() == [("%",)]
         assert ledger.balance("clinic").spent == 10
         assert_sound(ledger)
@@ -98,15 +98,15 @@ def test_a_new_ledger_is_made_in_the_first_version_and_brought_up_to_date(
 def test_a_migration_that_fails_changes_nothing(
     postgres_url: str, next_version: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(postgres_schema.MIGRATIONS, 2, "CREATE TABLE note (words text); SELECT 1 FROM missing;")
+    monkeypatch.setitem(postgres_schema.MIGRATIONS, 1, "CREATE TABLE note (words text); SELECT 1 FROM missing;")
     with pytest.raises(LedgerDamaged, match="does not read as a ledger"):
         open_ledger(postgres_url)
     with psycopg.connect(postgres_url) as connection:
-        assert connection.execute("SELECT number FROM dpflow.version").fetchone() == (2,)
+        assert connection.execute("SELECT number FROM dpflow.version").fetchone() == (1,)
         assert connection.execute("SELECT to_regclass('dpflow.note')").fetchone() == (None,)
 
 
 def test_a_missing_migration_is_not_passed_over(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_schema, "VERSION", 3)
+    monkeypatch.setattr(postgres_schema, "VERSION", 2)
     with pytest.raises(LedgerDamaged, match="no version that ever was"):
         open_ledger(postgres_url)

@@ -86,7 +86,7 @@ def test_while_its_owner_works_another_user_sees_what_is_there(folder: Path) -> 
                 assert mine.balance("clinic").used == 400
 
         assert as_nobody(look) == 0
-        ledger.release_run("more", lease=None)
+        ledger.refund("more", lease=None)
 
 
 @as_root
@@ -158,7 +158,7 @@ def test_what_was_read_without_a_lock_is_refused_if_somebody_wrote_meanwhile(
     monkeypatch.undo()
     assert reader.balance("clinic").used == 300
     with at(folder) as writer:
-        writer.release_run("run", lease=None)
+        writer.refund("run", lease=None)
         with pytest.raises(LedgerError, match="was written to while it was read without a lock; try again"):
             reader.balance("clinic")
     reader.close()

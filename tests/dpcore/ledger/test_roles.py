@@ -71,8 +71,8 @@ def fill(ledger: Ledger) -> None:
     ledger.allow("visits", kind=AllowanceKind.ANALYST, name="ana", cap=500, epsilon=1.0, reason="r")
     ledger.reserve("open", account="clinic", amount=100, claim="c")
     lease = ledger.lease("open")
-    ledger.commit(ledger.start(lease, step="done", amount=10, mechanism=MECHANISM), b"noisy")
-    ledger.start(lease, step="begun", amount=10, mechanism=MECHANISM)
+    ledger.commit(ledger.charge(lease, step="done", amount=10, mechanism=MECHANISM), b"noisy")
+    ledger.charge(lease, step="begun", amount=10, mechanism=MECHANISM)
     ledger.reserve("idle", account="clinic", amount=100, claim="c")
     ledger.reserve("settled", account="clinic", amount=100, claim="c")
     ledger.settle("settled", release=None, lease=None)
@@ -107,13 +107,13 @@ def whole_run(ledger: Ledger) -> None:
     blocks = ["2026-01", "2026-03"]
     for _ in range(2):
         ledger.reserve("new", account="visits", amount=90, claim="c", blocks=blocks, analyst="ana")
-        ledger.release_run("new", lease=ledger.lease("new"))
+        ledger.refund("new", lease=ledger.lease("new"))
     ledger.reserve("new", account="visits", amount=90, claim="c", blocks=blocks, analyst="ana")
     lease = ledger.lease("new")
     ledger.record_data_version(lease, "v")
-    ledger.start(lease, step="s", amount=20, mechanism=MECHANISM)
+    ledger.charge(lease, step="s", amount=20, mechanism=MECHANISM)
     lease = ledger.lease("new")
-    ledger.commit(ledger.start(lease, step="s", amount=20, mechanism=MECHANISM), b"1")
+    ledger.commit(ledger.charge(lease, step="s", amount=20, mechanism=MECHANISM), b"1")
     ledger.settle("new", release="release", lease=lease, manifest="manifest.json", manifest_sha256="0" * 64)
     assert [balance.used for _, balance in ledger.blocks("visits")] == [40, 0, 40]
     assert ledger.allowances("visits")[0].used == 40
@@ -144,7 +144,7 @@ RUNNING: dict[str, Callable[[Ledger], object]] = {
     "reserve": lambda ledger: ledger.reserve("new", account="clinic", amount=90, claim="c"),
     "lease": lambda ledger: ledger.lease("idle"),
     "settle": lambda ledger: ledger.settle("idle", release=None, lease=None),
-    "release": lambda ledger: ledger.release_run("idle", lease=None),
+    "refund": lambda ledger: ledger.refund("idle", lease=None),
 }
 
 

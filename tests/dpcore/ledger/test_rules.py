@@ -11,7 +11,6 @@ from dpcore.errors import LedgerDamaged
 from dpcore.ledger import open_ledger
 from dpcore.ledger.verification import verify
 from tests.dpcore.ledger.fixtures import opened
-from tests.dpcore.ledger.v1_story import write_version_1
 from tests.postgres import PostgresServer
 
 
@@ -102,8 +101,3 @@ def test_a_changed_rule_of_a_database_is_found(postgres_server: PostgresServer, 
         connection.execute(change)
     with pytest.raises(LedgerDamaged, match="not those it was made with"):
         check(url)
-
-
-def test_a_file_that_came_from_the_first_version_has_the_rules_of_a_new_one(tmp_path: Path) -> None:
-    write_version_1(tmp_path / "ledger.sqlite")
-    check(f"sqlite:///{tmp_path}/ledger.sqlite")

@@ -44,7 +44,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
         lease = ledger.lease("run")
         assert lease == LEASE
         for number in range(20):
-            operation = ledger.start(lease, step=f"step-{number}", amount=1, mechanism=MECHANISM)
+            operation = ledger.charge(lease, step=f"step-{number}", amount=1, mechanism=MECHANISM)
             ledger.commit(operation, bytes(3000))
     return path
 
@@ -173,7 +173,7 @@ def test_every_transaction_is_synced_and_rules_are_on(path: Path) -> None:
         "UPDATE run SET spent = spent - 1",
         "UPDATE run SET fence = fence - 1",
         "UPDATE run SET spent = reserved + 1",
-        "UPDATE run SET state = 'released'",
+        "UPDATE run SET state = 'refunded'",
         "UPDATE run SET state = 'lost'",
         "INSERT INTO run SELECT NULL, 'x', 'nobody', 1, 0, 'open', 'c', NULL, NULL, NULL, 'x', NULL, 0, NULL, 0, 1, 1",
     ],
@@ -186,7 +186,7 @@ def test_the_database_itself_refuses_to_break_the_rules(path: Path, statement: s
 
 def test_a_newer_version_is_refused_by_name(path: Path) -> None:
     altered(path, "PRAGMA user_version = 9")
-    with pytest.raises(LedgerError, match=r"written by a newer dpflow \(version 9, this one reads 2\): upgrade"):
+    with pytest.raises(LedgerError, match=r"written by a newer dpflow \(version 9, this one reads 1\): upgrade"):
         at(path)
 
 
@@ -315,7 +315,7 @@ def test_a_locked_ledger_says_what_to_do(path: Path) -> None:
 
 def test_a_full_disk_changes_nothing_and_is_survived(path: Path) -> None:
     with at(path) as ledger:
-        operation = ledger.start(LEASE, step="large", amount=1, mechanism=MECHANISM)
+        operation = ledger.charge(LEASE, step="large", amount=1, mechanism=MECHANISM)
         head = ledger.head()
         (pages,) = ledger._store._connection.execute("PRAGMA page_count").fetchone()
         ledger._store._connection.execute(f"PRAGMA max_page_count = {pages}")
@@ -332,7 +332,7 @@ def test_a_disk_that_fails_changes_nothing_and_is_survived(path: Path) -> None:
     resource = pytest.importorskip("resource", reason="file size limits exist on POSIX only")
     unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
     with at(path) as ledger:
-        operation = ledger.start(LEASE, step="large", amount=1, mechanism=MECHANISM)
+        operation = ledger.charge(LEASE, step="large", amount=1, mechanism=MECHANISM)
         head = ledger.head()
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, unlimited[1]))
         try:

@@ -52,7 +52,7 @@ class Site:
     def spend(self, ledger: Ledger, run: str, amount: int) -> None:
         ledger.reserve(run, account="clinic", amount=amount, claim="claim")
         lease = ledger.lease(run)
-        ledger.commit(ledger.start(lease, step="only", amount=amount, mechanism=MECHANISM), b"x")
+        ledger.commit(ledger.charge(lease, step="only", amount=amount, mechanism=MECHANISM), b"x")
         ledger.settle(run, release=None, lease=lease)
 
 
@@ -121,7 +121,7 @@ def run_with(site: Site, moment: str, swap: str) -> None:
         lease = ledger.lease("run")
         reach("before the first charge")
         for step in STEPS:
-            operation = ledger.start(lease, step=step, amount=30, mechanism=MECHANISM)
+            operation = ledger.charge(lease, step=step, amount=30, mechanism=MECHANISM)
             site.drawn.append(step)
             ledger.commit(operation, b"noisy")
             if step == STEPS[0]:
@@ -254,7 +254,7 @@ def test_a_ledger_has_one_name_whatever_link_leads_to_it(site: Site, tmp_path: P
     large = b"noisy" * (1 << 18)
     with open_ledger(f"sqlite:///{tmp_path}/linked/ledger.sqlite") as ledger:
         ledger.reserve("run", account="clinic", amount=90, claim="claim")
-        ledger.commit(ledger.start(ledger.lease("run"), step="large", amount=30, mechanism=MECHANISM), large)
+        ledger.commit(ledger.charge(ledger.lease("run"), step="large", amount=30, mechanism=MECHANISM), large)
     assert [path.name for path in (tmp_path / "linked").iterdir()] == ["ledger.sqlite"]
     with open_ledger(site.url) as ledger:
         assert ledger.transcript("run")[0].output == large

@@ -1,5 +1,6 @@
 """Whatever is changed in a ledger past the protocol, in its rows or in its files, is found."""
 
+import os
 import random
 import shutil
 import sqlite3
@@ -39,7 +40,7 @@ def _only_rows_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def priced(mechanism: Any, currency: Currency) -> int:
-    return from_description(mechanism).charge(currency)
+    return from_description(mechanism).price(currency)
 
 
 def checked(url: str, **options: Any) -> Verified:
@@ -62,6 +63,12 @@ def postgres(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture(params=["sqlite", "postgres"])
 def books(request: pytest.FixtureRequest) -> Books:
     return request.getfixturevalue(request.param)
+
+
+def test_the_heads_of_these_ledgers_are_not_remembered_in_the_checkout(books: Books, tmp_path: Path) -> None:
+    checked(books.url)
+    assert Path(os.environ["DPFLOW_PRIVATE"]) == tmp_path / "private"
+    assert list((tmp_path / "private" / "heads").iterdir())
 
 
 def is_found(books: Books, change: Callable[..., object], *arguments: Any, **values: Any) -> bool | None:

@@ -20,7 +20,6 @@ from dpcore.privacy.accounting import Currency
 from tests.dpcore.ledger.fixtures import opened
 from tests.dpcore.ledger.story import NOISE, measure, price, reserve
 from tests.dpcore.ledger.tampering import Books, SqliteBooks
-from tests.dpcore.ledger.v1_story import write_version_1
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +30,7 @@ def _only_rows_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def priced(mechanism: Mapping[str, Any], currency: Currency) -> int:
-    return from_description(mechanism).charge(currency)
+    return from_description(mechanism).price(currency)
 
 
 def checked(url: str, **options: Any) -> Verified:
@@ -128,19 +127,19 @@ class TestPrices:
         with open_ledger(url, create=True) as ledger:
             opened(ledger, cap=10**12)
             ledger.reserve("run", account="clinic", amount=10**12, claim="claim")
-            ledger.start(ledger.lease("run"), step="step", amount=amount, mechanism=mechanism)
+            ledger.charge(ledger.lease("run"), step="step", amount=amount, mechanism=mechanism)
 
     @pytest.mark.parametrize("more", [0, 1, 10**9])
     def test_a_mechanism_that_was_paid_for_passes(self, url: str, more: int) -> None:
         self.run(url, amount=price(Currency.PURE) + more, mechanism=NOISE[Currency.PURE].describe())
         assert checked(url).operations == 1
 
-    def test_one_that_costs_a_unit_more_than_was_charged_is_found(self, url: str) -> None:
+    def test_one_that_costs_more_than_was_charged_is_found(self, url: str) -> None:
         self.run(url, amount=price(Currency.PURE) - 1, mechanism=NOISE[Currency.PURE].describe())
         with pytest.raises(LedgerDamaged) as damage:
             checked(url)
         assert str(damage.value) == (
-            "event 4 (started, run 'run') was charged 0.049999999999 epsilon and costs 0.05 epsilon; "
+            "event 4 (charged, run 'run') was charged 0.049999999999 epsilon and costs 0.05 epsilon; "
             "count the difference as spent, and find out why"
         )
 
@@ -157,7 +156,7 @@ class TestPrices:
     )
     def test_one_that_has_no_price_is_found(self, url: str, mechanism: Mapping[str, Any]) -> None:
         self.run(url, amount=10**12, mechanism=mechanism)
-        with pytest.raises(LedgerDamaged, match=r"event 4 \(started, run 'run'\) has a mechanism without a price here"):
+        with pytest.raises(LedgerDamaged, match=r"event 4 \(charged, run 'run'\) has a mechanism without a price here"):
             checked(url)
 
     def test_each_mechanism_is_priced_once(self, books: SqliteBooks) -> None:
@@ -180,7 +179,7 @@ class TestAForgedHistory:
         return [dict(row) for row in rows]
 
     def forge(self, books: Books, row: Mapping[str, Any], **values: Any) -> None:
-        (event,) = (each for each in books.rows("event") if each["seq"] == row["started"])
+        (event,) = (each for each in books.rows("event") if each["seq"] == row["charged"])
         say(books, {**event, "body": json.loads(event["body"])}, **values)
         books.change("operation", row, **values)
 
@@ -197,10 +196,10 @@ class TestAForgedHistory:
             for row, attempt in ((one, 9), (two, 1), (one, 2)):
                 self.forge(books, row, attempt=attempt)
             rewrite(books)
-            with pytest.raises(LedgerDamaged, match="attempt 2 of step 'round-2' of run 'births-1' was started before"):
+            with pytest.raises(LedgerDamaged, match="attempt 2 of step 'round-2' of run 'births-1' was charged before"):
                 checked(books.url)
 
-    def test_a_start_after_the_commit_is_found(self, books: SqliteBooks) -> None:
+    def test_a_charge_after_the_commit_is_found(self, books: SqliteBooks) -> None:
         with books.tampered():
             one, two, three = self.attempts(books)
             self.forge(books, one, step="round-1", attempt=2)
@@ -220,7 +219,7 @@ class TestAForgedHistory:
             self.forge(books, three, fence=1)
             rewrite(books)
             with pytest.raises(
-                LedgerDamaged, match=r"\(started, run 'births-1'\) comes from a worker that had lost its"
+                LedgerDamaged, match=r"\(charged, run 'births-1'\) comes from a worker that had lost its"
             ):
                 checked(books.url)
 
@@ -228,9 +227,9 @@ class TestAForgedHistory:
 @pytest.mark.parametrize(
     ("table", "key", "values", "sentence"),
     [
-        ("event", {"seq": 9}, {"body": "{}"}, "event 9 (started, run 'births-1') is not what its hash says"),
+        ("event", {"seq": 9}, {"body": "{}"}, "event 9 (charged, run 'births-1') is not what its hash says"),
         ("event", {"seq": 9}, {"kind": "stopped"}, "event 9 (of no known kind, run 'births-1') is not what its hash says"),
-        ("event", {"seq": 9}, {"previous": GENESIS}, "event 9 (started, run 'births-1') does not follow the event before it"),
+        ("event", {"seq": 9}, {"previous": GENESIS}, "event 9 (charged, run 'births-1') does not follow the event before it"),
         ("event", {"seq": 9}, {"seq": 900}, "event 9 is missing from the ledger"),
         ("account", {"name": "births"}, {"cap": 1, "unit": "row"}, "account 'births' is not what the events tell, in: cap, unit"),
         ("block", {"account": "wards", "name": "west"}, {"used": 0}, "block 'wards', 'west' is not what the events tell, in: used"),
@@ -267,23 +266,11 @@ def test_one_state_is_seen_while_others_go_on(url: str) -> None:
         assert checked(url).events == 7
 
 
-def test_a_ledger_of_the_first_version_is_whole_and_so_is_what_was_added_since(url: str, tmp_path: Path) -> None:
-    write_version_1(tmp_path / "ledger.sqlite")
-    found = checked(url)
-    assert (found.events, found.runs, found.operations, found.outputs) == (14, 4, 4, 2)
-    with open_ledger(url) as ledger:
-        for run_id in ("again", "open"):
-            ledger.reserve(run_id, account="clinic", amount=2 * price(Currency.ZCDP), claim=f"claim of {run_id}")
-            measure(ledger, ledger.lease(run_id), "round-2", output=b"three")
-            ledger.settle(run_id, release=None, lease=Lease(run_id, 1))
-    assert checked(url, expected_head=found.head).outputs == 4
-
-
 def fill(ledger: Ledger, run_id: str, *, steps: int) -> None:
     ledger.reserve(run_id, account="clinic", amount=steps, claim="claim")
     lease = ledger.lease(run_id)
     for number in range(steps):
-        operation = ledger.start(lease, step=f"round-{number}", amount=1, mechanism={"number": f"{run_id}/{number}"})
+        operation = ledger.charge(lease, step=f"round-{number}", amount=1, mechanism={"number": f"{run_id}/{number}"})
         ledger.commit(operation, b"output")
     ledger.settle(run_id, release=None, lease=lease)
 

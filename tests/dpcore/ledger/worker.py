@@ -42,7 +42,7 @@ def reserve(ledger: Ledger) -> Charge:
 
 
 def reserve_blocks(ledger: Ledger) -> Charge:
-    """One run for each step, in 50 blocks in any order, for one to three units."""
+    """One run for each step, in 50 blocks in any order, for an amount of one to three."""
 
     def charge(step: str) -> bool:
         chosen = random.Random(step)  # noqa: S311  which blocks a test charges is no secret
@@ -68,10 +68,10 @@ def reserve_across_unlocked(ledger: Ledger) -> Charge:
     return reserve_across(ledger)
 
 
-def start(ledger: Ledger) -> Charge:
+def charge(ledger: Ledger) -> Charge:
     """All children share the one lease, of which they know the fence."""
     lease = Lease(SHARED_RUN, ledger.run(SHARED_RUN).fence)
-    return lambda step: bool(ledger.start(lease, step=step, amount=1, mechanism=MECHANISM))
+    return lambda step: bool(ledger.charge(lease, step=step, amount=1, mechanism=MECHANISM))
 
 
 def commit(ledger: Ledger) -> Charge:
@@ -79,7 +79,7 @@ def commit(ledger: Ledger) -> Charge:
     lease = ledger.lease(SHARED_RUN)
 
     def charge(step: str) -> bool:
-        operation = ledger.start(lease, step=step, amount=1, mechanism=MECHANISM)
+        operation = ledger.charge(lease, step=step, amount=1, mechanism=MECHANISM)
         ledger.commit(operation, output_of(step))
         say(step)
         return True
@@ -100,7 +100,7 @@ def duel(ledger: Ledger) -> Charge:
                 while first and ledger.run(SHARED_RUN).fence == lease.fence:
                     think()  # until the other has taken the run away, once at least
                 first = False
-                operation = ledger.start(lease, step=step, amount=1, mechanism=MECHANISM)
+                operation = ledger.charge(lease, step=step, amount=1, mechanism=MECHANISM)
                 ledger.commit(operation, f"{racer} {step}".encode())
             except UsageError:
                 think()
@@ -122,7 +122,7 @@ def think() -> None:
 
 def die(ledger: Ledger) -> Charge:
     """Commit a large output, and die just before the statement of the number that is the child's name."""
-    operation = ledger.start(ledger.lease(SHARED_RUN), step="large", amount=1, mechanism=MECHANISM)
+    operation = ledger.charge(ledger.lease(SHARED_RUN), step="large", amount=1, mechanism=MECHANISM)
     execute = ledger._store.execute
 
     def charge(name: str) -> bool:
@@ -144,7 +144,7 @@ def die(ledger: Ledger) -> Charge:
 
 WORKS: dict[str, Callable[[Ledger], Charge]] = {
     work.__name__: work
-    for work in (reserve, reserve_blocks, reserve_across, reserve_across_unlocked, start, commit, duel, die)
+    for work in (reserve, reserve_blocks, reserve_across, reserve_across_unlocked, charge, commit, duel, die)
 }
 
 

@@ -96,9 +96,9 @@ def test_an_epsilon_of_next_to_nothing_selects_blindly(name: str) -> None:
 def test_an_amount_that_buys_nothing_is_refused(name: str) -> None:
     entry = CATALOGUE[name]
     others = {key: value for key, value in entry.parameters.items() if key not in {*entry.noise, "flavour"}}
-    for units in (0, -1, True, 1.0, math.nan, math.inf, None):
-        with refused("at least 1 unit"):
-            entry.kind.for_amount(units, currency=Currency.GDP if "rounded" in name else Currency.ZCDP, **others)
+    for amount in (0, -1, True, 1.0, math.nan, math.inf, None):
+        with refused("at least 1"):
+            entry.kind.for_amount(amount, currency=Currency.GDP if "rounded" in name else Currency.ZCDP, **others)
 
 
 def not_scores() -> dict[str, Any]:
@@ -231,12 +231,12 @@ DRAWS: dict[str, Callable[[], Act]] = {
     "response: one answer": making("randomized response", answers=1),
     "response: answers 2.0": making("randomized response", answers=2.0),
     "count: no ids": drawing("count", TABLE["smoker"]),
-    "count: fewer ids": drawing("count", TABLE["smoker"], units=SHORT),
-    "count: weights of nobody": drawing("count", TABLE["smoker"], units=TABLE["person"], weights=TABLE["age"]),
-    "count: a table": drawing("count", TABLE, units=TABLE["person"]),
+    "count: fewer ids": drawing("count", TABLE["smoker"], ids=SHORT),
+    "count: weights of nobody": drawing("count", TABLE["smoker"], ids=TABLE["person"], weights=TABLE["age"]),
+    "count: a table": drawing("count", TABLE, ids=TABLE["person"]),
     "sum: no ids": drawing("sum", TABLE["days"]),
-    "sum: fewer ids": drawing("sum", TABLE["days"], units=SHORT),
-    "mean: fewer ids": drawing("mean", TABLE["days"], units=SHORT),
+    "sum: fewer ids": drawing("sum", TABLE["days"], ids=SHORT),
+    "mean: fewer ids": drawing("mean", TABLE["days"], ids=SHORT),
     "value: text": drawing("value", "7"),
     "value: a flag": drawing("value", value=True),
     **{f"sum: step {step!r}": summing(step=step) for step in (0, -1, math.nan, math.inf, "no number", None, 100)},
@@ -290,7 +290,7 @@ class TestNeighbours:
             own, other = CATALOGUE[name].make(), CATALOGUE[name].make(protection=exchanged)
             currency = Currency.ZCDP if name == "histogram" else Currency.PURE
             dearer = name != "sum"  # from 0 to a bound is as far as from a bound to 0
-            assert (other.charge(currency) > own.charge(currency)) is dearer
+            assert (other.price(currency) > own.price(currency)) is dearer
 
     def test_the_relation_by_its_word_is_the_relation(self) -> None:
         """A plain text that equals the relation's word must not be taken for the other relation."""

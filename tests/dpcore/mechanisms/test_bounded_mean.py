@@ -11,7 +11,7 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms import bounded_mean
 from dpcore.mechanisms.bounded_mean import BoundedMean, MeanEstimate
 from dpcore.mechanisms.currency_noise import NoiseKind, one_number
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Integer, Number
 from tests.contracts.mechanism import AT_LEAST
@@ -50,7 +50,7 @@ def movements(mechanism: BoundedMean) -> set[tuple[int, int]]:
 def price(mechanism: BoundedMean, movement: tuple[int, int], currency: Currency) -> int:
     scales = (mechanism.sum_scale, mechanism.count_scale)
     parts = zip(scales, movement, strict=True)
-    return sum(mechanism.noise.at(s, sensitivity=one_number(d)).charge(currency) for s, d in parts if d)
+    return sum(mechanism.noise.at(s, sensitivity=one_number(d)).price(currency) for s, d in parts if d)
 
 
 class TestBoundedMean(QueryContract):
@@ -66,11 +66,11 @@ class TestBoundedMean(QueryContract):
 def test_the_charge_is_that_of_the_dearest_movement_of_all(low, high, protection, kind, currency):
     attribute = Integer(minimum=low, maximum=high)
     bought = BoundedMean.for_amount(
-        UNIT // 2, currency=Currency.PURE, attribute=attribute, step=1, protection=protection
+        AMOUNT_OF_ONE // 2, currency=Currency.PURE, attribute=attribute, step=1, protection=protection
     )
     for count_scale in (0.5, 30.0):
         mechanism = replace(bought, noise=kind, count_scale=count_scale)
-        charged = mechanism.charge(currency)
+        charged = mechanism.price(currency)
         dearest = max(price(mechanism, movement, currency) for movement in movements(mechanism))
         assert charged == dearest
         assert max(price(mechanism, (s // 2, c), currency) for s, c in movements(mechanism)) < charged
@@ -82,7 +82,7 @@ def test_ignoring_the_relation_would_charge_less_than_the_dearest_movement():
         ignored = replace(mechanism, protection=replace(protection, neighbours=Neighbours.ADD_REMOVE), count_scale=1e6)
         m = protection.most
         worst = price(ignored, (2 * m * 99, 0), Currency.PURE)
-        assert ignored.charge(Currency.PURE) < worst <= replace(ignored, protection=protection).charge(Currency.PURE)
+        assert ignored.price(Currency.PURE) < worst <= replace(ignored, protection=protection).price(Currency.PURE)
 
 
 def test_an_event_shows_more_than_was_charged_if_the_relation_is_ignored():
@@ -95,8 +95,8 @@ def test_under_replace_one_the_count_takes_nothing_from_the_sum():
     with_count = BoundedMean.for_epsilon(1.0, delta=0, protection=SWAPPED_ROW, **AGES)
     assert with_count.sum_scale == 2 * 99
     assert with_count.count_scale == pytest.approx(2.0, rel=1e-9)
-    assert with_count.charge(Currency.PURE) == UNIT
-    gaussian = BoundedMean.for_amount(UNIT, currency=Currency.ZCDP, protection=SWAPPED_ROW, **AGES)
+    assert with_count.price(Currency.PURE) == AMOUNT_OF_ONE
+    gaussian = BoundedMean.for_amount(AMOUNT_OF_ONE, currency=Currency.ZCDP, protection=SWAPPED_ROW, **AGES)
     assert gaussian.count_scale == pytest.approx(math.sqrt(1 / (2 * 0.75)), rel=1e-9)
 
 
@@ -129,7 +129,7 @@ def test_no_event_shows_more_than_was_charged_and_one_does_with_half_the_sensiti
     moved = [((9, 1), (0, 0))] if protection is ROW else [((9, 1), (0, 0)), ((9, 1), (-9, 1))]
     for here, there in moved:
         shown = audited(bought(), here=here, there=there, currency=Currency.PURE)
-        assert 0.4 < shown <= bought().charge(Currency.PURE) / UNIT
+        assert 0.4 < shown <= bought().price(Currency.PURE) / AMOUNT_OF_ONE
     true_movements = bounded_mean._movements
     monkeypatch.setattr(
         bounded_mean,
@@ -138,7 +138,7 @@ def test_no_event_shows_more_than_was_charged_and_one_does_with_half_the_sensiti
     )
     broken = bought()
     shown = max(audited(broken, here=here, there=there, currency=Currency.PURE) for here, there in moved)
-    assert shown > broken.charge(Currency.PURE) / UNIT
+    assert shown > broken.price(Currency.PURE) / AMOUNT_OF_ONE
 
 
 @pytest.mark.parametrize("delta", [0, 1e-9])
@@ -167,19 +167,19 @@ def test_of_nothing_there_is_a_mean_within_the_bounds(nothing):
 
 def test_a_person_has_at_most_its_declared_rows_in_the_mean():
     mechanism = BoundedMean.for_epsilon(4000.0, delta=0, protection=PERSON, **AGES)
-    found = mechanism.draw([90] * 100 + [10] * 2, units=["a"] * 100 + ["b"] * 2)
+    found = mechanism.draw([90] * 100 + [10] * 2, ids=["a"] * 100 + ["b"] * 2)
     assert found.rows == 4
     assert found.mean == pytest.approx(50, abs=1)
 
 
 def test_an_amount_that_leaves_nothing_for_the_count_and_missing_ids_are_refused():
-    with pytest.raises(UsageError, match="at least 1 unit"):
+    with pytest.raises(UsageError, match="at least 1"):
         BoundedMean.for_amount(0, currency=Currency.PURE, protection=ROW, **AGES)
     with pytest.raises(UsageError, match="coarser step"):
         BoundedMean.for_amount(
-            UNIT // 1000, currency=Currency.GDP, attribute=Number((0, 1)), step="0.0001", protection=ROW
+            AMOUNT_OF_ONE // 1000, currency=Currency.GDP, attribute=Number((0, 1)), step="0.0001", protection=ROW
         )
-    with pytest.raises(UsageError, match="give that column as units"):
+    with pytest.raises(UsageError, match="give that column as ids"):
         BoundedMean.for_epsilon(1.0, delta=0, protection=PERSON, **AGES).draw([1])
     heavy = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE, weight="w", row_weight=2**30)
     with pytest.raises(UsageError, match="64 bits"):

@@ -17,10 +17,10 @@ from tests.contracts.mechanism import recorded_words
 from tests.contracts.query import PERSON, ROW, WEIGHTED
 
 
-def kept(values, protection=PERSON, *, counts=None, units=None, weights=None) -> list[int]:
+def kept(values, protection=PERSON, *, counts=None, ids=None, weights=None) -> list[int]:
     values = np.asarray(values, dtype=np.int64)
     counts = np.ones(len(values), dtype=np.bool_) if counts is None else np.asarray(counts)
-    return bounded_rows(values, counts, protection=protection, units=units, weights=weights)[0].tolist()
+    return bounded_rows(values, counts, protection=protection, ids=ids, weights=weights)[0].tolist()
 
 
 def test_rows_without_units_are_all_kept_if_they_count():
@@ -29,9 +29,9 @@ def test_rows_without_units_are_all_kept_if_they_count():
 
 
 def test_each_person_keeps_as_many_as_declared_and_those_without_an_id_nothing():
-    units = ["a"] * 6 + ["b"] + ["c"] * 2 + [None, ""]
+    ids = ["a"] * 6 + ["b"] + ["c"] * 2 + [None, ""]
     for _ in range(20):
-        found = kept(range(11), units=units)
+        found = kept(range(11), ids=ids)
         assert len(found) == 2 + 1 + 2
         assert set(found) >= {6, 7, 8}
 
@@ -49,18 +49,18 @@ def test_each_person_keeps_as_many_as_declared_and_those_without_an_id_nothing()
 )
 def test_one_person_is_one_id_of_whatever_type(ids, persons):
     column = pd.Series(ids) if isinstance(ids, pd.Categorical | pd.DatetimeIndex) else ids
-    assert len(kept(range(4), units=column)) == {1: 2, 2: 3}[persons]
+    assert len(kept(range(4), ids=column)) == {1: 2, 2: 3}[persons]
 
 
 def test_rows_that_do_not_count_are_left_out_before_the_choice():
     for _ in range(20):
-        assert kept(range(5), counts=[False, True, False, True, False], units=["a"] * 5) == [1, 3]
-    assert kept(range(5), WEIGHTED, units=["a"] * 5, weights=[0, 1, None, -3, "2"]) == [1, 4]
+        assert kept(range(5), counts=[False, True, False, True, False], ids=["a"] * 5) == [1, 3]
+    assert kept(range(5), WEIGHTED, ids=["a"] * 5, weights=[0, 1, None, -3, "2"]) == [1, 4]
 
 
 def test_every_choice_is_equally_likely():
     runs = 300
-    found = Counter(tuple(kept(range(4), units=["a"] * 4)) for _ in range(runs))
+    found = Counter(tuple(kept(range(4), ids=["a"] * 4)) for _ in range(runs))
     pairs = list(combinations(range(4), 2))
     observed = np.array([found[pair] for pair in pairs])
     assert observed.sum() == runs
@@ -70,9 +70,9 @@ def test_every_choice_is_equally_likely():
 
 
 def test_the_choice_comes_from_the_entropy_stream_and_another_person_does_not_change_it(monkeypatch):
-    def draw(seed: int, units: list[str]) -> list[int]:
+    def draw(seed: int, ids: list[str]) -> list[int]:
         monkeypatch.setattr(entropy, "random_words", recorded_words(seed))
-        return kept(range(40), units=units)
+        return kept(range(40), ids=ids)
 
     alone = draw(1, ["a"] * 20 + ["b"] * 20)
     assert draw(1, ["a"] * 20 + ["b"] * 20) == alone
@@ -93,7 +93,7 @@ def test_weights_are_read_up_to_their_maximum():
     heavy = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE, weight="w", row_weight=5)
     counts = np.ones(4, dtype=np.bool_)
     _, times = bounded_rows(
-        np.zeros(4, dtype=np.int64), counts, protection=heavy, units=None, weights=np.array([1, 5, 6, 10**12])
+        np.zeros(4, dtype=np.int64), counts, protection=heavy, ids=None, weights=np.array([1, 5, 6, 10**12])
     )
     assert times.tolist() == [1, 5, 5, 5]
     assert counts.all()

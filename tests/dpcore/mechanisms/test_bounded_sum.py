@@ -14,7 +14,7 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms import bounded_sum
 from dpcore.mechanisms.bounded_sum import BoundedSum, kept_steps
 from dpcore.mechanisms.grid import MOST_STEPS
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Boolean, Integer, Number, Outside
 from tests.contracts.query import (
@@ -32,10 +32,8 @@ AGES = {"attribute": Integer(minimum=0, maximum=99), "step": 1}
 RANGES = [(0, 3), (-2, 3), (-3, -1), (2, 3), (-1, 0)]
 
 
-def exact_sum(mechanism: BoundedSum, values, *, units=None, weights=None) -> int:
-    steps, times = kept_steps(
-        values, grid=mechanism.grid, protection=mechanism.protection, units=units, weights=weights
-    )
+def exact_sum(mechanism: BoundedSum, values, *, ids=None, weights=None) -> int:
+    steps, times = kept_steps(values, grid=mechanism.grid, protection=mechanism.protection, ids=ids, weights=weights)
     return int((steps * times).sum())
 
 
@@ -48,7 +46,7 @@ def of_one_unit(protection: Protection, low: int, high: int) -> set[int]:
     found = {0}
     for rows in range(1, protection.rows_per_unit + 1):
         for chosen in itertools.product(values, repeat=rows):
-            columns = {} if protection.unit == "row" else {"units": ["x"] * rows}
+            columns = {} if protection.unit == "row" else {"ids": ["x"] * rows}
             for times in [None, 1, protection.row_weight + 1] if protection.weight else [None]:
                 if protection.weight:
                     columns["weights"] = [times] * rows
@@ -96,12 +94,12 @@ def test_no_event_shows_more_than_was_charged_and_one_does_with_a_planted_bug(pr
     declared = {"attribute": Integer(minimum=-5, maximum=5), "step": 1}
 
     def audited() -> tuple[float, float]:
-        mechanism = BoundedSum.for_amount(UNIT // 2, currency=currency, protection=protection, **declared)
+        mechanism = BoundedSum.for_amount(AMOUNT_OF_ONE // 2, currency=currency, protection=protection, **declared)
         rows = protection.rows_per_unit
-        columns = {} if protection.unit == "row" else {"units": ["x"] * rows}
+        columns = {} if protection.unit == "row" else {"ids": ["x"] * rows}
         here, there = (exact_sum(mechanism, [value] * rows, **columns) for value in (5, -5))
         shown = shown_privacy_loss(mechanism._on_steps(), here, there, currency=currency)
-        return mechanism.charge(currency) / UNIT, shown
+        return mechanism.price(currency) / AMOUNT_OF_ONE, shown
 
     charged, shown = audited()
     assert charged * 0.5 < shown <= charged
@@ -163,9 +161,9 @@ def test_outsiders_go_by_the_declared_policy():
 
 def test_a_person_adds_at_most_its_declared_rows_times_their_weights():
     person = BoundedSum.for_epsilon(1.0, delta=0, protection=PERSON, **AGES)
-    assert exact_sum(person, [10] * 7, units=["a"] * 5 + ["b", None]) == 30
+    assert exact_sum(person, [10] * 7, ids=["a"] * 5 + ["b", None]) == 30
     weighted = BoundedSum.for_epsilon(1.0, delta=0, protection=WEIGHTED, **AGES)
-    assert exact_sum(weighted, [10] * 4, units=["a", "a", "a", "b"], weights=[3, 99, 3, 0]) == 60
+    assert exact_sum(weighted, [10] * 4, ids=["a", "a", "a", "b"], weights=[3, 99, 3, 0]) == 60
 
 
 @pytest.mark.parametrize("currency", [Currency.PURE, Currency.ZCDP, Currency.GDP])
@@ -174,22 +172,24 @@ def test_a_grid_too_fine_for_any_noise_or_sum_is_refused_with_a_coarser_step_as_
     with pytest.raises(UsageError, match="coarser step"):
         BoundedSum.for_amount(10**3, currency=currency, protection=PERSON, **fine)
     with pytest.raises(UsageError, match="coarser step"):
-        BoundedSum.for_amount(UNIT, currency=currency, attribute=Number((0, 10**6)), step="1e-5", protection=ROW)
+        BoundedSum.for_amount(
+            AMOUNT_OF_ONE, currency=currency, attribute=Number((0, 10**6)), step="1e-5", protection=ROW
+        )
     heavy = Protection(
         unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE, weight="times", row_weight=MOST_STEPS
     )
     with pytest.raises(UsageError, match="weights could exceed 64 bits"):
-        BoundedSum.for_amount(UNIT, currency=currency, protection=heavy, **AGES)
+        BoundedSum.for_amount(AMOUNT_OF_ONE, currency=currency, protection=heavy, **AGES)
 
 
 def test_bad_input_is_refused_before_any_draw(monkeypatch):
     monkeypatch.setattr("dpcore.mechanisms.sampling.entropy.random_words", None)
     person = BoundedSum.for_epsilon(1.0, delta=0, protection=PERSON, **AGES)
     for column, columns, said in [
-        ([1], {}, "give that column as units"),
-        (3, {"units": [1]}, "a column must be"),
-        (np.zeros((2, 2)), {"units": [1, 2]}, "a column must be"),
-        (pd.Series(pd.to_datetime(["2025-01-01"])), {"units": [1]}, "can't hold"),
+        ([1], {}, "give that column as ids"),
+        (3, {"ids": [1]}, "a column must be"),
+        (np.zeros((2, 2)), {"ids": [1, 2]}, "a column must be"),
+        (pd.Series(pd.to_datetime(["2025-01-01"])), {"ids": [1]}, "can't hold"),
     ]:
         with pytest.raises(UsageError, match=said):
             person.draw(column, **columns)

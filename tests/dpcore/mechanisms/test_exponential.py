@@ -12,7 +12,7 @@ from scipy import stats
 from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism, Flavour
 from dpcore.mechanisms.sampling import entropy
-from dpcore.privacy.accounting import UNIT, Currency, exponential_gdp, pure_gdp, spend_units
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, exponential_gdp, pure_gdp, spend_amount
 from tests.contracts.mechanism import AT_LEAST, MechanismContract, chi_square_p, recorded_words
 
 SCORES = np.array([10, 3, 12, -4, 9], dtype=np.int64)
@@ -27,7 +27,7 @@ class TestExponentialMechanism(MechanismContract):
 
     def test_more_budget_never_buys_more_noise(self):
         for currency in self.currencies:
-            epsilons = [self.bought(units, currency).epsilon for units in (10**7, 10**9, 10**11, 10**13, 10**17)]
+            epsilons = [self.bought(amount, currency).epsilon for amount in (10**7, 10**9, 10**11, 10**13, 10**17)]
             assert epsilons == sorted(epsilons)
 
 
@@ -83,7 +83,9 @@ def test_no_selection_shows_more_than_was_charged_unless_the_sensitivity_is_half
     flavour, currency, start, factor
 ):
     """The first of two scores starts even or ahead; a step moves both as far as they may, in opposite directions."""
-    charged = ExponentialMechanism(epsilon=1.0, sensitivity=SENSITIVITY, flavour=flavour).charge(currency) / UNIT
+    charged = (
+        ExponentialMechanism(epsilon=1.0, sensitivity=SENSITIVITY, flavour=flavour).price(currency) / AMOUNT_OF_ONE
+    )
     behind = [factor * start, factor * (start + 2 * SENSITIVITY)]
     here, there = (
         selections(flavour, np.array([0, gap], dtype=np.int64), epsilon=1.0, count=3000) == 0 for gap in behind
@@ -109,7 +111,7 @@ def test_opendp_agrees_that_the_charge_suffices(flavour, epsilon, sensitivity):
         scale=2.0 * sensitivity / epsilon * (1 + 1e-15),
     ).map(sensitivity)
     mechanism = ExponentialMechanism(epsilon=epsilon, sensitivity=sensitivity, flavour=flavour)
-    assert Fraction(loss) * UNIT <= mechanism.charge(Currency.ZCDP if gumbel else Currency.PURE)
+    assert Fraction(loss) * AMOUNT_OF_ONE <= mechanism.price(Currency.ZCDP if gumbel else Currency.PURE)
     exact = Fraction(epsilon) ** 2 / 8 if gumbel else Fraction(epsilon)
     assert exact * (1 - Fraction(1, 10**14)) <= Fraction(loss) <= exact
 
@@ -127,15 +129,15 @@ def test_every_bit_of_a_selection_comes_from_the_entropy_stream(flavour, monkeyp
 
 
 def test_each_flavour_has_its_price_in_each_currency():
-    def charge(flavour: Flavour, currency: Currency) -> float:
-        return ExponentialMechanism(epsilon=0.5, sensitivity=1, flavour=flavour).charge(currency) / UNIT
+    def price(flavour: Flavour, currency: Currency) -> float:
+        return ExponentialMechanism(epsilon=0.5, sensitivity=1, flavour=flavour).price(currency) / AMOUNT_OF_ONE
 
-    assert charge(Flavour.GUMBEL, Currency.ZCDP) == 0.03125
-    assert charge(Flavour.GUMBEL, Currency.PURE) == 0.5
-    assert charge(Flavour.PERMUTE_AND_FLIP, Currency.PURE) == 0.5
-    assert charge(Flavour.PERMUTE_AND_FLIP, Currency.ZCDP) == pytest.approx(0.5 * math.tanh(0.25), abs=2e-12)
-    assert charge(Flavour.GUMBEL, Currency.GDP) == spend_units(pure_gdp(0.25)) / UNIT
-    assert charge(Flavour.PERMUTE_AND_FLIP, Currency.GDP) == spend_units(pure_gdp(0.5)) / UNIT
+    assert price(Flavour.GUMBEL, Currency.ZCDP) == 0.03125
+    assert price(Flavour.GUMBEL, Currency.PURE) == 0.5
+    assert price(Flavour.PERMUTE_AND_FLIP, Currency.PURE) == 0.5
+    assert price(Flavour.PERMUTE_AND_FLIP, Currency.ZCDP) == pytest.approx(0.5 * math.tanh(0.25), abs=2e-12)
+    assert price(Flavour.GUMBEL, Currency.GDP) == spend_amount(pure_gdp(0.25)) / AMOUNT_OF_ONE
+    assert price(Flavour.PERMUTE_AND_FLIP, Currency.GDP) == spend_amount(pure_gdp(0.5)) / AMOUNT_OF_ONE
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 1.0, 6.0, 30.0])
@@ -173,7 +175,7 @@ def test_an_amount_buys_the_flavour_that_suits_its_currency():
         Currency.GDP: Flavour.GUMBEL,
     }
     for currency, flavour in flavours.items():
-        assert ExponentialMechanism.for_amount(UNIT, currency=currency, sensitivity=1).flavour is flavour
+        assert ExponentialMechanism.for_amount(AMOUNT_OF_ONE, currency=currency, sensitivity=1).flavour is flavour
 
 
 @pytest.mark.parametrize("flavour", Flavour)
@@ -222,7 +224,7 @@ def test_a_sensitivity_that_is_no_positive_whole_number_is_refused(sensitivity):
     with pytest.raises(UsageError, match="sensitivity"):
         ExponentialMechanism(epsilon=1.0, sensitivity=sensitivity, flavour=Flavour.GUMBEL)
     with pytest.raises(UsageError, match="sensitivity"):
-        ExponentialMechanism.for_amount(UNIT, currency=Currency.ZCDP, sensitivity=sensitivity)
+        ExponentialMechanism.for_amount(AMOUNT_OF_ONE, currency=Currency.ZCDP, sensitivity=sensitivity)
 
 
 @pytest.mark.parametrize("flavour", ["laplace", "", None])

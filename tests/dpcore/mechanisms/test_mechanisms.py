@@ -13,7 +13,7 @@ from dpcore.mechanisms import (
     RoundedGaussian,
     from_description,
 )
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Sensitivity
 
 
@@ -32,9 +32,9 @@ def test_a_recorded_number_must_read_back_as_the_very_same_text(sigma):
 
 def test_a_currency_by_another_name_is_never_taken_for_a_cheaper_one():
     mechanism = from_description({"name": "discrete-laplace", "scale": "4.0", "l1": 1, "l2_squared": 1, "linf": 1})
-    assert mechanism.charge("pure") == mechanism.charge(Currency.PURE)
+    assert mechanism.price("pure") == mechanism.price(Currency.PURE)
     with pytest.raises(ValueError, match="renyi"):
-        mechanism.charge("renyi")
+        mechanism.price("renyi")
 
 
 PAIRS = [
@@ -54,9 +54,9 @@ PAIRS = [
 def test_whoever_accounts_again_never_finds_more_than_was_paid(kind, currency):
     sensitivities = [1, 12] if kind is ExponentialMechanism else [Sensitivity(1, 1, 1), Sensitivity(12, 72, 6)]
     for sensitivity in sensitivities:
-        for units in (7 * 10**5, 999_999_999, UNIT // 3, 17 * UNIT + 1):
-            mechanism = kind.for_amount(units, currency=currency, sensitivity=sensitivity)
-            assert from_description(mechanism.describe()).charge(currency) <= units
+        for amount in (7 * 10**5, 999_999_999, AMOUNT_OF_ONE // 3, 17 * AMOUNT_OF_ONE + 1):
+            mechanism = kind.for_amount(amount, currency=currency, sensitivity=sensitivity)
+            assert from_description(mechanism.describe()).price(currency) <= amount
 
 
 def test_nothing_that_is_priced_or_drawn_needs_opendp():

@@ -10,7 +10,7 @@ import pytest
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.noisy_count import NoisyCount
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from tests.contracts.query import (
     PERSON,
     PROTECTIONS,
@@ -60,12 +60,12 @@ def test_a_table_without_such_rows_counts_nothing(nothing):
 
 def test_a_person_counts_as_often_as_declared_and_among_the_rows_with_the_property():
     person = ["a"] * 5 + ["b"] * 3 + ["c", None, ""]
-    assert counted([True] * 11, PERSON, units=person) == 2 + 2 + 1
+    assert counted([True] * 11, PERSON, ids=person) == 2 + 2 + 1
     for _ in range(20):
-        assert counted([False] * 3 + [True] * 2 + [False] * 6, PERSON, units=person) == 2
+        assert counted([False] * 3 + [True] * 2 + [False] * 6, PERSON, ids=person) == 2
     times = [1, 1, 1, 1, 1, 9, 9, 9, 2, 3, 3]
-    assert counted([True] * 11, WEIGHTED, units=person, weights=times) == 2 + 6 + 2
-    assert counted([], PERSON, units=[]) == 0
+    assert counted([True] * 11, WEIGHTED, ids=person, weights=times) == 2 + 6 + 2
+    assert counted([], PERSON, ids=[]) == 0
 
 
 def test_the_sensitivity_is_what_replacing_a_person_by_one_without_the_property_moves():
@@ -80,8 +80,8 @@ def test_the_sensitivity_is_what_replacing_a_person_by_one_without_the_property_
 
 @pytest.mark.parametrize("currency", list(Currency))
 def test_no_event_shows_more_than_was_charged_and_one_does_if_rows_are_not_bounded(currency):
-    mechanism = NoisyCount.for_amount(UNIT // 2, currency=currency, protection=SWAPPED_PERSON)
-    charged = mechanism.charge(currency) / UNIT
+    mechanism = NoisyCount.for_amount(AMOUNT_OF_ONE // 2, currency=currency, protection=SWAPPED_PERSON)
+    charged = mechanism.price(currency) / AMOUNT_OF_ONE
     assert charged * 0.5 < shown_privacy_loss(mechanism._on_counts(), 12, 10, currency=currency) <= charged
     assert shown_privacy_loss(mechanism._on_counts(), 14, 10, currency=currency) > charged
 
@@ -90,14 +90,14 @@ def test_ids_and_weights_are_given_exactly_when_the_protection_names_them():
     row, person = (NoisyCount.for_epsilon(1.0, delta=0, protection=p) for p in (ROW, PERSON))
     weighted = NoisyCount.for_epsilon(1.0, delta=0, protection=WEIGHTED)
     for mechanism, columns, said in [
-        (row, {"units": [1]}, "unit is a row"),
-        (person, {}, "give that column as units"),
-        (person, {"units": [1], "weights": [1]}, "counts once"),
-        (weighted, {"units": [1]}, "give that column as weights"),
-        (person, {"units": [1, 2]}, "columns of one table"),
-        (person, {"units": []}, "columns of one table"),
-        (weighted, {"units": [1], "weights": [1, 1]}, "columns of one table"),
-        (person, {"units": pa.array([[1]])}, "can't hold what was declared"),
+        (row, {"ids": [1]}, "unit is a row"),
+        (person, {}, "give that column as ids"),
+        (person, {"ids": [1], "weights": [1]}, "counts once"),
+        (weighted, {"ids": [1]}, "give that column as weights"),
+        (person, {"ids": [1, 2]}, "columns of one table"),
+        (person, {"ids": []}, "columns of one table"),
+        (weighted, {"ids": [1], "weights": [1, 1]}, "columns of one table"),
+        (person, {"ids": pa.array([[1]])}, "can't hold what was declared"),
     ]:
         with pytest.raises(UsageError, match=said):
             mechanism.draw([True], **columns)

@@ -15,7 +15,7 @@ from dpcore.errors import SourceError, UsageError
 from dpcore.mechanisms import noisy_histogram
 from dpcore.mechanisms.currency_noise import NoiseKind
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
 from dpcore.universe import Boolean, Categorical, Integer, Outside, Universe
 from tests.contracts.mechanism import epsilon_at_least
@@ -130,11 +130,11 @@ def test_no_event_shows_more_than_was_charged_and_one_does_if_marginals_are_char
         small = Universe({name: Boolean() for name in "abc"})
         return NoisyHistogram.for_epsilon(1.0, delta=0, universe=small, order=1, protection=SWAPPED_ROW)
 
-    assert bought().charge(Currency.PURE) == UNIT
+    assert bought().price(Currency.PURE) == AMOUNT_OF_ONE
     assert 0.4 < best_event(bought(), 200_000) <= 1.0
     true_stacked = noisy_histogram._stacked
     monkeypatch.setattr(noisy_histogram, "_stacked", lambda protection, marginals: true_stacked(protection, 1))
-    assert bought().charge(Currency.PURE) == UNIT
+    assert bought().price(Currency.PURE) == AMOUNT_OF_ONE
     assert best_event(bought(), 200_000) > 1.0
 
 
@@ -153,7 +153,7 @@ def test_what_was_read_back_is_priced_and_draws_nothing():
     mechanism = NoisyHistogram.for_epsilon(1.0, delta=0, universe=UNIVERSE, order=2, protection=ROW)
     read_back = NoisyHistogram.from_description(mechanism.describe())
     assert read_back == mechanism
-    assert read_back.charge(Currency.PURE) == mechanism.charge(Currency.PURE) == UNIT
+    assert read_back.price(Currency.PURE) == mechanism.price(Currency.PURE) == AMOUNT_OF_ONE
     with pytest.raises(UsageError, match="price only"):
         read_back.draw(pa.table(TABLE))
 

@@ -15,7 +15,7 @@ from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
 from dpcore.mechanisms.sampling import entropy
 from dpcore.mechanisms.sampling.thresholds import Shape
-from dpcore.privacy.accounting import UNIT, Currency, exponential_gdp, pure_gdp, spend_units
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, exponential_gdp, pure_gdp, spend_amount
 from dpcore.privacy.accounting.rounding import float_up
 from dpcore.privacy.protection import Neighbours, Protection
 from tests.contracts.mechanism import MechanismContract, chi_square_p, recorded_words
@@ -32,14 +32,14 @@ class NoisyMaxContract(MechanismContract):
     less_noise = ("epsilon", math.inf)
     noise: MaxNoise
 
-    def bought(self, units, currency):
+    def bought(self, amount, currency):
         return ReportNoisyMax.for_amount(
-            units, currency=currency, sensitivity=self.sensitivity, noise=self.noise, monotone=True
+            amount, currency=currency, sensitivity=self.sensitivity, noise=self.noise, monotone=True
         )
 
     def test_more_budget_never_buys_more_noise(self):
         for currency in self.currencies:
-            epsilons = [self.bought(units, currency).epsilon for units in (10**7, 10**9, 10**11, 10**13, 10**17)]
+            epsilons = [self.bought(amount, currency).epsilon for amount in (10**7, 10**9, 10**11, 10**13, 10**17)]
             assert epsilons == sorted(epsilons)
 
 
@@ -176,15 +176,15 @@ def test_an_eighth_of_epsilon_squared_covers_gumbel_noise_monotone_or_not_and_no
 
 @pytest.mark.parametrize("monotone", [False, True])
 def test_each_noise_has_its_price_in_each_currency(monotone):
-    def charge(noise: MaxNoise, currency: Currency) -> int:
-        return mechanism(noise, epsilon=0.5, monotone=monotone).charge(currency)
+    def price(noise: MaxNoise, currency: Currency) -> int:
+        return mechanism(noise, epsilon=0.5, monotone=monotone).price(currency)
 
-    assert {charge(noise, Currency.PURE) for noise in MaxNoise} == {UNIT // 2}
-    assert charge(MaxNoise.GUMBEL, Currency.ZCDP) == UNIT // 32
-    assert charge(MaxNoise.GUMBEL, Currency.GDP) == spend_units(exponential_gdp(0.5))
+    assert {price(noise, Currency.PURE) for noise in MaxNoise} == {AMOUNT_OF_ONE // 2}
+    assert price(MaxNoise.GUMBEL, Currency.ZCDP) == AMOUNT_OF_ONE // 32
+    assert price(MaxNoise.GUMBEL, Currency.GDP) == spend_amount(exponential_gdp(0.5))
     for noise in (MaxNoise.LAPLACE, MaxNoise.EXPONENTIAL):
-        assert charge(noise, Currency.ZCDP) == pytest.approx(0.5 * math.tanh(0.25) * UNIT, abs=2)
-        assert charge(noise, Currency.GDP) == spend_units(pure_gdp(0.5))
+        assert price(noise, Currency.ZCDP) == pytest.approx(0.5 * math.tanh(0.25) * AMOUNT_OF_ONE, abs=2)
+        assert price(noise, Currency.GDP) == spend_amount(pure_gdp(0.5))
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_each_noise_has_its_price_in_each_currency(monotone):
 def test_two_noises_are_the_exponential_mechanism_by_another_name(noise, flavour, monkeypatch):
     other = ExponentialMechanism(epsilon=3.0, sensitivity=3, flavour=flavour)
     for currency in Currency:
-        assert mechanism(noise).charge(currency) == other.charge(currency)
+        assert mechanism(noise).price(currency) == other.price(currency)
     for seed in range(50):
         monkeypatch.setattr(entropy, "random_words", recorded_words(seed))
         place = mechanism(noise).draw(SCORES)
@@ -309,4 +309,4 @@ def test_the_laplace_noise_that_is_drawn_is_as_wide_as_what_is_paid_for(sensitiv
     mechanism.draw(np.arange(5))
     steps = sensitivity if monotone else 2 * sensitivity
     assert drawn == [(Shape.LAPLACE, float_up(steps / Fraction(0.7)))]
-    assert Fraction(drawn[0][1]) >= steps / Fraction(mechanism.charge(Currency.PURE), UNIT)
+    assert Fraction(drawn[0][1]) >= steps / Fraction(mechanism.price(Currency.PURE), AMOUNT_OF_ONE)

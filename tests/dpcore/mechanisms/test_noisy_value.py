@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.noisy_value import NoisyValue
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.universe import Number
 from tests.contracts.mechanism import MechanismContract
 from tests.contracts.query import shown_privacy_loss
@@ -24,16 +24,16 @@ class TestNoisyValue(MechanismContract):
     currencies = tuple(Currency)
     less_noise = ("scale", 0.0)
 
-    def bought(self, units, currency):
-        return NoisyValue.for_amount(units, currency=currency, **SHARE)
+    def bought(self, amount, currency):
+        return NoisyValue.for_amount(amount, currency=currency, **SHARE)
 
     @pytest.fixture(params=[10**10, 3 * 10**12])
-    def units(self, request):
+    def amount(self, request):
         return request.param
 
     def test_more_budget_never_buys_more_noise(self):
         for currency in self.currencies:
-            noises = [self.bought(units, currency).scale for units in (10**10, 10**12, 10**14)]
+            noises = [self.bought(amount, currency).scale for amount in (10**10, 10**12, 10**14)]
             assert noises == sorted(noises, reverse=True)
 
 
@@ -57,7 +57,7 @@ def test_rounding_can_reach_the_next_whole_step_so_that_less_would_be_too_little
 
 def test_no_event_shows_more_than_was_charged_and_one_does_if_it_moves_twice_as_far():
     mechanism = NoisyValue.for_epsilon(0.5, delta=0, **SHARE)
-    charged = mechanism.charge(Currency.PURE) / UNIT
+    charged = mechanism.price(Currency.PURE) / AMOUNT_OF_ONE
     here, near, far = (mechanism.grid.nearest(value) for value in (0.5, 0.45, 0.4))
     noise = mechanism._on_steps()
     assert charged * 0.5 < shown_privacy_loss(noise, here, near, currency=Currency.PURE) <= charged

@@ -11,7 +11,7 @@ from scipy import stats
 from dpcore.errors import UsageError
 from dpcore.mechanisms.randomized_response import RandomizedResponse
 from dpcore.mechanisms.sampling import coins, entropy
-from dpcore.privacy.accounting import UNIT, Currency, pure_gdp, pure_zcdp
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, pure_gdp, pure_zcdp
 from dpcore.privacy.accounting.rounding import as_real, real
 from dpcore.privacy.protection import Neighbours, Protection
 from tests.contracts.mechanism import AT_LEAST, MechanismContract, chi_square_p, recorded_words
@@ -27,8 +27,8 @@ class TestRandomizedResponse(MechanismContract):
     currencies = CURRENCIES
     less_noise = ("epsilon", math.inf)
 
-    def bought(self, units, currency):
-        return RandomizedResponse.for_amount(units, currency=currency, answers=4, protection=PERSON)
+    def bought(self, amount, currency):
+        return RandomizedResponse.for_amount(amount, currency=currency, answers=4, protection=PERSON)
 
 
 def response(epsilon: float = 1.0, answers: int = 2, protection: Protection = ROW) -> RandomizedResponse:
@@ -36,7 +36,7 @@ def response(epsilon: float = 1.0, answers: int = 2, protection: Protection = RO
 
 
 def price(mechanism: RandomizedResponse, currency: Currency) -> float:
-    return mechanism.charge(currency) / UNIT
+    return mechanism.price(currency) / AMOUNT_OF_ONE
 
 
 def odds(mechanism: RandomizedResponse) -> tuple[np.ndarray, np.ndarray]:
@@ -64,8 +64,8 @@ def test_two_coins_tell_the_truth_three_times_in_four_exactly_for_ln_3():
     mechanism = RandomizedResponse.coins(protection=ROW)
     assert mechanism.truth == 0.5
     assert mechanism.probabilities == (Fraction(3, 4), Fraction(1, 4))
-    assert real.ln(3) * UNIT <= mechanism.charge(Currency.PURE) < real.ln(3) * UNIT + 1
-    assert RandomizedResponse.coins(protection=PERSON).charge(Currency.PURE) <= 3 * mechanism.charge(Currency.PURE)
+    assert real.ln(3) * AMOUNT_OF_ONE <= mechanism.price(Currency.PURE) < real.ln(3) * AMOUNT_OF_ONE + 1
+    assert RandomizedResponse.coins(protection=PERSON).price(Currency.PURE) <= 3 * mechanism.price(Currency.PURE)
 
 
 def test_two_recorded_coins_decide_as_in_the_survey(monkeypatch):
@@ -113,7 +113,7 @@ def test_its_rho_covers_the_renyi_divergence_of_every_order_which_that_of_order_
 
 def test_a_person_with_three_answers_pays_three_times():
     for currency, answers in itertools.product(CURRENCIES, [2, 5]):
-        alone, thrice = (response(0.7, answers, protection).charge(currency) for protection in (ROW, PERSON))
+        alone, thrice = (response(0.7, answers, protection).price(currency) for protection in (ROW, PERSON))
         assert 3 * alone - 3 <= thrice <= 3 * alone
 
 
@@ -221,4 +221,4 @@ def test_a_number_of_answers_that_leaves_no_choice_is_refused(answers):
     with pytest.raises(UsageError, match="possible answers, from 2"):
         response(1.0, answers)
     with pytest.raises(UsageError, match="possible answers, from 2"):
-        RandomizedResponse.for_amount(UNIT, currency=Currency.PURE, answers=answers, protection=ROW)
+        RandomizedResponse.for_amount(AMOUNT_OF_ONE, currency=Currency.PURE, answers=answers, protection=ROW)

@@ -12,7 +12,7 @@ from dpcore.mechanisms import DiscreteGaussian, RoundedGaussian
 from dpcore.mechanisms.rounded import LARGEST_SIGMA
 from dpcore.mechanisms.sampling.inversion import has_table
 from dpcore.mechanisms.sampling.thresholds import Shape
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Sensitivity
 from tests.contracts.mechanism import NoiseContract
 
@@ -47,21 +47,21 @@ class TestRoundedGaussian(NoiseContract):
 
 def test_its_prices_are_exact_in_the_binary_value_of_sigma():
     mechanism = RoundedGaussian(sigma=0.1, sensitivity=Sensitivity(4, 8, 2))
-    assert mechanism.charge(Currency.GDP) == math.ceil(8 / Fraction(0.1) ** 2 * UNIT)
-    assert mechanism.charge(Currency.ZCDP) == math.ceil(4 / Fraction(0.1) ** 2 * UNIT)
+    assert mechanism.price(Currency.GDP) == math.ceil(8 / Fraction(0.1) ** 2 * AMOUNT_OF_ONE)
+    assert mechanism.price(Currency.ZCDP) == math.ceil(4 / Fraction(0.1) ** 2 * AMOUNT_OF_ONE)
 
 
 def test_it_cannot_be_paid_for_in_pure_epsilon():
     with pytest.raises(UsageError, match="Laplace"):
-        RoundedGaussian(sigma=3.0, sensitivity=ONE).charge(Currency.PURE)
+        RoundedGaussian(sigma=3.0, sensitivity=ONE).price(Currency.PURE)
     with pytest.raises(UsageError, match="Laplace"):
-        RoundedGaussian.for_amount(UNIT, currency=Currency.PURE, sensitivity=ONE)
+        RoundedGaussian.for_amount(AMOUNT_OF_ONE, currency=Currency.PURE, sensitivity=ONE)
 
 
 @pytest.mark.parametrize("currency", [Currency.GDP, Currency.ZCDP])
 def test_an_amount_that_needs_wider_noise_is_refused_with_what_would_do(currency):
     sensitivity = Sensitivity(1000, 10**6, 1000)
-    least = RoundedGaussian(sigma=LARGEST_SIGMA, sensitivity=sensitivity).charge(currency)
+    least = RoundedGaussian(sigma=LARGEST_SIGMA, sensitivity=sensitivity).price(currency)
     with pytest.raises(UsageError, match=f"at least {least} for this step"):
         RoundedGaussian.for_amount(least - 1, currency=currency, sensitivity=sensitivity)
     assert RoundedGaussian.for_amount(least, currency=currency, sensitivity=sensitivity).sigma <= LARGEST_SIGMA

@@ -16,7 +16,7 @@ from dpcore.mechanisms import sessions
 from dpcore.mechanisms.above_threshold import AboveThreshold
 from dpcore.mechanisms.sampling import entropy
 from dpcore.mechanisms.sparse_vector import SparseVector
-from dpcore.privacy.accounting import UNIT, Currency, pure_gdp, pure_zcdp, spend_units
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, pure_gdp, pure_zcdp, spend_amount
 from tests.contracts.mechanism import MechanismContract, chi_square_p, epsilon_at_least, recorded_words
 from tests.dpcore.mechanisms.broken_sparse_vectors import BROKEN, PRIVATE, Exhibit, Form
 
@@ -29,8 +29,8 @@ class TestSparseVector(MechanismContract):
     currencies = CURRENCIES
     less_noise = ("epsilon", math.inf)
 
-    def bought(self, units, currency):
-        return SparseVector.for_amount(units, currency=currency, sensitivity=7, positives=3, monotone=False)
+    def bought(self, amount, currency):
+        return SparseVector.for_amount(amount, currency=currency, sensitivity=7, positives=3, monotone=False)
 
 
 class TestAboveThreshold(MechanismContract):
@@ -38,8 +38,8 @@ class TestAboveThreshold(MechanismContract):
     currencies = CURRENCIES
     less_noise = ("epsilon", math.inf)
 
-    def bought(self, units, currency):
-        return AboveThreshold.for_amount(units, currency=currency, sensitivity=2, monotone=True)
+    def bought(self, amount, currency):
+        return AboveThreshold.for_amount(amount, currency=currency, sensitivity=2, monotone=True)
 
 
 def sparse(positives: int, *, epsilon: float = 1.0, sensitivity: int = 1, monotone: bool = False) -> SparseVector:
@@ -81,9 +81,9 @@ def test_above_threshold_has_the_textbook_scales():
 
 def test_a_session_costs_its_epsilon_or_what_any_mechanism_of_that_epsilon_costs():
     for mechanism in (sparse(5, epsilon=0.5), AboveThreshold(epsilon=0.5, sensitivity=1, monotone=True)):
-        assert mechanism.charge(Currency.PURE) == UNIT // 2
-        assert mechanism.charge(Currency.ZCDP) == spend_units(pure_zcdp(0.5))
-        assert mechanism.charge(Currency.GDP) == spend_units(pure_gdp(0.5))
+        assert mechanism.price(Currency.PURE) == AMOUNT_OF_ONE // 2
+        assert mechanism.price(Currency.ZCDP) == spend_amount(pure_zcdp(0.5))
+        assert mechanism.price(Currency.GDP) == spend_amount(pure_gdp(0.5))
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_sensitivities_and_positives_that_mean_nothing_are_refused(number):
     with pytest.raises(UsageError, match="positives must be"):
         sparse(number)
     with pytest.raises(UsageError, match="sensitivity must be"):
-        AboveThreshold.for_amount(UNIT, currency=Currency.PURE, sensitivity=number, monotone=False)
+        AboveThreshold.for_amount(AMOUNT_OF_ONE, currency=Currency.PURE, sensitivity=number, monotone=False)
 
 
 @pytest.mark.parametrize("monotone", [None, 1, 0, "no"])
@@ -341,4 +341,6 @@ def test_the_noise_that_is_drawn_is_as_wide_as_what_is_paid_for(positives, monot
     threshold, query = drawn
     steps = positives if monotone else 2 * positives
     cost = 3 / threshold + 3 * steps / query
-    assert cost * UNIT <= mechanism.charge(Currency.PURE) <= cost * UNIT * (1 + Fraction(1, 10**12)) + 1
+    assert (
+        cost * AMOUNT_OF_ONE <= mechanism.price(Currency.PURE) <= cost * AMOUNT_OF_ONE * (1 + Fraction(1, 10**12)) + 1
+    )

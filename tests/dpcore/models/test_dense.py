@@ -15,7 +15,7 @@ from dpcore.models.passes import scale_along, sum_to
 from dpcore.workload import Axes
 from tests.contracts.model import ModelContract, all_axes, along, summed
 
-# Small and long, alike and mixed axes, so that every way through the passes is taken: vectors, matrices, blocks, remainders.
+# Small and long, alike and mixed axes, so that every way through the passes is taken: vectors, matrices, chunks, remainders.
 SHAPES = [
     (10,) * 5,
     (9, 16, 7, 5, 2, 2, 10),

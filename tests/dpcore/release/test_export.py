@@ -77,11 +77,11 @@ def test_the_history_answers_sql(ledger: Ledger) -> None:
     found = duckdb.sql(
         "SELECT run, count(*), sum(amount), sum(amount_in_currency), any_value(currency), min(attempt), max(step),"
         " any_value(json_extract_string(mechanism, '$.name')), max(\"at\") FROM 'out/history.parquet'"
-        " WHERE kind = 'started' GROUP BY run"
+        " WHERE kind = 'charged' GROUP BY run"
     ).fetchall()
-    ((run, count, units, amount, currency, attempt, step, mechanism, at),) = found
-    assert (run, count, units, currency, attempt) == ("run-1", 3, 3 * 10**9, "zcdp", 1)
-    assert amount == pytest.approx(0.003)
+    ((run, count, amount, in_currency, currency, attempt, step, mechanism, at),) = found
+    assert (run, count, amount, currency, attempt) == ("run-1", 3, 3 * 10**9, "zcdp", 1)
+    assert in_currency == pytest.approx(0.003)
     assert (step, mechanism) == ("round-003/measure", "discrete-laplace")
     assert at.astimezone(UTC) == datetime(2026, 7, 1, 12, tzinfo=UTC)
 
@@ -233,9 +233,15 @@ def test_a_folder_that_cannot_take_an_export_is_refused(
     opened(ledger, "clinic")
     (folder / "file").write_text("in the way", encoding="utf-8")
     (folder / "taken" / "statement.md").mkdir(parents=True)
-    for place, hint in (("file", "cannot write to file"), ("taken", "is a folder; move it away")):
+    for place, hint in (
+        ("file", "file is a file, and an export needs a folder; name another one with --to"),
+        ("file/below", "file is a file, and an export needs a folder"),
+        ("taken", "is a folder; move it away"),
+    ):
         assert dpflow("ledger", "export", "--to", place) == OutputError.exit_code
-        assert hint in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert hint in told
+        assert told.count("\n") == 1
     with read_only(folder / "closed"):
         assert dpflow("ledger", "export", "--to", "closed") == OutputError.exit_code
     assert [path.name for path in (folder / "taken").iterdir()] == ["statement.md"]
@@ -263,7 +269,7 @@ def events(count: int) -> Iterator[Event]:
     for number in range(1, count + 1):
         body = canonical({"step": "s", "attempt": number, "amount": 5, "mechanism": MECHANISM, "fence": 1})
         at = "2026-07-01T12:00:00.000000+00:00"
-        event = link(previous, seq=number, at=at, kind=EventKind.STARTED, account="clinic", run="run-1", body=body)
+        event = link(previous, seq=number, at=at, kind=EventKind.CHARGED, account="clinic", run="run-1", body=body)
         previous = event.hash
         yield event
 

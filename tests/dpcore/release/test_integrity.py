@@ -12,7 +12,7 @@ from dpcore.ledger import open_ledger
 from dpcore.release import integrity
 from dpcore.runs.synthesis import Synthesis, synthesize
 from dpcore.spec import load_spec
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace, visits
 from tests.dpcore.cli.ledgers import dpflow
 
@@ -54,7 +54,7 @@ def files_of(release: Path) -> list[Path]:
 def found(release: Path) -> str:
     """Return what `verify` says of a damaged release; it names the release and a file of it."""
     with pytest.raises(LedgerDamaged, match=f"the (release|manifest) {release}") as damage:
-        audit()
+        verify_ledger()
     assert damage.value.exit_code == 4
     return str(damage.value)
 
@@ -69,7 +69,7 @@ def positions(files: list[Path]) -> Iterator[tuple[Path, int]]:
 
 
 def test_an_unchanged_release_passes(release: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    verified = audit()
+    verified = verify_ledger()
     assert (verified.manifests, verified.files, verified.absent) == (1, len(files_of(release)), 0)
     assert dpflow("ledger", "verify") == 0
     assert "each file of these releases is what was published" in capsys.readouterr().out
@@ -88,7 +88,7 @@ def test_every_flipped_byte_of_every_file_is_found_and_named(release: Path) -> N
         path.write_bytes(whole)
         flipped += 1
     assert flipped >= 200
-    audit()
+    verify_ledger()
 
 
 def aside(path: Path) -> Path:
@@ -155,7 +155,7 @@ def test_a_release_that_is_elsewhere_is_not_damaged(
     elsewhere = tmp_path / "elsewhere" / release.name
     elsewhere.parent.mkdir()
     shutil.move(release, elsewhere)
-    assert audit().absent == 1
+    assert verify_ledger().absent == 1
     assert dpflow("ledger", "verify") == 0
     assert "1   releases were not found here; name where they are with --releases" in capsys.readouterr().out
     assert dpflow("ledger", "verify", "--releases", release.parent) == 4
@@ -175,10 +175,10 @@ def test_a_release_whose_run_was_not_settled_is_compared_with_its_own_manifest(w
     run.begin()
     release = run.publish(run.sample())
     run.close()
-    assert audit(releases=[release]).files == 4
+    assert verify_ledger(releases=[release]).files == 4
     (release / "card.html").write_bytes(b"")
     with pytest.raises(LedgerDamaged, match=r"card\.html has 0 bytes"):
-        audit(releases=[release])
+        verify_ledger(releases=[release])
     with open_ledger() as ledger:
         assert ledger.run("run").state == "open"
 
@@ -188,11 +188,11 @@ def test_a_release_that_was_made_again_is_on_record(workspace: Workspace) -> Non
     release = Path(synthesize(workspace.spec, run_id="run").release)
     before = (release / "manifest.json").read_bytes()
     shutil.rmtree(release)
-    assert audit().absent == 1
+    assert verify_ledger().absent == 1
     for _ in range(2):  # the second finds what the first has made
         assert Path(synthesize(workspace.spec, run_id="run", resume=True).release) == release
         assert (release / "manifest.json").read_bytes() != before  # it names another head
-        assert (audit().manifests, audit().absent) == (1, 0)
+        assert (verify_ledger().manifests, verify_ledger().absent) == (1, 0)
     with open_ledger() as ledger:
         *_, settled, republished = ledger.history("visits")
         assert (settled.kind, republished.kind) == ("settled", "republished")
@@ -205,4 +205,4 @@ def test_sizes_alone_would_not_do(release: Path, monkeypatch: pytest.MonkeyPatch
     path.write_bytes(path.read_bytes()[::-1])
     found(release)
     monkeypatch.setattr(integrity, "_problem", lambda path, size, digest: None if path.stat().st_size == size else "x")
-    audit()
+    verify_ledger()

@@ -187,7 +187,7 @@ def test_of_two_ledgers_that_claim_a_new_folder_one_gets_it(
         assert dpflow("run", workspace.spec) == 2
     with open_ledger() as ledger:
         (run,) = ledger.runs("visits")
-        assert (run.state, run.spent, ledger.balance("visits").used) == (RunState.RELEASED, 0, 0)
+        assert (run.state, run.spent, ledger.balance("visits").used) == (RunState.REFUNDED, 0, 0)
 
 
 def terms() -> dict[str, object]:

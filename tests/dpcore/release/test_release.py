@@ -19,7 +19,7 @@ import pytest
 from dpcore import synthesize
 from dpcore.errors import OutputError
 from dpcore.ledger import open_ledger
-from dpcore.privacy.accounting import UNIT, Currency, epsilon_of, mu_of, sampler_delta
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of, mu_of, sampler_delta
 from dpcore.release import publishing, state
 from dpcore.release.publishing import check_writable
 from dpcore.release.statement import Bookkeeping, Statement
@@ -134,7 +134,7 @@ def test_the_statement_says_whom_it_protects() -> None:
     [
         (Currency.PURE, 0.0, "pure epsilon, basic composition", (None, None)),
         (Currency.ZCDP, 1e-9, "zero-concentrated differential privacy", (0.5, None)),
-        (Currency.GDP, 1e-9, "Gaussian differential privacy", (None, mu_of(UNIT // 2))),
+        (Currency.GDP, 1e-9, "Gaussian differential privacy", (None, mu_of(AMOUNT_OF_ONE // 2))),
     ],
     ids=list(Currency),
 )
@@ -143,12 +143,12 @@ def test_the_statement_names_its_accounting_and_the_amount_in_it(
 ) -> None:
     workspace.write_spec(("delta: 1e-9", f"delta: {delta:g}"))
     account = SimpleNamespace(name="visits", currency=currency, delta=delta)
-    run = SimpleNamespace(id="r", reserved=UNIT // 2, spent=UNIT // 3)
+    run = SimpleNamespace(id="r", reserved=AMOUNT_OF_ONE // 2, spent=AMOUNT_OF_ONE // 3)
     statement = state(load_spec(workspace.spec), account=account, run=run, ledger="1" * 64, head="", draws=1000)
     assert statement.accounting == accounting
     assert (statement.rho, statement.mu) == amounts
-    assert statement.epsilon == epsilon_of(UNIT // 2, currency=currency, delta=delta)
-    assert statement.bookkeeping == Bookkeeping(currency.symbol, reserved=0.5, spent=UNIT // 3 / UNIT)
+    assert statement.epsilon == epsilon_of(AMOUNT_OF_ONE // 2, currency=currency, delta=delta)
+    assert statement.bookkeeping == Bookkeeping(currency.symbol, reserved=0.5, spent=AMOUNT_OF_ONE // 3 / AMOUNT_OF_ONE)
     assert statement.sampler_delta == sampler_delta(1000, epsilon=statement.epsilon) > 0
 
 

@@ -13,11 +13,11 @@ import pytest
 
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import Ledger, RunState, open_ledger
-from dpcore.privacy.accounting import UNIT
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release.dataset_folder import pointer
 from dpcore.release.integrity import NotRegularFileError, open_regular
 from dpcore.steward import verify as module
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from tests.dpcore.ledger.fixtures import opened
 from tests.dpcore.ledger.story import measure, recorded, reserve, write_manifest
 
@@ -54,8 +54,8 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Published:
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/ledger.sqlite")
     folder = tmp_path / "releases" / "clinic"
     with open_ledger(create=True) as ledger:
-        opened(ledger, cap=UNIT, epsilon=20.0)
-        opened(ledger, "births", cap=UNIT, epsilon=20.0)
+        opened(ledger, cap=AMOUNT_OF_ONE, epsilon=20.0)
+        opened(ledger, "births", cap=AMOUNT_OF_ONE, epsilon=20.0)
         for number, run in enumerate(["first", "second"]):
             reserve(ledger, run, "clinic", steps=2)
             lease = ledger.lease(run)
@@ -139,7 +139,7 @@ COPIES: dict[str, Callable[[Published], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("copy", COPIES)
 def test_an_untouched_release_passes_with_any_copy(published: Published, copy: str) -> None:
-    assert audit(**COPIES[copy](published)).manifests == (2 if copy == "none" else 3)
+    assert verify_ledger(**COPIES[copy](published)).manifests == (2 if copy == "none" else 3)
 
 
 @pytest.mark.parametrize("copy", COPIES)
@@ -150,7 +150,7 @@ def test_tampering_at_the_recorded_place_is_named_whatever_copies_exist(
     told = COPIES[copy](published)
     TAMPERINGS[tampering](published)
     with pytest.raises(LedgerDamaged) as damage:
-        audit(**told)
+        verify_ledger(**told)
     assert str(published.release) in str(damage.value)
 
 
@@ -173,7 +173,7 @@ def test_looking_for_a_run_anywhere_would_not_do(published: Published, monkeypat
     for tampering, tamper in TAMPERINGS.items():
         tamper(published)
         try:
-            audit(**told)
+            verify_ledger(**told)
         except LedgerDamaged:
             pass
         else:
@@ -205,7 +205,7 @@ def runs(published: Published) -> dict[str, str]:
         lease = ledger.lease("ended")
         measure(ledger, lease, "round-1", output=b"")
         ledger.settle("ended", release=None, lease=lease)
-        ledger.release_run("given-back", lease=None)
+        ledger.refund("given-back", lease=None)
         reserve(ledger, "named-only", "clinic", steps=1)
         ledger.settle("named-only", release="forged", lease=ledger.lease("named-only"))
     return {
@@ -213,7 +213,7 @@ def runs(published: Published) -> dict[str, str]:
         "settled without a release": "ended",
         "settled with the forged name but without a record": "named-only",
         "settled with another release": "first",
-        "released": "given-back",
+        "refunded": "given-back",
         "unknown": "nobody",
         "of another account": "elsewhere",
     }
@@ -223,7 +223,7 @@ FORGED = [
     "settled without a release",
     "settled with the forged name but without a record",
     "settled with another release",
-    "released",
+    "refunded",
     "unknown",
     "of another account",
 ]
@@ -243,16 +243,16 @@ def forge(run: str, folder: Path) -> None:
 def test_a_release_that_no_run_published_is_named(runs: dict[str, str], state: str, place: str) -> None:
     forge(runs[state], Path(place))
     with pytest.raises(LedgerDamaged, match=f"the (release|manifest) .*{place}"):
-        audit(releases=[Path(place)])
+        verify_ledger(releases=[Path(place)])
 
 
 def test_what_an_open_run_published_passes(published: Published, runs: dict[str, str]) -> None:
     release = published.release.with_name("new")
     forge(runs["open"], release)
-    assert audit().manifests == 3
+    assert verify_ledger().manifests == 3
     change_rows(release)
     with pytest.raises(LedgerDamaged, match=f"the release {release} was changed: {PART} has 7 bytes"):
-        audit()
+        verify_ledger()
 
 
 def test_a_run_that_is_settled_while_verify_reads_has_its_record(
@@ -269,7 +269,7 @@ def test_a_run_that_is_settled_while_verify_reads_has_its_record(
         return read(path)
 
     monkeypatch.setattr(module, "_read", settle_meanwhile)
-    assert audit().manifests == 3
+    assert verify_ledger().manifests == 3
 
 
 def test_comparing_only_with_what_is_on_record_would_not_do(
@@ -286,7 +286,7 @@ def test_comparing_only_with_what_is_on_record_would_not_do(
     for state in FORGED:
         forge(runs[state], published.release.with_name("forged"))
         try:
-            audit()
+            verify_ledger()
         except LedgerDamaged:
             pass
         else:
@@ -295,7 +295,7 @@ def test_comparing_only_with_what_is_on_record_would_not_do(
     assert missed == [
         "settled without a release",
         "settled with the forged name but without a record",
-        "released",
+        "refunded",
     ]
 
 
@@ -308,7 +308,7 @@ def test_a_name_is_shown_on_one_line(published: Published, name: str, folder: bo
     else:
         (published.release / name).touch()
     with pytest.raises(LedgerDamaged) as damage:
-        audit()
+        verify_ledger()
     assert str(damage.value).isprintable()
     assert name not in str(damage.value)
     assert repr(name)[1:-1] in str(damage.value)
@@ -366,7 +366,7 @@ def test_what_could_be_taken_for_a_release_is_named(published: Published, case: 
     change, problem = MISPLACED[case]
     change(published.release.parent)
     with pytest.raises(LedgerDamaged, match=problem) as damage:
-        audit()
+        verify_ledger()
     assert str(damage.value).isprintable()
 
 
@@ -377,13 +377,13 @@ def test_a_folder_of_releases_may_hold_other_things_and_lack_releases(published:
     (folder / ".partial-release-2" / "data").mkdir(parents=True)
     (folder / "notes.txt").touch()
     link_stray(folder, published.other)
-    assert (audit().manifests, audit().absent) == (2, 0)
+    assert (verify_ledger().manifests, verify_ledger().absent) == (2, 0)
     (folder / "linked").unlink()
     shutil.rmtree(published.other)
-    assert (audit().manifests, audit().absent) == (1, 1)
+    assert (verify_ledger().manifests, verify_ledger().absent) == (1, 1)
 
 
 def test_looking_at_manifests_only_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     stray(published.release.parent)
     monkeypatch.setattr(module, "misplaced", lambda folder, recorded: None)
-    audit()
+    verify_ledger()

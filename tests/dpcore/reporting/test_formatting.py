@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.privacy.accounting import UNIT, Currency, epsilon_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, epsilon_of, promise_of
 from dpcore.reporting import formatting as wording
 
 ROOT = Path(wording.__file__).parents[2]
@@ -36,16 +36,35 @@ def test_ordinary_formatting_would_be_noticed(number: float) -> None:
 
 @settings(max_examples=200)
 @given(st.integers(1, 10**15))
-def test_a_pure_epsilon_is_rounded_up_from_its_exact_units(units: int) -> None:
-    exact = Fraction(units, UNIT)
-    epsilon = epsilon_of(units, currency=Currency.PURE, delta=0)
+def test_a_pure_epsilon_is_rounded_up_from_its_exact_amount(amount: int) -> None:
+    exact = Fraction(amount, AMOUNT_OF_ONE)
+    epsilon = epsilon_of(amount, currency=Currency.PURE, delta=0)
     assert exact <= Fraction(epsilon) <= exact * (1 + Fraction(1, 2**50))
     assert Fraction(Decimal(wording.at_most(epsilon))) >= exact
 
 
 def test_a_price_is_rounded_up_and_what_is_left_down() -> None:
-    assert wording.price(UNIT // 3, Currency.GDP) == "mu^2 0.333334"
+    assert wording.price(AMOUNT_OF_ONE // 3, Currency.GDP) == "mu^2 0.333334"
     assert wording.down(0.12349) == "0.1234"
+
+
+@settings(max_examples=300)
+@given(st.integers(0, 10**15), st.integers(0, 10**15))
+def test_what_was_spent_never_looks_like_more_than_the_cap(one: int, other: int) -> None:
+    spent, cap = sorted((one, other))
+    assert Decimal(wording.booked(spent)) <= Decimal(wording.booked(cap))
+    assert Decimal(wording.figure(spent / AMOUNT_OF_ONE)) <= Decimal(wording.booked(spent))
+    assert Decimal(wording.left(cap - spent)) <= Decimal(wording.booked(cap))
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+@pytest.mark.parametrize("delta", ["1e-9", "1e-6", "1e-5", "3e-9"])
+def test_the_delta_of_a_raised_cap_is_printed_as_the_multiple_that_it_is(delta: str, count: int) -> None:
+    first, raised = AMOUNT_OF_ONE // 10**6, 2 * 4 ** (count - 1) * AMOUNT_OF_ONE // 10**6
+    promise = promise_of(Cap(Currency.ZCDP, raised, first=first), delta=float(delta))
+    assert Decimal(wording.at_most(promise.delta)) == count * Decimal(delta)
+    exact = promise_of(Cap(Currency.ZCDP, raised), delta=Fraction(promise.delta) / count).epsilon
+    assert exact <= promise.epsilon  # it holds at its part of the delta that is told
 
 
 def formatted(tree: ast.AST) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from dpcore import Outcome, Report, cli, synthesize
 from dpcore.ledger import Account, AccountState, Run, open_ledger
-from dpcore.privacy.accounting import UNIT, Cap, Currency, Promise, budget_of, epsilon_of, promise_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, Promise, budget_of, epsilon_of, promise_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.formatting import at_most, pair, several_blocks
 from dpcore.reporting.overview import AccountOverview, overview
@@ -269,7 +269,7 @@ def all_numbers(value: Any) -> list[float]:
 ACCOUNT = Account(
     name="visits",
     currency=Currency.ZCDP,
-    cap=UNIT,
+    cap=AMOUNT_OF_ONE,
     epsilon=9.0,
     delta=1e-9,
     unit="person",
@@ -282,9 +282,12 @@ ACCOUNT = Account(
 
 
 def test_a_person_in_several_blocks_has_what_the_cap_across_blocks_promises() -> None:
-    across = Cap(Currency.ZCDP, 2 * UNIT)
+    across = Cap(Currency.ZCDP, 2 * AMOUNT_OF_ONE)
     told = account_promise(ACCOUNT, first_cap=None, across=across)
-    assert (told.one, told.across) == (promise_of(Cap(Currency.ZCDP, UNIT), delta=1e-9), promise_of(across, delta=1e-9))
+    assert (told.one, told.across) == (
+        promise_of(Cap(Currency.ZCDP, AMOUNT_OF_ONE), delta=1e-9),
+        promise_of(across, delta=1e-9),
+    )
     assert f"any number of blocks it is {pair(told.across.epsilon, 1e-9)}-differentially private." in several_blocks(
         "person", told
     )
@@ -306,11 +309,11 @@ def test_a_raise_counts_from_the_first_charge_on(tmp_path: Path, monkeypatch: py
             (found,) = overview(ledger, "clinic").accounts
             return found
 
-        assert raised_to(UNIT // 10, 12.0).first_cap is None
+        assert raised_to(AMOUNT_OF_ONE // 10, 12.0).first_cap is None
         ledger.reserve("run-1", account="clinic", amount=10**9, claim="test")
-        assert not raised_to(UNIT // 5, 13.0).promise().raised  # reserved, and nothing charged
+        assert not raised_to(AMOUNT_OF_ONE // 5, 13.0).promise().raised  # reserved, and nothing charged
         spent(ledger, "run-2", account="clinic", amount=10**9)
         (found,) = overview(ledger, "clinic").accounts
-        assert (found.first_cap, found.promise().raised) == (UNIT // 5, False)
-        later = [raised_to(UNIT // 4, 14.0), raised_to(UNIT // 2, 15.0)]
-    assert [(found.first_cap, found.promise().raised) for found in later] == [(UNIT // 5, True)] * 2
+        assert (found.first_cap, found.promise().raised) == (AMOUNT_OF_ONE // 5, False)
+        later = [raised_to(AMOUNT_OF_ONE // 4, 14.0), raised_to(AMOUNT_OF_ONE // 2, 15.0)]
+    assert [(found.first_cap, found.promise().raised) for found in later] == [(AMOUNT_OF_ONE // 5, True)] * 2

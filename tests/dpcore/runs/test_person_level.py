@@ -17,7 +17,7 @@ from dpcore.audit import least_epsilon
 from dpcore.curator.curator import Curator
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, from_description
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.runs.synthesis import synthesize
 from dpcore.tables.histogram import Histogram, LocalHistogram
@@ -83,14 +83,14 @@ def test_removing_one_person_moves_no_marginal_by_more_than_the_sensitivity(hund
 
 def first_rows_overall(coded: Coded, *, rows_per_unit: int) -> Coded:
     """Keep as many rows as would be right, but of whomever they are."""
-    units = len({tuple(unit) for unit in coded.units.tolist()})
+    units = len({tuple(unit) for unit in coded.ids.tolist()})
     return coded.take(np.argsort(coded.draws, kind="stable")[: rows_per_unit * units])
 
 
 def ranks_over_all(coded: Coded, *, rows_per_unit: int) -> Coded:
     """Bound each unit, with draws that depend on how many rows all the others have."""
     draws = coded.draws * np.uint64(2 * coded.rows + 1)
-    kept = bounding.smallest_draws(coded.units, draws, rows_per_unit=rows_per_unit, ties=())
+    kept = bounding.smallest_draws(coded.ids, draws, rows_per_unit=rows_per_unit, ties=())
     return coded.take(kept)
 
 
@@ -162,11 +162,11 @@ def measured(
     """Measure the marginal as a run does: reserved, charged, drawn, stored."""
     workspace.open_account(delta=0.0, currency=Currency.PURE, epsilon=10)
     with open_ledger() as ledger:
-        ledger.reserve("r", account="visits", amount=int(epsilon * UNIT), claim="c")
+        ledger.reserve("r", account="visits", amount=int(epsilon * AMOUNT_OF_ONE), claim="c")
         curator = Curator(ledger=ledger, run_id="r", protection=protection, currency=Currency.PURE)
         curator.receive(histogram, lease=ledger.lease("r"))
         values = curator.measure_marginal("m", (0,), share=Fraction(1)).values
-        assert ledger.run("r").spent <= epsilon * UNIT
+        assert ledger.run("r").spent <= epsilon * AMOUNT_OF_ONE
         return values
 
 
@@ -216,7 +216,7 @@ def test_nothing_that_leaves_the_coding_holds_an_id() -> None:
     kept = ingest(Source.of(table), coding=coding, draws=draws)
     assert coded.rows == 5
     moved = pickle.dumps((coding, draws, coded, *(coded.split(3))))
-    stored = b"".join(column.tobytes() for codes, _ in kept.blocks() for column in codes)
+    stored = b"".join(column.tobytes() for codes, _ in kept.chunks() for column in codes)
     for form in (SECRET.encode(), SECRET.encode("utf-16-le"), SECRET[:8].encode()):
         assert form not in moved
         assert form not in stored
@@ -228,7 +228,7 @@ def test_two_runs_hash_one_id_differently_and_one_run_alike() -> None:
     coding = Coding(universe=UNIVERSE, protection=protection(1), window=None)
     draws = Draws.fresh()
     one, again, other = (
-        coding.code(batch, draws=each, piece=0, start=0).units.tolist()
+        coding.code(batch, draws=each, piece=0, start=0).ids.tolist()
         for each in (draws, pickle.loads(pickle.dumps(draws)), Draws.fresh())  # noqa: S301  our own
     )
     assert one == again != other

@@ -37,16 +37,16 @@ def processes() -> BaseContext:
     return context
 
 
-def started_events(ledger: Ledger) -> Counter[str]:
-    return Counter(event.details["step"] for event in ledger.history("visits") if event.kind == "started")
+def charged_events(ledger: Ledger) -> Counter[str]:
+    return Counter(event.details["step"] for event in ledger.history("visits") if event.kind == "charged")
 
 
 def check_the_books(run_id: str, *, crashes: int) -> None:
     """Check what holds for every finished run, however often it was killed."""
     with open_ledger() as ledger:
         run, balance = ledger.run(run_id), ledger.balance("visits")
-        paid, committed = started_events(ledger), [operation.step for operation in ledger.transcript(run_id)]
-        amounts = [event.details["amount"] for event in ledger.history("visits") if event.kind == "started"]
+        paid, committed = charged_events(ledger), [operation.step for operation in ledger.transcript(run_id)]
+        amounts = [event.details["amount"] for event in ledger.history("visits") if event.kind == "charged"]
     assert len(set(committed)) == len(committed)
     assert set(committed) <= set(paid)
     assert sum(paid.values()) - len(committed) <= crashes
@@ -79,7 +79,7 @@ def test_every_charge_prices_what_was_drawn(
         transcript = ledger.transcript(outcome.run)
     assert len(transcript) > 3
     for operation in transcript:
-        assert from_description(operation.mechanism).charge(currency) <= operation.amount
+        assert from_description(operation.mechanism).price(currency) <= operation.amount
     check_the_books(outcome.run, crashes=0)
 
 
@@ -144,7 +144,7 @@ def test_an_empty_table_is_no_error(workspace: Workspace) -> None:
     check_the_books(outcome.run, crashes=0)
 
 
-def test_a_damaged_table_gives_the_reservation_back_only_if_nothing_was_started(
+def test_a_damaged_table_gives_the_reservation_back_only_if_nothing_was_charged(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace.open_account()
@@ -154,7 +154,7 @@ def test_a_damaged_table_gives_the_reservation_back_only_if_nothing_was_started(
         synthesize(workspace.spec, run_id="r1")
     with open_ledger() as ledger:
         assert ledger.balance("visits").used == 0
-    # the control: the same failure after one started operation refunds nothing
+    # the control: the same failure after one charged operation refunds nothing
     (workspace.folder / "visits.csv").write_bytes(table)
     with monkeypatch.context() as patch:
         patch.setattr(Ledger, "commit", interrupted)
@@ -207,7 +207,7 @@ def run_and_die(spec: str, run_id: str, calls: int) -> None:
 
         return call
 
-    for name in ("reserve", "lease", "record_data_version", "start", "commit", "settle"):
+    for name in ("reserve", "lease", "record_data_version", "charge", "commit", "settle"):
         setattr(Ledger, name, counted(getattr(Ledger, name)))
     synthesize(spec, run_id=run_id)
 

@@ -19,7 +19,7 @@ from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.spec import DENSE_CELLS
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 from tests.dpcore.runs.test_synthesis import check_the_books, check_the_release, resume, run_and_die, transcript_of
 
@@ -50,7 +50,7 @@ workload:
 """
 COLUMNS = 10
 TWO_ROUNDS = ("workload:", "strategy: {name: adaptive, rounds: 2}\nworkload:")
-# The ledger's calls in a run of two rounds, each with a moment before it and one after: reserve, lease, data version; start and commit for
+# The ledger's calls in a run of two rounds, each with a moment before it and one after: reserve, lease, data version; charge and commit for
 # every column, and for the selection and the measurement of every round; settle.
 AFTER_THE_COLUMNS = 2 * (3 + 2 * COLUMNS)
 THE_END = AFTER_THE_COLUMNS + 2 * (2 * 4 + 1)
@@ -139,8 +139,8 @@ def test_a_large_universe_is_released_unasked_in_every_currency_and_for_every_un
     with open_ledger() as ledger:
         transcript = ledger.transcript(outcome.run)
     for operation in transcript:
-        assert from_description(operation.mechanism).charge(Currency(outcome.currency)) <= operation.amount
-    found = audit(releases=[workspace.folder])
+        assert from_description(operation.mechanism).price(Currency(outcome.currency)) <= operation.amount
+    found = verify_ledger(releases=[workspace.folder])
     assert (found.runs, found.manifests, found.operations) == (1, 1, len(transcript))
     made = pq.read_table(Path(outcome.release) / "data").to_pandas()
     kept = ROWS if account.get("unit") is None else people(ROWS).groupby("person").head(2).shape[0]
@@ -287,7 +287,7 @@ def test_a_run_killed_at_a_boundary_of_the_ledger_goes_on(
     assert len(after) == COLUMNS + 2 * 2
     check_the_books("r1", crashes=1)
     check_the_release(outcome)
-    assert audit().manifests == 1
+    assert verify_ledger().manifests == 1
 
 
 def test_a_column_of_nulls_is_released_as_one(workspace: Workspace) -> None:

@@ -14,7 +14,7 @@ from dpcore import load_spec, synthesize
 from dpcore.errors import DpflowError
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 from tests.dpcore.runs.test_synthesis import check_the_books, check_the_release
 from tests.dpcore.runs.test_synthesis_adaptive import open_account
@@ -66,7 +66,7 @@ def released(workspace: Workspace, *, currency: Currency | None = None) -> pd.Da
     assert outcome.epsilon <= privacy.epsilon
     check_the_books(outcome.run, crashes=0)
     check_the_release(outcome)
-    assert audit().manifests == 1
+    assert verify_ledger().manifests == 1
     made = pq.read_table(Path(outcome.release) / "data")
     assert made.num_rows == outcome.rows >= 1
     assert tuple(made.column_names) == universe.names

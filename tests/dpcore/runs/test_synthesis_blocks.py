@@ -20,7 +20,7 @@ import pytest
 from dpcore import Outcome, Synthesis, check_run, cli, load_spec, synthesize
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Balance, Ledger, open_ledger
-from dpcore.privacy.accounting import UNIT, Currency, budget_of, epsilon_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, epsilon_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.runs import block_reservation
 from dpcore.runs.planning.plan import plan_run
@@ -136,7 +136,7 @@ def sound() -> None:
 
 def test_a_year_of_monthly_runs_over_what_is_new_spends_each_block_once(site: Site) -> None:
     site.write(("start: 2024-01-01}", "window: new, start: 2024-01-01}"))
-    site.open_account(times=1)  # not a unit more than one run may spend
+    site.open_account(times=1)  # not more than one run may spend
     for month, ward, day in zip(MONTHS, WARDS, firsts(), strict=True):
         outcome = site.run(day)
         assert outcome.blocks == (month,)
@@ -168,7 +168,7 @@ def test_the_same_year_over_all_blocks_is_refused_in_the_month_in_which_the_firs
     with open_ledger() as ledger:
         assert (used(ledger), ledger.head()) == (before, head)
         assert list(before) == MONTHS[:5]  # the block of June was not even opened
-        assert before["2024-01"] > 4.9 * EPSILON * UNIT > before["2024-02"]
+        assert before["2024-01"] > 4.9 * EPSILON * AMOUNT_OF_ONE > before["2024-02"]
 
 
 def test_the_last_few_months_are_a_window_that_moves(site: Site) -> None:
@@ -233,13 +233,13 @@ def test_a_run_that_led_to_no_release_has_covered_nothing(site: Site) -> None:
     assert site.run("2024-02-01").blocks == ("2024-01",)
 
 
-def test_a_run_that_was_released_gets_its_blocks_again_unless_another_has_covered_them_since(site: Site) -> None:
+def test_a_run_that_was_refunded_gets_its_blocks_again_unless_another_has_covered_them_since(site: Site) -> None:
     site.write(("start: 2024-01-01}", "window: new, start: 2024-01-01}"))
     site.open_account()
     for name in ("first", "second"):
         run = Synthesis(load_spec(site.spec), run_id=name, resume=False, as_of=date(2024, 2, 1))
         run.reserve()
-        run.ledger.release_run(name, lease=run._lease)
+        run.ledger.refund(name, lease=run._lease)
         run.close()
     assert site.run("2024-05-01", run_id="second").blocks == ("2024-01",)
     with pytest.raises(UsageError, match=r"block '2024-01' is covered already by run 'second' of series visits"):
@@ -282,7 +282,7 @@ def test_replace_one_pays_double_in_each_block(site: Site) -> None:
     with open_ledger() as ledger:
         assert used(ledger) == dict.fromkeys(MONTHS[:2], 2 * ledger.run(outcome.run).spent)
         balance = ledger.balance("visits")
-    assert outcome.remaining == balance.remaining / UNIT
+    assert outcome.remaining == balance.remaining / AMOUNT_OF_ONE
     with pytest.raises(
         BudgetRefused, match=r"block '2024-01' .* at most 100.0000 remains .* each block pays double"
     ) as refused:
@@ -403,9 +403,56 @@ def test_a_plan_says_what_the_scarcest_block_has_left_and_changes_nothing(site: 
     with open_ledger() as ledger:
         head, spent = ledger.head(), used(ledger)["2024-01"]
     plan = plan_run(load_spec(site.spec), rows=100)
-    assert plan.account.remaining == pytest.approx(2 * EPSILON - spent / UNIT)
+    assert plan.account.remaining == pytest.approx(2 * EPSILON - spent / AMOUNT_OF_ONE)
     with open_ledger() as ledger:
         assert ledger.head() == head
+
+
+def test_a_plan_is_as_of_the_day_that_a_run_would_be(
+    site: Site, dpflow: "Dpflow", capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.open_account(times=3)
+    site.write(("start: 2024-01-01}", "window: last 1, start: 2024-01-01}"))
+    site.run("2024-03-01")
+
+    def planned(day: str, *more: str) -> dict[str, Any]:
+        capsys.readouterr()
+        assert dpflow("plan", site.spec, "--as-of", day, "--json", *more) == 0
+        data: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return data
+
+    used_before, unused = planned("2024-03-01")["account"], planned("2024-04-01")["account"]
+    assert (used_before["block"], unused["block"]) == ("2024-02", "2024-03")
+    assert used_before["remaining"] < unused["remaining"] == pytest.approx(2 * EPSILON)
+    assert used_before["new_block_epsilon"] == pytest.approx(3 * EPSILON)
+    assert planned("2024-03-01", "--error", "0.5", "--on", "ward")["refused"] is None
+    assert dpflow("plan", site.spec, "--as-of", "2024-03-01") == 0
+    assert "after it, a run that reads block 2024-02 can ask for epsilon " in capsys.readouterr().out
+    for day, why in (("soon", "--as-of must be a day"), ("2999-01-01", "is yet to come")):
+        assert dpflow("plan", site.spec, "--as-of", day) == 2
+        assert why in capsys.readouterr().err
+    site.write(("blocks: {column: day, every: month, start: 2024-01-01}\n", ""))
+    assert dpflow("plan", site.spec, "--as-of", "2024-03-01") == 2
+    assert "leave --as-of out" in capsys.readouterr().err
+
+
+def test_a_used_up_block_of_a_series_leaves_the_next_ones_their_whole_budget(
+    site: Site, dpflow: "Dpflow", capsys: pytest.CaptureFixture[str]
+) -> None:
+    site.open_account(times=1)
+    site.write(("start: 2024-01-01}", "window: new, start: 2024-01-01}"))
+    assert site.run("2024-02-01").new_block_epsilon == EPSILON
+    with open_ledger() as ledger:
+        ledger.open_blocks("visits", ["2024-02"])
+        ledger.seal_blocks("visits", ["2024-02"])
+        ledger.reserve("other", account="visits", amount=AMOUNT_OF_ONE, claim="test", blocks=["2024-02"])
+    for verb in ("run", "plan"):
+        assert dpflow(verb, site.spec, "--as-of", "2024-03-01") == 3
+        told = capsys.readouterr().err
+        assert "block '2024-02' of account 'visits' cannot pay" in told
+        assert (
+            f"new blocks have their whole budget: a run that reads only those can ask for epsilon {EPSILON:.4f}" in told
+        )
 
 
 PERSONS = (("unit: row,", "unit: person, max_rows_per_unit: 2,"),)
@@ -461,7 +508,7 @@ def test_the_balance_before_and_after_is_of_the_blocks_that_the_run_has_read(sit
     outcome, report = run.settle(), run.report()
     run.close()
     assert (report.before.spent, report.before.reserved) == (0, 0)
-    assert report.after.spent == round(outcome.spent * UNIT)
+    assert report.after.spent == round(outcome.spent * AMOUNT_OF_ONE)
     assert outcome.blocks == ("2024-02",)
 
 
@@ -571,9 +618,9 @@ def test_the_cap_across_blocks_bounds_what_all_runs_cost_a_person(site: Site, ne
     for day in ("2024-02-01", "2024-04-01", "2024-05-01"):  # the second reads two blocks, and counts once
         site.run(day)
     with open_ledger() as ledger:
-        assert ledger.across("visits") == Balance(3 * int(EPSILON) * UNIT, 3 * int(EPSILON) * UNIT, 0)
+        assert ledger.across("visits") == Balance(3 * int(EPSILON) * AMOUNT_OF_ONE, 3 * int(EPSILON) * AMOUNT_OF_ONE, 0)
         head, blocks = ledger.head(), used(ledger)
-        assert max(blocks.values()) <= 2 * int(EPSILON) * UNIT
+        assert max(blocks.values()) <= 2 * int(EPSILON) * AMOUNT_OF_ONE
     later = date(2024, 6, 1)
     refused: list[Callable[[], object]] = [
         lambda: site.run("2024-06-01"),
@@ -585,7 +632,7 @@ def test_the_cap_across_blocks_bounds_what_all_runs_cost_a_person(site: Site, ne
             ask()
     with open_ledger() as ledger:
         assert (ledger.head(), used(ledger)) == (head, blocks)  # no block was opened or sealed for nothing
-        ledger.raise_across("visits", cap=4 * int(EPSILON) * UNIT, epsilon=4 * EPSILON, reason="one more")
+        ledger.raise_across("visits", cap=4 * int(EPSILON) * AMOUNT_OF_ONE, epsilon=4 * EPSILON, reason="one more")
     site.run("2024-06-01")
     with open_ledger() as ledger:
         assert_sound(ledger)

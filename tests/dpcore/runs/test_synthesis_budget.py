@@ -13,7 +13,7 @@ from dpcore.curator.curator import Curator
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms import RoundedGaussian
-from dpcore.mechanisms.pricing import least_units
+from dpcore.mechanisms.pricing import least_amount
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.runs.synthesis import Synthesis
@@ -122,10 +122,10 @@ def test_rounds_that_crashes_have_left_no_noise_for_end_early_instead_of_failing
     def lose_almost_all(run: Synthesis) -> None:
         begin(run)
         lease = run.curator._received[1]  # type: ignore[index]
-        left = 6 * least_units(currency=Currency.GDP, protection=ONE_ROW) - 1
+        left = 6 * least_amount(currency=Currency.GDP, protection=ONE_ROW) - 1
         amount = run.ledger.run(run.run_id).remaining - left
         mechanism = RoundedGaussian.for_amount(amount, currency=Currency.GDP, sensitivity=ONE_ROW.sensitivity)
-        run.ledger.start(lease, step="lost", amount=amount, mechanism=mechanism.describe())
+        run.ledger.charge(lease, step="lost", amount=amount, mechanism=mechanism.describe())
 
     monkeypatch.setattr(Synthesis, "begin", lose_almost_all)
     outcome = synthesize(workspace.spec)
@@ -138,7 +138,7 @@ def test_rounds_that_crashes_have_left_no_noise_for_end_early_instead_of_failing
 @pytest.mark.parametrize(("answers", "exhausted"), [(2, False), (3, True)])
 def test_what_is_left_must_pay_for_every_answer_to_come(workspace: Workspace, answers: int, exhausted: bool) -> None:
     open_account(epsilon=1.0, delta=1e-9, currency=Currency.GDP)
-    amount = 3 * least_units(currency=Currency.GDP, protection=ONE_ROW) - 1
+    amount = 3 * least_amount(currency=Currency.GDP, protection=ONE_ROW) - 1
     assert amount < budget_of(1.0, delta=1e-9, currency=Currency.GDP)[1]
     with open_ledger() as ledger:
         ledger.reserve("run", account="visits", amount=amount, claim="claim", analyst=None, purpose=None)

@@ -62,7 +62,7 @@ def notes(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_query_that_a_value_makes_fail_keeps_the_reservation(workspace: Workspace, notes: Path) -> None:
     spec = workspace.write_spec((FILE, FAILING))
     for run_id in ("r1", "r2"):
-        with pytest.raises(SourceBroken, match=f"--resume {run_id}.*`dpflow ledger release {run_id}`") as refusal:
+        with pytest.raises(SourceBroken, match=f"--resume {run_id}.*`dpflow ledger refund {run_id}`") as refusal:
             dpcore.synthesize(spec, run_id=run_id)
         assert refusal.value.__context__ is refusal.value.__cause__ is None
     with open_ledger() as ledger:
@@ -74,7 +74,7 @@ def test_a_query_that_a_value_makes_fail_keeps_the_reservation(workspace: Worksp
     connection.close()
     assert dpcore.synthesize(spec, run_id="r1", resume=True).run == "r1"
     with open_ledger() as ledger:
-        ledger.release_run("r2", lease=ledger.lease("r2"))  # as the steward does
+        ledger.refund("r2", lease=ledger.lease("r2"))  # as the steward does
         assert ledger.balance("visits").used == ledger.run("r1").spent
 
 
@@ -87,7 +87,7 @@ def test_a_query_that_is_wrong_whatever_the_values_are_costs_nothing(workspace: 
         dpcore.synthesize(workspace.write_spec((FILE, f'{{sql: "{wrong}", url_env: CLINIC_DB}}')), run_id="r1")
     assert type(refusal.value) is SourceError
     with open_ledger() as ledger:
-        assert (ledger.run("r1").state, ledger.balance("visits").used) == ("released", 0)
+        assert (ledger.run("r1").state, ledger.balance("visits").used) == ("refunded", 0)
 
 
 def test_a_reservation_that_is_kept_does_not_come_back_by_another_failure(
@@ -207,7 +207,7 @@ def test_a_badly_quoted_file_keeps_the_reservation_and_goes_on_once_it_is_mended
     whole = file.read_bytes()
     file.write_bytes(whole + b'"never closed\n')
     for resume in (False, True):
-        with pytest.raises(SourceBroken, match=r"quotation marks.*--resume r1, or .* `dpflow ledger release r1`"):
+        with pytest.raises(SourceBroken, match=r"quotation marks.*--resume r1, or .* `dpflow ledger refund r1`"):
             dpcore.synthesize(workspace.spec, run_id="r1", resume=resume)
         with open_ledger() as ledger:
             run = ledger.run("r1")
@@ -251,13 +251,13 @@ def test_a_file_in_a_wide_encoding_is_refused_by_its_mark_and_costs_nothing(
         dpcore.synthesize(workspace.spec, run_id="r1")
     assert type(refusal.value) is SourceError
     with open_ledger() as ledger:
-        assert (ledger.run("r1").state, ledger.balance("visits").used) == ("released", 0)
+        assert (ledger.run("r1").state, ledger.balance("visits").used) == ("refunded", 0)
 
 
 def test_a_record_that_is_too_long_is_left_out_without_a_word(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpcore.tables.sources.csv_file.BLOCK_BYTES", (1 << 10, 1 << 12))
+    monkeypatch.setattr("dpcore.tables.sources.csv_file.CHUNK_BYTES", (1 << 10, 1 << 12))
     table = visits(300, seed=1).assign(note="")
     table.loc[7, "note"] = "x" * 5000
     table.to_csv(workspace.folder / "visits.csv", index=False)

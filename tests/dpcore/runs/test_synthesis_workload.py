@@ -13,7 +13,7 @@ from dpcore import synthesize
 from dpcore.ledger import open_ledger
 from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import Currency
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 from tests.dpcore.runs.test_synthesis import check_the_books, check_the_release, resume, run_and_die, transcript_of
 from tests.dpcore.runs.test_synthesis_adaptive import (
@@ -55,11 +55,11 @@ def test_a_run_is_paid_in_every_currency_at_the_sensitivity_of_its_weights(
     with open_ledger() as ledger:
         transcript = ledger.transcript(outcome.run)
     for operation in transcript:
-        assert from_description(operation.mechanism).charge(currency) <= operation.amount
+        assert from_description(operation.mechanism).price(currency) <= operation.amount
     sensitivities = [row.mechanism["sensitivity"] for row in transcript if row.step.endswith("/select")]
     assert sensitivities[:2] == [1, 1]  # pairs with the target, which weigh 1
     assert set(sensitivities) <= {1, 5}
-    assert audit(releases=[workspace.folder]).manifests == 1
+    assert verify_ledger(releases=[workspace.folder]).manifests == 1
 
 
 def test_the_release_tells_the_strategy_and_holds_the_levels(workspace: Workspace) -> None:
@@ -119,7 +119,7 @@ def test_a_run_killed_among_its_levels_goes_on(workspace: Workspace, processes: 
     assert len(after) == COLUMNS + len(levels_of("r1")) + 2 * 4
     check_the_books("r1", crashes=1)
     check_the_release(outcome)
-    assert audit().manifests == 1
+    assert verify_ledger().manifests == 1
 
 
 def test_mwem_takes_weights_and_a_target(workspace: Workspace) -> None:

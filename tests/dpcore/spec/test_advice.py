@@ -9,6 +9,7 @@ import pytest
 from dpcore import Outcome, load_spec
 from dpcore.cli.main import main
 from dpcore.spec.advice import advice, looks_like_id
+from tests.dpcore.cli.ledgers import dpflow
 
 SPEC = """\
 dataset: visits
@@ -171,6 +172,22 @@ def test_a_budget_that_protects_little_is_warned_of(tmp_path: Path, old: str, ne
 )
 def test_a_budget_at_the_limit_is_not(tmp_path: Path, old: str, new: str) -> None:
     assert warnings(tmp_path, AGE, (old, new)) == ()
+
+
+@pytest.mark.parametrize("terms", [("20.5", "1e-9", 1), ("1", "0.01", 1), ("30", "0.5", 2), ("20", "1e-3", 0)])
+def test_an_account_is_warned_of_as_a_spec_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terms: tuple[str, str, int]
+) -> None:
+    epsilon, delta, number = terms
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
+    said = warnings(tmp_path, AGE, ("epsilon: 1.0", f"epsilon: {epsilon}"), ("delta: 1e-9", f"delta: {delta}"))
+    assert len(said) == number
+    options = ("--epsilon", epsilon, "--delta", delta, "--unit", "row", "--neighbours", "add-remove", "--json")
+    assert dpflow("ledger", "open", "visits", *options) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["warnings"] == list(said)
+    assert printed.err == "".join(f"warning: {warning}\n" for warning in said)
 
 
 def test_check_says_so_on_the_error_stream_and_ends_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

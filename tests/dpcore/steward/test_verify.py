@@ -9,9 +9,9 @@ import pytest
 
 from dpcore.errors import LedgerDamaged, UsageError
 from dpcore.ledger import GENESIS, open_ledger
-from dpcore.privacy.accounting import UNIT, Currency, epsilon_of
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of
 from dpcore.runs.synthesis import synthesize
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 from tests.dpcore.ledger.fixtures import opened
 from tests.dpcore.ledger.story import measure, price, recorded, reserve, tell, write_manifest
@@ -38,23 +38,27 @@ def test_a_real_release_agrees_with_its_ledger(workspace: Workspace, currency: C
     workspace.write_spec(("delta: 1e-9", f"delta: {delta}"))
     workspace.open_account(delta=delta, currency=currency)
     synthesize(workspace.spec)
-    found = audit(releases=[workspace.folder])
+    found = verify_ledger(releases=[workspace.folder])
     assert (found.runs, found.manifests) == (1, 1)
     assert found.operations == found.outputs > 1
-    assert found.head == audit(expected_head=found.head).head
+    assert found.head == verify_ledger(expected_head=found.head).head
 
 
 def test_a_recorded_manifest_is_looked_at_without_being_named(books: Path) -> None:
-    assert audit().manifests == 1
-    assert audit(releases=[books]).manifests == audit(releases=[books.parents[1], books.parent]).manifests == 1
+    assert verify_ledger().manifests == 1
+    assert (
+        verify_ledger(releases=[books]).manifests
+        == verify_ledger(releases=[books.parents[1], books.parent]).manifests
+        == 1
+    )
 
 
 def test_a_manifest_that_is_elsewhere_now_is_looked_at_when_it_is_named(books: Path, tmp_path: Path) -> None:
     shutil.move(books.parent, tmp_path / "elsewhere")
-    assert (audit().manifests, audit().absent) == (0, 1)
+    assert (verify_ledger().manifests, verify_ledger().absent) == (0, 1)
     with pytest.raises(LedgerDamaged, match=r"births-2026 of run 'births-1' is missing; restore it"):
-        audit(complete=[books.parents[1]])
-    found = audit(complete=[tmp_path / "elsewhere"])
+        verify_ledger(complete=[books.parents[1]])
+    found = verify_ledger(complete=[tmp_path / "elsewhere"])
     assert (found.manifests, found.absent) == (1, 0)
 
 
@@ -62,7 +66,7 @@ def test_one_that_is_still_being_written_is_left_alone(books: Path) -> None:
     partial = books.parents[1] / ".partial-births-2027"
     partial.mkdir()
     (partial / "manifest.json").write_text("{", encoding="utf-8")
-    assert audit(releases=[books.parents[1]]).manifests == 1
+    assert verify_ledger(releases=[books.parents[1]]).manifests == 1
 
 
 @pytest.mark.parametrize(
@@ -86,7 +90,7 @@ def test_one_that_is_still_being_written_is_left_alone(books: Path) -> None:
 def test_a_manifest_that_says_something_else_is_found(books: Path, changes: dict[str, Any], problem: str) -> None:
     edit(books, **changes)
     with pytest.raises(LedgerDamaged, match=problem) as damage:
-        audit()
+        verify_ledger()
     assert str(books) in str(damage.value)
     assert damage.value.exit_code == 4
 
@@ -95,26 +99,26 @@ def test_a_manifest_that_says_something_else_is_found(books: Path, changes: dict
 def test_a_manifest_that_does_not_read_is_found(books: Path, content: bytes) -> None:
     books.write_bytes(content)
     with pytest.raises(LedgerDamaged, match=r"the manifest .*births-2026/manifest\.json does not read"):
-        audit()
+        verify_ledger()
 
 
 def test_a_manifest_of_an_unknown_run_is_found(books: Path, tmp_path: Path) -> None:
     other = Path(shutil.copy(books, tmp_path / "manifest.json"))
     edit(other, run="births-7")
     with pytest.raises(LedgerDamaged, match=r"is of a run that the ledger does not know"):
-        audit(releases=[other])
+        verify_ledger(releases=[other])
 
 
 def test_a_release_of_another_ledger_is_found(books: Path, tmp_path: Path) -> None:
     other = tmp_path / "other" / "manifest.json"
     with open_ledger(f"sqlite:///{tmp_path}/other.sqlite", create=True) as ledger:
-        opened(ledger, "births", cap=UNIT)
+        opened(ledger, "births", cap=AMOUNT_OF_ONE)
         reserve(ledger, "births-1", "births", steps=5)
         for number in range(4):
             measure(ledger, ledger.lease("births-1"), f"round-{number}", output=b"")
         write_manifest(ledger, "births-1", other)
     with pytest.raises(LedgerDamaged, match="or it is of another ledger; restore the newest backup, or check DPFLOW_"):
-        audit(releases=[other.parent])
+        verify_ledger(releases=[other.parent])
 
 
 def test_an_older_backup_is_found_through_a_release_that_it_does_not_know(books: Path, tmp_path: Path) -> None:
@@ -127,15 +131,15 @@ def test_an_older_backup_is_found_through_a_release_that_it_does_not_know(books:
         write_manifest(ledger, "births-2", later)
         ledger.settle("births-2", release="births-2027", lease=lease, **recorded(later))
         head = ledger.head()
-    assert audit(expected_head=head).manifests == 2
+    assert verify_ledger(expected_head=head).manifests == 2
     shutil.copyfile(backup, path)
     for told in ({}, {"releases": [books.parents[1]]}, {"expected_head": head}):
         with pytest.raises(LedgerDamaged, match="not in this chain of 55 events: events were dropped since"):
-            audit(**told)
+            verify_ledger(**told)
     later.unlink()
-    assert audit().manifests == 1  # nothing in the file itself tells of what came after
+    assert verify_ledger().manifests == 1  # nothing in the file itself tells of what came after
     with pytest.raises(LedgerDamaged, match="not in this chain of 55 events: events were dropped since"):
-        audit(expected_head=head)
+        verify_ledger(expected_head=head)
 
 
 def test_a_release_of_another_ledger_is_told_from_one_that_was_forgotten(books: Path) -> None:
@@ -144,13 +148,13 @@ def test_a_release_of_another_ledger_is_told_from_one_that_was_forgotten(books: 
     manifest = json.loads(books.read_text(encoding="utf-8"))
     manifest["privacy"] |= {"ledger": "2" * 64, "ledger_head": "3" * 64}
     other.write_text(json.dumps(manifest), encoding="utf-8")
-    found = audit(releases=[books.parents[1]])
+    found = verify_ledger(releases=[books.parents[1]])
     assert (found.manifests, found.others) == (1, 1)
     with open_ledger() as ledger:
         manifest["privacy"]["ledger"] = ledger.identity()
     other.write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(LedgerDamaged, match="is not in this chain"):
-        audit(releases=[books.parents[1]])
+        verify_ledger(releases=[books.parents[1]])
 
 
 @pytest.mark.parametrize("currency", Currency)
@@ -160,29 +164,31 @@ def test_a_run_that_is_not_settled_may_have_spent_more_since_but_not_less(
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/ledger.sqlite")
     manifest = tmp_path / "release" / "manifest.json"
     with open_ledger(create=True) as ledger:
-        opened(ledger, currency=currency, delta=0.0 if currency is Currency.PURE else 1e-9, cap=UNIT, epsilon=20.0)
+        opened(
+            ledger, currency=currency, delta=0.0 if currency is Currency.PURE else 1e-9, cap=AMOUNT_OF_ONE, epsilon=20.0
+        )
         reserve(ledger, "run", "clinic", steps=3)
-        reserved = ledger.run("run").reserved / UNIT
+        reserved = ledger.run("run").reserved / AMOUNT_OF_ONE
         lease = ledger.lease("run")
         measure(ledger, lease, "round-1", output=b"")
         measure(ledger, lease, "round-2", output=b"")
         write_manifest(ledger, "run", manifest)
 
     def books(steps: int) -> dict[str, float]:
-        return {"reserved": reserved, "spent": steps * price(currency) / UNIT}
+        return {"reserved": reserved, "spent": steps * price(currency) / AMOUNT_OF_ONE}
 
     for steps, fits in ((1, True), (2, True), (3, False)):
         edit(manifest, bookkeeping=books(steps))
         if fits:
-            assert audit(releases=[manifest]).manifests == 1
+            assert verify_ledger(releases=[manifest]).manifests == 1
         else:
             with pytest.raises(LedgerDamaged, match="states another amount than its run has spent"):
-                audit(releases=[manifest])
+                verify_ledger(releases=[manifest])
     edit(manifest, bookkeeping=books(1))
     with open_ledger() as ledger:
         ledger.settle("run", release="release", lease=lease, **recorded(manifest))
     with pytest.raises(LedgerDamaged, match="states another amount than its run has spent"):
-        audit()
+        verify_ledger()
 
 
 @pytest.mark.parametrize("currency", Currency)
@@ -194,23 +200,23 @@ def test_a_manifest_that_states_the_epsilon_of_what_was_spent_is_found(
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/ledger.sqlite")
     manifest = tmp_path / "release" / "manifest.json"
     with open_ledger(create=True) as ledger:
-        opened(ledger, currency=currency, delta=delta, cap=UNIT, epsilon=20.0)
+        opened(ledger, currency=currency, delta=delta, cap=AMOUNT_OF_ONE, epsilon=20.0)
         reserve(ledger, "run", "clinic", steps=3)
         measure(ledger, ledger.lease("run"), "round-1", output=b"")
         write_manifest(ledger, "run", manifest)
         spent = ledger.run("run").spent
-    assert audit(releases=[manifest]).manifests == 1
+    assert verify_ledger(releases=[manifest]).manifests == 1
     edit(manifest, epsilon=epsilon_of(spent, currency=currency, delta=delta))
     with pytest.raises(LedgerDamaged, match="states another epsilon than its run's reservation promises"):
-        audit(releases=[manifest])
+        verify_ledger(releases=[manifest])
 
 
 @pytest.mark.parametrize("head", ["", "ab", "g" * 64, "AB" * 32])
 def test_a_head_that_is_none_is_refused(books: Path, head: str) -> None:
     with pytest.raises(UsageError, match="64 hexadecimal digits"):
-        audit(expected_head=head)
+        verify_ledger(expected_head=head)
 
 
 def test_a_folder_that_is_not_there_is_refused(books: Path) -> None:
     with pytest.raises(UsageError, match="there is nothing at nowhere"):
-        audit(releases=[Path("nowhere")])
+        verify_ledger(releases=[Path("nowhere")])

@@ -13,7 +13,7 @@ from dpcore.ledger import Ledger, Operation
 from dpcore.models import FactoredModel
 from dpcore.models.factored import BYTES_PER_CELL
 from dpcore.resolutions import Resolutions
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from dpcore.strategies import Adaptive, Column
 from dpcore.workload import Workload
 from tests.conftest import Workspace
@@ -113,7 +113,7 @@ def check_a_run(workspace: Workspace) -> None:
     outcome = synthesize(workspace.spec)
     check_the_books(outcome.run, crashes=0)
     check_the_release(outcome)
-    assert audit().manifests == 1
+    assert verify_ledger().manifests == 1
     assert pq.read_table(Path(outcome.release) / "data").num_rows == outcome.rows
 
 

@@ -36,8 +36,8 @@ def counted(table: pd.DataFrame, shape: list[int], *, weights: np.ndarray | None
 
 
 def distinct(histogram: LocalHistogram) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the one block of a histogram that was made of distinct rows."""
-    ((codes, counts),) = histogram._blocks
+    """Return the one chunk of a histogram that was made of distinct rows."""
+    ((codes, counts),) = histogram._chunks
     return list(codes), counts
 
 
@@ -138,7 +138,7 @@ def test_a_marginal_that_is_asked_for_again_is_the_same_and_the_oldest_make_room
 WAYS = {
     "all cells at once": {},
     "distinct rows": {"SMALL_UNIVERSE": 0},
-    "block by block": {"SMALL_UNIVERSE": 0, "DISTINCT_ROWS": 0},
+    "chunk by chunk": {"SMALL_UNIVERSE": 0, "DISTINCT_ROWS": 0},
 }
 
 

@@ -181,4 +181,4 @@ def test_a_wrong_report_is_refused_before_any_coin_is_thrown(monkeypatch):
 def test_a_ledger_charges_for_the_selection_whichever_part_is_drawn():
     mixture = tempting(HALF, epsilon=0.5, bound=Bound.PURE)
     assert mixture.mechanism is mixture.selection.mechanism
-    assert mixture.mechanism.charge(Currency.PURE) == 500_000_000_000
+    assert mixture.mechanism.price(Currency.PURE) == 500_000_000_000

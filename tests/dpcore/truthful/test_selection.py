@@ -9,7 +9,7 @@ import pytest
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism, Flavour
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.truthful import Bound, Exact, Game, Player, PrivateSelection, facility_game, gain_bound, gains, largest_gain
 from tests.contracts.mechanism import chi_square_p
 from tests.dpcore.truthful.games import ZERO, Best, random_game, shouting, temptation
@@ -174,8 +174,8 @@ def test_probabilities_add_up_to_one_exactly():
 
 def test_a_draw_costs_what_the_exponential_mechanism_costs():
     selection = PrivateSelection(game=facility_game(players=3, places=5), epsilon=0.5)
-    assert selection.mechanism.charge(Currency.PURE) == UNIT // 2
-    assert selection.mechanism.charge(Currency.ZCDP) == UNIT // 32
+    assert selection.mechanism.price(Currency.PURE) == AMOUNT_OF_ONE // 2
+    assert selection.mechanism.price(Currency.ZCDP) == AMOUNT_OF_ONE // 32
     assert selection.mechanism.describe() == {
         "name": "exponential",
         "epsilon": "0.5",

@@ -230,7 +230,7 @@ def test_what_breaks_the_reading_makes_only_its_own_row_alien():
 def test_blocks_join_without_a_seam(monkeypatch, attribute):
     array = pa.array(TEXTS + [str(number) for number in range(-20, 20)])
     whole = attribute.encode(array)
-    monkeypatch.setattr(column, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(column, "CHUNK_ROWS", 7)
     np.testing.assert_array_equal(attribute.encode(array), whole)
     numbers = pa.array(np.arange(-20.0, 20.0))
     np.testing.assert_array_equal(attribute.encode(numbers), row_by_row(attribute, numbers))

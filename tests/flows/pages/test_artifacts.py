@@ -21,7 +21,7 @@ from prefect.states import Scheduled
 from dpcore import Account, Balance, Outcome, Report
 from dpcore.errors import DpflowError
 from dpcore.ledger import AccountState
-from dpcore.privacy.accounting import UNIT, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.outcome import Round
 from flows.pages import artifacts
@@ -37,7 +37,7 @@ MARKER = "Zq7_private%"
 ACCOUNT = Account(
     name="clinic",
     currency=Currency.ZCDP,
-    cap=UNIT,
+    cap=AMOUNT_OF_ONE,
     epsilon=4.0,
     delta=1e-9,
     unit="person",
@@ -63,9 +63,9 @@ REPORT = Report(
         remaining_epsilon=2.5,
     ),
     account=ACCOUNT,
-    before=Balance(UNIT, UNIT // 4, 0),
-    after=Balance(UNIT, UNIT // 2, UNIT // 8),
-    overall=Balance(UNIT, UNIT // 2, UNIT // 8),
+    before=Balance(AMOUNT_OF_ONE, AMOUNT_OF_ONE // 4, 0),
+    after=Balance(AMOUNT_OF_ONE, AMOUNT_OF_ONE // 2, AMOUNT_OF_ONE // 8),
+    overall=Balance(AMOUNT_OF_ONE, AMOUNT_OF_ONE // 2, AMOUNT_OF_ONE // 8),
     rounds=[Round(n, ("age", "sex"), 12, 4.5, 0.3, 0.1, 0.05, n / 4) for n in range(1, 5)],
     privacy={
         "guarantee": "This release is (2, 1e-09)-differentially private.",

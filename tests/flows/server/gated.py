@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpcore.ledger import Ledger, Operation
 from flows.synthesize import synthesize
-from flows.tasks import retry as patience
+from flows.tasks import retry
 
 __all__ = ["STEP", "VARIABLE", "synthesize"]
 
@@ -35,8 +35,8 @@ def _close(gate: Path) -> None:
         time.sleep(seconds)
 
     Ledger.commit = gated_commit  # type: ignore[method-assign]
-    patience.HELD_SECONDS = (0.2,)  # type: ignore[assignment]
-    patience.patiently.__kwdefaults__["sleep"] = sleep
+    retry.HELD_SECONDS = (0.2,)  # type: ignore[assignment]
+    retry.retry_infrastructure.__kwdefaults__["sleep"] = sleep
 
 
 if VARIABLE in os.environ:

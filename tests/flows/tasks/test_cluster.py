@@ -13,7 +13,7 @@ from dpcore.errors import SourceError
 from dpcore.ledger import open_ledger
 from flows.synthesize import synthesize
 from tests.conftest import Workspace, visits
-from tests.faults.canary_places import STEPS
+from tests.faults.flows.canary_places import STEPS
 from tests.flows.conftest import DATABASE, Search
 
 pytestmark = pytest.mark.prefect

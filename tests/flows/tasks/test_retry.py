@@ -11,7 +11,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.utilities.engine import capture_sigterm
 
 from dpcore.errors import DpflowError, LedgerDamaged, LedgerError, RunHeld, UsageError
-from flows.tasks.retry import HELD_AT_MOST, RETRY_SECONDS, patiently
+from flows.tasks.retry import HELD_AT_MOST, RETRY_SECONDS, retry_infrastructure
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def failing(*errors: DpflowError) -> Callable[[], str]:
 )
 def test_a_deployed_run_waits_and_goes_on(errors: list[DpflowError], waits: list[float]) -> None:
     slept: list[float] = []
-    assert patiently(failing(*errors), sleep=slept.append) == "done"
+    assert retry_infrastructure(failing(*errors), sleep=slept.append) == "done"
     assert slept == waits
 
 
@@ -53,7 +53,7 @@ def test_a_deployed_run_waits_and_goes_on(errors: list[DpflowError], waits: list
 def test_patience_ends(error: DpflowError) -> None:
     slept: list[float] = []
     with pytest.raises(type(error)):
-        patiently(failing(*[error] * 1000), sleep=slept.append)
+        retry_infrastructure(failing(*[error] * 1000), sleep=slept.append)
     assert sum(slept) in {sum(RETRY_SECONDS), HELD_AT_MOST - 25}
 
 
@@ -62,7 +62,7 @@ def test_patience_ends(error: DpflowError) -> None:
 def test_what_waiting_does_not_mend_is_not_waited_for(error: DpflowError) -> None:
     slept: list[float] = []
     with pytest.raises(type(error)):
-        patiently(failing(error), sleep=slept.append)
+        retry_infrastructure(failing(error), sleep=slept.append)
     assert slept == []
 
 
@@ -70,7 +70,7 @@ def test_what_waiting_does_not_mend_is_not_waited_for(error: DpflowError) -> Non
 def test_a_run_that_was_called_does_not_wait(error: DpflowError) -> None:
     slept: list[float] = []
     with pytest.raises(type(error)):
-        patiently(failing(error), sleep=slept.append)
+        retry_infrastructure(failing(error), sleep=slept.append)
     assert slept == []
 
 
@@ -83,5 +83,5 @@ def test_a_termination_ends_the_wait_at_once() -> None:
         time.sleep(10 * seconds)
 
     with capture_sigterm(), pytest.raises(TerminationSignal):
-        patiently(failing(LedgerError("locked")), sleep=sleep)
+        retry_infrastructure(failing(LedgerError("locked")), sleep=sleep)
     assert time.monotonic() - began < 5

@@ -10,7 +10,7 @@ from prefect.workers.process import ProcessWorker
 
 from dpcore import register
 from flows.deploy.deployments import ENGINE, FLOWS, deployments
-from flows.worker.overrides import foreign_wishes
+from flows.worker.overrides import disallowed_overrides
 from tests.conftest import Workspace
 
 TEMPLATE = ProcessWorker.get_default_base_job_template()
@@ -19,7 +19,7 @@ TEMPLATE = ProcessWorker.get_default_base_job_template()
 def wishes(template: dict[str, Any] = TEMPLATE, flow: str = "synthesize", **deployment: Any) -> list[str]:
     usual = {"entrypoint": "flows.synthesize.synthesize", "job_variables": {"command": ENGINE}}
     found = DeploymentResponse(name="x", flow_id=uuid4(), **usual | deployment)
-    return foreign_wishes(FlowRun(flow_id=found.flow_id), found, flow=flow, template=template)
+    return disallowed_overrides(FlowRun(flow_id=found.flow_id), found, flow=flow, template=template)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import (
-    UNIT,
+    AMOUNT_OF_ONE,
     basic_composition,
-    cap_units,
+    cap_amount,
     discrete_laplace_zcdp,
     epsilon_to_gdp,
     epsilon_to_zcdp,
@@ -30,7 +30,7 @@ from dpcore.privacy.accounting import (
     laplace_zcdp,
     pure_gdp,
     pure_zcdp,
-    spend_units,
+    spend_amount,
     zcdp_to_delta,
     zcdp_to_epsilon,
 )
@@ -126,22 +126,22 @@ def test_a_movement_costs_most_when_it_is_concentrated(first, second, scale):
 
 
 @given(st.fractions(min_value=Fraction(1, 10**12), max_value=1000))
-def test_a_spend_is_rounded_up_and_a_cap_down_by_less_than_one_unit(amount):
-    assert 0 <= spend_units(amount) - amount * UNIT < 1
-    assert 0 <= amount * UNIT - cap_units(amount) < 1
+def test_a_spend_is_rounded_up_and_a_cap_down_by_less_than_the_least_amount(amount):
+    assert 0 <= spend_amount(amount) - amount * AMOUNT_OF_ONE < 1
+    assert 0 <= amount * AMOUNT_OF_ONE - cap_amount(amount) < 1
 
 
 @pytest.mark.parametrize("amount", [0, 0.0, -0.0, -1, -1e-300, math.nan, math.inf, -math.inf, 1e7, True, "1", None])
-@pytest.mark.parametrize("units", [spend_units, cap_units])
-def test_an_amount_that_means_nothing_is_refused(units, amount):
+@pytest.mark.parametrize("amount_of", [spend_amount, cap_amount])
+def test_an_amount_that_means_nothing_is_refused(amount_of, amount):
     with pytest.raises(UsageError):
-        units(amount)
+        amount_of(amount)
 
 
-def test_a_cap_that_would_round_to_nothing_is_refused_and_such_a_spend_costs_one_unit():
+def test_a_cap_that_would_round_to_nothing_is_refused_and_such_a_spend_costs_the_least_amount():
     with pytest.raises(UsageError, match="1e-12"):
-        cap_units(1e-13)
-    assert spend_units(1e-300) == 1
+        cap_amount(1e-13)
+    assert spend_amount(1e-300) == 1
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])

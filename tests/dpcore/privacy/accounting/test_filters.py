@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.privacy.accounting import (
-    UNIT,
+    AMOUNT_OF_ONE,
     Currency,
     PrivacyFilter,
     budget_of,
@@ -22,7 +22,7 @@ from dpcore.privacy.accounting import (
     gaussian_zcdp,
     gdp_to_delta,
     pure_zcdp,
-    spend_units,
+    spend_amount,
 )
 
 
@@ -59,7 +59,7 @@ def test_threads_together_get_no_more_than_the_cap():
 def test_a_cap_or_a_charge_that_is_no_amount_is_refused_and_nothing_is_spent(bad):
     with pytest.raises(UsageError):
         PrivacyFilter(cap=bad, currency=Currency.PURE)
-    spending = PrivacyFilter(cap=UNIT, currency=Currency.PURE)
+    spending = PrivacyFilter(cap=AMOUNT_OF_ONE, currency=Currency.PURE)
     with pytest.raises(UsageError):
         spending.spend(bad)
     assert spending.spent == 0
@@ -73,19 +73,19 @@ def test_its_promise_is_that_of_its_whole_cap():
         assert spending.epsilon(delta=1e-6) == epsilon_of(cap, currency=currency, delta=1e-6) <= 1.0
         with pytest.raises(UsageError, match="above 0"):
             spending.epsilon(delta=0)
-    assert PrivacyFilter(cap=UNIT, currency=Currency.PURE).epsilon(delta=0) == 1.0
+    assert PrivacyFilter(cap=AMOUNT_OF_ONE, currency=Currency.PURE).epsilon(delta=0) == 1.0
     with pytest.raises(UsageError, match="at a delta 0"):
-        PrivacyFilter(cap=UNIT, currency=Currency.PURE).epsilon(delta=1e-6)
+        PrivacyFilter(cap=AMOUNT_OF_ONE, currency=Currency.PURE).epsilon(delta=1e-6)
 
 
 @given(st.integers(1, 10**18))
 def test_a_pure_promise_is_rounded_up(cap):
-    assert Fraction(PrivacyFilter(cap=cap, currency=Currency.PURE).epsilon(delta=0)) >= Fraction(cap, UNIT)
+    assert Fraction(PrivacyFilter(cap=cap, currency=Currency.PURE).epsilon(delta=0)) >= Fraction(cap, AMOUNT_OF_ONE)
 
 
 def test_a_promise_rounded_to_the_nearest_float_would_be_too_small():
     """The control: there are caps whose nearest float is below them."""
-    assert any(Fraction(cap / UNIT) < Fraction(cap, UNIT) for cap in range(1, 20))
+    assert any(Fraction(cap / AMOUNT_OF_ONE) < Fraction(cap, AMOUNT_OF_ONE) for cap in range(1, 20))
 
 
 @pytest.mark.parametrize(
@@ -127,9 +127,9 @@ def test_to_let_a_charge_pass_if_either_of_two_filters_does_breaks_the_promise_o
         PrivacyFilter(cap=cap, currency=currency)
         for currency, cap in (budget_of(epsilon, delta=0), budget_of(epsilon, delta=delta))
     )
-    sigma = math.sqrt(UNIT / (2 * zcdp.cap)) * (1 + 1e-9)
-    response = {Currency.PURE: UNIT, Currency.ZCDP: spend_units(pure_zcdp(1.0))}
-    noise = {Currency.ZCDP: spend_units(gaussian_zcdp(l2_squared=1, sigma=sigma))}
+    sigma = math.sqrt(AMOUNT_OF_ONE / (2 * zcdp.cap)) * (1 + 1e-9)
+    response = {Currency.PURE: AMOUNT_OF_ONE, Currency.ZCDP: spend_amount(pure_zcdp(1.0))}
+    noise = {Currency.ZCDP: spend_amount(gaussian_zcdp(l2_squared=1, sigma=sigma))}
     for charges in (response, noise):
         passed = 0
         for spending in (pure, zcdp):
@@ -148,4 +148,4 @@ def test_one_filter_for_both_refuses_the_second():
     spending = PrivacyFilter(cap=cap, currency=Currency.ZCDP)
     spending.spend(cap)
     with pytest.raises(BudgetRefused, match="ask for less"):
-        spending.spend(spend_units(pure_zcdp(0.001)))
+        spending.spend(spend_amount(pure_zcdp(0.001)))

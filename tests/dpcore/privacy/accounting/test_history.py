@@ -10,7 +10,7 @@ from dp_accounting.pld import privacy_loss_distribution as theirs
 
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import (
-    UNIT,
+    AMOUNT_OF_ONE,
     Cap,
     Comparison,
     Currency,
@@ -69,11 +69,11 @@ def test_gaussian_steps_are_told_exactly_by_gdp_and_numerically_from_above():
 
 @pytest.mark.parametrize("currency", [Currency.ZCDP, Currency.GDP])
 def test_of_an_adaptive_history_the_cap_is_promised_and_no_sum_so_far_is(currency):
-    found = compare_theorems(PURE, delta=1e-6, adaptive=True, cap=Cap(currency, 5 * UNIT))
+    found = compare_theorems(PURE, delta=1e-6, adaptive=True, cap=Cap(currency, 5 * AMOUNT_OF_ONE))
     assert not any(finding.valid for finding in found.findings)
     assert found.smallest == found.promised
     assert found.promised.theorem.filter_in is currency
-    assert found.promised.epsilon == epsilon_of(5 * UNIT, currency=currency, delta=1e-6)
+    assert found.promised.epsilon == epsilon_of(5 * AMOUNT_OF_ONE, currency=currency, delta=1e-6)
     so_far = by_theorem(found)[found.promised.theorem]
     assert so_far.because == "so far; no theorem promises it where prices are chosen on the way"
     assert so_far.epsilon < found.promised.epsilon / 2  # tempting, and not to be had
@@ -82,7 +82,7 @@ def test_of_an_adaptive_history_the_cap_is_promised_and_no_sum_so_far_is(currenc
 
 
 def test_of_an_adaptive_history_of_pure_steps_the_sum_so_far_is_valid_too_and_smaller_than_the_cap():
-    found = compare_theorems(PURE, delta=1e-6, adaptive=True, cap=Cap(Currency.PURE, 6 * UNIT))
+    found = compare_theorems(PURE, delta=1e-6, adaptive=True, cap=Cap(Currency.PURE, 6 * AMOUNT_OF_ONE))
     assert [finding.theorem for finding in found.findings if finding.valid] == [Theorem.BASIC]
     assert found.smallest == by_theorem(found)[Theorem.BASIC]
     assert found.smallest.epsilon == pytest.approx(5.5)
@@ -92,7 +92,7 @@ def test_of_an_adaptive_history_of_pure_steps_the_sum_so_far_is_valid_too_and_sm
 
 @pytest.mark.parametrize("step", [Step(rho=0.1), Step(mu_squared=0.1), Step(epsilon=0.1, delta=1e-8)], ids=str)
 def test_under_a_pure_cap_nothing_is_valid_if_a_step_is_not_pure(step):
-    found = compare_theorems([*PURE, step], delta=1e-6, adaptive=True, cap=Cap(Currency.PURE, 100 * UNIT))
+    found = compare_theorems([*PURE, step], delta=1e-6, adaptive=True, cap=Cap(Currency.PURE, 100 * AMOUNT_OF_ONE))
     assert found.smallest is None
     basic = by_theorem(found)[Theorem.BASIC]
     assert basic.epsilon > 5.5
@@ -102,12 +102,12 @@ def test_under_a_pure_cap_nothing_is_valid_if_a_step_is_not_pure(step):
 
 def test_a_cap_that_the_steps_exceed_promises_nothing():
     steps = [Step(rho=Fraction(1, 10), count=10)]
-    kept = compare_theorems(steps, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, UNIT))
+    kept = compare_theorems(steps, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, AMOUNT_OF_ONE))
     assert kept.smallest == kept.promised
-    broken = compare_theorems(steps, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, UNIT - 1))
+    broken = compare_theorems(steps, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, AMOUNT_OF_ONE - 1))
     assert broken.smallest is None
     assert "not kept" in broken.promised.because
-    assert compare_theorems(steps, delta=0, adaptive=True, cap=Cap(Currency.ZCDP, UNIT)).smallest is None
+    assert compare_theorems(steps, delta=0, adaptive=True, cap=Cap(Currency.ZCDP, AMOUNT_OF_ONE)).smallest is None
 
 
 def delta_of_stopping(epsilons: list[float], rhos: list[float]) -> float:
@@ -136,7 +136,7 @@ def test_who_stops_when_it_pays_stays_within_the_cap_and_not_within_the_sum_so_f
     so_far, promised = [], []
     for rho in rhos:
         step = Step(mu_squared=2 * rho)
-        found = compare_theorems([step], delta=delta, adaptive=True, cap=Cap(Currency.GDP, 2 * UNIT))
+        found = compare_theorems([step], delta=delta, adaptive=True, cap=Cap(Currency.GDP, 2 * AMOUNT_OF_ONE))
         so_far.append(by_theorem(found)[Theorem.GDP].epsilon)
         promised.append(found.smallest.epsilon)
     assert delta_of_stopping(promised, rhos) <= 1.01 * delta

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr, ndtr
 
 from dpcore.errors import UsageError
-from dpcore.privacy.accounting import UNIT, Cap, Currency, Promise, epsilon_of, promise_of, zcdp_to_epsilon
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, Promise, epsilon_of, promise_of, zcdp_to_epsilon
 
 Floats = npt.NDArray[np.float64]
 DELTA = 1e-6
-FIRST = UNIT // 10
+FIRST = AMOUNT_OF_ONE // 10
 RAISES = [FIRST * 2 ** (number / 2) for number in range(11)]
-"""To how much the steward may raise the cap, in units: from the first to 32 times it."""
+"""To how much the steward may raise the cap: from the first to 32 times it."""
 
 
 def loss_beyond(epsilon: float, mean: Floats, rho: float) -> Floats:
@@ -37,11 +37,11 @@ def delta_of_raising(stated: Callable[[int], Promise], *, currency: Currency, ra
     halved = 2 if currency is Currency.GDP else 1
     places, step = np.linspace(-12, 12, 9601, retstep=True)
     weights = step * np.exp(-(places**2) / 2) / math.sqrt(2 * math.pi)
-    first = FIRST / UNIT / halved
+    first = FIRST / AMOUNT_OF_ONE / halved
     losses = first + math.sqrt(2 * first) * places
     worst = -np.expm1(np.minimum(stated(FIRST).epsilon - losses, 0))
     for cap in raised_to:
-        more = (cap - FIRST) / UNIT / halved
+        more = (cap - FIRST) / AMOUNT_OF_ONE / halved
         worst = np.maximum(worst, loss_beyond(stated(cap).epsilon, losses + more, more))
     return float((worst * weights).sum())
 
@@ -81,8 +81,8 @@ def test_the_epsilon_of_a_raised_cap_is_not_promised_at_one_delta_more_for_each_
 def test_the_epsilon_of_what_was_spent_is_broken_many_times_over() -> None:
     """The control: what was once stated, the epsilon of the sum so far, for an analyst who stops where it pays."""
     rhos = [float(rho) for rho in np.geomspace(1e-9, 1, 25)]
-    so_far = [epsilon_of(round(2 * rho * UNIT), currency=Currency.GDP, delta=DELTA) for rho in rhos]
-    promised = [promise_of(Cap(Currency.GDP, 2 * UNIT), delta=DELTA).epsilon] * len(rhos)
+    so_far = [epsilon_of(round(2 * rho * AMOUNT_OF_ONE), currency=Currency.GDP, delta=DELTA) for rho in rhos]
+    promised = [promise_of(Cap(Currency.GDP, 2 * AMOUNT_OF_ONE), delta=DELTA).epsilon] * len(rhos)
     assert delta_of_stopping(promised, rhos) <= 1.01 * DELTA
     assert delta_of_stopping(so_far, rhos) > 10 * DELTA
 
@@ -109,11 +109,11 @@ def delta_of_stopping(epsilons: list[float], rhos: list[float]) -> float:
 
 def test_whoever_raises_again_and_again_stays_within_what_is_promised_too() -> None:
     """A steward who may raise by a tenth after each answer: all of these raises together need what is stated at the last."""
-    rhos = [FIRST / UNIT * 1.1**number for number in range(16)]
-    stated = [promise_of(Cap(Currency.ZCDP, round(rho * UNIT), first=FIRST), delta=DELTA) for rho in rhos]
+    rhos = [FIRST / AMOUNT_OF_ONE * 1.1**number for number in range(16)]
+    stated = [promise_of(Cap(Currency.ZCDP, round(rho * AMOUNT_OF_ONE), first=FIRST), delta=DELTA) for rho in rhos]
     assert stated[-1].delta == 2 * DELTA  # not 16 times
     assert delta_of_stopping([promise.epsilon for promise in stated], rhos) <= stated[-1].delta
-    tight = [epsilon_of(round(2 * rho * UNIT), currency=Currency.GDP, delta=DELTA) for rho in rhos]
+    tight = [epsilon_of(round(2 * rho * AMOUNT_OF_ONE), currency=Currency.GDP, delta=DELTA) for rho in rhos]
     assert delta_of_stopping(tight, rhos) > 2 * DELTA  # the control
 
 
@@ -140,10 +140,10 @@ def test_a_deterministic_history_with_exact_fractions_in_pure_epsilon() -> None:
 def test_a_cap_that_was_not_raised_promises_its_own_epsilon() -> None:
     for currency in Currency:
         delta = 0.0 if currency is Currency.PURE else DELTA
-        own = Promise(epsilon_of(UNIT, currency=currency, delta=delta), delta)
+        own = Promise(epsilon_of(AMOUNT_OF_ONE, currency=currency, delta=delta), delta)
         assert (
-            promise_of(Cap(currency, UNIT), delta=delta)
-            == promise_of(Cap(currency, UNIT, first=UNIT), delta=delta)
+            promise_of(Cap(currency, AMOUNT_OF_ONE), delta=delta)
+            == promise_of(Cap(currency, AMOUNT_OF_ONE, first=AMOUNT_OF_ONE), delta=delta)
             == own
         )
 
@@ -155,14 +155,14 @@ def test_a_raise_costs_a_few_percent_and_a_delta_for_each_doubling_of_epsilon(
 ) -> None:
     cap = round(times * FIRST)
     raised = promise_of(Cap(currency, cap, first=FIRST), delta=DELTA)
-    rho = Fraction(cap, 2 * UNIT) if currency is Currency.GDP else Fraction(cap, UNIT)
+    rho = Fraction(cap, 2 * AMOUNT_OF_ONE) if currency is Currency.GDP else Fraction(cap, AMOUNT_OF_ONE)
     fixed = zcdp_to_epsilon(rho, delta=DELTA)
     assert fixed <= raised.epsilon <= 1.07 * fixed
     assert raised.delta == pytest.approx((deltas + (currency is Currency.GDP)) * DELTA, rel=1e-15)
 
 
 def test_pure_epsilon_is_its_cap_whatever_the_raises() -> None:
-    assert promise_of(Cap(Currency.PURE, 3 * UNIT, first=1), delta=0.0) == Promise(3.0, 0.0)
+    assert promise_of(Cap(Currency.PURE, 3 * AMOUNT_OF_ONE, first=1), delta=0.0) == Promise(3.0, 0.0)
 
 
 @settings(max_examples=60)
@@ -186,7 +186,7 @@ def test_a_group_has_what_its_members_have_together() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [{"units": 0}, {"units": 1.5}, {"units": True}, {"units": 5, "first": 6}, {"units": 5, "first": 0}]
+    "bad", [{"amount": 0}, {"amount": 1.5}, {"amount": True}, {"amount": 5, "first": 6}, {"amount": 5, "first": 0}]
 )
 def test_what_is_no_cap_is_refused(bad: dict[str, int]) -> None:
     with pytest.raises(UsageError):

@@ -184,7 +184,8 @@ def test_json_has_every_figure(workspace: Workspace, capsys: pytest.CaptureFixtu
     assert dpflow("plan", workspace.spec, "--rows", 3000, "--json") == 0
     plan = json.loads(capsys.readouterr().out)
     assert set(plan) == set(Plan.__dataclass_fields__)
-    assert set(plan["account"]) == {"name", "currency", "remaining", "remaining_epsilon", "missing"}
+    terms = {"name", "currency", "remaining", "remaining_epsilon", "missing", "block", "new_block_epsilon"}
+    assert set(plan["account"]) == terms
     assert [column["name"] for column in plan["first"]] == ["sex", "age", "smoker", "city"]
     for column in plan["first"]:
         assert column["error"] == pytest.approx(column["cells"] * column["noise"] * 0.797885 / 3000, rel=1e-5)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dpcore import load_spec, synthesize
-from dpcore.privacy.accounting import UNIT, Currency, budget_of, gdp_to_epsilon, zcdp_to_epsilon
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, gdp_to_epsilon, zcdp_to_epsilon
+from dpcore.reporting.formatting import figure
 from dpcore.runs.planning.plan import Plan, plan_run
 from tests.conftest import Workspace
 from tests.dpcore.runs.planning.test_plan import declare, dpflow, few_columns
@@ -93,12 +94,12 @@ def plan_of(workspace: Workspace, *, epsilon: float, delta: float, strategy: str
 def test_what_is_spent_is_said_in_each_currency(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     amounts = plan_of(workspace, epsilon=1.0, delta=1e-9).amounts
     assert amounts.epsilon is None
-    assert amounts.rho == budget_of(1.0, delta=1e-9, currency=Currency.ZCDP)[1] / UNIT
+    assert amounts.rho == budget_of(1.0, delta=1e-9, currency=Currency.ZCDP)[1] / AMOUNT_OF_ONE
     assert amounts.mu is not None
     assert zcdp_to_epsilon(amounts.rho, delta=1e-9) == pytest.approx(1.0)
     assert gdp_to_epsilon(amounts.mu**2, delta=1e-9) == pytest.approx(1.0)
     assert dpflow("plan", workspace.spec) == 0
-    assert f"rho {amounts.rho:.6g} in zcdp (as counted here), mu {amounts.mu:.6g} in gdp" in capsys.readouterr().out
+    assert f"rho {figure(amounts.rho)} in zcdp (as counted here), mu {amounts.mu:.6g} in gdp" in capsys.readouterr().out
     open_account(epsilon=10.0, delta=1e-9, currency=Currency.GDP)
     assert dpflow("plan", workspace.spec) == 0
     assert "in gdp (as counted here)" in capsys.readouterr().out

@@ -10,7 +10,7 @@ from typing import NoReturn
 import pyarrow as pa
 
 from dpcore.tables.ingest.coding import Coding
-from dpcore.tables.sources.source import Part
+from dpcore.tables.sources.part import Part
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Marginals that are summed from joint counts of blocks equal a naive count of all rows."""
+"""Marginals that are summed from joint counts of chunks equal a naive count of all rows."""
 
 from collections.abc import Iterator
 from itertools import combinations, pairwise
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpcore.tables.counting import Block, Coarse, count_sets, cover
+from dpcore.tables.counting import Chunk, Coarse, count_sets, cover
 from dpcore.tables.counting import sets as counting_sets
 from dpcore.universe import code_type
 
@@ -23,7 +23,7 @@ def naive(table: np.ndarray, weights: np.ndarray | None, shape: list[int], axes:
     return counts
 
 
-def blocks_of(table: np.ndarray, weights: np.ndarray | None, shape: list[int], cuts: list[int]) -> list[Block]:
+def chunks_of(table: np.ndarray, weights: np.ndarray | None, shape: list[int], cuts: list[int]) -> list[Chunk]:
     codes = [table[:, axis].astype(code_type(size)) for axis, size in enumerate(shape)]
     ends = sorted({0, *(cut % (len(table) + 1) for cut in cuts), len(table)})
     return [
@@ -52,7 +52,7 @@ def test_any_sets_of_any_blocks_are_counted_as_by_hand(
     rng = np.random.default_rng(seed)
     table = rng.integers(0, shape, (rows, len(shape)))
     weights = None if most_weight is None else rng.integers(0, most_weight + 1, rows).astype(np.uint16)
-    blocks = blocks_of(table, weights, shape, data.draw(st.lists(st.integers(0, 200), max_size=6)))
+    chunks = chunks_of(table, weights, shape, data.draw(st.lists(st.integers(0, 200), max_size=6)))
     coarse = []
     for column in data.draw(st.lists(st.integers(0, len(shape) - 1), max_size=3)):
         groups = rng.integers(0, 5, shape[column])
@@ -63,11 +63,11 @@ def test_any_sets_of_any_blocks_are_counted_as_by_hand(
     sets = [one for one in data.draw(st.lists(axes, max_size=8)) if np.prod([everything[axis] for axis in one]) < 1e6]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting_sets, "FEW_ROWS", data.draw(st.sampled_from([0, 10, 10_000])))
-        patch.setattr(counting_sets, "CHUNK_ROWS", limits[0])
+        patch.setattr(counting_sets, "BATCH_ROWS", limits[0])
         patch.setattr(counting_sets, "KEY_ROWS", limits[1])
         patch.setattr(counting_sets, "MOST_JOINT_CELLS", limits[2])
         patch.setattr(cover.cover, "__kwdefaults__", {"most_cells": limits[3]})
-        found = count_sets(blocks, shape=everything, sets=sets, coarse=coarse)
+        found = count_sets(chunks, shape=everything, sets=sets, coarse=coarse)
     for one, counts in zip(sets, found, strict=True):
         assert counts.dtype == np.int64
         assert counts.flags.c_contiguous
@@ -79,7 +79,7 @@ def test_many_rows_on_all_threads_are_counted_once_each() -> None:
     rng = np.random.default_rng(3)
     table = rng.integers(0, shape, (2_000_000, len(shape)))
     sets = [axes[::-1] for axes in combinations(range(len(shape)), 2)]
-    found = count_sets(blocks_of(table, None, shape, [5, 700_000, 700_001]), shape=shape, sets=sets)
+    found = count_sets(chunks_of(table, None, shape, [5, 700_000, 700_001]), shape=shape, sets=sets)
     for axes, counts in zip(sets, found, strict=True):
         flat = np.ravel_multi_index(table[:, axes].T, counts.shape)
         assert np.array_equal(counts.ravel(), np.bincount(flat, minlength=counts.size))
@@ -100,7 +100,7 @@ def test_blocks_are_gone_through_again_only_when_the_joint_counts_do_not_fit(mon
     class Watched:
         passes = 0
 
-        def __iter__(self) -> Iterator[Block]:
+        def __iter__(self) -> Iterator[Chunk]:
             self.passes += 1
             return iter([([np.zeros(10, dtype=np.uint8)] * 3, None)])
 

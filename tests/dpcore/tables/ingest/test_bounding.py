@@ -19,14 +19,14 @@ PEOPLE = st.lists(st.integers(0, 6), max_size=60)
 K = st.integers(1, 5)
 
 
-def units_of(people: npt.ArrayLike) -> npt.NDArray[np.uint64]:
+def ids_of(people: npt.ArrayLike) -> npt.NDArray[np.uint64]:
     """Give everybody two words, of which several people share the first: a hash is compared as a whole."""
     who = np.asarray(people, dtype=np.uint64).reshape(-1)
     return np.column_stack((who // np.uint64(3), who % np.uint64(3)))
 
 
 def kept_of(people: npt.ArrayLike, draws: npt.NDArray[np.uint64], *, k: int) -> npt.NDArray[np.intp]:
-    return smallest_draws(units_of(people), draws, rows_per_unit=k, ties=())
+    return smallest_draws(ids_of(people), draws, rows_per_unit=k, ties=())
 
 
 @given(people=PEOPLE, k=K)
@@ -54,7 +54,7 @@ def test_part_by_part_and_then_together_is_the_same_as_at_once(people: list[int]
     coded = Coded(
         [rng.integers(0, 3, rows).astype(np.uint8)],
         weights=rng.integers(0, 3, rows).astype(np.uint8),
-        units=units_of(people),
+        ids=ids_of(people),
         draws=rng.integers(0, 4, rows, dtype=np.uint64),
     )
     parts = [bound(coded.take(slice(cut)), rows_per_unit=k), bound(coded.take(slice(cut, None)), rows_per_unit=k)]
@@ -66,7 +66,7 @@ def test_part_by_part_and_then_together_is_the_same_as_at_once(people: list[int]
 @given(people=PEOPLE, parts=st.integers(1, 5))
 def test_a_split_puts_all_rows_of_a_unit_into_one_part(people: list[int], parts: int) -> None:
     rows = np.arange(len(people), dtype=np.uint64)
-    coded = Coded([rows.astype(np.uint8)], weights=None, units=units_of(people), draws=rows)
+    coded = Coded([rows.astype(np.uint8)], weights=None, ids=ids_of(people), draws=rows)
     split = coded.split(parts)
     assert len(split) == parts
     assert sorted(np.concatenate([part.draws for part in split]).tolist()) == rows.tolist()
@@ -75,7 +75,7 @@ def test_a_split_puts_all_rows_of_a_unit_into_one_part(people: list[int], parts:
 
 
 def test_rows_that_have_no_units_are_not_bounded_by_mistake() -> None:
-    coded = Coded([np.zeros(3, np.uint8)], weights=None, units=None, draws=None)
+    coded = Coded([np.zeros(3, np.uint8)], weights=None, ids=None, draws=None)
     with pytest.raises(UsageError, match="can't be bounded"):
         bound(coded, rows_per_unit=1)
     with pytest.raises(UsageError, match="can't be split"):

@@ -52,7 +52,7 @@ def test_a_row_counts_if_window_universe_id_and_weight_let_it_and_keeps_its_own_
     assert coded.codes[0].tolist() == [1, 4, 8]
     assert coded.weights.tolist() == [1, 4, 5]
     assert coded.draws.tolist() == draws.words(3, 5000, 8)[rows].tolist()
-    assert len(np.unique(coded.units, axis=0)) == 3
+    assert len(np.unique(coded.ids, axis=0)) == 3
     one_by_one = [coding.code(batch.slice(row, 1), draws=draws, piece=3, start=5000 + row) for row in range(8)]
     for whole, *parts in zip(coded.columns(), *(one.columns() for one in one_by_one), strict=True):
         assert whole.tolist() == np.concatenate(parts).tolist()
@@ -63,7 +63,7 @@ def test_rows_of_a_table_without_units_or_weights_have_none() -> None:
     coded = Coding(universe=UNIVERSE, protection=BY_ROW, window=None).code(
         pa.record_batch({"age": [1, 200]}), draws=Draws(KEY), piece=0, start=0
     )
-    assert (coded.codes[0].tolist(), coded.weights, coded.units, coded.draws) == ([1], None, None, None)
+    assert (coded.codes[0].tolist(), coded.weights, coded.ids, coded.draws) == ([1], None, None, None)
 
 
 ODD = [

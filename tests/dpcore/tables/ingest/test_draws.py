@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpcore.tables.ingest.draws import BLOCK_WORDS, Draws
+from dpcore.tables.ingest.draws import CHUNK_WORDS, Draws
 
-PLACES = st.integers(0, 3 * BLOCK_WORDS)
+PLACES = st.integers(0, 3 * CHUNK_WORDS)
 
 
 @given(start=PLACES, count=PLACES, piece=st.integers(0, 2**40))
@@ -23,7 +23,7 @@ def test_a_row_has_its_draw_however_the_piece_is_cut(start: int, count: int, pie
 
 def test_pieces_runs_and_blocks_share_no_draws() -> None:
     one, other = Draws.fresh(), Draws.fresh()
-    words = np.concatenate([draws.words(piece, 0, 2 * BLOCK_WORDS) for draws in (one, other) for piece in (0, 1, 256)])
+    words = np.concatenate([draws.words(piece, 0, 2 * CHUNK_WORDS) for draws in (one, other) for piece in (0, 1, 256)])
     assert len(np.unique(words)) == len(words)
     assert one.unit_key() != other.unit_key()
     assert len(one.unit_key()) == 32

@@ -113,7 +113,7 @@ def rows_of(chance: random.Random, shape: Sequence[int], count: int) -> np.ndarr
 
 
 def sums(rows: np.ndarray, shape: Sequence[int]) -> tuple[int, ...]:
-    coded = Coded(list(rows.reshape(-1, len(shape)).T), weights=None, units=None, draws=None)
+    coded = Coded(list(rows.reshape(-1, len(shape)).T), weights=None, ids=None, draws=None)
     return tuple(Fingerprint(KEY).of(coded, shape=shape).tolist())
 
 

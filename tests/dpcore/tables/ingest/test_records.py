@@ -46,7 +46,7 @@ def read(source: Source, *, protection: Protection, universe: Universe = UNIVERS
 
 
 def rows_of(records: Records) -> list[tuple[int, ...]]:
-    return [row for codes, _ in records.blocks() for row in zip(*(code.tolist() for code in codes), strict=True)]
+    return [row for codes, _ in records.chunks() for row in zip(*(code.tolist() for code in codes), strict=True)]
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
@@ -69,7 +69,7 @@ def test_codes_take_the_smallest_unsigned_type_of_their_size(tmp_path: Path) -> 
         {name: Integer(minimum=0, maximum=top) for name, top in zip("abc", (255, 256, 65536), strict=True)}
     )
     records = read(Source.locate(SourceSpec(path="t.parquet"), base=tmp_path), universe=universe, protection=BY_ROW)
-    ((codes, _),) = records.blocks()
+    ((codes, _),) = records.chunks()
     assert [code.dtype for code in codes] == [np.uint8, np.uint16, np.uint32]
     assert rows_of(records) == [(255, 256, 65536)]
 
@@ -124,8 +124,8 @@ def test_a_table_without_rows_gives_records_and_a_histogram_without_rows(
 def test_records_may_be_gone_through_again_and_their_blocks_are_neither_crumbs_nor_everything() -> None:
     raw = table(300_000, people=10**6)
     records = read(Source.of(raw), protection=BY_ROW)
-    sizes = [len(codes[0]) for codes, weights in records.blocks() if weights is None]
-    assert sizes == [len(codes[0]) for codes, _ in records.blocks()]
+    sizes = [len(codes[0]) for codes, weights in records.chunks() if weights is None]
+    assert sizes == [len(codes[0]) for codes, _ in records.chunks()]
     assert 1 < len(sizes) <= 5
     assert sum(sizes) == len(rows_of(records)) < 300_000
 
@@ -133,7 +133,7 @@ def test_records_may_be_gone_through_again_and_their_blocks_are_neither_crumbs_n
 def test_weights_come_with_their_rows_and_rows_that_weigh_nothing_do_not_use_up_a_persons() -> None:
     raw = pd.DataFrame({"person": 7, "sex": "F", "age": range(100), "days": [0.5] * 97 + [1.2, 7.9, 10.0]})
     weighed = Protection(unit="person", rows_per_unit=3, neighbours=Neighbours.ADD_REMOVE, weight="days", row_weight=9)
-    ((codes, weights),) = read(Source.of(raw), protection=weighed).blocks()
+    ((codes, weights),) = read(Source.of(raw), protection=weighed).chunks()
     assert weights is not None
     assert sorted(zip(codes[1].tolist(), weights.tolist(), strict=True)) == [(97, 1), (98, 7), (99, 9)]
     assert weights.dtype == np.uint8

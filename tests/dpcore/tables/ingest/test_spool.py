@@ -1,4 +1,4 @@
-"""Blocks come back as they were appended, from memory or from a file that has no name."""
+"""Chunks come back as they were appended, from memory or from a file that has no name."""
 
 import errno
 import os
@@ -28,16 +28,16 @@ def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool_module, "MEMORY_BYTES", 0)
 
 
-def block_of(rows: int, *, start: int = 0) -> tuple[np.ndarray, ...]:
+def chunk_of(rows: int, *, start: int = 0) -> tuple[np.ndarray, ...]:
     numbers = np.arange(start, start + rows)
     return numbers.astype(np.uint8), numbers.astype(np.uint32), numbers.astype(np.uint64) * CANARY
 
 
-def equal(blocks: list[tuple[np.ndarray, ...]], others: list[tuple[np.ndarray, ...]]) -> bool:
+def equal(chunks: list[tuple[np.ndarray, ...]], others: list[tuple[np.ndarray, ...]]) -> bool:
     return all(
         np.array_equal(array, other) and array.dtype == other.dtype
-        for block, expected in zip(blocks, others, strict=True)
-        for array, other in zip(block, expected, strict=True)
+        for chunk, expected in zip(chunks, others, strict=True)
+        for array, other in zip(chunk, expected, strict=True)
     )
 
 
@@ -45,37 +45,37 @@ def equal(blocks: list[tuple[np.ndarray, ...]], others: list[tuple[np.ndarray, .
 def test_blocks_come_back_in_order_however_many_fit_into_memory(lengths: list[int], limit: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spool_module, "MEMORY_BYTES", limit)
-        blocks = [block_of(rows, start=7 * rows) for rows in lengths]
+        chunks = [chunk_of(rows, start=7 * rows) for rows in lengths]
         spool = Spool()
-        for block in blocks:
-            spool.append(block)
-        assert equal(list(spool.blocks()), blocks)
-        assert equal(list(spool.blocks()), blocks)
+        for chunk in chunks:
+            spool.append(chunk)
+        assert equal(list(spool.chunks()), chunks)
+        assert equal(list(spool.chunks()), chunks)
         spool.close()
 
 
 def test_the_limit_is_shared_by_all_spools_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    size = sum(array.nbytes for array in block_of(100))
+    size = sum(array.nbytes for array in chunk_of(100))
     monkeypatch.setattr(spool_module, "MEMORY_BYTES", spool_module._MEMORY._taken + size)
     first, second = Spool(), Spool()
-    first.append(block_of(100))
-    second.append(block_of(100))
+    first.append(chunk_of(100))
+    second.append(chunk_of(100))
     assert first._file is None
     assert second._file is not None
     first.close()
     third = Spool()
-    third.append(block_of(100))
+    third.append(chunk_of(100))
     assert third._file is None
     del third
     fourth = Spool()
-    fourth.append(block_of(100))
+    fourth.append(chunk_of(100))
     assert fourth._file is None
 
 
 @pytest.mark.usefixtures("no_memory")
 def test_the_file_has_no_name_and_nobody_else_may_enter_its_folder(folder: Path) -> None:
     spool = Spool()
-    spool.append(block_of(1_000))
+    spool.append(chunk_of(1_000))
     assert list(folder.iterdir()) == []
     assert folder.stat().st_mode & 0o077 == 0
     spool.close()
@@ -84,12 +84,12 @@ def test_the_file_has_no_name_and_nobody_else_may_enter_its_folder(folder: Path)
 @pytest.mark.usefixtures("no_memory")
 def test_several_threads_read_at_once() -> None:
     spool = Spool()
-    blocks = [block_of(5_000, start=start) for start in range(20)]
-    for block in blocks:
-        spool.append(block)
+    chunks = [chunk_of(5_000, start=start) for start in range(20)]
+    for chunk in chunks:
+        spool.append(chunk)
     with ThreadPoolExecutor(4) as threads:
-        for found in threads.map(lambda _: list(spool.blocks()), range(8)):
-            assert equal(found, blocks)
+        for found in threads.map(lambda _: list(spool.chunks()), range(8)):
+            assert equal(found, chunks)
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 20])
@@ -101,7 +101,7 @@ def test_what_was_appended_is_a_copy_and_what_comes_back_cannot_be_changed(
     values = np.arange(10)
     spool.append([values[::2]])
     values[:] = 0
-    ((found,),) = spool.blocks()
+    ((found,),) = spool.chunks()
     assert found.tolist() == [0, 2, 4, 6, 8]
     with pytest.raises(ValueError, match="read-only"):
         found[0] = 1
@@ -114,7 +114,7 @@ def test_a_full_disk_is_one_constant_sentence_without_a_cause(monkeypatch: pytes
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(SourceBroken, match="make room on its disk") as raised:
-        Spool().append(block_of(10))
+        Spool().append(chunk_of(10))
     assert raised.value.__context__ is None
     assert str(CANARY) not in str(raised.value)
 
@@ -124,8 +124,8 @@ def test_a_write_that_is_cut_short_is_gone_on_with(monkeypatch: pytest.MonkeyPat
     whole = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda file, content, place: whole(file, content[:1000], place))
     spool = Spool()
-    spool.append(block_of(3_000))
-    assert equal(list(spool.blocks()), [block_of(3_000)])
+    spool.append(chunk_of(3_000))
+    assert equal(list(spool.chunks()), [chunk_of(3_000)])
 
 
 @pytest.mark.usefixtures("no_memory")
@@ -133,13 +133,13 @@ def test_a_folder_that_cannot_be_made_is_the_same_sentence(tmp_path: Path, monke
     (tmp_path / "file").touch()
     monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "file" / "private"))
     with pytest.raises(SourceBroken, match="DPFLOW_PRIVATE"):
-        Spool().append(block_of(10))
+        Spool().append(chunk_of(10))
 
 
 def test_an_empty_block_is_left_out() -> None:
     spool = Spool()
-    spool.append(block_of(0))
-    assert list(spool.blocks()) == []
+    spool.append(chunk_of(0))
+    assert list(spool.chunks()) == []
 
 
 def test_arrays_of_other_lengths_or_types_and_a_closed_spool_are_refused() -> None:
@@ -158,5 +158,5 @@ def test_arrays_of_other_lengths_or_types_and_a_closed_spool_are_refused() -> No
 
 def test_a_spool_shows_nothing() -> None:
     spool = Spool()
-    spool.append(block_of(3))
+    spool.append(chunk_of(3))
     assert repr(spool) == "<Spool: private, not shown>"

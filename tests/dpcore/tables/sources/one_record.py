@@ -54,10 +54,10 @@ COLUMNS = (*UNIVERSE.names, PERSON, NOTE)
 BY_ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
 BY_PERSON = Protection(unit=PERSON, rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
 ROWS_OF_PERSON = 4  # of the one who comes or goes: more than count
-BLOCK, LARGEST = 509, 1300
+CHUNK, LARGEST = 509, 1300
 
 SMALL = {
-    "dpcore.tables.sources.csv_file.BLOCK_BYTES": (BLOCK, LARGEST),
+    "dpcore.tables.sources.csv_file.CHUNK_BYTES": (CHUNK, LARGEST),
     "dpcore.tables.sources.csv_records.TAIL_BYTES": 50,
     "dpcore.tables.sources.parquet_file.BATCH_ROWS": 17,
     "dpcore.tables.sources.parquet_file.PIECE_ROWS": 40,
@@ -65,11 +65,11 @@ SMALL = {
     "dpcore.tables.sources.arrow_file.BATCH_ROWS": 13,
     "dpcore.tables.sources.memory_table.BATCH_ROWS": 14,
     "dpcore.tables.sources.query.BATCH_ROWS": 15,
-    "dpcore.universe.column.BLOCK_ROWS": 11,
+    "dpcore.universe.column.CHUNK_ROWS": 11,
 }
 
 
-def small_blocks(patch: pytest.MonkeyPatch) -> None:
+def small_chunks(patch: pytest.MonkeyPatch) -> None:
     """Make everything that is read in one go so small that records lie on every border."""
     for name, value in SMALL.items():
         patch.setattr(name, value)
@@ -164,14 +164,14 @@ WHOLE = (
 
 
 def value(chance: random.Random) -> bytes:
-    """Make up one value of arbitrary bytes, at times as long as a block, or longer than any record may be."""
+    """Make up one value of arbitrary bytes, at times as long as a chunk, or longer than any record may be."""
     match chance.randrange(12):
         case 0 | 1:
             return chance.randbytes(chance.randrange(1, 24))
         case 2:
             return chance.choice(WHOLE)
         case 3:
-            near = chance.choice((BLOCK // 4, BLOCK, 2 * BLOCK)) + chance.randrange(-60, 8)
+            near = chance.choice((CHUNK // 4, CHUNK, 2 * CHUNK)) + chance.randrange(-60, 8)
             return (chance.choice(FRAGMENTS) * near)[:near]
         case 4:
             near = LARGEST + chance.randrange(-60, 8)

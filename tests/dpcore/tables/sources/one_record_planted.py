@@ -70,11 +70,11 @@ def _cut_within_line_ends(stream: pa.NativeFile, *, usual: int, **_: object) -> 
     """Cut after any CR or LF, and forget a line feed that then comes first."""
     pending = b""
     while read := stream.read(usual):
-        block = (pending + read).removeprefix(b"\n")
-        end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
-        if block[:end]:
-            yield block[:end]
-        pending = block[end:]
+        chunk = (pending + read).removeprefix(b"\n")
+        end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        if chunk[:end]:
+            yield chunk[:end]
+        pending = chunk[end:]
     if pending:
         yield pending
 
@@ -164,7 +164,7 @@ PLANTED = [
     *(
         Planted(
             f"one encoding for a column of {kind.name}",
-            _replacing(f"dpcore.tables.ingest.{module}.readable", _one_encoding_for_all),
+            _replacing(f"dpcore.tables.sources.{module}.readable", _one_encoding_for_all),
             kind,
         )
         for module, kind in (("parquet_file", parquet_kinds()[3]), ("text", arrow_kinds()[3]))

@@ -11,7 +11,7 @@ import pytest
 
 from dpcore.errors import SourceError
 from dpcore.tables.sources import csv_file
-from dpcore.tables.sources.csv_file import BLOCK_BYTES, HEADER_BYTES, CsvFile
+from dpcore.tables.sources.csv_file import CHUNK_BYTES, HEADER_BYTES, CsvFile
 from dpcore.tables.sources.csv_records import record_ends
 from dpcore.tables.sources.stored_file import StoredFile
 from dpcore.tables.sources.text import text_of
@@ -19,7 +19,7 @@ from tests.dpcore.tables.sources.sources import write
 
 Row = tuple[str | None, ...]
 COLUMNS = ("x", "y", "z")
-BLOCK = BLOCK_BYTES[0]
+CHUNK = CHUNK_BYTES[0]
 ALPHABET = ("a", "b", "\xff", "\xc3\xbc", "\xef\xbb\xbf", ",", '"', "\n", "\r", "\r\n", "\0", "\1", "\2", "\3", " ")
 
 
@@ -54,7 +54,7 @@ def record(chance: random.Random, *, quote: str | None) -> str:
 def test_any_proper_file_is_read_as_python_reads_it_and_without_a_row_only_that_row_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, usual: int, line_end: str, quote: str | None
 ) -> None:
-    monkeypatch.setattr(csv_file, "BLOCK_BYTES", (usual, 4096))
+    monkeypatch.setattr(csv_file, "CHUNK_BYTES", (usual, 4096))
     chance = random.Random(f"{usual}{line_end}{quote}")  # noqa: S311  not for secrets
     for _ in range(25):
         records = [record(chance, quote=quote) for _ in range(chance.randrange(1, 12))]
@@ -72,7 +72,7 @@ def test_any_proper_file_is_read_as_python_reads_it_and_without_a_row_only_that_
 @pytest.mark.parametrize("before", range(6))
 def test_a_line_break_in_a_value_stays_whole_wherever_a_block_ends(tmp_path: Path, before: int) -> None:
     head = b'x,y,z\r\no,o,"'
-    filler = b"x" * (BLOCK - len(head) - len(b'"\r\n"yes\r') + 3 - before)
+    filler = b"x" * (CHUNK - len(head) - len(b'"\r\n"yes\r') + 3 - before)
     found = read(tmp_path, head + filler + b'"\r\n' + b'"yes\r\nno",a,b\r\n' * 3)
     assert found[1:] == [("yes\r\nno", "a", "b")] * 3
 
@@ -80,7 +80,7 @@ def test_a_line_break_in_a_value_stays_whole_wherever_a_block_ends(tmp_path: Pat
 def test_a_longer_row_changes_no_row_after_it(tmp_path: Path) -> None:
     content = bytearray(b"x,y,z\r\n")
     for place in range(1, 3):
-        gap = place * BLOCK - len(content) - len(b'o,o,\r\n"yes\r')
+        gap = place * CHUNK - len(content) - len(b'o,o,\r\n"yes\r')
         content += b"o,o," + b"x" * gap + b'\r\n"yes\r\nno",a,b\r\n'
     for longer in (b"", b"o,o,o\r\n", b"o,o,oo\r\n"):
         found = read(tmp_path, bytes(content).replace(b"x,y,z\r\n", b"x,y,z\r\n" + longer, 1))
@@ -92,7 +92,7 @@ def test_a_longer_row_changes_no_row_after_it(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("row", [b'"a","\0",aaaaaaaaaaaaaaa\n', b'"a","0",aaaaaaaaaaaaaaa\n'])
 def test_a_nul_byte_where_a_block_ends_changes_no_row_after_it(tmp_path: Path, row: bytes, after: bytes) -> None:
-    filler = b"p,q," + b"a" * (BLOCK - len(b"x,y,z\np,q,\n") - 13) + b"\n"
+    filler = b"p,q," + b"a" * (CHUNK - len(b"x,y,z\np,q,\n") - 13) + b"\n"
     without = read(tmp_path, b"x,y,z\n" + filler + after)
     assert len(without) == 2
     found = read(tmp_path, b"x,y,z\n" + filler + row + after)
@@ -116,7 +116,7 @@ def test_a_delimiter_that_is_a_control_character_is_none_of_those_that_stand_for
 def test_packed_and_encoded_files_are_cut_where_a_record_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, encoding: str | None
 ) -> None:
-    monkeypatch.setattr(csv_file, "BLOCK_BYTES", (48, 4096))
+    monkeypatch.setattr(csv_file, "CHUNK_BYTES", (48, 4096))
     wanted = [(f"Zürich {place}\r\n", "a\rb" * (place % 5), "\0€\n") for place in range(60)]
     text = "x,y,z\r\n" + "".join(f'"{x}","{y}","{z}"\r\n' for x, y, z in wanted)
     content = text.encode(encoding or "utf-8-sig")

@@ -1,4 +1,4 @@
-"""Blocks of whole records: nothing is lost but records that are too long, and each block ends where a record does."""
+"""Chunks of whole records: nothing is lost but records that are too long, and each chunk ends where a record does."""
 
 import pyarrow as pa
 import pytest
@@ -10,7 +10,7 @@ from dpcore.tables.sources.csv_records import record_ends, whole_records
 RECORDS = st.lists(st.sampled_from([b"a", b"", b'"\r\n"', b'"""\r"', b'"\n",b', b"abcdef", b'"' + b"\r" * 9 + b'"']))
 
 
-def blocks(content: bytes, *, usual: int, largest: int = 1 << 20, quote: str | None = '"') -> list[bytes]:
+def chunks(content: bytes, *, usual: int, largest: int = 1 << 20, quote: str | None = '"') -> list[bytes]:
     return list(whole_records(pa.BufferReader(content), quote=quote, usual=usual, largest=largest))
 
 
@@ -18,16 +18,16 @@ def blocks(content: bytes, *, usual: int, largest: int = 1 << 20, quote: str | N
 @settings(deadline=None)
 def test_every_block_ends_where_a_record_does(records: list[bytes], line_end: bytes, usual: int, ended: bool) -> None:
     content = line_end.join(records) + (line_end if ended else b"")
-    found = blocks(content, usual=usual)
+    found = chunks(content, usual=usual)
     assert b"".join(found) == content
     places, place = {0, len(content)}, 0
     for record in records:
         place += len(record) + len(line_end)
         places.add(place)
     place = 0
-    for block in found:
-        assert block
-        place += len(block)
+    for chunk in found:
+        assert chunk
+        place += len(chunk)
         assert place in places
 
 
@@ -37,13 +37,13 @@ def test_whether_a_record_is_too_long_depends_on_nothing_before_it(before: int, 
     start = b"x" * before + line_end + b"y" + line_end
     fits = b'"' + b"\n" * (38 - len(line_end)) + b'"' + line_end
     assert len(fits) == 40
-    assert b"".join(blocks(start + fits * 3, usual=8, largest=40)) == start + fits * 3
+    assert b"".join(chunks(start + fits * 3, usual=8, largest=40)) == start + fits * 3
     long = b"z" + fits
     largest = 40 - len(line_end)  # which does not count
     for content in (start + long + fits * 2, start + fits + long + fits, start + fits * 2 + long):
-        assert b"".join(blocks(content, usual=8, largest=largest)) == start + fits * 2
+        assert b"".join(chunks(content, usual=8, largest=largest)) == start + fits * 2
         without_end = content.removesuffix(line_end)
-        assert b"".join(blocks(without_end, usual=8, largest=largest)).removesuffix(line_end) == (
+        assert b"".join(chunks(without_end, usual=8, largest=largest)).removesuffix(line_end) == (
             start + fits * 2
         ).removesuffix(line_end)
 
@@ -51,7 +51,7 @@ def test_whether_a_record_is_too_long_depends_on_nothing_before_it(before: int, 
 def test_without_quoting_every_line_end_ends_a_record() -> None:
     content = b'a"\nb\r\nc\rd'
     assert record_ends(content, quote=None, is_open=False).tolist() == [3, 6, 8]
-    assert blocks(content, usual=1, quote=None) == [b'a"\n', b"b\r\n", b"c\r", b"d"]
+    assert chunks(content, usual=1, quote=None) == [b'a"\n', b"b\r\n", b"c\r", b"d"]
 
 
 def test_a_block_that_begins_inside_a_quotation_has_no_end_before_its_mark() -> None:
@@ -60,4 +60,4 @@ def test_a_block_that_begins_inside_a_quotation_has_no_end_before_its_mark() -> 
 
 def test_a_record_end_far_before_the_end_of_a_block_is_found() -> None:
     content = b"a\n" + b'""' * (1 << 16) + b"x" * (1 << 17)
-    assert [len(block) for block in blocks(content, usual=1 << 18)] == [2, (1 << 18)]
+    assert [len(chunk) for chunk in chunks(content, usual=1 << 18)] == [2, (1 << 18)]

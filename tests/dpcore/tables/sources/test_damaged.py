@@ -278,7 +278,7 @@ def test_a_damaged_query_likewise(
 
 
 def test_a_record_that_is_longer_than_any_block_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_file, "BLOCK_BYTES", (1 << 10, 1 << 12))
+    monkeypatch.setattr(csv_file, "CHUNK_BYTES", (1 << 10, 1 << 12))
     for note in (f'"{CANARY * 1000}"', CANARY * 1000, '"' + '"",\r\n' * 1000 + '"'):
         write(tmp_path, "t.csv", HEAD + GOOD + f"F,7,5.5,,{note}\n" + GOOD)
         expect([FOUND] * 2, lambda: located(tmp_path, "t.csv"))

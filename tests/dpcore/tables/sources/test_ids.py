@@ -206,7 +206,7 @@ TWO_FILES = {
 def kept(source: Source) -> int:
     protection = Protection(unit="id", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
     coding = Coding(universe=Universe({"ward": Categorical(("a", "b"))}), protection=protection, window=None)
-    return sum(len(codes[0]) for codes, _ in ingest(source, coding=coding, draws=Draws.fresh()).blocks())
+    return sum(len(codes[0]) for codes, _ in ingest(source, coding=coding, draws=Draws.fresh()).chunks())
 
 
 @pytest.mark.parametrize("name", TWO_FILES)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.dpcore.tables.sources.one_record import Kind, Tally, check, small_blocks
+from tests.dpcore.tables.sources.one_record import Kind, Tally, check, small_chunks
 from tests.dpcore.tables.sources.one_record_kinds import (
     arrow_kinds,
     csv_kinds,
@@ -35,7 +35,7 @@ EACH = {
 @pytest.fixture(autouse=True)
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let records lie on every border, and databases be the test's own."""
-    small_blocks(monkeypatch)
+    small_chunks(monkeypatch)
     monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "private"))
     monkeypatch.setenv("CLINIC_DB", f"sqlite:///{tmp_path / 't.sqlite'}")
 

@@ -106,7 +106,7 @@ def test_bytes_that_are_not_utf8_are_read_as_latin1_value_by_value(tmp_path: Pat
 def test_a_record_larger_than_a_block_is_read_whole_and_no_row_comes_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(csv_file, "BLOCK_BYTES", (1 << 10, 1 << 20))
+    monkeypatch.setattr(csv_file, "CHUNK_BYTES", (1 << 10, 1 << 20))
     before, after = [(str(i), "x") for i in range(2000)], [(str(i), "z") for i in range(2000)]
     long = [("long", "line\n" * 5000)]
     text = "".join(f'{a},"{b}"\n' for a, b in (*before, *long, *after))

@@ -24,7 +24,7 @@ from flows.budget import budget
 from flows.synthesize import synthesize
 from flows.tasks.guard import step
 from flows.verify import verify
-from tests.faults.canary_places import PLACES
+from tests.faults.flows.canary_places import PLACES
 
 SPEC, TABLE = "spec.yaml", "visits.csv"
 

@@ -11,7 +11,7 @@ import pytest
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
-from dpcore.steward.verify import audit
+from dpcore.steward.verify import verify_ledger
 from flows.synthesize import synthesize
 from tests.conftest import Workspace
 from tests.flows.test_synthesize import dpflow
@@ -49,7 +49,7 @@ def test_the_same_run_has_the_same_charges_on_either_store(
         with open_ledger() as ledger:
             charges.append([(done.step, done.amount, done.mechanism) for done in ledger.transcript(outcome["run"])])
             assert ledger.run(outcome["run"]).spent == sum(amount for _, amount, _ in charges[-1])
-        assert audit().manifests == 1
+        assert verify_ledger().manifests == 1
     assert charges[0] == charges[1] != []
 
 
@@ -97,4 +97,4 @@ def test_of_ten_runs_at_once_as_many_complete_as_the_cap_allows(
         # A run that was refused is not in the ledger, and the data's version is recorded before the data is read.
         assert [(run.state, run.data_version is not None) for run in ledger.runs("visits")] == [("settled", True)] * 3
         assert ledger.balance("visits").spent == sum(run.spent for run in ledger.runs("visits"))
-    assert audit().runs == 3
+    assert verify_ledger().runs == 3

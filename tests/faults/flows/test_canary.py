@@ -18,7 +18,7 @@ from dpcore.steward.registry import register
 from flows.server.password import client_environment
 from flows.server.temporary import temporary_server
 from tests.conftest import SPEC, Workspace, visits
-from tests.faults.canary_places import PLACES
+from tests.faults.flows.canary_places import PLACES
 from tests.flows.prefect_home import copy_home, used_home
 from tests.postgres import PostgresServer
 
@@ -77,7 +77,7 @@ def flown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             columns_with, files, careless = _postgres_columns(postgres, url), (postgres.folder / "data",), CARELESS
         with temporary_server() as server:
             flight = subprocess.run(
-                [sys.executable, "-m", "tests.faults.canary", PLANTED, ENCODED],
+                [sys.executable, "-m", "tests.faults.flows.canary", PLANTED, ENCODED],
                 env=os.environ
                 | careless
                 | client_environment(server.url, server.password)
@@ -167,4 +167,4 @@ def _postgres_columns(server: PostgresServer, url: str) -> Callable[[str], list[
 
 
 def _root() -> Path:
-    return Path(__file__).parents[2]
+    return Path(__file__).parents[3]

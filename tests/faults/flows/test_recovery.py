@@ -21,8 +21,8 @@ from dpcore import Synthesis
 from dpcore.curator.curator import Curator
 from dpcore.ledger import open_ledger
 from dpcore.measurements import Measurement
-from dpcore.steward.verify import audit
-from flows.tasks.retry import patiently
+from dpcore.steward.verify import verify_ledger
+from flows.tasks.retry import retry_infrastructure
 from tests.conftest import Workspace
 from tests.flows.deployed import Deployed, deploy, started, transcript
 from tests.flows.server.gated import STEP, VARIABLE
@@ -163,7 +163,7 @@ def test_of_several_processes_with_one_run_one_draws_and_the_next_goes_on_if_it_
     assert started() == ONCE + Counter([STEP])
     assert transcript(run)[: len(before)] == before
     assert len(list(workspace.folder.glob("releases/visits/*/manifest.json"))) == 1
-    assert audit().runs == 1
+    assert verify_ledger().runs == 1
 
 
 @contextmanager
@@ -195,7 +195,7 @@ def test_a_worker_that_has_lost_its_run_waits_for_the_other_and_tells_the_same(
     real, names = protocol.this_worker(), [f"{machine} {gone.pid} {born}"]
     monkeypatch.setattr(protocol, "this_worker", lambda: names.pop() if names else real)
     waits: list[float] = []
-    monkeypatch.setitem(patiently.__kwdefaults__, "sleep", waits.append)
+    monkeypatch.setitem(retry_infrastructure.__kwdefaults__, "sleep", waits.append)
     run = deployed.start()
     at = At("round 2/4", lambda: dpcore.synthesize(workspace.spec, run_id=str(run), resume=True))
     logging.getLogger("dpcore.progress").addHandler(at)
@@ -248,7 +248,7 @@ def test_a_run_waits_for_its_ledger_and_goes_on(
             if len(waits) == 2:
                 broken.close()
 
-        monkeypatch.setitem(patiently.__kwdefaults__, "sleep", back_again)
+        monkeypatch.setitem(retry_infrastructure.__kwdefaults__, "sleep", back_again)
         logging.getLogger("dpcore.progress").addHandler(at)
         try:
             run = deployed.start()
