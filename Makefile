@@ -9,7 +9,7 @@ MEMORY := $(shell [ -w /dev/shm ] && [ "$$(df -Pk /dev/shm | awk 'NR == 2 {print
 QUIET_PIP := --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench ui ui-stop clean
+.PHONY: help setup demo test lint docs bench ui ui-stop clean
 
 help: ## print this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,8 +23,8 @@ help: ## print this help
 	@touch $@
 
 .venv/development: .venv/runtime
-	@echo "adding what tests and lint need"
-	@$(BIN)/pip install $(QUIET_PIP) -e '.[test,lint]'
+	@echo "adding what tests, lint and the documentation need"
+	@$(BIN)/pip install $(QUIET_PIP) -e '.[test,lint,docs]'
 	@touch $@
 
 data/clinic-visits.csv: data/clinic_visits.py .venv/runtime
@@ -45,6 +45,10 @@ lint: .venv/development ## check style, types, layers, and that noise has one so
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m pytest -q tests/dpcore/test_randomness_search.py
+
+docs: .venv/development ## build the documentation into site/
+	@$(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html, or serve it: $(BIN)/python -m mkdocs serve"
 
 bench: .venv/development ## measure speed and accuracy (tables in ../shared/data)
 	@$(BIN)/python -m benchmarks.noise
@@ -67,5 +71,5 @@ ui-stop: .venv/runtime ## end what `make ui` has started
 	@$(BIN)/dpflow ui --stop
 
 clean: ## remove what was built; the ledger in .dpflow and the releases stay
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dpflow.egg-info
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info site
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -25,8 +25,8 @@ _INTRODUCTION = """\
 Each mechanism: the theorem that its price comes from, what was charged, and what an audit of the installed code measured.
 
 ```
-dpflow audit                                    # the same audit, here and now
-dpflow audit --markdown docs/guarantees.md      # writes this page
+dpflow audit                                                # the same audit, here and now
+dpflow audit --markdown docs/explanation/guarantees.md      # writes this page
 ```
 
 A measured amount is a lower bound of the privacy that was lost on worst-case neighbours. It is below the true loss with a confidence of
@@ -50,8 +50,8 @@ _OF_RELEASES = """\
 Each kind of release: what its run reserves, which is what it promises, and what an audit shows of it from what was published.
 
 ```
-dpflow audit --whole-run                                  # the same audit, here and now
-dpflow audit --whole-run --markdown docs/whole-run.md     # writes this page
+dpflow audit --whole-run                                              # the same audit, here and now
+dpflow audit --whole-run --markdown docs/explanation/whole-run.md     # writes this page
 ```
 
 Thousands of canary persons are each put into a table, or left out, by a fair coin of its own. The table is written to a CSV file, and a

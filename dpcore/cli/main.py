@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from importlib.metadata import version
 from typing import Any
 
 from dpcore.cli import audit, ledger, plan, registry, specs
@@ -17,6 +16,7 @@ from dpcore.errors import BudgetRefused, DpflowError, SpecError
 from dpcore.ledger import Ledger, noting_opened
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.private_log import record
+from dpcore.version import installed_version
 
 AddVerbs = Callable[[Subparsers, argparse.ArgumentParser], None]
 
@@ -118,7 +118,7 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
         description="A private table in, a synthetic Parquet dataset out, on one budget ledger.",
         epilog=EPILOG,
     )
-    parser.add_argument("--version", action="version", version=f"dpflow {version('dpflow')}")
+    parser.add_argument("--version", action="version", version=f"dpflow {installed_version()}")
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="print one JSON object")
     verbs = parser.add_subparsers(required=True, metavar="VERB")

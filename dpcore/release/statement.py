@@ -10,6 +10,7 @@ from dpcore.release.covered import BlocksStatement
 from dpcore.reporting.formatting import at_most, pair
 from dpcore.reporting.promises import release_promise
 from dpcore.spec import Declaration
+from dpcore.version import installed_version
 
 ACCOUNTING = {
     Currency.PURE: "pure epsilon, basic composition",
@@ -127,7 +128,7 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
         ledger=ledger,
         ledger_head=head,
         spec_sha256=declaration.digest,
-        versions={name: version(name) for name in ("dpflow", "mpmath", "numpy", "pyarrow")},
+        versions={"dpflow": installed_version()} | {name: version(name) for name in ("mpmath", "numpy", "pyarrow")},
         blocks=blocks,
         weight=declaration.protection.weight,
         max_row_weight=declaration.protection.row_weight,

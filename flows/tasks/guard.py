@@ -10,7 +10,6 @@ import functools
 import traceback
 import warnings
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
@@ -24,6 +23,7 @@ from prefect.exceptions import CancelledRun, ExternalSignal, PausedRun, PrefectS
 import dpcore
 from dpcore import private_log as stewardlog
 from dpcore.errors import DpflowError, StepFailed
+from dpcore.version import installed_version
 from flows.tasks.progress import progress_in_run_log
 from flows.tasks.refusals import end_refused, ends_refused, refused_state
 
@@ -117,7 +117,7 @@ def private_flow(
         return Flow(
             run,
             name=name,
-            version=version("dpflow"),
+            version=installed_version(),
             flow_run_name=flow_run_name,
             persist_result=False,
             log_prints=False,

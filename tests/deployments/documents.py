@@ -57,8 +57,8 @@ def calls_in(line: str) -> Iterator[str]:
 
 
 def drill(name: str) -> str:
-    """Return the commands of a drill in docs/operate.md, as a script for a shell that stops at the first failure."""
-    text = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    """Return the commands of a drill in docs/how-to/operate.md, as a script for a shell that stops at the first failure."""
+    text = (ROOT / "docs" / "how-to" / "operate.md").read_text(encoding="utf-8")
     (block,) = re.findall(rf"<!-- drill: {re.escape(name)} -->\n```console\n(.*?)```", text, flags=re.DOTALL)
     return "set -euo pipefail\n" + "\n".join(re.findall(r"^\$ (.*)$", block, flags=re.MULTILINE)) + "\n"
 

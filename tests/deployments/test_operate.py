@@ -1,4 +1,4 @@
-"""docs/operate.md tells the truth: its commands exist, and its drills do what it says, copied from it word for word."""
+"""docs/how-to/operate.md tells the truth: its commands exist, and its drills do what it says, copied from it word for word."""
 
 import argparse
 import os
@@ -27,9 +27,20 @@ from tests.deployments.documents import Quoted, drill, headings, links, quoted
 from tests.deployments.facts import DEPLOYMENTS, ROOT, known_variables
 from tests.postgres import PostgresServer, postgres_folder
 
-OPERATE = "docs/operate.md"
+OPERATE = "docs/how-to/operate.md"
 PEOPLE = ("steward", "runner", "auditor")
-QUOTED = [call for name in (OPERATE, "README.md") for call in quoted(name)]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    *(
+        str(path.relative_to(ROOT))
+        for folder in ("tutorial", "how-to", "reference", "explanation")
+        for path in sorted((ROOT / "docs" / folder).glob("*.md"))
+    ),
+]
+"""All that readers copy commands from; decisions are history, and may quote what is gone."""
+QUOTED = [call for name in PAGES for call in quoted(name)]
 TEXT = (ROOT / OPERATE).read_text(encoding="utf-8")
 
 
@@ -48,7 +59,7 @@ def unknown_words(parser: argparse.ArgumentParser, words: list[str]) -> list[str
     """Return the verbs and options of a call that the command does not have."""
     for number, word in enumerate(words):
         verbs = next((it.choices for it in parser._actions if isinstance(it, argparse._SubParsersAction)), None)
-        if verbs is None:
+        if verbs is None or word.startswith("--"):
             options = [it for it in words[number:] if it.startswith("--")]
             return [it for it in options if it not in parser._option_string_actions]
         if word not in verbs:

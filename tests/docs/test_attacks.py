@@ -1,4 +1,4 @@
-"""docs/attacks.md tells the truth: its attacks do what it says, on exact data and on a release, and would do otherwise without noise."""
+"""docs/explanation/attacks.md tells the truth: its attacks do what it says, on exact data and on a release, and would do otherwise without noise."""
 
 import contextlib
 import io
@@ -13,7 +13,7 @@ import pytest
 
 from dpcore.mechanisms import DiscreteLaplace, ExponentialMechanism
 
-PAGE = Path(__file__).parents[2] / "docs" / "attacks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "attacks.md"
 POINTS = 4.0
 """How far a measured share may be from the page's: at 10,000 guesses or more, eight standard errors."""
 ABOUT = re.compile(r"about (\d+)%")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "proof.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "explanation" / "proof.md").read_text(encoding="utf-8")
 NAMED = re.compile(r"`((?:dpcore|flows|tests)/[\w/]+\.py)(?:::([\w.]+))?`")
 
 
@@ -63,4 +63,4 @@ def test_what_is_not_there_is_noticed(gone: str) -> None:
 def test_every_page_that_the_proof_links_to_exists() -> None:
     links = re.findall(r"\]\(([\w./-]+\.md)(?:#[\w-]+)?\)", PAGE)
     assert len(links) >= 5
-    assert [link for link in links if not (ROOT / "docs" / link).is_file()] == []
+    assert [link for link in links if not (ROOT / "docs" / "explanation" / link).is_file()] == []

@@ -1,34 +1,97 @@
-"""The README's question from Python runs as it stands, on the sample table, and is paid for."""
+"""The README is short, its commands work, its links lead somewhere, and its figures are those that were measured."""
 
-import subprocess
+import re
+import shutil
 import sys
 from pathlib import Path
 
-from dpcore.ledger import open_ledger
-from dpcore.privacy.accounting import Currency, budget_of
-from dpcore.privacy.protection import Neighbours
+import pytest
 
-PROJECT = Path(__file__).parents[2]
+from tests.deployments.documents import headings, links
+from tests.docs.pages import ROOT, Shown, blocks, commands, run_page, with_sample
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+RESULTS = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
+MOST_WORDS = 900
+PEERS = {
+    "**dpflow**": "**dpflow** (by size: `mwem`, `adaptive`)",
+    "dpmm 0.1.9, AIM": "dpmm 0.1.9 AIM, 3-way workload; 4 MB on the large table",
+    "dpmm 0.1.9, MST": "dpmm 0.1.9 MST",
+}
 
 
-def question() -> str:
-    section = (PROJECT / "README.md").read_text(encoding="utf-8").split("## One question instead of a release")[1]
-    return section.split("```python\n")[1].split("```")[0]
+def words(text: str) -> int:
+    """How many words a text has: whatever stands between spaces and holds a letter or a figure, code and tables included."""
+    return sum(1 for word in text.split() if re.search(r"\w", word))
 
 
-def test_the_question_is_answered_with_a_mean_near_the_true_one_and_charged(tmp_path, monkeypatch, capsys):
-    (tmp_path / "data").mkdir()
-    program = PROJECT / "data" / "clinic_visits.py"
-    subprocess.run(
-        [sys.executable, program, "--out", "data/clinic-visits.csv"], check=True, capture_output=True, cwd=tmp_path
+def row(table: str, first: str) -> list[str]:
+    """Return the other cells of the row that begins so."""
+    (line,) = [line for line in table.splitlines() if line.startswith(f"| {first} |")]
+    return [cell.strip(" *") for cell in line.strip("|").split("|")[1:]]
+
+
+def test_the_readme_is_at_most_900_words() -> None:
+    assert words("one two, `dpflow run` | - |\n3") == 5
+    assert words(README) <= MOST_WORDS
+
+
+def test_the_first_screen_says_what_it_does_shows_a_release_and_how_to_run_it() -> None:
+    start = README[: README.index("## How good is it")]
+    assert start.count("\n") < 60
+    for part in ("**dpflow turns", "docs/images/release-light.svg", "docs/images/release-dark.svg", "make demo"):
+        assert part in start
+
+
+def test_there_are_five_guarantees_of_one_line_each() -> None:
+    section = README.split("## Guarantees\n")[1].split("## ")[0]
+    assert re.findall(r"^(\d)\. \*\*", section, flags=re.MULTILINE) == list("12345")
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
+    """The README's blocks run in a copy of what its commands need, whose environment is the one of this test."""
+    folder = with_sample(tmp_path_factory.mktemp("clone"))
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, folder / name)
+    (folder / ".venv").mkdir()
+    for part in ("bin", "lib", "pyvenv.cfg"):
+        (folder / ".venv" / part).symlink_to(Path(sys.prefix) / part)
+    (folder / ".venv" / "runtime").touch()  # `make` need not install it again
+    return list(run_page("README.md", folder))
+
+
+def test_every_command_works_and_prints_what_the_readme_shows(shown: list[Shown]) -> None:
+    assert {"make demo", "dpflow plan visits.yaml"} <= {
+        it for block in blocks("README.md", "console") for it in commands(block)
+    }
+    assert [line for one in shown for line in one.missing] == []
+
+
+def test_targets_that_are_only_mentioned_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    mentioned = set(re.findall(r"`make ([a-z-]+)`", README))
+    assert {"ui", "docs"} <= mentioned <= targets
+
+
+def test_the_figures_are_those_of_the_results() -> None:
+    for here, there in PEERS.items():
+        error, cpu, _, large_error, large_cpu, _ = row(RESULTS, there)
+        assert row(README, here) == [error, cpu, large_error, large_cpu]
+    assert row(README, "opendp 0.16, AIM")[:2] == row(RESULTS, "opendp 0.16 AIM (on mbi 1.1)")[:2]
+    assert row(README, "smartnoise-synth 1.0.8, MWEM")[3] == row(RESULTS, "smartnoise-synth 1.0.8 MWEM")[4]
+    independent, bootstrap = (
+        row(README, f"*{name}*") for name in ("columns shuffled independently", "bootstrap of the real rows")
     )
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
-    currency, cap = budget_of(10.0, delta=1e-9)
-    terms = {"unit": "patient_id", "neighbours": Neighbours.ADD_REMOVE, "epsilon": 10.0, "delta": 1e-9}
-    with open_ledger(create=True) as ledger:
-        ledger.open_account("clinic-visits", currency=currency, cap=cap, **terms)
-    exec(question(), names := {})  # noqa: S102  it is our own README
-    assert capsys.readouterr().out.startswith("MeanEstimate(mean=4")
-    with open_ledger() as ledger:
-        assert ledger.balance("clinic-visits").spent == names["mean"].price(Currency.ZCDP)
+    both = row(RESULTS, "*independent columns*, *bootstrap*")
+    assert both[0] == f"{independent[0]}, {bootstrap[0]}"
+    assert both[3] == f"{independent[2]}, {bootstrap[2]}"
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    found = list(links(name))
+    assert found
+    for path, heading in found:
+        assert path.exists(), path
+        assert not heading or heading in headings(path), heading

@@ -93,7 +93,7 @@ def _case(setting: Setting, *planted: Fault) -> Case:
     return Case(
         name=setting.name,
         theorem="All that a release publishes loses at most the amount that its run reserved.",
-        reference="docs/proof.md; Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2025",
+        reference="docs/explanation/proof.md; Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2025",
         prices={setting.currency: _PRICES[setting.currency]},
         checks=(ReleaseCheck(of=setting),),
         bugs=tuple(

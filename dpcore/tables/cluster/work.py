@@ -5,7 +5,6 @@ looks; so nothing here has more of a name or of looks than is public.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from importlib.metadata import version
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +22,7 @@ from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
 from dpcore.tables.ingest.records import piece_sums
 from dpcore.tables.sources.part import Part
 from dpcore.tables.sources.source import read_piece
+from dpcore.version import installed_version
 from dpcore.workload import Axes
 
 T = TypeVar("T")
@@ -81,7 +81,7 @@ class CodePiece(Task):
         self.coding = coding
         self.draws = draws
         self.fingerprint = fingerprint
-        self.version = version("dpflow")
+        self.version = installed_version()
 
     def __call__(self, piece: Piece) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Return the piece's rows as codes, in a dataframe, and what they add to the data's version."""
@@ -101,7 +101,7 @@ class CodePiece(Task):
         return Layout.of(self.coding).frame(parts)
 
     def _coded(self, piece: Piece) -> Iterator[Coded]:
-        if self.version != version("dpflow"):
+        if self.version != installed_version():
             raise UsageError(
                 "the cluster's workers have another version of dpflow than this run; install the same there"
             )

@@ -18,7 +18,7 @@ from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Sensitivity
 
-PAGE = Path(__file__).parents[3] / "docs" / "guarantees.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "guarantees.md"
 LITTLE = 0.01
 
 
@@ -80,7 +80,7 @@ def test_even_with_few_draws_sound_code_passes(audited: list[Audited]) -> None:
 def test_the_page_of_guarantees_is_what_the_audit_writes_but_for_what_was_measured(audited: list[Audited]) -> None:
     written = guarantees.page(audited, day=date(2026, 1, 1))
     committed = PAGE.read_text(encoding="utf-8")
-    hint = "write it again with: dpflow audit --markdown docs/guarantees.md"
+    hint = "write it again with: dpflow audit --markdown docs/explanation/guarantees.md"
     assert guarantees.lasting_part(committed) == guarantees.lasting_part(written), hint
 
 

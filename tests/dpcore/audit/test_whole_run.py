@@ -23,7 +23,7 @@ from dpcore.runs import synthesis
 from dpcore.strategies.mwem import Mwem
 from dpcore.tables.ingest import records
 
-PAGE = Path(__file__).parents[3] / "docs" / "whole-run.md"
+PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "whole-run.md"
 QUARTER = 0.25
 """Of the canaries: still 14 standard deviations away from missing any of these bugs."""
 
@@ -151,7 +151,7 @@ def test_the_page_of_releases_is_what_the_audit_writes_but_for_what_was_measured
     audited: list[Audited] = [run.audit_case(name, 1.0) for name in RELEASES]
     written = guarantees.page(audited, day=date(2026, 1, 1))
     committed = PAGE.read_text(encoding="utf-8")
-    hint = "write it again with: dpflow audit --whole-run --markdown docs/whole-run.md"
+    hint = "write it again with: dpflow audit --whole-run --markdown docs/explanation/whole-run.md"
     assert guarantees.lasting_part(committed) == guarantees.lasting_part(written), hint
 
 

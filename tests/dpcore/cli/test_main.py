@@ -5,7 +5,6 @@ import os
 import stat
 from collections.abc import Callable
 from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +14,7 @@ import pytest
 
 from dpcore import Outcome, cli, synthesize
 from dpcore.ledger import Ledger, open_ledger
+from dpcore.version import installed_version
 from tests.conftest import Workspace, read_only
 
 Run = Callable[..., int]
@@ -334,4 +334,4 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         dpflow("--version")
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"dpflow {version('dpflow')}\n"
+    assert capsys.readouterr().out == f"dpflow {installed_version()}\n"

@@ -1,0 +1,90 @@
+"""Run the blocks of a page as a reader would: commands in a shell, Python in one interpreter, all in one folder and in order."""
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```(console|python|text)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+FIGURE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{8}T\d{6}Z-[0-9a-f]{12}|\d[\d,.]*(?:e-?\d+)?")
+NEVER = ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY", "PREFECT_API_URL", "MAKEFLAGS", "MAKELEVEL")
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a page says that a block prints, and what it printed."""
+
+    said: str
+    printed: str
+
+    @property
+    def missing(self) -> list[str]:
+        """The lines that the page shows and that were not printed, whatever figures and names they have."""
+        printed = {FIGURE.sub("#", line.strip()) for line in self.printed.splitlines()}
+        return [line for line in self.said.splitlines() if FIGURE.sub("#", line.strip()) not in printed]
+
+
+def blocks(page: str, *languages: str) -> list[str]:
+    """Return the blocks of a page in some languages."""
+    return [
+        text for language, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")) if language in languages
+    ]
+
+
+def commands(block: str) -> list[str]:
+    """Return the commands of a console block."""
+    return re.findall(r"^\$ (.*)$", block, flags=re.MULTILINE)
+
+
+def run_page(page: str, folder: Path) -> Iterator[Shown]:
+    """Run all blocks of a page in a folder; stop at the first that fails. Give what follows as text beside what was printed."""
+    printed = ""
+    names: dict[str, object] = {"__name__": page}
+    for language, text in BLOCK.findall((ROOT / page).read_text(encoding="utf-8")):
+        if language == "console":
+            printed = shell("\n".join(commands(text)), folder)
+        elif language == "python":
+            printed = python(text, folder, names)
+        else:
+            yield Shown(text, printed)
+
+
+def shell(script: str, folder: Path) -> str:
+    """Run commands in a folder, with this interpreter's programs first; return all that they print."""
+    environment = {name: value for name, value in os.environ.items() if name not in NEVER}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    ran = subprocess.run(
+        ["/bin/bash", "-c", f"set -euo pipefail\n{script}"],
+        cwd=folder,
+        env=environment,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
+    assert ran.returncode == 0, f"{script}\n{ran.stdout}"
+    return ran.stdout
+
+
+def python(code: str, folder: Path, names: dict[str, object]) -> str:
+    """Run a block of Python in a folder, with the names that earlier ones left; return what it prints."""
+    printed = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
+        exec(compile(code, "page", "exec"), names)  # noqa: S102  the page's code is ours
+    return printed.getvalue()
+
+
+def with_sample(folder: Path) -> Path:
+    """Put the sample's program and spec into a folder, as they lie in a clone."""
+    (folder / "data").mkdir()
+    for name in ("clinic_visits.py", "clinic-visits.yaml"):
+        shutil.copy(ROOT / "data" / name, folder / "data" / name)
+    return folder

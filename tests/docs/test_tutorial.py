@@ -1,0 +1,55 @@
+"""The tutorial works as it stands, block by block; and what the guides show of using a release works on the one that it makes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+import yaml
+
+from tests.docs.pages import ROOT, Shown, blocks, python, run_page, with_sample
+
+TUTORIAL = "docs/tutorial/first-release.md"
+DOWNSTREAM = "docs/how-to/downstream.md"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return with_sample(tmp_path_factory.mktemp("tutorial"))
+
+
+@pytest.fixture(scope="module")
+def shown(folder: Path) -> Iterator[list[Shown]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DPFLOW_LEDGER_URL", raising=False)
+        yield list(run_page(TUTORIAL, folder))
+
+
+def test_every_command_works_and_prints_what_the_tutorial_shows(shown: list[Shown]) -> None:
+    assert len(shown) >= 7
+    assert [line for one in shown for line in one.missing] == []
+
+
+def test_a_line_that_is_not_printed_is_noticed_and_another_figure_is_not(shown: list[Shown]) -> None:
+    printed = "rows       13,329\nrelease    releases/x/20261116T065308Z-451e78069b63\n"
+    assert Shown("rows       9,998\nrelease    releases/x/20250101T000000Z-000000000000\n", printed).missing == []
+    assert Shown("lines      13,329\n", printed).missing == ["lines      13,329"]
+
+
+@pytest.mark.usefixtures("shown")
+def test_the_guide_to_using_a_release_works_on_the_one_that_the_tutorial_made(folder: Path, capfd) -> None:
+    names: dict[str, object] = {}
+    printed = "".join(python(block, folder, names) for block in blocks(DOWNSTREAM, "python"))
+    assert "epsilon 1\n" in printed
+    assert "emergency" in printed + capfd.readouterr().out
+    assert len(names["visits"]) > 10_000
+
+
+@pytest.mark.usefixtures("shown")
+def test_dbts_source_is_a_place_that_duckdb_reads(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / DOWNSTREAM).read_text(encoding="utf-8")
+    source = yaml.safe_load(text.split("```yaml\n")[1].split("```")[0])["sources"][0]
+    (release,) = (folder / "releases" / "clinic-visits").glob("*/data")
+    place = source["meta"]["external_location"].replace("{{ env_var('DPFLOW_RELEASE') }}", str(release))
+    ((rows,),) = duckdb.sql(f"select count(*) from {place}").fetchall()  # noqa: S608  the place is our own page's
+    assert rows > 10_000
