@@ -282,6 +282,7 @@ def go_on(run: Any, number: int) -> None:
 def test_progress_is_shown_about_once_a_second_and_reaches_the_end(server: Server, clock: SimpleNamespace) -> None:
     run = a_run(56)
     watch = artifacts.Watch(run)
+    watch.update()  # after the first model
     for number in range(1, 57):
         clock.at += 0.25
         go_on(run, number)
@@ -295,6 +296,7 @@ def test_progress_is_shown_about_once_a_second_and_reaches_the_end(server: Serve
 def test_a_run_that_ends_early_is_shown_at_its_end(server: Server, clock: SimpleNamespace) -> None:
     run = a_run(56)
     watch = artifacts.Watch(run)
+    watch.update()  # after the first model
     go_on(run, 1)
     run.strategy.finished = True
     watch.update()
@@ -303,7 +305,7 @@ def test_a_run_that_ends_early_is_shown_at_its_end(server: Server, clock: Simple
 
 
 def test_a_run_without_rounds_is_at_its_end_at_once(server: Server) -> None:
-    artifacts.Watch(a_run(0))
+    artifacts.Watch(a_run(0)).update()
     assert [percent for percent, _ in server.shown] == [100.0]
 
 
@@ -312,6 +314,7 @@ def test_a_server_that_fails_costs_the_run_nothing_but_its_progress(
 ) -> None:
     run, server.fails = a_run(1000), True
     watch = artifacts.Watch(run)
+    watch.update()  # after the first model
     for number in range(1, 101):
         clock.at += 1
         go_on(run, number)
