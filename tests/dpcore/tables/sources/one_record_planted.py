@@ -164,7 +164,7 @@ PLANTED = [
     *(
         Planted(
             f"one encoding for a column of {kind.name}",
-            _replacing(f"dpcore.tables.ingest.{module}.readable", _one_encoding_for_all),
+            _replacing(f"dpcore.tables.sources.{module}.readable", _one_encoding_for_all),
             kind,
         )
         for module, kind in (("parquet_file", parquet_kinds()[3]), ("text", arrow_kinds()[3]))
