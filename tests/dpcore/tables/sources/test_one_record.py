@@ -24,9 +24,9 @@ EACH = {
     "CSV": (csv_kinds(), 80),
     "quotation": (quotation_kinds(), 60),
     "encodings": (encoding_kinds(), 100),
-    "Parquet": (parquet_kinds(), 60),
-    "Arrow": (arrow_kinds(), 100),
-    "memory": (memory_kinds(), 160),
+    "Parquet": (parquet_kinds(), 40),
+    "Arrow": (arrow_kinds(), 60),
+    "memory": (memory_kinds(), 140),
     "partitions": (partition_kinds(), 100),
     "SQLite": (sqlite_kinds(), 300),
 }
