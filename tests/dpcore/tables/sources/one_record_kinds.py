@@ -181,7 +181,7 @@ def dictionary_table(records: Sequence[Record], *, turned: int) -> pa.Table:
 
 
 DICTIONARIES = {
-    f"dictionaries turned {turned}": partial(dictionary_table, turned=turned) for turned in (0, 3, 6)
+    f"dictionaries turned {turned}": partial(dictionary_table, turned=turned) for turned in (0, 4)
 }
 FEW_WORLDS = 10  # as many distinct values as 8 bits can number, at most
 TABLES: dict[str, Callable[[Sequence[Record]], pa.Table]] = {

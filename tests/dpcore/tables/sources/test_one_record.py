@@ -26,7 +26,7 @@ EACH = {
     "encodings": (encoding_kinds(), 100),
     "Parquet": (parquet_kinds(), 40),
     "Arrow": (arrow_kinds(), 60),
-    "memory": (memory_kinds(), 140),
+    "memory": (memory_kinds(), 160),
     "partitions": (partition_kinds(), 100),
     "SQLite": (sqlite_kinds(), 300),
 }
