@@ -1,7 +1,13 @@
-"""How Arrow stores the values of a column, undone. It has many ways, and its functions are missing for some of them and for some of their combinations."""
+"""How Arrow stores the values of a column, undone: its functions are missing for some of its many ways, and for some of their combinations."""
+
+from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import compute
+
+LARGE = {"string": pa.large_string(), "binary": pa.large_binary()}
 
 
 def stored_values(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
@@ -41,3 +47,20 @@ def taken(column: pa.Array, rows: pa.Array) -> pa.Array:
     if places is None:
         return values if len(rows) == len(values) else values.take(rows)
     return pa.DictionaryArray.from_arrays(places.take(rows), values)
+
+
+def joined(chunks: Sequence[pa.Array]) -> pa.Array:
+    """Join columns of one type, at least one, of any type. Of text there may then be more than 2 GiB."""
+    stored = [stored_values(chunk) for chunk in chunks]
+    values = pa.concat_arrays([_large(those) for those, _ in stored])
+    places = [rows for _, rows in stored if rows is not None]
+    if not places:
+        return values
+    before = accumulate((len(those) for those, _ in stored), initial=0)
+    shifted = [compute.add(rows.cast(pa.int64()), start) for rows, start in zip(places, before, strict=False)]
+    return pa.DictionaryArray.from_arrays(pa.concat_arrays(shifted), values)
+
+
+def _large(values: pa.Array) -> pa.Array:
+    kind = LARGE.get(str(values.type))
+    return values if kind is None else values.cast(kind)

@@ -16,8 +16,10 @@ from dpcore.tables.ingest.stored_words import stored_words
 from dpcore.tables.ingest.window import Window
 from dpcore.tables.sources.ids import hash_ids
 from dpcore.tables.sources.layout import stored_values
+from dpcore.tables.sources.source import Source
 from dpcore.universe import Attribute, Categorical, Date, Every, Outside, Universe
 from dpcore.universe.blocks import Calendar
+from tests.dpcore.tables.sources.sources import read_batches
 
 KEY = b"k" * 32
 CALENDAR = Calendar("day", Every.MONTH, start=dt.date(2025, 1, 1), arrived=None, grace_days=0)
@@ -145,6 +147,17 @@ def test_a_layout_has_no_say_in_words_and_ids(kind: str) -> None:
         (units, known), (same_units, same_known) = hash_ids(column, key=KEY), hash_ids(plain, key=KEY)
         assert known.tolist() == same_known.tolist(), name
         assert units[known].tolist() == same_units[known].tolist(), name
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_a_table_in_chunks_says_the_same(kind: str) -> None:
+    for name, column in layouts(kind, PLAIN[kind]):
+        chunks = pa.chunked_array([column[:2], column[2:2], column[2:]], column.type)
+        words = []
+        for values in (chunks, pa.chunked_array([column])):
+            (batch,) = read_batches(Source.of(pa.table({"x": values})), columns=["x"])
+            words.append([word.tolist() for word in stored_words(batch.column(0), key=KEY)])
+        assert words[0] == words[1], name
 
 
 def test_text_and_bytes_have_the_same_words_in_every_type() -> None:
