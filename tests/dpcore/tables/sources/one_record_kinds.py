@@ -180,9 +180,7 @@ def dictionary_table(records: Sequence[Record], *, turned: int) -> pa.Table:
     return pa.table(columns)
 
 
-DICTIONARIES = {
-    f"dictionaries turned {turned}": partial(dictionary_table, turned=turned) for turned in (0, 4)
-}
+DICTIONARIES = {f"dictionaries turned {turned}": partial(dictionary_table, turned=turned) for turned in (0, 4)}
 FEW_WORLDS = 10  # as many distinct values as 8 bits can number, at most
 TABLES: dict[str, Callable[[Sequence[Record]], pa.Table]] = {
     **{form: partial(arrow_table, form=form) for form in ARRAYS},
