@@ -68,9 +68,9 @@ class Document:
         self.mistakes.append(Mistake(line, column, message))
 
     def raise_mistakes(self) -> None:
-        """Raise one error that lists every mistake, in the order of the file, if there is any."""
+        """Raise one error that lists every mistake, in the order of the file and then of the alphabet, if there is any."""
         if self.mistakes:
-            ordered = sorted(set(self.mistakes), key=lambda m: (m.line, m.column))
+            ordered = sorted(set(self.mistakes), key=lambda m: (m.line, m.column, m.message))
             raise SpecError("\n".join(f"{self.path}:{m.line}:{m.column}: {m.message}" for m in ordered))
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import compute
 
 from dpcore.privacy.protection import Protection
 from dpcore.tables.ingest.coded import Coded, Weights
@@ -15,6 +14,7 @@ from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.stored_words import stored_words
 from dpcore.tables.ingest.window import Window, has_days
 from dpcore.tables.sources.ids import can_identify, hash_ids
+from dpcore.tables.sources.layout import taken
 from dpcore.universe import Integer, Outside, Universe, code_type
 
 UNIT_IS_ROW = "row"
@@ -73,13 +73,14 @@ class Coding:
         batch, places = self._windowed(batch)
         codes, keep = self.universe.encode_rows(batch)
         kept = np.flatnonzero(keep)
+        rows = pa.array(kept)
         counts = np.ones(len(kept), dtype=np.bool_)
         weights = ids = words = None
         if self.protection.weight is not None:
-            weights = read_weights(_taken(batch.column(self.protection.weight), kept), protection=self.protection)
+            weights = read_weights(taken(batch.column(self.protection.weight), rows), protection=self.protection)
             counts &= weights > 0
         if self.by_unit:
-            ids, known = hash_ids(_taken(batch.column(self.protection.unit), kept), key=draws.unit_key())
+            ids, known = hash_ids(taken(batch.column(self.protection.unit), rows), key=draws.unit_key())
             counts &= known
             words = draws.words(piece, start, int(places.max(initial=-1)) + 1)[places[kept]]
         coded = Coded(codes, weights=weights, ids=ids, draws=words)
@@ -121,7 +122,7 @@ class Coding:
         if self.window is None:
             return batch, np.arange(batch.num_rows)
         places = np.flatnonzero(self.window.keeps(batch))
-        columns = [_taken(column, places) for column in batch.columns]
+        columns = [taken(column, pa.array(places)) for column in batch.columns]
         return pa.RecordBatch.from_arrays(columns, names=batch.schema.names), places
 
 
@@ -140,16 +141,3 @@ def read_weights(column: pa.Array, *, protection: Protection) -> Weights:
 
 def _weight(protection: Protection) -> Integer:
     return Integer(minimum=0, maximum=protection.row_weight, outside=Outside.CLIP, missing=True)
-
-
-def _taken(column: pa.Array, places: npt.NDArray[np.intp]) -> pa.Array:
-    """Take rows of a column of any type; Arrow can't of some, which are stored in another way first."""
-    if len(places) == len(column):
-        return column
-    if isinstance(column, pa.ExtensionArray):
-        return _taken(column.storage, places)
-    if pa.types.is_run_end_encoded(column.type):
-        return _taken(compute.run_end_decode(column), places)
-    if pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type):
-        return column.cast(pa.large_binary()).take(pa.array(places))
-    return column.take(pa.array(places))

@@ -6,30 +6,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import compute
 
+from dpcore.tables.sources.layout import stored_values
 from dpcore.tables.sources.text import plain_type
 
+TEXT = "text or bytes"
 
-def stored_words(values: pa.Array, *, key: bytes) -> list[npt.NDArray[np.uint64]]:
+
+def stored_words(column: pa.Array, *, key: bytes) -> list[npt.NDArray[np.uint64]]:
     """Return two words for each value: of which type it is, if there is one, and what is stored for it, or its hash if that is longer.
 
-    Nothing of what lies under a null has a say, and no value fails. Lists and structures, which no attribute reads, are told from null only.
+    Nothing of what lies under a null has a say, nor has how a column is laid out, and no value fails. Lists and structures, which no
+    attribute reads, are told from null only.
     """
-    if isinstance(values, pa.ExtensionArray):
-        return stored_words(values.storage, key=key)
-    if pa.types.is_dictionary(values.type):
-        return stored_words(values.dictionary_decode(), key=key)
-    if pa.types.is_run_end_encoded(values.type):
-        return stored_words(compute.run_end_decode(values), key=key)
+    values, rows = stored_values(column)
+    words = _words(values, key=key)
+    if rows is None:
+        return words
+    places = rows.fill_null(len(values)).to_numpy(zero_copy_only=False)
+    return [np.append(word, np.uint64(0))[places] for word in words]
+
+
+def _words(values: pa.Array, *, key: bytes) -> list[npt.NDArray[np.uint64]]:
     known = values.is_valid().to_numpy(zero_copy_only=False).astype(np.uint64)
-    kind = known * np.uint64(int.from_bytes(_digest(str(values.type).encode(), key=key)) | 1)
+    kind = known * np.uint64(int.from_bytes(_digest(_family(values.type).encode(), key=key)) | 1)
     if pa.types.is_nested(values.type) or pa.types.is_interval(values.type) or pa.types.is_null(values.type):
         return [kind, np.zeros_like(known)]
     stored = values.view(plain_type(values.type))
     if pa.types.is_boolean(stored.type):
         stored = stored.cast(pa.uint8())
     return [kind, (_numbers(stored) if pa.types.is_primitive(stored.type) else _hashes(stored, key=key)) * known]
+
+
+def _family(kind: pa.DataType) -> str:
+    """Name a type by what it holds: text and bytes are one, however long they may be and wherever they lie."""
+    return TEXT if str(plain_type(kind)) in {"binary", "large_binary"} else str(kind)
 
 
 def _numbers(stored: pa.Array) -> npt.NDArray[np.uint64]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 from psycopg.errors import NotSupportedError
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.pool import NullPool
@@ -62,14 +64,10 @@ class Database:
     def _connected(self, engine: Engine) -> Connection:
         try:
             return self.noting(lambda: _opened(engine))
-        except (
-            TypeError,
-            NotSupportedError,
-        ):  # SQL_ASCII makes bytes of all text, and of others the driver knows nothing
+        except NotSupportedError:  # the driver knows nothing of it
             pass
         raise SourceError(
-            f"the encoding of the database that {self.url_env} names is none that can be read here; "
-            f"add client_encoding=utf8 to its address, as in postgresql://user@host/database?client_encoding=utf8, {WHY}"
+            f"the encoding of the database that {self.url_env} names is none that can be read here; copy the table to a database in UTF8, {WHY}"
         )
 
     def noting(self, step: Callable[[], T]) -> T:
@@ -116,6 +114,8 @@ class Database:
 def _opened(engine: Engine) -> Connection:
     connection = engine.connect()
     try:
+        if engine.dialect.name == "postgresql":
+            _without_conversion(connection)
         if statement := READ_ONLY.get(engine.dialect.name):
             connection.exec_driver_sql(statement)
     except BaseException:
@@ -129,8 +129,39 @@ def _text_as_bytes(connection: Any, _: object) -> None:
     connection.text_factory = bytes
 
 
+class _Raw(Loader):
+    """Gives a text of PostgreSQL as its bytes."""
+
+    def load(self, data: Buffer) -> bytes:
+        """Return the bytes; each value is decoded by itself where it is read."""
+        return bytes(data)
+
+
+def _without_conversion(connection: Connection) -> None:
+    """Let PostgreSQL give text as the bytes that it stores, whatever encoding the address or the environment asks for.
+
+    The server refuses to convert a character that the other encoding does not have, and the driver to decode bytes that mean nothing: one
+    value would make the whole query fail.
+    """
+    driver: Any = connection.connection.driver_connection
+    connection.exec_driver_sql(f"SET client_encoding TO '{server_encoding(connection)}'")
+    driver.adapters.register_loader("text", _Raw)
+    if not driver.info.encoding:  # which raises if the driver has no such encoding
+        raise NotSupportedError
+
+
+def server_encoding(connection: Connection) -> str:
+    """Return what PostgreSQL calls the encoding of a database."""
+    driver: Any = connection.connection.driver_connection
+    return str(driver.info.parameter_status("server_encoding"))
+
+
 def _for_reading(url: URL) -> URL:
-    """Let no transaction of a session in PostgreSQL write, should a query get to begin one of its own."""
+    """Let no transaction of a session in PostgreSQL write, should a query get to begin one of its own.
+
+    The session begins in UTF8, in which every database can talk about itself.
+    """
     before = url.query.get("options", os.environ.get("PGOPTIONS", ""))
     options = " ".join((before,) if isinstance(before, str) else before)
-    return url.update_query_dict({"options": f"{options} -c default_transaction_read_only=on".strip()})
+    asked = {"options": f"{options} -c default_transaction_read_only=on".strip(), "client_encoding": "utf8"}
+    return url.update_query_dict(asked)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import compute
 
+from dpcore.tables.sources.layout import stored_values
 from dpcore.tables.sources.text import is_count_of_time, is_text, plain_type, readable
 
 HashedIds: TypeAlias = npt.NDArray[np.uint64]
@@ -57,18 +58,14 @@ def canonical_ids(ids: pa.Array) -> pa.DictionaryArray:
     Null are also empty text, floats that are not whole or so large that they may be rounded, and every value of a type that is no id:
     lists, structures, intervals. An id of an extension type is what is stored: of a UUID, its 16 bytes.
     """
-    if isinstance(ids, pa.ExtensionArray):
-        return canonical_ids(ids.storage)
-    if pa.types.is_dictionary(ids.type):
-        return canonical_ids(ids.dictionary_decode())
-    if pa.types.is_run_end_encoded(ids.type):
-        return canonical_ids(compute.run_end_decode(ids))
-    if not _can_be_counted(ids.type):
-        ids = _as_bytes(ids)
-    distinct = ids.dictionary_encode()
+    values, rows = stored_values(ids)
+    if not _can_be_counted(values.type):
+        values = _as_bytes(values)
+    distinct = values.dictionary_encode()
     # two values may be written alike (7.0 and 7), hence the second encoding
     written = _as_bytes(distinct.dictionary).dictionary_encode()
-    return pa.DictionaryArray.from_arrays(written.indices.take(distinct.indices), written.dictionary)
+    indices = written.indices.take(distinct.indices)
+    return pa.DictionaryArray.from_arrays(indices if rows is None else indices.take(rows), written.dictionary)
 
 
 def can_identify(kind: pa.DataType) -> bool:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from dpcore.errors import UsageError
 from dpcore.private import Private
 from dpcore.tables.sources.attempt import attempt
+from dpcore.tables.sources.layout import joined
 from dpcore.tables.sources.text import sound
 from dpcore.tables.sources.values import as_text
 
@@ -46,7 +47,7 @@ class MemoryTable(Private):
         return [str(name) for name in (self._table.columns if self._is_pandas else self._table.column_names)]
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
-        """Return the types of the named columns."""
+        """Return the types of the named columns; no value is looked at, be it in a row, a dictionary or a category."""
         return [array.type for array in self._arrays(columns, start=0, stop=0)]
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -78,12 +79,11 @@ def _is_of(library: str, table: Any) -> bool:
 
 
 def _joined(values: pa.ChunkedArray) -> pa.Array:
-    chunks = [sound(chunk) for chunk in values.chunks] or [pa.array([], values.type)]
-    if len(chunks) > 1 and pa.types.is_dictionary(values.type):
-        chunks = [
-            chunk.dictionary_decode() for chunk in chunks
-        ]  # Arrow can't join dictionaries of which one has a null in it
-    return pa.concat_arrays(chunks)
+    if not len(values):
+        return pa.nulls(0, values.type)
+    # an empty chunk may have a dictionary all the same, or lie where there is nothing
+    first, *others = (sound(chunk) for chunk in values.chunks if len(chunk))
+    return joined([first, *others]) if others else first
 
 
 def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]") -> pa.Array:
@@ -92,8 +92,9 @@ def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]") -> pa.Array:
 
     if isinstance(values.dtype, pd.CategoricalDtype):
         codes = pa.array(values.array.codes, pa.int32(), mask=values.array.codes < 0)
-        return pa.DictionaryArray.from_arrays(codes, _of_pandas(values.dtype.categories))
+        categories = values.dtype.categories if len(values) else values.dtype.categories[:0]
+        return pa.DictionaryArray.from_arrays(codes, _of_pandas(categories))
     if values.dtype == object or (isinstance(values.dtype, pd.StringDtype) and values.dtype.storage == "python"):
         return pa.array(map(as_text, values.array), pa.large_string())
     array = pa.array(values, from_pandas=True)
-    return sound(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
+    return _joined(array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array]))

@@ -1,12 +1,14 @@
 """Parquet files: columns as they are typed, in batches; long files in pieces of some row groups each."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
+from dpcore.errors import SourceBroken, SourceError
 from dpcore.tables.sources.stored_file import StoredFile
 from dpcore.tables.sources.text import is_text, readable
 
@@ -14,6 +16,8 @@ BATCH_ROWS = 1 << 17
 PIECE_ROWS = 1_000_000
 PIECE_BYTES = 1 << 26
 TRIAL_ROWS = 1 << 13
+LARGEST_FOOTER = 2**31 - 1  # bytes of one text in it, and items of one list: the most that Arrow can be told
+MAGIC = b"PAR1"
 REPEATS = 4  # how often each value of a text occurs, at least, where it is read by dictionary
 
 
@@ -53,9 +57,14 @@ class ParquetFile:
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the named columns in the order asked for; text is checked, all other types are passed through.
 
-        Text that repeats comes as the file holds it, with each value once: ten times as fast, and no value is looked at twice.
+        Text that repeats comes as the file holds it, with each value once: ten times as fast, and no value is looked at twice. So does text
+        that was written from a dictionary: unasked, Arrow would convert it to the type of that one, and fail if a value is not UTF-8 or if
+        there are more values than that type can number.
         """
-        with self._open(read_dictionary=self._repeating(columns)) as file:
+        kinds = dict(zip(columns, self.column_types(columns), strict=True))
+        written = [column for column, kind in kinds.items() if pa.types.is_dictionary(kind)]
+        repeating = self._repeating([column for column, kind in kinds.items() if kind == pa.string()])
+        with self._open(read_dictionary=written + repeating) as file:
             for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=self._groups(file), columns=list(columns)):
                 # "a" also asks for a column named "a.b", hence the selection by whole name
                 chosen = [batch.column(batch.schema.get_field_index(column)) for column in columns]
@@ -76,16 +85,16 @@ class ParquetFile:
             pieces[-1].append(place)
         return tuple(replace(self, groups=tuple(piece)) for piece in pieces) or (self,)
 
-    def _repeating(self, columns: Sequence[str]) -> list[str]:
+    def _repeating(self, texts: Sequence[str]) -> list[str]:
         """Return the columns of text of which the first rows have few distinct values; many cost more by dictionary than without.
 
         The footer would tell as well, but Arrow ends the process over one that is damaged in there.
         """
-        with self._open() as file:
-            texts = [column for column in columns if file.schema_arrow.field(column).type == pa.string()]
+        if not texts:
+            return []
         with self._open(read_dictionary=texts) as file:
             first = next(file.iter_batches(batch_size=TRIAL_ROWS, row_groups=self._groups(file), columns=texts), None)
-        if first is None or not texts:
+        if first is None:
             return []
         found = {name: first.column(first.schema.get_field_index(name)) for name in texts}
         return [name for name, values in found.items() if REPEATS * len(values.dictionary) <= len(values)]
@@ -94,8 +103,28 @@ class ParquetFile:
         return list(range(file.metadata.num_row_groups) if self.groups is None else self.groups)
 
     def _open(self, **options: Any) -> parquet.ParquetFile:
-        # far away, few large requests are worth the memory of a row group's columns
-        return parquet.ParquetFile(self.file.open(), pre_buffer=self.file.is_remote, **options)
+        """Open the file and parse its footer.
+
+        Raises:
+            SourceBroken: If the file ends as a Parquet file does, and its footer cannot be parsed all the same. The footer holds the least and
+                the greatest value of columns, of any length, so that a row may have made it fail.
+            SourceError: If it does not end so.
+        """
+        stream = self.file.open()
+        with suppress(Exception):  # whose text may quote a value
+            return parquet.ParquetFile(
+                stream,
+                pre_buffer=self.file.is_remote,  # far away, few large requests are worth the memory of a row group's columns
+                thrift_string_size_limit=LARGEST_FOOTER,
+                thrift_container_size_limit=LARGEST_FOOTER,
+                **options,
+            )
+        raise (SourceBroken if _last_bytes(stream, len(MAGIC)) == MAGIC else SourceError)(self.damaged)
+
+
+def _last_bytes(stream: pa.NativeFile, count: int) -> bytes:
+    stream.seek(max(stream.size() - count, 0))
+    return bytes(stream.read(count))
 
 
 def _short(values: pa.Array) -> pa.Array:

@@ -1,8 +1,8 @@
 """The result of a query to a database: only the columns that are needed, streamed, in a transaction that can't write.
 
 No value decides how another is read. PostgreSQL says the type of each column: whole numbers, floats and booleans come as they are, and
-everything else as the text that the database itself writes, since its driver has no date for `infinity`. Of other databases, of which
-SQLite types each value for itself, every value comes as text.
+everything else as the text that the database itself writes, since its driver has no date for `infinity`. That text comes as the bytes that
+are stored, and each value is decoded by itself. Of other databases, of which SQLite types each value for itself, every value comes as text.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,12 +18,14 @@ from sqlalchemy.engine import CursorResult
 
 from dpcore.errors import SourceBroken, SourceError
 from dpcore.tables.sources.attempt import attempt, attempt_each
-from dpcore.tables.sources.database import WHY, Database
+from dpcore.tables.sources.database import WHY, Database, server_encoding
+from dpcore.tables.sources.text import decoder
 from dpcore.tables.sources.values import as_text
 
 T = TypeVar("T")
 
 BATCH_ROWS = 1 << 14
+NO_ENCODING = "SQL_ASCII"  # of a database that takes any bytes for text
 # by the number that PostgreSQL knows a type by
 POSTGRES_TYPES = {
     16: pa.bool_(),
@@ -80,11 +82,12 @@ class Query:
         with self._database.connection() as connection:
             chosen = ", ".join(map(_chosen(connection), columns, types))
             statement = f"SELECT {chosen} FROM {self._subquery}"  # noqa: S608  the steward's own query
+            read = _reader(connection)
             with closing(_run(connection, statement, streamed=True)) as result:
                 chunks = result.partitions(BATCH_ROWS)
                 while chunk := self._database.noting(lambda: next(chunks, None)):
                     values = zip(*chunk, strict=True)
-                    arrays = [_array(column, kind) for column, kind in zip(values, types, strict=True)]
+                    arrays = [_array(column, kind, read) for column, kind in zip(values, types, strict=True)]
                     yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def split(self) -> tuple["Query"]:
@@ -130,7 +133,7 @@ def _parsed(connection: Connection, statement: str) -> list[tuple[str, pa.DataTy
     ):
         if answer.status != ExecStatus.COMMAND_OK:
             raise error_from_result(answer, encoding=driver.info.encoding)
-    names = [answer.fname(number).decode(driver.info.encoding) for number in range(answer.nfields)]
+    names = [answer.fname(number).decode(driver.info.encoding, "replace") for number in range(answer.nfields)]
     return [(name, POSTGRES_TYPES.get(answer.ftype(number), pa.string())) for number, name in enumerate(names)]
 
 
@@ -162,7 +165,16 @@ def _chosen(connection: Connection) -> Any:
     return chosen
 
 
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+def _reader(connection: Connection) -> Callable[[Any], str | None]:
+    """Return what makes text of one value: of PostgreSQL, whose texts come as bytes, in the database's own encoding; no input fails."""
+    if connection.dialect.name != "postgresql":
+        return as_text
+    driver: Any = connection.connection.driver_connection
+    decode = decoder(None if server_encoding(connection) == NO_ENCODING else driver.info.encoding)
+    return lambda raw: None if raw is None else decode(raw)
+
+
+def _array(values: Sequence[Any], kind: pa.DataType, read: Callable[[Any], str | None]) -> pa.Array:
     if kind == pa.string():
-        return pa.array(map(as_text, values), kind)
+        return pa.array(map(read, values), kind)
     return pa.array(values, kind)

@@ -22,13 +22,21 @@ def as_text(value: Any) -> str | None:
     >>> [as_text(value) for value in (7, 0.5, Decimal("1E+3"), True, b"Z\xfcrich", dt.date(2025, 1, 31), float("nan"))]
     ['7', '0.5', '1000', 'true', 'Zürich', '2025-01-31', None]
     """
-    return _WRITERS.get(type(value), _other)(value)
+    try:
+        write = _WRITERS.get(type(value), _other)
+    except Exception:  # noqa: BLE001  even a type may have a method of its own that fails
+        return None
+    return write(value)
 
 
 def _other(value: Any) -> str | None:
-    """Write a value of a type that is not the usual one, but may be derived from it, and then do anything in any of its methods."""
+    """Write a value of a type that is not the usual one, but may be derived from it, and then do anything in any of its methods.
+
+    What these return is text only if it is a text and nothing else.
+    """
     with suppress(Exception):
-        return _derived(value)
+        text = _derived(value)
+        return _valid(text) if type(text) is str else None
     return None
 
 

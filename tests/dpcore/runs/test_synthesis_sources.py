@@ -241,6 +241,22 @@ def test_whatever_breaks_once_rows_are_read_keeps_the_reservation(
         assert (ledger.run("r1").state, ledger.balance("visits").used) == ("open", ledger.run("r1").reserved)
 
 
+def test_a_footer_that_one_note_makes_unreadable_keeps_the_reservation(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = visits(3000, seed=1)
+    table["note"] = "z" * 3000  # in an undeclared column, and in the footer as its greatest value
+    table.to_parquet(workspace.folder / "notes.parquet", store_schema=False)
+    spec = workspace.write_spec((FILE, "{path: notes.parquet}"))
+    with monkeypatch.context() as patch:
+        patch.setattr("dpcore.tables.sources.parquet_file.LARGEST_FOOTER", 2000)
+        with pytest.raises(SourceBroken, match="the reservation is kept"):
+            dpcore.synthesize(spec, run_id="r1")
+    with open_ledger() as ledger:
+        assert (ledger.run("r1").state, ledger.balance("visits").used) == ("open", ledger.run("r1").reserved)
+    assert dpcore.synthesize(spec, run_id="r1", resume=True).rows > 1500
+
+
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
 def test_a_file_in_a_wide_encoding_is_refused_by_its_mark_and_costs_nothing(
     workspace: Workspace, encoding: str

@@ -8,7 +8,7 @@ import pytest
 
 from dpcore.errors import SpecError
 from dpcore.spec import Declaration, json_schema, load_spec
-from dpcore.spec.document import LARGEST_BYTES
+from dpcore.spec.document import LARGEST_BYTES, Document
 from dpcore.workload import Workload
 
 GOOD = """\
@@ -192,6 +192,15 @@ def test_what_is_not_a_spec_at_all_is_one_clear_error(tmp_path: Path, text: str)
     found = mistakes(tmp_path, text)
     assert found
     assert all(re.match(r"spec\.yaml:\d+:\d+: ", line) for line in found)
+
+
+def test_mistakes_at_one_place_come_in_the_same_order_each_time() -> None:
+    document, words = Document(Path("s.yaml")), [f"mistake {number}" for number in range(10, 40)]
+    for word in (*reversed(words), words[3]):
+        document.mistake((), word)
+    with pytest.raises(SpecError) as error:
+        document.raise_mistakes()
+    assert str(error.value).splitlines() == [f"s.yaml:1:1: {word}" for word in words]
 
 
 def test_a_missing_file_says_how_to_write_one(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from itertools import cycle, product
+from itertools import cycle, islice, product
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote as percent_encoded
@@ -21,7 +21,7 @@ import pyarrow as pa
 from dpcore.spec.source import SourceSpec
 from dpcore.tables.ingest import Source
 from dpcore.tables.sources.text import text_of
-from tests.dpcore.tables.sources.one_record import COLUMNS, GOOD, Kind, Record, odd_record, value
+from tests.dpcore.tables.sources.one_record import COLUMNS, GOOD, MOST_WORLDS, Kind, Record, odd_record, value
 from tests.dpcore.tables.sources.sources import arrow_bytes, gzipped, located, parquet_bytes, write, zstd
 
 RAW = "raw"  # a record of this one value is written as it stands
@@ -168,10 +168,25 @@ def _eight(number: int, kind: pa.DataType) -> bytes:
     return struct.pack("<d" if pa.types.is_floating(kind) else "<q", number)
 
 
+def dictionary_table(records: Sequence[Record], *, turned: int) -> pa.Table:
+    """Make a table of text by dictionary, each column with other indices, and text of both lengths."""
+    kinds = cycle(product((pa.string(), pa.large_string()), (pa.int8(), pa.uint8(), pa.int16(), pa.int64())))
+    columns = {}
+    for name, (text, index) in zip(COLUMNS, islice(kinds, turned, None), strict=False):
+        long = text == pa.large_string()
+        raw = pa.array([record[name] or None for record in records], pa.large_binary() if long else pa.binary())
+        encoded = raw.dictionary_encode()
+        columns[name] = pa.DictionaryArray.from_arrays(encoded.indices.cast(index), encoded.dictionary.view(text))
+    return pa.table(columns)
+
+
+DICTIONARIES = {f"dictionaries turned {turned}": partial(dictionary_table, turned=turned) for turned in (0, 4)}
+FEW_WORLDS = 10  # as many distinct values as 8 bits can number, at most
 TABLES: dict[str, Callable[[Sequence[Record]], pa.Table]] = {
     **{form: partial(arrow_table, form=form) for form in ARRAYS},
     "whole numbers": partial(typed_table, age=pa.int64()),
     "floats": partial(typed_table, age=pa.float64()),
+    **DICTIONARIES,
 }
 
 
@@ -185,6 +200,10 @@ def _arrow(folder: Path, records: Sequence[Record], *, form: str, name: str, **o
     return located(folder, name)
 
 
+def _worlds(form: str) -> int:
+    return FEW_WORLDS if form in DICTIONARIES else MOST_WORLDS
+
+
 def parquet_kinds() -> list[Kind]:
     """Return Parquet files of bytes, text and numbers, with and without dictionaries, in small row groups."""
     ways: tuple[dict[str, Any], ...] = (
@@ -193,7 +212,7 @@ def parquet_kinds() -> list[Kind]:
         {"compression": "zstd", "row_group_size": 2, "version": "1.0"},
     )
     return [
-        Kind(f"Parquet of {form} {way}", partial(_parquet, form=form, **way))
+        Kind(f"Parquet of {form} {way}", partial(_parquet, form=form, **way), worlds=_worlds(form))
         for form, way in product([form for form in TABLES if form != "views"], ways)
     ]
 
@@ -205,7 +224,10 @@ def arrow_kinds() -> list[Kind]:
         {"name": "t.ipc", "stream": True},
         {"name": "t.feather", "compression": "lz4"},
     )
-    return [Kind(f"Arrow of {form} {way}", partial(_arrow, form=form, **way)) for form, way in product(TABLES, ways)]
+    return [
+        Kind(f"Arrow of {form} {way}", partial(_arrow, form=form, **way), worlds=_worlds(form))
+        for form, way in product(TABLES, ways)
+    ]
 
 
 def _python_value(raw: bytes) -> Any:
@@ -271,7 +293,7 @@ def _in_memory(_: Path, records: Sequence[Record], *, form: str) -> Source:
 
 def memory_kinds() -> list[Kind]:
     """Return tables of pandas, polars and Arrow."""
-    arrow = [Kind(f"Arrow table of {form}", partial(_in_memory, form=form)) for form in TABLES]
+    arrow = [Kind(f"Arrow table of {form}", partial(_in_memory, form=form), worlds=_worlds(form)) for form in TABLES]
     return [
         Kind("pandas of objects", _pandas_objects),
         Kind("pandas of text and categories", _pandas_text),

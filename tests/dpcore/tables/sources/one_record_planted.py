@@ -17,6 +17,7 @@ from pyarrow import csv as arrow_csv
 from dpcore.tables.ingest import Source
 from dpcore.tables.sources.csv_file import CsvFile
 from dpcore.tables.sources.csv_records import record_ends
+from dpcore.tables.sources.parquet_file import ParquetFile
 from tests.dpcore.tables.sources.one_record import COLUMNS, LARGEST, Kind, Record
 from tests.dpcore.tables.sources.one_record_kinds import Csv, arrow_kinds, memory_kinds, parquet_kinds, raw_record
 from tests.dpcore.tables.sources.sources import located, write
@@ -108,6 +109,13 @@ def _one_encoding_for_all(values: pa.Array) -> pa.Array:
         return pa.array([None if one is None else one.decode("latin-1") for one in raw], pa.string())
 
 
+def _as_arrow_was_told(patch: pytest.MonkeyPatch) -> None:
+    """Let Arrow give text that was written from a dictionary in the type of that dictionary."""
+    real = ParquetFile._open
+    patch.setattr(ParquetFile, "_open", lambda self, **_: real(self))
+    patch.setattr(ParquetFile, "_repeating", lambda *_: [])
+
+
 def _guessing_objects(values: Any) -> pa.Array:
     """Let pandas look for the type of a column in its values."""
     numbers = pd.to_numeric(pd.Series(list(values), dtype=object), errors="coerce")
@@ -169,6 +177,7 @@ PLANTED = [
         )
         for module, kind in (("parquet_file", parquet_kinds()[3]), ("text", arrow_kinds()[3]))
     ),
+    Planted("dictionaries in the type that they were written from", _as_arrow_was_told, parquet_kinds()[-1]),
     Planted(
         "objects of pandas guessed",
         _replacing("dpcore.tables.sources.memory_table._of_pandas", _guessing_objects),

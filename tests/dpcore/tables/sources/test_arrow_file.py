@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather
 
-from dpcore.errors import SourceError
+from dpcore.errors import SourceBroken, SourceError
 from tests.dpcore.tables.sources.sources import arrow_bytes, located, read_batches, rows, write
 
 TABLE = pa.table(
@@ -40,6 +40,19 @@ def test_both_forms_of_arrow_give_the_named_columns_in_order(
 def test_feather_as_its_own_writer_writes_it(tmp_path: Path) -> None:
     feather.write_feather(TABLE.select(["a", "b", "c"]), tmp_path / "t.feather")
     assert rows(located(tmp_path, "t.feather"), "b", "a") == [("x", 1), (None, None), ("z", 3)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_names_and_types_are_read_without_a_row_or_a_dictionary(tmp_path: Path, stream: bool) -> None:
+    content = arrow_bytes(TABLE, stream=stream)
+    begin = content.index(b"\xff\xff\xff\xff", 16)  # of the first message after the schema, which is a dictionary
+    end = len(content) if stream else len(content) - 10 - int.from_bytes(content[-10:-6], "little")
+    write(tmp_path, "t.arrow", content[:begin] + b"\xab" * (end - begin) + content[end:])
+    source = located(tmp_path, "t.arrow")
+    assert source.parts[0].column_names() == TABLE.column_names
+    assert source.parts[0].column_types(("a", "c")) == [pa.int64(), pa.dictionary(pa.int32(), pa.string())]
+    with pytest.raises(SourceBroken):
+        rows(source, "c")
 
 
 def test_a_long_batch_comes_in_pieces(tmp_path: Path) -> None:

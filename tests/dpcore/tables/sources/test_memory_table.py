@@ -93,6 +93,82 @@ def test_no_method_of_a_derived_type_fails() -> None:
     assert [as_text(Text("x")), as_text(Fraction(0.5))] == [None, None]
 
 
+class NoText(str):
+    """A text that writes itself as a number."""
+
+    __slots__ = ()
+
+    def encode(self, *_: object) -> bytes:  # type: ignore[override]
+        return NoBytes(b"x")
+
+
+class NoBytes(bytes):
+    """Bytes that decode to a number."""
+
+    __slots__ = ()
+
+    def decode(self, *_: object) -> str:  # type: ignore[override]
+        return 7  # type: ignore[return-value]
+
+
+class NoDay(dt.date):
+    """A day that writes itself as half a pair, which is no text in UTF-8."""
+
+    def isoformat(self) -> str:
+        return "\ud800"
+
+
+class NoMoment(dt.datetime):
+    """A moment that writes itself as bytes."""
+
+    def isoformat(self, *_: object) -> str:  # type: ignore[override]
+        return b"x"  # type: ignore[return-value]
+
+
+class NoHash(type):
+    """The type of a type that nothing can look up."""
+
+    def __hash__(cls) -> int:
+        raise ValueError(CANARY)
+
+
+class Lost(metaclass=NoHash):
+    """A value of such a type."""
+
+    def __str__(self) -> str:
+        return "found"
+
+
+DERIVED = [NoText("x"), NoBytes(b"x"), NoMoment(2025, 1, 31), Lost(), NoDay(2025, 1, 31)]
+WRITTEN = [None, None, None, None, "?"]
+
+
+def test_what_a_derived_type_writes_is_text_or_nothing() -> None:
+    assert rows(Source.of(pd.DataFrame({"a": pd.Series([*DERIVED, "x"], dtype=object)})), "a") == [
+        (text,) for text in (*WRITTEN, "x")
+    ]
+
+
+def test_no_value_of_a_category_or_a_dictionary_is_looked_at_for_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    categories = pd.CategoricalDtype(pd.Index(["x", NoText("y")], dtype=object))
+    wild = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array([1, 2]).cast(pa.string()))
+    tables = [
+        pd.DataFrame({"a": pd.Categorical.from_codes([0, 1], dtype=categories)}),
+        pd.DataFrame({"a": pd.array(wild.to_pylist(), dtype=pd.ArrowDtype(wild.type))}),
+        pa.table({"a": wild}),
+    ]
+    assert [rows(Source.of(table), "a") for table in tables] == [[("x",), (None,)], *[[("1",), ("2",)]] * 2]
+
+    def looked(*_: object) -> None:
+        raise AssertionError("a value was looked at")
+
+    monkeypatch.setattr("dpcore.tables.sources.memory_table.as_text", looked)
+    monkeypatch.setattr("dpcore.tables.sources.memory_table.sound", looked)
+    for table in tables:
+        (kind,) = Source.of(table).parts[0].column_types(("a",))
+        assert pa.types.is_dictionary(kind)
+
+
 def of_counts(values: list[int], kind: pa.DataType) -> pa.Table:
     return pa.table({"a": pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)})
 
@@ -108,6 +184,9 @@ ODD_ROWS = {
     "a null in a dictionary": pa.table({"a": pa.array(["x", None]).dictionary_encode(null_encoding="encode")}),
     "a null in one dictionary of two": pa.table(
         {"a": pa.chunked_array([pa.array([one]).cast(pa.string()).dictionary_encode(null_encoding="encode") for one in ("x", None)])}
+    ),
+    "a null in one dictionary of two, of pandas": pd.DataFrame(
+        {"a": pd.arrays.ArrowExtensionArray(pa.chunked_array([pa.array([one]).cast(pa.string()).dictionary_encode(null_encoding="encode") for one in ("x", None)]))}
     ),
     "a number with too many digits": pa.table(
         {"a": pa.Array.from_buffers(pa.decimal128(5, 2), 2, [None, pa.py_buffer(bytes(16) + b"\x7f" * 16)])}

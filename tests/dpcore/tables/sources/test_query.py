@@ -196,18 +196,66 @@ def test_no_level_of_a_log_lets_a_row_into_it(
     assert CANARY in caplog.text  # the control
 
 
+ENCODED = {
+    "UTF8": (b"Z\xc3\xbcrich", "\u4e2d".encode()),
+    "LATIN1": (b"Z\xfcrich", b"\x81\xff"),
+    "WIN1252": (b"Z\xfcrich", b"\x81\x8d"),  # neither of which has a meaning
+    "EUC_JP": (b"Z\x8f\xab\xe4rich", b"\xa9\xa1"),
+    "SQL_ASCII": (b"Z\xc3\xbcrich", b"Z\xfc\xff\x81"),
+}
+
+
+def database_in(server: PostgresServer, encoding: str) -> str:
+    """Make a database in an encoding, with a letter and two values of its own, and return its address."""
+    name = f"in_{encoding.lower()}"
+    with server.admin() as connection:
+        connection.execute(f"drop database if exists {name}")
+        connection.execute(f"create database {name} encoding '{encoding}' template template0 locale 'C'")
+    with psycopg.connect(server.url(name), client_encoding="utf8") as connection:
+        connection.execute("create table t (a text, b int)")
+        for place, raw in enumerate((b"x", *ENCODED[encoding])):
+            stored = f"convert_from('\\x{raw.hex()}', '{encoding}')"
+            connection.execute(f"insert into t values ({stored}, {place})")  # noqa: S608  of ours
+    return server.url(name)
+
+
+@pytest.mark.parametrize("encoding", ENCODED)
+def test_no_value_fails_in_any_encoding_of_a_database_whatever_encoding_is_asked_for(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    url = database_in(postgres_server, encoding)
+    monkeypatch.setenv("PGCLIENTENCODING", "EUC_CN")
+    odd = {"UTF8": "\u4e2d", "LATIN1": "\x81\xff", "SQL_ASCII": "Z\xfc\xff\x81"}.get(encoding, "\ufffd\ufffd")
+    for asked in ("", "&client_encoding=utf8", "&client_encoding=latin1", "&client_encoding=sql_ascii"):
+        monkeypatch.setenv("CLINIC_DB", url + asked)
+        found = rows(query("select b, a from t order by b"), "a")
+        assert found == [("x",), ("Z\u00fcrich",), (odd,)]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "asked"), [("UTF8", "latin1"), ("WIN1252", "utf8"), ("EUC_JP", "utf8"), ("SQL_ASCII", "utf8")]
+)
+def test_a_session_in_another_encoding_than_its_database_would_fail_at_one_value(
+    postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch, encoding: str, asked: str
+) -> None:
+    """The control: text that the server converts."""
+    monkeypatch.setenv("CLINIC_DB", database_in(postgres_server, encoding))
+    monkeypatch.setattr("dpcore.tables.sources.database.server_encoding", lambda _: asked)
+    assert rows(query("select a from t where b < 1"), "a") == [("x",)]
+    with pytest.raises(SourceBroken):
+        rows(query("select a from t"), "a")
+
+
 def test_an_encoding_that_the_driver_does_not_know_is_named_as_the_reason(
     postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with postgres_server.admin() as connection:
-        connection.execute("create database ascii encoding 'SQL_ASCII' template template0 locale 'C'")
-    monkeypatch.setenv("CLINIC_DB", postgres_server.url("ascii"))
-    sql = "select 'x'::text as a"
+        connection.execute("create database taiwan encoding 'EUC_TW' template template0 locale 'C'")
+    monkeypatch.setenv("CLINIC_DB", postgres_server.url("taiwan"))
     with pytest.raises(SourceError, match="the encoding of the database that CLINIC_DB names") as refusal:
-        rows(query(sql), "a")
+        rows(query("select 'x'::text as a"), "a")
+    assert type(refusal.value) is SourceError
     check_silent(refusal.value)
-    monkeypatch.setenv("CLINIC_DB", postgres_server.url("ascii") + "&client_encoding=utf8")
-    assert rows(query(sql), "a") == [("x",)]
 
 
 def test_odd_names_are_only_names(made: Made) -> None:

@@ -1,0 +1,66 @@
+"""How Arrow stores the values of a column, undone: its functions are missing for some of its many ways, and for some of their combinations."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import compute
+
+LARGE = {"string": pa.large_string(), "binary": pa.large_binary()}
+
+
+def stored_values(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    """Return the values that a column stores, and for each row the place of its value among them; None if each row has its own.
+
+    The values are of a type that has no layers: without extension, dictionary, runs and views. The rows of a column by dictionary or by runs
+    share theirs, and only values that a row has are returned. So nothing takes more memory than the column does, however long a value is.
+    A row whose place is null is null; the values may have nulls too.
+
+    >>> values, rows = stored_values(pa.array(["x", "y", "x", None]).dictionary_encode())
+    >>> values.to_pylist(), rows.to_pylist()
+    (['x', 'y'], [0, 1, 0, None])
+    """
+    kind = column.type
+    if isinstance(column, pa.ExtensionArray):
+        return stored_values(column.storage)
+    if pa.types.is_dictionary(kind):
+        return _shared(column.dictionary, column.indices)
+    if pa.types.is_run_end_encoded(kind):
+        ends = column.run_ends.to_numpy(zero_copy_only=False)
+        places = np.arange(column.offset, column.offset + len(column))
+        return _shared(column.values, pa.array(np.searchsorted(ends, places, side="right")))
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return column.cast(pa.large_binary()), None
+    return column, None
+
+
+def _shared(inside: pa.Array, rows: pa.Array) -> tuple[pa.Array, pa.Array]:
+    values, places = stored_values(inside)
+    used = (rows if places is None else places.take(rows)).dictionary_encode()
+    return values.take(used.dictionary), used.indices
+
+
+def taken(column: pa.Array, rows: pa.Array) -> pa.Array:
+    """Take some rows of a column of any type, each once and in their order. The result has the same type whichever they are, also if all."""
+    values, places = stored_values(column)
+    if places is None:
+        return values if len(rows) == len(values) else values.take(rows)
+    return pa.DictionaryArray.from_arrays(places.take(rows), values)
+
+
+def joined(chunks: Sequence[pa.Array]) -> pa.Array:
+    """Join columns of one type, at least one, of any type. Of text there may then be more than 2 GiB."""
+    stored = [stored_values(chunk) for chunk in chunks]
+    values = pa.concat_arrays([_large(those) for those, _ in stored])
+    places = [rows for _, rows in stored if rows is not None]
+    if not places:
+        return values
+    before = accumulate((len(those) for those, _ in stored), initial=0)
+    shifted = [compute.add(rows.cast(pa.int64()), start) for rows, start in zip(places, before, strict=False)]
+    return pa.DictionaryArray.from_arrays(pa.concat_arrays(shifted), values)
+
+
+def _large(values: pa.Array) -> pa.Array:
+    kind = LARGE.get(str(values.type))
+    return values if kind is None else values.cast(kind)
