@@ -26,6 +26,7 @@ WITHOUT_HOST = {"data", "blob", "about", "file"}
 SCREENSHOTS = Path(__file__).parents[2] / "test-output" / "screenshots"
 SCHEMES = ("dark", "light")
 WIDTH, HEIGHT = 1280, 1000
+POLICY = "Content Security Policy"
 ACTION_MILLISECONDS = 30_000
 
 
@@ -35,6 +36,8 @@ class Visitor:
 
     page: Page
     requests: list[str] = field(default_factory=list)
+    blocked: list[str] = field(default_factory=list)
+    """What the browser says of things that a page's own policy does not let it do."""
 
     @property
     def outside(self) -> list[str]:
@@ -114,6 +117,7 @@ def visiting(browser: Browser) -> Iterator[Visitor]:
         visitor = Visitor(context.new_page())
         context.on("request", lambda request: visitor.requests.append(request.url))
         visitor.page.on("websocket", lambda socket: visitor.requests.append(socket.url))
+        context.on("console", lambda said: visitor.blocked.append(said.text) if POLICY in said.text else None)
         yield visitor
     finally:
         context.close()

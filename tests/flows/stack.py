@@ -20,6 +20,7 @@ import httpx
 import pytest
 
 from flows.server import background
+from flows.server.gate import new_login_path
 from flows.server.password import authorization
 from tests.conftest import SPEC, visits
 from tests.flows.connections import recording
@@ -64,8 +65,8 @@ class Stack:
 
     @property
     def login(self) -> str:
-        """The address that `dpflow ui` prints, which logs a browser in."""
-        return f"{self.page}/open#{self.password}"
+        """An address such as `dpflow ui` prints, which logs a browser in."""
+        return f"{self.page}{new_login_path()}#{self.password}"
 
     @property
     def database(self) -> Path:
