@@ -109,10 +109,13 @@ class PrivateWorker(ProcessWorker):
         """Serve pools of Prefect's type without taking the place of Prefect's worker for them."""
         return f"dpflow-{cls.type}"
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._turns = Turns()
+
     async def setup(self) -> None:
         """Prepare, before the server is asked for runs."""
         await super().setup()
-        self._turns = Turns()
         if self._limit is not None:
             self._limiter = Slots(self._limit)
 

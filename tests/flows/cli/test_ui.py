@@ -292,7 +292,7 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", port)):
         said = Stack(tmp_path, port).dpflow("ui", "--port", str(port), code=2)
     assert f"port {port} is taken by another program" in said
-    assert f"--port {port + 1}\n" in said or "--port 4200\n" in said
+    assert "leave --port away" in said
     assert background.all_of(tmp_path / ".dpflow" / "ui") == []
 
 
