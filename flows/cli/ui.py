@@ -3,7 +3,6 @@
 import argparse
 import fcntl
 import os
-import secrets
 import signal
 import socket
 import time
@@ -20,17 +19,19 @@ from flows.cli.serve import POOL, Subparsers, worker_environment, worker_name
 from flows.server import background
 from flows.server.connection import homes, no_proxy, server_answers
 from flows.server.first_ui import first_ui_only
-from flows.server.gate import LOOPBACK, new_login_path
-from flows.server.password import authorization, client_environment, make_password, password
+from flows.server.gate import LOOPBACK
+from flows.server.password import (
+    LAST_PORT,
+    authorization,
+    client_environment,
+    make_password,
+    new_login_path,
+    password,
+    random_port,
+)
 from flows.server.running import Program, Running, forget, note_down, running, ui_folder
 from flows.server.settings import SAFE
 from flows.server.temporary import LOCK_NAME, RECORDER, server_home
-
-FIRST_PORT, LAST_PORT = 1024, 2**16 - 1
-BLOCKED_PORTS = frozenset(
-    [1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, *range(6665, 6670), 6679, 6697, 10080]
-)
-"""Those to which browsers refuse to connect, by the Fetch standard."""
 
 PORT_TRIES = 20
 """How many ports are tried. Few: whoever takes most of them must not be able to choose the one that is left."""
@@ -213,7 +214,7 @@ def _listening(port: int | None) -> socket.socket:
     Without a port, one is chosen that no other program can have foreseen. A program that had the port earlier, and was opened in the
     person's browser then, may have left pages, redirects or a service worker there for this address, which would be given the password.
     """
-    for tried in [port] if port else [_any_port() for _ in range(PORT_TRIES)]:
+    for tried in [port] if port else [random_port() for _ in range(PORT_TRIES)]:
         try:
             return socket.create_server((LOOPBACK, tried), backlog=BACKLOG)
         except OSError:
@@ -223,11 +224,6 @@ def _listening(port: int | None) -> socket.socket:
             f"port {port} is taken by another program, or not yours to use; leave --port away, and a free one is chosen"
         )
     raise UsageError(f"of {PORT_TRIES} ports chosen at random all are taken; see which program holds so many")
-
-
-def _any_port() -> int:
-    """Return a port from the whole range that needs no privilege and that browsers can use, by the system's entropy."""
-    return secrets.choice([port for port in range(FIRST_PORT, LAST_PORT + 1) if port not in BLOCKED_PORTS])
 
 
 def _port(text: str) -> int:

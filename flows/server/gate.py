@@ -7,7 +7,6 @@ such a page from doing anything. This gate keeps its requests from reaching the 
 import base64
 import hashlib
 import json
-import secrets
 from collections.abc import Iterable
 from typing import Any
 
@@ -42,19 +41,12 @@ open()
 """
 
 DESCRIPTIONS = frozenset(
-    f"{base}/{page}"
-    for base in ("", "/api")
-    for page in ("docs", "docs/oauth2-redirect", "redoc", "openapi.json")
+    f"{base}/{page}" for base in ("", "/api") for page in ("docs", "docs/oauth2-redirect", "redoc", "openapi.json")
 )
 """Prefect's pages about its API. They ask for no password, and load scripts from other hosts, which could read the password here."""
 
 # No other page may show ours in a frame and have a person click there without knowing, or learn an address from a link.
 PROTECTION: Headers = [(b"x-frame-options", b"DENY"), (b"referrer-policy", b"same-origin")]
-
-
-def new_login_path() -> str:
-    """Return a path of the page that logs in under which no program that had the port earlier can have left a page in a browser."""
-    return f"{OPEN_PATH}/{secrets.token_urlsafe(16)}"
 
 
 def content_policy(host: str, *, inline: str | None = None) -> bytes:

@@ -7,7 +7,8 @@ import pytest
 from playwright.sync_api import Browser
 
 from flows.cli import ui
-from flows.server.gate import OPEN_PATH, Gate, new_login_path
+from flows.server.gate import OPEN_PATH, Gate
+from flows.server.password import new_login_path
 from tests.browser.attacks import serving
 from tests.browser.chromium import visiting
 from tests.browser.squatter import STOLEN, VARIANTS, leave, squatting
@@ -35,11 +36,10 @@ def opened(browser: Browser, variant: str, *, fixed: bool, path: str) -> str:
         path: The path of the address.
     """
     with visiting(browser) as visitor, squatting("thief", 0) as thief:
-        with squatting(variant, thief) as port:
-            leave(visitor.page.context, variant, port)
-            if not fixed:
-                with ui._listening(None) as listening:
-                    port = int(listening.getsockname()[1])
+        with squatting(variant, thief) as earlier:
+            leave(visitor.page.context, variant, earlier)
+            with ui._listening(None) as listening:
+                port = earlier if fixed else int(listening.getsockname()[1])
         with serving(Gate(prefect, port=port), port):
             visitor.page.goto(f"http://127.0.0.1:{port}{path}#{PASSWORD}")
             visitor.page.wait_for_function(

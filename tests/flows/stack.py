@@ -20,8 +20,7 @@ import httpx
 import pytest
 
 from flows.server import background
-from flows.server.gate import new_login_path
-from flows.server.password import authorization
+from flows.server.password import authorization, new_login_path
 from tests.conftest import SPEC, visits
 from tests.flows.connections import recording
 from tests.flows.prefect_home import copy_home, used_home

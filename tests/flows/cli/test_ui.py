@@ -293,7 +293,9 @@ def test_after_a_kill_it_has_another_port_and_a_run_that_waited_for_approval_goe
         assert again.port != own.port
         assert said["page"].startswith(f"{again.page}/open/")
         assert again.page in own.dpflow("ui")
-        assert "deployed synthesize/patient" in own.dpflow("serve", "--deploy-only")  # finds it by the note of the folder
+        assert "deployed synthesize/patient" in own.dpflow(
+            "serve", "--deploy-only"
+        )  # finds it by the note of the folder
         again.read("POST", f"/flow_runs/{waiting}/resume", {})
         assert again.wait(waiting)["state_name"] == "Completed", again.told(waiting)
 

@@ -1,7 +1,7 @@
 """From the moment `dpflow ui` begins to start a server, no other program can take its port and be sent the password."""
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +62,7 @@ def test_a_port_that_is_only_looked_at_can_be_taken(monkeypatch: pytest.MonkeyPa
 def chosen(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
     """Have chance choose these ports, and then the last of them."""
     left = list(ports)
-    monkeypatch.setattr(ui, "_any_port", lambda: left.pop(0) if len(left) > 1 else left[0])
-
-
-def test_by_default_any_port_that_a_browser_can_use_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    offered: list[Sequence[int]] = []
-    monkeypatch.setattr(ui.secrets, "choice", lambda ports: offered.append(ports) or ports[0])
-    assert ui._any_port() == 1024
-    (ports,) = offered
-    assert len(ports) == len(set(ports)) > 64_000
-    assert set(range(1024, 65536)) - set(ports) == ui.BLOCKED_PORTS
+    monkeypatch.setattr(ui, "random_port", lambda: left.pop(0) if len(left) > 1 else left[0])
 
 
 def test_a_port_that_is_taken_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +83,7 @@ def test_whoever_takes_nearly_all_ports_does_not_choose_for_us(monkeypatch: pyte
 
 def test_a_port_that_is_named_is_the_one(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
-    monkeypatch.setattr(ui, "_any_port", lambda: pytest.fail("no other was to be chosen"))
+    monkeypatch.setattr(ui, "random_port", lambda: pytest.fail("no other was to be chosen"))
     with ui._listening(port) as listening:
         assert listening.getsockname() == ("127.0.0.1", port)
         with pytest.raises(UsageError, match="leave --port away"):

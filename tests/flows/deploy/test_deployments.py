@@ -293,7 +293,9 @@ def test_whatever_was_changed_in_a_schedule_is_as_deployed_after_the_next_time(w
 
 
 @pytest.mark.parametrize(
-    ("planted", "field"), [("_told", "max_scheduled_runs"), ("_plan", "slug")], ids=["not compared", "by its name alone"]
+    ("planted", "field"),
+    [("_told", "max_scheduled_runs"), ("_plan", "slug")],
+    ids=["not compared", "by its name alone"],
 )
 def test_a_field_of_a_schedule_that_is_not_looked_at_would_stay_changed(
     planted: str, field: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
@@ -338,7 +340,10 @@ def test_the_template_of_the_pool_is_set_back_and_what_a_person_decides_about_it
 
     from flows.deploy.pool import ensure_pool  # noqa: PLC0415
 
-    ours, elsewhere = {"base_job_template"}, {"storage_configuration"}  # for flows that are sent to a worker as a pickle
+    ours, elsewhere = (
+        {"base_job_template"},
+        {"storage_configuration"},
+    )  # for flows that are sent to a worker as a pickle
     assert set(WorkPoolUpdate.model_fields) == PERSONS.keys() | ours | elsewhere
     ensure_pool("changed", worker=True)
     with client() as api:
