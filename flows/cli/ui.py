@@ -3,6 +3,7 @@
 import argparse
 import fcntl
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -18,13 +19,23 @@ from flows.cli.serve import POOL, Subparsers, worker_environment, worker_name
 from flows.server import background
 from flows.server.connection import homes, no_proxy, server_answers
 from flows.server.first_ui import first_ui_only
-from flows.server.gate import LOOPBACK, OPEN_PATH
-from flows.server.password import authorization, client_environment, make_password, password
+from flows.server.gate import LOOPBACK
+from flows.server.password import (
+    LAST_PORT,
+    authorization,
+    client_environment,
+    make_password,
+    new_login_path,
+    password,
+    random_port,
+)
 from flows.server.running import Program, Running, forget, note_down, running, ui_folder
 from flows.server.settings import SAFE
 from flows.server.temporary import LOCK_NAME, RECORDER, server_home
 
-PORT, LAST_PORT = 4200, 2**16 - 1
+PORT_TRIES = 20
+"""How many ports are tried. Few: whoever takes most of them must not be able to choose the one that is left."""
+
 BACKLOG = 2048
 """How many connections wait while the server loads."""
 
@@ -54,7 +65,12 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         parents=[common],
         help="start the Prefect UI with everything deployed, in the background; prints its address",
     )
-    ui.add_argument("--port", type=_port, help=f"the server's port on 127.0.0.1 (default: {PORT})")
+    ui.add_argument(
+        "--port",
+        type=_port,
+        help="the server's port on 127.0.0.1 (default: another one at every start, chosen at random; on a port that stays the same, "
+        "what another account's program has left in your browser for it can take the password)",
+    )
     ui.add_argument("--stop", action="store_true", help="end what was started in this folder")
     ui.set_defaults(verb=lambda arguments: _stop() if arguments.stop else _start(arguments.port))
 
@@ -67,12 +83,14 @@ def _start(port: int | None) -> Answer:
             hint = "specs registered since are in it after: dpflow serve --deploy-only"
             return _answer(before, "runs already", *_ignored(port, before), hint)
         kept = before if before and before.server.alive else None
-        try:
-            now = _with_new_worker(kept) if kept else _both(port or PORT)
-            _wait_for_worker(now)
-        except BaseException:  # also a Ctrl-C: nothing half started is left behind
-            _end_worker() if kept else _end_all()
-            raise
+        with _signals(signal.default_int_handler):
+            try:
+                now = _with_new_worker(kept) if kept else _both(port)
+                _wait_for_worker(now)
+            except BaseException:  # also a signal: nothing half started is left behind
+                with _signals(signal.SIG_IGN):
+                    _end_worker() if kept else _end_all()
+                raise
         return _answer(now, "runs", *_ignored(port, now))
 
 
@@ -97,11 +115,11 @@ def _with_new_worker(kept: Running) -> Running:
     return now
 
 
-def _both(port: int) -> Running:
+def _both(port: int | None) -> Running:
     """Start server and worker at the same time: the one loads while the other does, and waits for it."""
     _end_all()
     with _listening(port) as listening:
-        return _both_on(listening, port)
+        return _both_on(listening, int(listening.getsockname()[1]))
 
 
 def _both_on(listening: socket.socket, port: int) -> Running:
@@ -190,16 +208,22 @@ def _wait(ready: Callable[[], bool], *, program: Program, log: str, what: str) -
         time.sleep(POLL_SECONDS)
 
 
-def _listening(port: int) -> socket.socket:
-    """Return a socket that listens on the port, so that no other program can take it before the server has loaded."""
-    try:
-        return socket.create_server((LOOPBACK, port), backlog=BACKLOG)
-    except OSError:
-        another = port + 1 if PORT <= port < LAST_PORT else PORT
+def _listening(port: int | None) -> socket.socket:
+    """Return a socket that listens on the port, so that no other program can take it before the server has loaded.
+
+    Without a port, one is chosen that no other program can have foreseen. A program that had the port earlier, and was opened in the
+    person's browser then, may have left pages, redirects or a service worker there for this address, which would be given the password.
+    """
+    for tried in [port] if port else [random_port() for _ in range(PORT_TRIES)]:
+        try:
+            return socket.create_server((LOOPBACK, tried), backlog=BACKLOG)
+        except OSError:
+            continue
+    if port:
         raise UsageError(
-            f"port {port} is taken by another program, or not yours to use; choose another, such as: "
-            f"dpflow ui --port {another}"
-        ) from None
+            f"port {port} is taken by another program, or not yours to use; leave --port away, and a free one is chosen"
+        )
+    raise UsageError(f"of {PORT_TRIES} ports chosen at random all are taken; see which program holds so many")
 
 
 def _port(text: str) -> int:
@@ -241,9 +265,23 @@ def _alone() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _signals(handler: Any) -> Iterator[None]:
+    """Handle what ends this command, or its terminal, in some way; what the caller ignores, as nohup does, stays ignored."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handled = {number: found for number, found in before.items() if found is not signal.SIG_IGN}
+    for number in handled:
+        signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        for number, found in handled.items():
+            signal.signal(number, found)
+
+
 def _answer(now: Running, state: str, *hints: str) -> Answer:
     ledger = current_places().ledger_shown
-    login = f"{now.page}{OPEN_PATH}#{password()}"  # a browser sends to nobody what follows the sign #
+    login = f"{now.page}{new_login_path()}#{password()}"  # a browser sends to nobody what follows the sign #
     data: dict[str, Any] = {
         "page": login,
         "api": now.url,
@@ -254,6 +292,7 @@ def _answer(now: Running, state: str, *hints: str) -> Answer:
     text = (
         f"Prefect UI  {login}  {state}\n"
         "            The address holds the password of this server: do not pass it on.\n"
+        f"API         {now.url}\n"
         f"logs        {os.path.relpath(ui_folder())}\n"
         f"ledger      {ledger}\n"
         "end it      dpflow ui --stop"

@@ -212,10 +212,14 @@ def _limit(client: SyncPrefectClient, wanted: RunnerDeployment, before: Deployme
 
 
 def _put_schedules(client: SyncPrefectClient, wanted: RunnerDeployment, before: DeploymentResponse) -> None:
-    """Make our schedules anew unless they are as they were; one that is switched off stays off, and those of others stay."""
-    off = {schedule.slug for schedule in before.schedules if not schedule.active}
-    ours = [schedule.model_copy(update={"active": schedule.slug not in off}) for schedule in wanted.schedules or []]
-    there = [schedule for schedule in before.schedules if schedule.slug == SLUG]
+    """Make our schedules anew unless they are as they were; one that is switched off stays off, and those of others stay.
+
+    One that does the same as ours under another name is ours, renamed: left alone, it would double every run.
+    """
+    plans = [_plan(schedule) for schedule in wanted.schedules or []]
+    there = [schedule for schedule in before.schedules if schedule.slug == SLUG or _plan(schedule) in plans]
+    active = all(schedule.active for schedule in there)
+    ours = [schedule.model_copy(update={"active": active}) for schedule in wanted.schedules or []]
     if [_told(schedule) for schedule in ours] == [_told(schedule) for schedule in there]:
         return
     for schedule in there:
@@ -224,5 +228,11 @@ def _put_schedules(client: SyncPrefectClient, wanted: RunnerDeployment, before: 
         client.request("POST", f"/deployments/{before.id}/schedules", json=[it.model_dump(mode="json") for it in ours])
 
 
+def _plan(schedule: DeploymentScheduleCreate | DeploymentSchedule) -> tuple[Any, ...]:
+    """Return when a schedule makes runs, and what it asks of them."""
+    return schedule.schedule, schedule.parameters
+
+
 def _told(schedule: DeploymentScheduleCreate | DeploymentSchedule) -> tuple[Any, ...]:
-    return schedule.schedule, schedule.active, schedule.parameters, schedule.slug
+    """Return all that the server can be told of a schedule."""
+    return *_plan(schedule), schedule.active, schedule.slug, schedule.max_scheduled_runs

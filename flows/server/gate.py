@@ -5,6 +5,8 @@ such a page from doing anything. This gate keeps its requests from reaching the 
 """
 
 import base64
+import hashlib
+import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,11 +18,11 @@ Headers = list[tuple[bytes, bytes]]
 
 LOOPBACK = "127.0.0.1"
 HTTP_PORT = 80
+POLICY_VIOLATION = 1008
 OPEN_PATH = "/open"
-"""The page that takes the password out of its own address, checks it, and leaves it where Prefect's pages look for it."""
+"""Where the page is, under any name below, that takes the password out of its own address and leaves it where Prefect's pages look for it."""
 
-OPEN_PAGE = b"""<!doctype html><html lang="en"><head><meta charset="utf-8"><title>dpflow</title></head><body><p>Opening the Prefect UI</p>
-<script>
+OPEN_SCRIPT = """
 const say = text => { document.querySelector("p").textContent = text }
 const old = "This address is no longer valid. Run dpflow ui again, and open the address that it prints."
 const open = () => {
@@ -36,14 +38,39 @@ const open = () => {
 }
 addEventListener("hashchange", open)
 open()
-</script></body></html>"""
+"""
+
+DESCRIPTIONS = frozenset(
+    f"{base}/{page}" for base in ("", "/api") for page in ("docs", "docs/oauth2-redirect", "redoc", "openapi.json")
+)
+"""Prefect's pages about its API. They ask for no password, and load scripts from other hosts, which could read the password here."""
 
 # No other page may show ours in a frame and have a person click there without knowing, or learn an address from a link.
-PROTECTION: Headers = [
-    (b"content-security-policy", b"frame-ancestors 'none'"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"same-origin"),
-]
+PROTECTION: Headers = [(b"x-frame-options", b"DENY"), (b"referrer-policy", b"same-origin")]
+
+
+def content_policy(host: str, *, inline: str | None = None) -> bytes:
+    """Return the rule by which browsers load nothing from elsewhere for our pages, and send nothing elsewhere.
+
+    Args:
+        host: Name and port of the server.
+        inline: The one script that may stand in the page itself.
+    """
+    own = f" 'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'" if inline else ""
+    rules = {
+        "default-src": "'self'",
+        "script-src": f"'self' 'unsafe-eval'{own}",  # the graph of a run compiles its shaders' bindings
+        "style-src": "'self' 'unsafe-inline'",  # Prefect's pages set styles of single elements
+        "img-src": "'self' data:",  # the plots of our artifacts
+        "font-src": "'self' data:",
+        "worker-src": "'self' blob:",  # texts of Markdown are made into pages in one
+        "connect-src": f"'self' ws://{host}",
+        "frame-ancestors": "'none'",
+        "object-src": "'none'",
+        "base-uri": "'self'",
+        "form-action": "'self'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in rules.items()).encode()
 
 
 class Gate:
@@ -57,8 +84,9 @@ class Gate:
     def __init__(self, app: ASGIApp, *, port: int) -> None:
         self._app = app
         end = "" if port == HTTP_PORT else f":{port}"  # browsers leave out the usual one
-        self._origin = f"http://{LOOPBACK}{end}"
-        self._hosts = {f"{LOOPBACK}{end}", f"localhost{end}"}
+        self._host = f"{LOOPBACK}{end}"
+        self._origin = f"http://{self._host}"
+        self._hosts = {self._host, f"localhost{end}"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request or one WebSocket."""
@@ -67,16 +95,25 @@ class Gate:
         elif not self._is_ours(scope):
             await self._refuse(scope, send)
         elif scope["type"] == "websocket":
-            await self._app(scope, receive, send)
-        elif not _has_ascii_secrets(scope):
-            await _answer(send, 401, b"The password or the token is wrong.\n", b"text/plain")
-        elif scope["path"] == OPEN_PATH:
-            await _answer(send, 200, OPEN_PAGE, b"text/html; charset=utf-8")
-        elif _is_visit(scope) and _all(scope, b"host") != [self._origin.removeprefix("http://")]:
-            # Prefect's pages call the API by its address. Under another name they would be foreign to it.
-            await _answer(send, 307, b"", b"text/plain", (b"location", f"{self._origin}{_target(scope)}".encode()))
+            await self._app(scope, _with_sound_token(receive, send), send)
         else:
-            await self._app(scope, receive, _protecting(send))
+            await self._serve(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        opens = scope["path"] == OPEN_PATH or scope["path"].startswith(f"{OPEN_PATH}/")
+        protected = _protecting(send, content_policy(self._host))
+        if not _has_ascii_secrets(scope):
+            await _answer(protected, 401, b"The password or the token is wrong.\n", b"text/plain")
+        elif (opens or _is_visit(scope)) and _all(scope, b"host") != [self._host]:
+            # Prefect's pages call the API by its address. Under another name they would be foreign to it, and would keep what they store.
+            await _answer(protected, 307, b"", b"text/plain", (b"location", f"{self._origin}{_target(scope)}".encode()))
+        elif opens:
+            protected = _protecting(send, content_policy(self._host, inline=OPEN_SCRIPT))
+            await _answer(protected, 200, _open_page(), b"text/html; charset=utf-8")
+        elif scope["path"] in DESCRIPTIONS:
+            await _answer(protected, 404, b"This server does not describe its API.\n", b"text/plain")
+        else:
+            await self._app(scope, receive, protected)
 
     def _is_ours(self, scope: Scope) -> bool:
         hosts, origins, sites = (_all(scope, name) for name in (b"host", b"origin", b"sec-fetch-site"))
@@ -91,11 +128,10 @@ class Gate:
 
     async def _refuse(self, scope: Scope, send: Send) -> None:
         if scope["type"] == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
             return
-        await _answer(
-            send, 403, f"This server answers its own pages only; open {self._origin}\n".encode(), b"text/plain"
-        )
+        words = f"This server answers its own pages only; open {self._origin}\n"
+        await _answer(_protecting(send, content_policy(self._host)), 403, words.encode(), b"text/plain")
 
 
 def _is_visit(scope: Scope) -> bool:
@@ -111,16 +147,43 @@ def _all(scope: Scope, name: bytes) -> list[str]:
 
 def _has_ascii_secrets(scope: Scope) -> bool:
     """Tell whether the password and the token of a request, if any, are ASCII, as ours always are. Prefect fails to compare others."""
-    secrets = _all(scope, b"authorization") + _all(scope, b"prefect-csrf-token")
-    return all(secret.isascii() and _decoded(secret).isascii() for secret in secrets)
+    given = _all(scope, b"authorization") + _all(scope, b"prefect-csrf-token")
+    return all(secret.isascii() and _decoded(secret).isascii() for secret in given)
 
 
 def _decoded(secret: str) -> bytes:
-    scheme, _, credentials = secret.partition(" ")
     try:
+        scheme, credentials = secret.split()  # also at a tab, as Prefect does
         return base64.b64decode(credentials) if scheme == "Basic" else b""
     except ValueError:  # Prefect refuses it
         return b""
+
+
+def _with_sound_token(receive: Receive, send: Send) -> Receive:
+    """Close a WebSocket whose first message, which has to bring the password, is of a form that Prefect fails to look at."""
+    first = [True]
+
+    async def checked() -> Any:
+        message = await receive()
+        if message["type"] == "websocket.receive" and first:
+            first.clear()
+            if not _is_sound(message.get("text")):
+                await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+                return {"type": "websocket.disconnect", "code": POLICY_VIOLATION}
+        return message
+
+    return checked
+
+
+def _is_sound(text: str | None) -> bool:
+    try:
+        said = json.loads(text or "")
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(said, dict):
+        return False
+    token = said.get("token")
+    return token is None or (isinstance(token, str) and token.isascii())
 
 
 def _target(scope: Scope) -> str:
@@ -129,13 +192,19 @@ def _target(scope: Scope) -> str:
     return f"{path}?{query}" if query else path
 
 
-def _protecting(send: Send) -> Send:
+def _protecting(send: Send, policy: bytes) -> Send:
     async def protected(message: Any) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", []), *PROTECTION]}
+            ours = [(b"content-security-policy", policy), *PROTECTION]
+            message = {**message, "headers": [*message.get("headers", []), *ours]}
         await send(message)
 
     return protected
+
+
+def _open_page() -> bytes:
+    head = '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>dpflow</title></head>'
+    return f"{head}<body><p>Opening the Prefect UI</p>\n<script>{OPEN_SCRIPT}</script></body></html>".encode()
 
 
 async def _answer(send: Send, status: int, body: bytes, kind: bytes, *more: tuple[bytes, bytes]) -> None:
@@ -144,7 +213,6 @@ async def _answer(send: Send, status: int, body: bytes, kind: bytes, *more: tupl
         (b"content-length", str(len(body)).encode()),
         (b"cache-control", b"no-store"),
         *more,
-        *PROTECTION,
     ]
     await send({"type": "http.response.start", "status": status, "headers": list(headers)})
     await send({"type": "http.response.body", "body": body})

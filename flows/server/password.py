@@ -1,4 +1,4 @@
-"""The passwords of the Prefect servers that dpflow starts on this machine, and how clients of those servers are given them.
+"""What nobody can guess of the Prefect servers that dpflow starts on this machine: passwords, and the addresses at which people log in.
 
 Every account on the machine, and every page in a browser on it, can connect to a port on loopback. A server and its clients are told the
 password in their environment, which no other account can read, and never on a command line, which all can.
@@ -9,16 +9,33 @@ import os
 import secrets
 
 from dpcore.errors import UsageError
+from flows.server.gate import OPEN_PATH
 from flows.server.running import ui_folder
 
 NAME = "password"
 USER = "dpflow"
 OTHERS = 0o077
 
+FIRST_PORT, LAST_PORT = 1024, 2**16 - 1
+BLOCKED_PORTS = frozenset(
+    [1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060, 5061, 6000, 6566, *range(6665, 6670), 6679, 6697, 10080]
+)
+"""Those to which browsers refuse to connect, by the Fetch standard."""
+
 
 def new_password() -> str:
     """Return a `USER:PASSWORD` that nobody can guess."""
     return f"{USER}:{secrets.token_urlsafe(24)}"
+
+
+def random_port() -> int:
+    """Return a port, free or not, from the whole range that needs no privilege and that browsers can use."""
+    return secrets.choice([port for port in range(FIRST_PORT, LAST_PORT + 1) if port not in BLOCKED_PORTS])
+
+
+def new_login_path() -> str:
+    """Return a path of the page that logs in under which no program that had the port earlier can have left a page in a browser."""
+    return f"{OPEN_PATH}/{secrets.token_urlsafe(16)}"
 
 
 def make_password() -> str:

@@ -6,12 +6,14 @@ refused, and not executed as something else, but only so that people see what ha
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Self
 from uuid import UUID
 
 import anyio
 from anyio.abc import TaskStatus
 from prefect.client.schemas import FlowRun
+from prefect.client.schemas.responses import WorkerFlowRunResponse
 from prefect.workers.base import BaseWorker
 from prefect.workers.process import ProcessJobConfiguration, ProcessWorker, ProcessWorkerResult
 
@@ -59,6 +61,32 @@ class Slots:
         self._taken -= Counter([run])
 
 
+class Turns:
+    """Whose turn it is: that of the account, and so of the queue, from which a run was taken the longest time ago.
+
+    Prefect gives each queue a priority of its own, the oldest queue the highest, and offers its runs first. With fewer slots than
+    accounts that have something to do, those of the newest account would wait until the others have nothing left.
+    """
+
+    def __init__(self) -> None:
+        self._taken: list[UUID | None] = []
+
+    def take(self, queue: UUID | None) -> None:
+        """Note that a run of a queue is taken."""
+        self._taken = [other for other in self._taken if other != queue] + [queue]
+
+    def sort(self, offered: Iterable[WorkerFlowRunResponse]) -> list[WorkerFlowRunResponse]:
+        """Return what is offered in the order in which it is to be taken: one of each queue, then another of each."""
+        places: Counter[UUID | None] = Counter()
+        keyed = []
+        for offer in offered:
+            queue = offer.flow_run.work_queue_id
+            last = self._taken.index(queue) if queue in self._taken else -1
+            keyed.append(((places[queue], last), offer))
+            places[queue] += 1
+        return [offer for _, offer in sorted(keyed, key=lambda it: it[0])]
+
+
 class FixedJob(ProcessJobConfiguration):
     """What Prefect makes of a pool's template and a run's job variables: here of neither."""
 
@@ -79,6 +107,10 @@ class PrivateWorker(ProcessWorker):
     def __dispatch_key__(cls) -> str:
         """Serve pools of Prefect's type without taking the place of Prefect's worker for them."""
         return f"dpflow-{cls.type}"
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._turns = Turns()
 
     async def setup(self) -> None:
         """Prepare, before the server is asked for runs."""
@@ -125,7 +157,12 @@ class PrivateWorker(ProcessWorker):
         except Exception:  # a worker outlives whatever a server answers
             self._logger.exception("The run %s could not be looked at", flow_run.id)
             return False
+        self._turns.take(flow_run.work_queue_id)
         return await super()._propose_pending_state(flow_run)
+
+    async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
+        """Ask the server for runs, and take those of all accounts in turn."""
+        return self._turns.sort(await super()._get_scheduled_flow_runs())
 
     async def _disallowed(self, run: FlowRun) -> list[str]:
         deployment = await self.client.read_deployment(run.deployment_id) if run.deployment_id else None

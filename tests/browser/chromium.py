@@ -26,6 +26,7 @@ WITHOUT_HOST = {"data", "blob", "about", "file"}
 SCREENSHOTS = Path(__file__).parents[2] / "test-output" / "screenshots"
 SCHEMES = ("dark", "light")
 WIDTH, HEIGHT = 1280, 1000
+POLICY = "Content Security Policy"
 ACTION_MILLISECONDS = 30_000
 
 
@@ -35,6 +36,9 @@ class Visitor:
 
     page: Page
     requests: list[str] = field(default_factory=list)
+    """What was asked for. What the policy of a page kept the browser from asking is not among it."""
+    blocked: list[str] = field(default_factory=list)
+    """What the browser says of things that a page's own policy does not let it do."""
 
     @property
     def outside(self) -> list[str]:
@@ -113,7 +117,9 @@ def visiting(browser: Browser) -> Iterator[Visitor]:
         context.set_default_timeout(ACTION_MILLISECONDS)
         visitor = Visitor(context.new_page())
         context.on("request", lambda request: visitor.requests.append(request.url))
+        context.on("requestfailed", lambda it: visitor.requests.remove(it.url) if it.failure == "csp" else None)
         visitor.page.on("websocket", lambda socket: visitor.requests.append(socket.url))
+        context.on("console", lambda said: visitor.blocked.append(said.text) if POLICY in said.text else None)
         yield visitor
     finally:
         context.close()

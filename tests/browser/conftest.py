@@ -1,4 +1,7 @@
-"""A browser for each file of tests, and a visitor of whom it is known at the end that no request left this machine."""
+"""A browser for each file of tests, and a visitor of whom it is known at the end that no request left this machine.
+
+Nor did any page want what the policy of our server's pages forbids: the policy takes nothing from those that people use.
+"""
 
 from collections.abc import Iterator
 
@@ -27,3 +30,4 @@ def visitor(browser: Browser) -> Iterator[Visitor]:
         yield opened
         assert opened.requests
         assert not opened.outside
+        assert not opened.blocked

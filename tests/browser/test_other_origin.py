@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from playwright.sync_api import Browser, expect
 
 from flows.server import gate
-from flows.server.gate import Gate
+from flows.server.gate import DESCRIPTIONS, Gate, content_policy
 from tests.browser.attacks import ATTACKS, Recorder, Target, attack, elsewhere, serving, target_of
 from tests.browser.chromium import launched, visiting
 from tests.browser.prefect_ui import log_in
@@ -178,17 +179,18 @@ def test_an_old_address_says_what_to_do_and_a_new_one_in_the_same_tab_logs_in(
     stack: Stack, browser: Browser, fragment: str
 ) -> None:
     with visiting(browser) as visitor:
-        visitor.page.goto(f"{stack.page}/open#{fragment}")
+        address, _, secret = stack.login.partition("#")
+        visitor.page.goto(f"{address}#{fragment}")
         expect(visitor.page.get_by_text("Run dpflow ui again")).to_be_visible()
-        expect(visitor.page).to_have_url(f"{stack.page}/open")
+        expect(visitor.page).to_have_url(address)
         assert visitor.page.evaluate("() => localStorage.getItem('prefect-password')") is None
-        log_in(visitor.page, stack.login)  # the browser loads nothing, since only the fragment changes
+        log_in(visitor.page, f"{address}#{secret}")  # the browser loads nothing, since only the fragment changes
         expect(visitor.page).to_have_url(f"{stack.page}/dashboard")
 
 
-LISTENS = b'addEventListener("hashchange", open)'
-CATCHES = b"try { token = btoa(decodeURIComponent(said)) } catch { return say(old) }"
-REMOVES = b'history.replaceState(null, "", location.pathname)'
+LISTENS = 'addEventListener("hashchange", open)'
+CATCHES = "try { token = btoa(decodeURIComponent(said)) } catch { return say(old) }"
+REMOVES = 'history.replaceState(null, "", location.pathname)'
 
 
 async def refusing(_scope: Any, _receive: Any, send: Any) -> None:
@@ -200,21 +202,21 @@ async def refusing(_scope: Any, _receive: Any, send: Any) -> None:
 @pytest.mark.parametrize(
     ("planted", "fragments"),
     [
-        ({LISTENS: b""}, ("dpflow:guess", "dpflow:another")),
-        ({REMOVES: b"", CATCHES: b"token = btoa(decodeURIComponent(said))\n" + REMOVES}, ("%E0%A4%A",)),
+        ({LISTENS: ""}, ("dpflow:guess", "dpflow:another")),
+        ({REMOVES: "", CATCHES: "token = btoa(decodeURIComponent(said))\n" + REMOVES}, ("%E0%A4%A",)),
     ],
 )
 def test_a_page_that_leaves_a_password_in_its_address_is_found(
-    monkeypatch: pytest.MonkeyPatch, browser: Browser, planted: dict[bytes, bytes], fragments: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, browser: Browser, planted: dict[str, str], fragments: tuple[str, ...]
 ) -> None:
     own = free_port()
     with serving(Gate(refusing, port=own), own), visiting(browser) as visitor:
         address = f"http://127.0.0.1:{own}/open"
-        page = gate.OPEN_PAGE
+        script = gate.OPEN_SCRIPT
         for old, new in planted.items():
-            assert old in page
-            page = page.replace(old, new)
-        monkeypatch.setattr(gate, "OPEN_PAGE", page)
+            assert old in script
+            script = script.replace(old, new)
+        monkeypatch.setattr(gate, "OPEN_SCRIPT", script)
         for fragment in fragments:
             visitor.page.goto(f"{address}#{fragment}")
         assert visitor.page.evaluate("() => location.href") == f"{address}#{fragments[-1]}"
@@ -224,6 +226,9 @@ def test_under_another_name_of_this_machine_a_person_is_led_to_the_address(stack
     with visiting(browser) as visitor:
         visitor.page.goto(f"http://localhost:{stack.port}/runs?page=2")
         wait_for(lambda: visitor.page.url.startswith(stack.page), "the server's own address")
+        log_in(visitor.page, stack.login.replace("127.0.0.1", "localhost"))  # what follows the sign # goes along
+        stored = [it for it in visitor.page.context.storage_state()["origins"] if it["localStorage"]]
+        assert [it["origin"] for it in stored] == [stack.page]
 
 
 def test_no_page_can_show_the_servers_pages_in_a_frame(stack: Stack, browser: Browser, port: int) -> None:
@@ -233,3 +238,54 @@ def test_no_page_can_show_the_servers_pages_in_a_frame(stack: Stack, browser: Br
         frame = visitor.page.frames[-1]
         frame.wait_for_load_state()
         assert "Prefect" not in frame.content()
+
+
+CATALOGUE = "/blocks/catalog"
+"""A page of Prefect's that wants pictures from another machine."""
+
+PAGES = ("/", "/v2/dashboard", "/no/such/page", "/api/health", *sorted(DESCRIPTIONS))
+"""Every kind of answer that a browser shows as a page, and the pages that the server must not have."""
+
+
+def test_no_page_of_the_server_asks_anything_of_another_machine(stack: Stack, browser: Browser) -> None:
+    with visiting(browser) as visitor:
+        for path in PAGES:
+            answer = visitor.page.goto(f"{stack.page}{path}")
+            assert answer
+            assert answer.headers["content-security-policy"] == content_policy(f"127.0.0.1:{stack.port}").decode(), path
+        log_in(visitor.page, stack.login)
+        with visitor.page.expect_event("requestfailed", lambda it: it.failure == "csp"):
+            visitor.page.goto(f"{stack.page}{CATALOGUE}")
+        visitor.page.wait_for_load_state("networkidle")
+        assert visitor.requests
+        assert visitor.outside == []
+        assert all("Loading the image" in it for it in visitor.blocked), visitor.blocked
+
+
+class Careless(Gate):
+    """Planted: all pages are handed out as they are, as long as they are asked for by ourselves."""
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        await self._app(scope, receive, send)
+
+
+class NoList(Gate):
+    """Planted: pages about the API are handed out, and only the policy is left to protect from them."""
+
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:
+        await super()._serve({**scope, "path": f"{scope['path']}/"}, receive, send)
+
+
+@pytest.mark.parametrize(("planted", "stopped"), [(Careless, False), (NoList, True)])
+def test_a_page_about_the_api_would_ask_another_machine_for_its_scripts(
+    planted: type[Gate], stopped: bool, browser: Browser
+) -> None:
+    """Control: that such requests are seen, and that the policy alone stops them as well."""
+
+    async def described(scope: Any, receive: Any, send: Any) -> None:
+        await FastAPI()({**scope, "path": scope["path"].rstrip("/")}, receive, send)
+
+    own = free_port()
+    with serving(planted(described, port=own), own), visiting(browser) as visitor:
+        visitor.page.goto(f"http://127.0.0.1:{own}/docs", wait_until="networkidle")
+        assert (bool(visitor.outside), bool(visitor.blocked)) == (not stopped, stopped)

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from flows.server import background
-from flows.server.password import authorization
+from flows.server.password import authorization, new_login_path
 from tests.conftest import SPEC, visits
 from tests.flows.connections import recording
 from tests.flows.prefect_home import copy_home, used_home
@@ -64,8 +64,8 @@ class Stack:
 
     @property
     def login(self) -> str:
-        """The address that `dpflow ui` prints, which logs a browser in."""
-        return f"{self.page}/open#{self.password}"
+        """An address such as `dpflow ui` prints, which logs a browser in."""
+        return f"{self.page}{new_login_path()}#{self.password}"
 
     @property
     def database(self) -> Path:

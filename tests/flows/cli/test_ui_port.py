@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dpcore.errors import UsageError
 from flows.cli import ui
 from flows.server.running import ui_folder
 from tests.flows.stack import free_port
@@ -16,7 +17,7 @@ class StoppedError(Exception):
     """Ends the start where the server would be started."""
 
 
-def squatted(monkeypatch: pytest.MonkeyPatch, listening: Callable[[int], socket.socket]) -> bool:
+def squatted(monkeypatch: pytest.MonkeyPatch, listening: Callable[[Any], socket.socket]) -> bool:
     """Begin to start a server; return whether another program could take its port at that moment."""
     port, found = free_port(), []
 
@@ -56,3 +57,34 @@ def test_the_port_is_taken_before_the_server_is_started(monkeypatch: pytest.Monk
 
 def test_a_port_that_is_only_looked_at_can_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert squatted(monkeypatch, checked_only)
+
+
+def chosen(monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
+    """Have chance choose these ports, and then the last of them."""
+    left = list(ports)
+    monkeypatch.setattr(ui, "random_port", lambda: left.pop(0) if len(left) > 1 else left[0])
+
+
+def test_a_port_that_is_taken_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken, free = other.getsockname()[1], free_port()
+        chosen(monkeypatch, taken, taken, free)
+        with ui._listening(None) as listening:
+            assert listening.getsockname() == ("127.0.0.1", free)
+
+
+def test_whoever_takes_nearly_all_ports_does_not_choose_for_us(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        chosen(monkeypatch, *[taken] * ui.PORT_TRIES, free_port())
+        with pytest.raises(UsageError, match="all are taken"):
+            ui._listening(None)
+
+
+def test_a_port_that_is_named_is_the_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setattr(ui, "random_port", lambda: pytest.fail("no other was to be chosen"))
+    with ui._listening(port) as listening:
+        assert listening.getsockname() == ("127.0.0.1", port)
+        with pytest.raises(UsageError, match="leave --port away"):
+            ui._listening(port)

@@ -263,6 +263,111 @@ def test_a_field_that_is_not_told_again_would_stay_changed(
     assert _compared(read("synthesize/first")) != right
 
 
+SCHEDULE: dict[str, Any] = {
+    "schedule": {"cron": "* * * * *", "timezone": "Asia/Tokyo"},
+    "parameters": {"epsilon": 99.0},
+    "max_scheduled_runs": 1,
+    "slug": "mine",
+}
+"""A value for each field of a schedule that can be changed, other than the one that is deployed."""
+
+SWITCHES = {"active", "replaces"}
+"""A person's to decide; and not a field, but how another is renamed."""
+
+
+def test_whatever_was_changed_in_a_schedule_is_as_deployed_after_the_next_time(workspace: Workspace) -> None:
+    from prefect.server.schemas.actions import DeploymentScheduleUpdate  # noqa: PLC0415
+
+    assert set(DeploymentScheduleUpdate.model_fields) == SCHEDULE.keys() | SWITCHES
+    register(workspace.spec, name="first", cron="0 3 * * *", timezone="Europe/Zurich")
+    deployed()
+    right = _compared(read("synthesize/first"))
+    for field, value in SCHEDULE.items():
+        with client() as api:
+            found = read("synthesize/first")
+            path = f"/deployments/{found.id}/schedules/{found.schedules[0].id}"
+            api.request("PATCH", path, json={"parameters": found.schedules[0].parameters, field: value})
+        assert _compared(read("synthesize/first")) != right, field
+        deployed()
+        assert _compared(read("synthesize/first")) == right, field
+
+
+@pytest.mark.parametrize(
+    ("planted", "field"),
+    [("_told", "max_scheduled_runs"), ("_plan", "slug")],
+    ids=["not compared", "by its name alone"],
+)
+def test_a_field_of_a_schedule_that_is_not_looked_at_would_stay_changed(
+    planted: str, field: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Control: without a look at the limit it stays, and a schedule that is known by its name alone is doubled when it is renamed."""
+    from flows.deploy import deployments  # noqa: PLC0415
+
+    register(workspace.spec, name="first", cron="0 3 * * *")
+    deployed()
+    right = _compared(read("synthesize/first"))
+    with client() as api:
+        found = read("synthesize/first")
+        path = f"/deployments/{found.id}/schedules/{found.schedules[0].id}"
+        api.request("PATCH", path, json={field: SCHEDULE[field]})
+    less = {
+        "_told": lambda it: (it.schedule, it.parameters, it.active, it.slug),
+        "_plan": lambda it: (it.schedule, it.parameters, it.slug),
+    }
+    monkeypatch.setattr(deployments, planted, less[planted])
+    deployed()
+    assert _compared(read("synthesize/first")) != right
+
+
+def test_of_a_renamed_schedule_that_is_switched_off_ours_is_off(workspace: Workspace) -> None:
+    register(workspace.spec, name="first", cron="0 3 * * *")
+    deployed()
+    with client() as api:
+        found = read("synthesize/first")
+        path = f"/deployments/{found.id}/schedules/{found.schedules[0].id}"
+        api.request("PATCH", path, json={"slug": "mine", "active": False})
+    deployed()
+    assert crons("synthesize/first") == [("0 3 * * *", "UTC", False)]
+
+
+PERSONS = {"description": "ours", "is_paused": True, "concurrency_limit": 3}
+"""What a person decides about the pool, or about a queue: it stays."""
+
+
+def test_the_template_of_the_pool_is_set_back_and_what_a_person_decides_about_it_stays(workspace: Workspace) -> None:
+    from prefect.server.schemas.actions import WorkPoolUpdate  # noqa: PLC0415
+    from prefect.workers.process import ProcessWorker  # noqa: PLC0415
+
+    from flows.deploy.pool import ensure_pool  # noqa: PLC0415
+
+    ours, elsewhere = (
+        {"base_job_template"},
+        {"storage_configuration"},
+    )  # for flows that are sent to a worker as a pickle
+    assert set(WorkPoolUpdate.model_fields) == PERSONS.keys() | ours | elsewhere
+    ensure_pool("changed", worker=True)
+    with client() as api:
+        template = ProcessWorker.get_default_base_job_template()
+        template["job_configuration"]["command"] = "touch here"
+        api.request("PATCH", "/work_pools/changed", json=PERSONS | {"base_job_template": template})
+        assert api.read_work_pool("changed").base_job_template == template
+        ensure_pool("changed", worker=False)  # as `--deploy-only` does
+        found = api.read_work_pool("changed")
+    assert found.base_job_template == ProcessWorker.get_default_base_job_template()
+    assert {name: getattr(found, name) for name in PERSONS} == PERSONS
+
+
+def test_what_a_person_decides_about_the_queue_of_an_account_stays(workspace: Workspace) -> None:
+    register(workspace.spec, name="first")
+    deployed()
+    with client() as api:
+        api.request("PATCH", "/work_pools/dpflow/queues/visits", json=PERSONS)
+        deployed()
+        found = api.read_work_queue_by_name("visits", work_pool_name="dpflow")
+        assert {name: getattr(found, name) for name in PERSONS} == PERSONS
+        api.request("PATCH", "/work_pools/dpflow/queues/visits", json={"is_paused": False, "concurrency_limit": 1})
+
+
 def ensure_other_pool() -> None:
     from flows.deploy.pool import ensure_pool  # noqa: PLC0415
 

@@ -2,11 +2,14 @@
 
 import asyncio
 import base64
+import json
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 
-from flows.server.gate import OPEN_PATH, PROTECTION, Gate
+from flows.server.gate import DESCRIPTIONS, OPEN_PATH, PROTECTION, Gate, content_policy
+from flows.server.password import new_login_path
 
 PORT = 4200
 OURS = f"127.0.0.1:{PORT}"
@@ -90,10 +93,31 @@ def test_what_comes_from_elsewhere_is_refused(headers: Headers, how: dict[str, s
     assert sent(headers, **how)[0] == ("websocket.close" if how.get("kind") else 403)
 
 
-def test_every_answer_forbids_other_pages_to_show_it() -> None:
-    answers = [sent({"host": OURS}), sent({"host": "evil.test"}), sent({"host": OURS}, path=OPEN_PATH)]
-    for _, headers in answers:
+def rules(headers: dict[bytes, bytes]) -> dict[str, str]:
+    """The policy that an answer gives to browsers, by what it is about."""
+    parts = (part.strip().partition(" ") for part in headers[b"content-security-policy"].decode().split(";"))
+    return {name: value for name, _, value in parts}
+
+
+def test_every_answer_forbids_other_pages_to_show_it_and_itself_to_load_anything_from_elsewhere() -> None:
+    hosts: list[Headers] = [{"host": OURS}, {"host": "evil.test"}, {"host": OURS, "authorization": "Basic \xe9"}]
+    paths = ("/api/x", "/", OPEN_PATH, "/docs")
+    for _, headers in [sent(host, path=path) for host in hosts for path in paths]:
         assert set(PROTECTION) <= set(headers.items())
+        found = rules(headers)
+        assert (found["default-src"], found["frame-ancestors"], found["object-src"]) == ("'self'", "'none'", "'none'")
+        named = {word for value in found.values() for word in value.split() if not word.startswith("'")}
+        assert named == {"data:", "blob:", f"ws://{OURS}"}
+        assert "'unsafe-inline'" not in found["script-src"]
+
+
+def test_every_page_about_the_api_is_gone() -> None:
+    """As FastAPI has them, which Prefect's two applications leave as they are."""
+    made = FastAPI()
+    pages = (made.docs_url, made.swagger_ui_oauth2_redirect_url, made.redoc_url, made.openapi_url)
+    assert {f"{base}{page}" for base in ("", "/api") for page in pages} == DESCRIPTIONS
+    for path in DESCRIPTIONS:
+        assert sent({"host": OURS, "sec-fetch-site": "none", **VISIT}, path=path)[0] == 404
 
 
 def test_a_person_who_uses_another_name_is_sent_to_the_address_and_nowhere_else() -> None:
@@ -101,9 +125,22 @@ def test_a_person_who_uses_another_name_is_sent_to_the_address_and_nowhere_else(
     assert (status, headers[b"location"]) == (307, f"{ORIGIN}//evil.test/x".encode())
 
 
-def test_the_page_that_logs_in_is_for_whoever_opens_it_and_holds_no_secret() -> None:
-    status, headers = sent({"host": OURS, "sec-fetch-site": "none", **VISIT}, path=OPEN_PATH)
+@pytest.mark.parametrize("how", [{}, VISIT])  # not every browser says that a person opens a page
+def test_under_another_name_the_page_that_logs_in_stores_nothing(how: Headers) -> None:
+    path = new_login_path()
+    status, headers = sent({"host": f"localhost:{PORT}", **how}, path=path)
+    assert (status, headers[b"location"]) == (307, f"{ORIGIN}{path}".encode())
+
+
+@pytest.mark.parametrize("path", [OPEN_PATH, new_login_path()])
+def test_the_page_that_logs_in_is_for_whoever_opens_it_and_holds_no_secret(path: str) -> None:
+    status, headers = sent({"host": OURS, "sec-fetch-site": "none", **VISIT}, path=path)
     assert (status, headers[b"cache-control"]) == (200, b"no-store")
+
+
+def test_only_the_page_that_logs_in_may_have_a_script_in_itself() -> None:
+    assert b"sha256" not in content_policy(OURS)
+    assert b"sha256" in sent({"host": OURS}, path=OPEN_PATH)[1][b"content-security-policy"]
 
 
 def basic(credentials: bytes) -> str:
@@ -120,9 +157,65 @@ def basic(credentials: bytes) -> str:
         ({"authorization": basic("\u0434:guess".encode())}, 401),
         ({"authorization": basic(b"dpflow:\xff")}, 401),
         ({"authorization": "Basic \xe9"}, 401),
+        ({"authorization": ""}, 200),
+        ({"authorization": "Basic"}, 200),
+        ({"authorization": "Basic a b"}, 200),
+        ({"authorization": f"Basic\t{base64.b64encode(b'dpflow:guess').decode()}"}, 200),
+        *[({"authorization": f"Basic{gap}w6k="}, 401) for gap in ("\t", "  ", "\t \t", "\x0b", "\xa0")],
         ({"prefect-csrf-token": "guess"}, 200),
         ({"prefect-csrf-token": "gu\xe9ss"}, 401),
     ],
 )
 def test_secrets_that_prefect_can_not_compare_are_refused(secret: Headers, status: int) -> None:
     assert sent({"host": OURS, **secret}, method="POST")[0] == status
+
+
+def spoken(*said: dict[str, Any]) -> tuple[list[Any], list[dict[str, Any]]]:
+    """Say something on a WebSocket; return what the server behind the gate hears, and what it or the gate answers."""
+    heard: list[Any] = []
+    answers: list[dict[str, Any]] = []
+    waiting = [{"type": "websocket.connect"}, *({"type": "websocket.receive", **it} for it in said)]
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while waiting:
+            heard.append(await receive())
+
+    async def receive() -> dict[str, Any]:
+        return waiting.pop(0)
+
+    async def send(message: dict[str, Any]) -> None:
+        answers.append(message)
+
+    scope = {"type": "websocket", "path": "/api/events/out", "headers": [(b"host", OURS.encode())]}
+    asyncio.run(Gate(app, port=PORT)(scope, receive, send))
+    return heard, answers
+
+
+@pytest.mark.parametrize("token", ["dpflow:guess", "", None])
+def test_what_brings_a_password_to_a_websocket_is_for_the_server_to_compare(token: str | None) -> None:
+    first, later = {"text": json.dumps({"type": "auth", "token": token})}, {"text": "\u0434"}
+    heard, answers = spoken(first, later)
+    assert [it["text"] for it in heard] == [first["text"], later["text"]]
+    assert [it["type"] for it in answers] == ["websocket.accept"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        *[
+            {"text": json.dumps({"type": "auth", "token": token})}
+            for token in ("\u0434", "\xe9", True, 1, ["x"], {"x": 1})
+        ],
+        {"text": '{"type": "auth", "token": "\u0434"}'},
+        *[{"text": text} for text in ("[]", "null", "1", '"x"', "", "not json", "[" * 100_000)],
+        {"bytes": b'{"type": "auth"}'},
+        {"bytes": b"{}", "text": None},
+    ],
+    ids=lambda it: str(it)[:40],
+)
+def test_a_first_message_that_prefect_fails_to_look_at_closes_the_websocket(first: dict[str, Any]) -> None:
+    heard, answers = spoken(first)
+    assert [it["type"] for it in heard] == ["websocket.disconnect"]
+    assert answers[1:] == [{"type": "websocket.close", "code": 1008}]

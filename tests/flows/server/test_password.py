@@ -26,6 +26,24 @@ def test_each_start_has_its_own_for_its_owner_alone(file: Path) -> None:
     assert (user, len(secret)) == ("dpflow", 32)
 
 
+def test_the_path_of_the_page_that_logs_in_is_another_one_each_time() -> None:
+    assert len({passwords.new_login_path() for _ in range(100)}) == 100
+
+
+def test_any_port_that_a_browser_can_use_may_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    offered: list[list[int]] = []
+
+    def first(ports: list[int]) -> int:
+        offered.append(ports)
+        return ports[0]
+
+    monkeypatch.setattr(passwords.secrets, "choice", first)
+    assert passwords.random_port() == 1024
+    (ports,) = offered
+    assert len(ports) == len(set(ports)) > 64_000
+    assert set(range(1024, 65536)) - set(ports) == passwords.BLOCKED_PORTS
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])
 def test_one_that_others_may_have_read_counts_no_more(file: Path, mode: int) -> None:
     made = passwords.make_password()
