@@ -11,7 +11,7 @@ from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger.chain import GENESIS
 from dpcore.ledger.heads import HeadMemory, SeenHead, continues, loss_accepted, require_continues
 from dpcore.ledger.refusals import known_account, known_event, known_run, leased_run, undamaged
-from dpcore.ledger.rows import WHOLE, Account, Allowance, Balance, Block, Event, Lease, Operation, Run
+from dpcore.ledger.rows import WHOLE, Account, Allowance, Balance, Block, Event, EventKind, Lease, Operation, Run, RunState
 from dpcore.ledger.scan import LedgerScan
 from dpcore.ledger.series import covered
 from dpcore.ledger.store import Store
@@ -210,6 +210,20 @@ class LedgerReader:
         """Return the run that this lease is still the newest of, or refuse: it has ended, or another worker has it."""
         with self.reading() as rows:
             return leased_run(rows, lease)
+
+    def manifests_of(self, run_id: str) -> frozenset[str]:
+        """Return the SHA-256 of each manifest that a settled run has recorded: of its release, and of those written again."""
+        with self.reading() as rows:
+            run = known_run(rows, run_id)
+            if run.state is not RunState.SETTLED:
+                return frozenset()
+            again = (event.details for event in rows.events_of_kind(EventKind.REPUBLISHED))
+            told = [known_event(rows, run.last).details, *(each for each in again if each["run"] == run_id)]
+        return frozenset(each["manifest_sha256"] for each in told if each.get("manifest_sha256"))
+
+    def has_event(self, digest: str) -> bool:
+        """Say whether an event has this hash; looks at every event."""
+        return any(event.hash == digest for event in self.history(None))
 
     def runs(self, account: str) -> tuple[Run, ...]:
         """Return an account's runs, oldest first."""

@@ -26,6 +26,7 @@ from dpcore.private import Private
 from dpcore.release import (
     MANIFEST,
     Draft,
+    Published,
     SyntheticRows,
     adopt_folder,
     check_owner,
@@ -101,7 +102,7 @@ class Synthesis:
             )
             opened.pop_all()  # from here on `close` closes it
         self._lease: Lease | None = None
-        self._release: Path | None = None
+        self._published: Published | None = None
         self._rows = 0
         self._begun = 0.0
         self._before: Balance | None = None
@@ -422,8 +423,13 @@ class Synthesis:
         )
         if self._lease is not None:  # a run that is only replayed changes nothing
             claim_folder(self.ledger, self.declaration.output_folder)
-        self._release = publish(draft, confirm=self.ledger.confirm)
-        return self._release
+        self._published = publish(
+            draft,
+            recorded=self.ledger.manifests_of(self.run_id),
+            in_chain=self.ledger.has_event,
+            confirm=self.ledger.confirm,
+        )
+        return self._published.folder
 
     def _warn(self) -> Iterator[str]:
         """Yield what a reader of the release should know, from noisy values and the spec alone."""
@@ -438,16 +444,18 @@ class Synthesis:
 
     def settle(self) -> Outcome:
         """Give back what was reserved and not spent, and say what the run left."""
-        release = self._release
-        if release is None:
+        published = self._published
+        if published is None:
             raise UsageError("nothing was published yet; publish before settling")
-        manifest = release.resolve() / MANIFEST
+        release = published.folder
+        # Of a run that was settled before, only what was really written again goes on record.
+        record = self._lease is not None or published.appeared
         self.ledger.settle(
             self.run_id,
             release=release.name,
             lease=self._lease,
-            manifest=str(manifest),
-            manifest_sha256=hashlib.sha256(manifest.read_bytes()).hexdigest(),
+            manifest=str(release.resolve() / MANIFEST) if record else None,
+            manifest_sha256=published.manifest_sha256 if record else None,
         )
         for warning in self._warnings:
             progress.warning("warning: %s", warning)
@@ -477,11 +485,11 @@ class Synthesis:
 
     def report(self) -> Report:
         """Tell what the settled run did, from its release and its ledger."""
-        if self._release is None or self._before is None:
+        if self._published is None or self._before is None:
             raise UsageError("nothing was published yet; publish and settle before reporting")
-        manifest = json.loads((self._release / "manifest.json").read_text(encoding="utf-8"))
+        manifest = json.loads((self._published.folder / MANIFEST).read_text(encoding="utf-8"))
         return Report(
-            outcome=self._outcome(self._release),
+            outcome=self._outcome(self._published.folder),
             account=self.account,
             before=self._before,
             after=self._balance(),

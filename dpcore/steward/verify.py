@@ -122,7 +122,10 @@ def _is_folder(path: Path) -> bool:
 
 
 def _found(places: Iterable[Path]) -> Iterator[Path]:
-    """Go through the manifests in and below some folders; one that is still being written is not there yet."""
+    """Go through the manifests in and below some folders; one that is still being written is not there yet.
+
+    A folder that begins with a dot is looked at if it holds `data`, since who reads all of `*/data` reads it.
+    """
     for place in places:
         if not place.exists():
             nothing = f"there is nothing at {one_line(place)}"
@@ -130,7 +133,7 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
         if not place.is_dir():
             yield _placed(place)
         for folder, below, _ in os.walk(place):
-            below[:] = sorted(name for name in below if not name.startswith("."))
+            below[:] = sorted(name for name in below if not name.startswith(".") or _is_there(Path(folder, name, "data")))
             # Also in the folders below: one that is a link is not walked into, but its release would be read like the others.
             paths = (Path(folder, name, MANIFEST) for name in ("", *below))
             yield from (_placed(path) for path in paths if _is_there(path))

@@ -346,9 +346,19 @@ MISPLACED: dict[str, tuple[Callable[[Path], object], str]] = {
     "rows": (stray, "stray holds data and no manifest.json"),
     "rows with a bad name": (lambda at: stray(at, at=at / "a\x1b"), r"'a\\x1b' holds data"),
     "link to rows": (lambda at: link_stray(at, stray(at, at=Path("aside"))), "linked holds data and no manifest.json"),
+    "rows in a folder with a dot": (lambda at: stray(at, at=at / ".partial-7"), r"\.partial-7 holds data and no manifest"),
+    "a forged release in a folder with a dot": (lambda at: forge("ended", at / ".hidden"), r"\.hidden has no record"),
+    "rows beside the releases": (lambda at: (at / "all.parquet").write_bytes(b"rows"), "all.parquet lies beside"),
+    "rows beside the releases, with a dot": (lambda at: (at / ".x.PARQUET").touch(), r"\.x\.PARQUET lies beside"),
     "link to a forged release": (forge_and_link, "aside has no record"),
     "no pointer": (lambda at: (at / "latest.json").write_bytes(b"{"), "latest.json does not read"),
     "pointer is a pipe": (lambda at: os.mkfifo(at / "latest.json"), "latest.json does not read"),
+    "pointer with two names": (
+        lambda at: (at / "latest.json").write_text(
+            '{"release": "stray",' + json.dumps(pointer("release-1"))[1:], encoding="utf-8"
+        ),
+        "latest.json does not read",
+    ),
     "pointer without a name": (lambda at: point(at, data="release-1/data"), "latest.json does not read"),
     "pointer to other rows": (
         lambda at: point(at, **{**pointer("release-1"), "data": "../stray/data"}),
@@ -374,7 +384,7 @@ def test_a_folder_of_releases_may_hold_other_things_and_lack_releases(published:
     folder = published.release.parent
     point(folder, **pointer("release-1"))
     (folder / "notes").mkdir()
-    (folder / ".partial-release-2" / "data").mkdir(parents=True)
+    (folder / ".partial-release-2" / "draft" / "data").mkdir(parents=True)
     (folder / "notes.txt").touch()
     link_stray(folder, published.other)
     assert (audit().manifests, audit().absent) == (2, 0)
