@@ -28,6 +28,7 @@ class LedgerFiles:
         self._opened = _inode(self._found(path))
         self._companions: dict[Path, _Inode] = {}
         self._content: tuple[int, ...] = ()
+        self._log_bytes = 0
         self.note_content()
 
     def pin_companions(self) -> None:
@@ -55,14 +56,23 @@ class LedgerFiles:
         """Say whether the database file was written to since `note_content`: by a checkpoint, or by somebody else."""
         return _content(self._found(self._path)) != self._content
 
+    def log_shrank(self) -> bool:
+        """Say whether the log is shorter than at `note_content`: SQLite begins it anew, but cuts it only when told to."""
+        return self._log_size() < self._log_bytes
+
     def may_be_checkpointed(self) -> bool:
         """Say whether the log is long enough for SQLite to copy it into the database file by itself."""
-        log = self._path.with_name(f"{self._path.name}-wal")
-        return self._found(log).st_size >= LONG_LOG
+        return self._log_size() >= LONG_LOG
 
     def note_content(self) -> None:
-        """Remember the database file as it is now."""
-        self._content = _content(self._found(self._path))
+        """Remember the database file, and how long its log is, as they are now."""
+        self._content, self._log_bytes = _content(self._found(self._path)), self._log_size()
+
+    def _log_size(self) -> int:
+        try:
+            return self._path.with_name(f"{self._path.name}-wal").lstat().st_size
+        except FileNotFoundError:  # nobody has it open; one that vanishes while it is open is found by its inode
+            return 0
 
     def _found(self, path: Path) -> os.stat_result:
         try:

@@ -146,8 +146,9 @@ class SqliteStore(Store):
         if self._frozen is not None:
             self._frozen.require_unchanged()
         with self._translated():
-            self.rewritten = self._files.content_changed()
-            self.unexplained = self.rewritten and not self._files.may_be_checkpointed()
+            shrank = self._files.log_shrank()
+            self.rewritten = shrank or self._files.content_changed()
+            self.unexplained = shrank or (self.rewritten and not self._files.may_be_checkpointed())
         if self.rewritten:
             self.execute("PRAGMA shrink_memory")
         self.execute(statement)

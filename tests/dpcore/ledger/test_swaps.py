@@ -89,12 +89,16 @@ SWAPS = {
     "it is moved and a link put in its place": "mkdir away; mv ledger.sqlite* away; ln -s away/ledger.sqlite .",
     "its log is deleted": "rm -f ledger.sqlite-wal",
     "its shared memory is deleted": "rm -f ledger.sqlite-shm",
+    "its log is emptied": ": >> ledger.sqlite-wal; : > ledger.sqlite-wal",
+    "its log is cut": "truncate -c -s 5000 ledger.sqlite-wal",
     "its folder is renamed": "mv ../books ../renamed",
 }
 HARMLESS_BEFORE_OPEN = {
     "it is moved and a link put in its place",
     "its log is deleted",
     "its shared memory is deleted",
+    "its log is emptied",
+    "its log is cut",
 }
 WRITTEN_INTO = {SWAPS[name] for name in SWAPS if "written into" in name}
 """Where the log holds all that differs, SQLite has mended the file before anybody could notice."""
@@ -102,6 +106,9 @@ HARMLESS = {
     "it is touched": "touch ledger.sqlite",
     "its mode is changed": "chmod 640 ledger.sqlite; chmod 600 ledger.sqlite",
     "it is copied": "cp ledger.sqlite ../copy.sqlite",
+    "another process checkpoints and cuts the log": (
+        f"{sys.executable} -c \"import sqlite3; c = sqlite3.connect('ledger.sqlite'); c.execute('PRAGMA wal_checkpoint(TRUNCATE)')\""
+    ),
     "another process writes and checkpoints": (
         f"{sys.executable} -c \"import sqlite3; c = sqlite3.connect('ledger.sqlite'); c.execute('PRAGMA wal_checkpoint(FULL)')\""
     ),
@@ -202,6 +209,7 @@ NO_FILES = (
     (LedgerFiles, "note_content", lambda _self: None),
 )
 NO_CONTENT = ((LedgerFiles, "content_changed", lambda _self: False),)
+NO_LOG = ((LedgerFiles, "log_shrank", lambda _self: False),)
 NO_MEMORY = ((HeadMemory, "recall", lambda _self, _ledger: None),)
 NO_HEAD = ((WritingTransaction, "_continuing", lambda _self, head: head),)
 NO_CONFIRM = ((LedgerReader, "confirm", lambda _self: None),)
@@ -220,6 +228,8 @@ NO_CONFIRM = ((LedgerReader, "confirm", lambda _self: None),)
         (NO_CONTENT, "another ledger is written into it", "between charges"),
         (NO_CONTENT, "another ledger is written into it", "before publishing"),
         (NO_CONTENT, "it is emptied", "between charges"),
+        (NO_LOG, "its log is emptied", "between charges"),
+        (NO_LOG, "its log is cut", "before publishing"),
         (NO_MEMORY, "an old copy takes the place of all files", "before open"),
         (NO_MEMORY, "an old copy comes back with its log", "before open"),
         (NO_CONFIRM, "the file is deleted", "before publishing"),
