@@ -32,6 +32,7 @@ class LedgerReader:
         self._store = store
         self._memory = memory
         self._seen: Head | None = None
+        self._remembered: Head | None = None
         self._identity: str | None = None
         self._lost: SeenHead | None = None
         self._wrote = False
@@ -42,7 +43,7 @@ class LedgerReader:
 
     def close(self) -> None:
         """Remember how far the ledger was, and let go of the store."""
-        with suppress(LedgerError):  # that it can be remembered was checked before the first change
+        with suppress(LedgerError, LedgerDamaged):  # that it can be remembered was checked before the first change
             self._remember()
         self._store.close()
 
@@ -89,7 +90,7 @@ class LedgerReader:
                     self._lost, self.warning = known, _older(self.place, self._seen, last, known)
                 return known
         with suppress(LedgerError):  # the event that accepts the loss is there again next time
-            self._memory.remember(self._identity, self._seen, place=self.place, forget=True)
+            self._memory.replace(self._identity, self._seen, place=self.place)
         return None
 
     def require_current(self) -> None:
@@ -137,7 +138,16 @@ class LedgerReader:
         if self._memory is None or self._identity is None or self._seen is None or self.warning is not None:
             return
         if self._store.owned and (self._wrote or self._memory.exists):
-            self._memory.remember(self._identity, self._seen, place=self.place)
+            self._memory.remember(self._identity, self._seen, place=self.place, holds=self._holds)
+            self._remembered = self._seen
+
+    def _holds(self, known: SeenHead) -> bool:
+        """Say whether the ledger has an event that was seen from here; what this object has remembered itself, it has."""
+        own = self._remembered
+        if own is not None and (own.seq, own.hash) == (known.seq, known.hash):
+            return True
+        with self.reading() as rows:
+            return continues(rows, rows.head(), seq=known.seq, digest=known.hash)
 
     def __enter__(self) -> Self:
         return self
