@@ -200,19 +200,28 @@ def require_continues(rows: LedgerTransaction, head: Head, *, seen: Head, place:
         )
 
 
-def loss_accepted(rows: LedgerTransaction, *, seq: int, digest: str | None) -> bool:
-    """Say whether the steward has put on record that events up to this one were lost; looks at every event.
+def loss_accepted(rows: LedgerTransaction, *, seq: int, digest: str, since: int | None = None) -> bool:
+    """Say whether the steward has put on record that an event was lost; looks at every event.
 
     Args:
         rows: A transaction of the ledger.
         seq: The number of the event that is missing.
-        digest: Its hash, which the record must name; None where any record of a loss that includes `seq` will do.
+        digest: Its hash. A record names the last event that was lost by its hash, and those before it only by their numbers.
+        since: The newest record that was known when the event was seen; a later one whose range includes `seq` is about it. None where only
+            the last event of a loss counts.
     """
     for event in rows.events_of_kind(EventKind.RESTORED):
         lost = event.details
-        if (lost["seq"], lost["hash"]) == (seq, digest) or (digest is None and event.seq <= seq <= lost["seq"]):
+        if (lost["seq"], lost["hash"]) == (seq, digest):
+            return True
+        if since is not None and since < event.seq <= seq < lost["seq"]:
             return True
     return False
+
+
+def last_accepted_loss(rows: LedgerTransaction) -> int:
+    """Return the number of the newest event by which the steward has accepted a loss; 0 if there is none."""
+    return max((event.seq for event in rows.events_of_kind(EventKind.RESTORED)), default=0)
 
 
 def _replace(path: Path, seen: SeenHead) -> None:
