@@ -5,6 +5,7 @@ find again. So device and inode are remembered when the ledger is opened, and co
 """
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from dpcore.errors import LedgerDamaged
 
 LONG_LOG = 1000 * 4096
 """Bytes; SQLite checkpoints a log of 1000 pages or more, and nothing else writes to a database file that is in use."""
+MOUNTS = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""How a mount's path has its blanks."""
 _Inode = tuple[int, int]
 _THEN = "nothing was drawn or published; stop all runs, put the ledger back, then resume"
 
@@ -79,6 +83,21 @@ class LedgerFiles:
             return path.lstat()
         except FileNotFoundError:
             raise LedgerDamaged(f"{path} was deleted or moved while the ledger was open; {_THEN}") from None
+
+
+def require_no_mount(path: Path) -> None:
+    """Refuse a file that is mounted by itself: its log would lie beside this name, and other names of the file have another one."""
+    try:
+        mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:  # not Linux
+        return
+    for line in mounts.splitlines():
+        _, _, _, _, point, *_ = line.split(" ", 5)
+        if _OCTAL.sub(lambda found: chr(int(found[1], 8)), point) == str(path):
+            raise LedgerDamaged(
+                f"the ledger at {path} is a file that is mounted by itself, and spending through one of its names is lost to the others; "
+                "mount its whole folder instead, or name the file where it really lies"
+            )
 
 
 def remove_maker_names(path: Path, *, prefix: str) -> None:

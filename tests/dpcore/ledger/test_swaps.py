@@ -4,6 +4,7 @@ Each swap is made at each moment of a run. Then nothing more is drawn or publish
 ledger that does not know what was drawn. The checks themselves are then removed, one at a time, and the same cases must notice.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from dpcore.errors import DpflowError
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.ledger.heads import HeadMemory
 from dpcore.ledger.reader import LedgerReader
+from dpcore.ledger.sqlite import identity
 from dpcore.ledger.sqlite.identity import LedgerFiles
 from dpcore.ledger.writing import WritingTransaction
 from dpcore.release import publishing
@@ -269,6 +271,43 @@ def test_a_ledger_has_one_name_whatever_link_leads_to_it(site: Site, tmp_path: P
     with open_ledger(site.url) as ledger:
         assert ledger.transcript("run")[0].output == large
         assert_sound(ledger)
+
+
+MOUNTED = "22 27 0:21 / /proc rw - proc proc rw\n36 35 98:0 /some/file {} rw,noatime master:1 - ext4 /dev/root rw\n"
+
+
+@pytest.mark.parametrize("name", ["ledger.sqlite", "my ledger\\.sqlite", "b\u00fccher.sqlite"])
+def test_a_file_that_is_mounted_by_itself_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It has the inode of the file elsewhere, and a log of its own."""
+    path, mounts = tmp_path / name, tmp_path / "mountinfo"
+    monkeypatch.setattr(identity, "MOUNTS", mounts)
+    written = str(path).replace("\\", "\\134").replace(" ", "\\040")
+    for other in (str(tmp_path), f"{written}-wal", f"{written}.old"):
+        mounts.write_text(MOUNTED.format(other), encoding="utf-8")
+        open_ledger(f"sqlite:///{path}", create=True).close()
+    mounts.write_text(MOUNTED.format(written), encoding="utf-8")
+    with pytest.raises(DpflowError, match="is a file that is mounted by itself") as refused:
+        open_ledger(f"sqlite:///{path}")
+    assert refused.value.exit_code == 4
+    mounts.unlink()  # a machine that has no such list
+    open_ledger(f"sqlite:///{path}").close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file")
+def test_a_ledger_that_is_really_mounted_by_itself_is_refused(site: Site, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere" / "ledger.sqlite"
+    other.parent.mkdir()
+    other.touch()
+    if subprocess.run(["/bin/mount", "--bind", str(site.path), str(other)], check=False, capture_output=True).returncode:
+        pytest.skip("this machine lets nobody mount a file")
+    try:
+        with pytest.raises(DpflowError, match="is a file that is mounted by itself"):
+            open_ledger(f"sqlite:///{other}")
+        open_ledger(site.url).close()
+    finally:
+        subprocess.run(["/bin/umount", str(other)], check=True)
 
 
 def test_a_maker_that_died_before_it_removed_its_own_name_leaves_a_ledger_that_opens(site: Site) -> None:
