@@ -80,16 +80,39 @@ def check_owner(ledger: Ledger, folder: Path) -> None:
             f"{ledger.place}, with a budget of its own; use the other one (see DPFLOW_LEDGER_URL), or, as the steward, "
             "take the folder over with: dpflow run SPEC --adopt REASON"
         )
+    if (events := _events_without(ledger, owner)) is not None:
+        raise LedgerDamaged(
+            f"the releases in {folder} were made when ledger {identity[:12]}... had event {owner.seq}, which the copy at "
+            f"{ledger.place}, with {events} events, lacks; put the newest copy back, or, as the steward, go on from "
+            "this one with: dpflow run SPEC --adopt REASON"
+        )
+
+
+def _events_without(ledger: Ledger, owner: Owner) -> int | None:
+    """Return how many events the ledger has if it lacks the one that the owner had, and nobody has accepted that; else None."""
     with ledger.reading() as rows:
         head = rows.head()
-        if not continues(rows, head, seq=owner.seq, digest=owner.hash) and not loss_accepted(
+        if continues(rows, head, seq=owner.seq, digest=owner.hash) or loss_accepted(
             rows, seq=owner.seq, digest=owner.hash, since=owner.restored
         ):
-            raise LedgerDamaged(
-                f"the releases in {folder} were made when ledger {identity[:12]}... had event {owner.seq}, which the copy at "
-                f"{ledger.place}, with {head.seq} events, lacks; put the newest copy back, or, as the steward, go on from "
-                "this one with: dpflow run SPEC --adopt REASON"
-            )
+            return None
+    return head.seq
+
+
+def owner_changed(ledger: Ledger, folder: Path) -> str | None:
+    """Say what is wrong with the file that names the owner of a folder, or return None.
+
+    One that names another ledger may be right, since that ledger may have adopted the folder; a run from this one is refused.
+    """
+    if not os.path.lexists(folder / FILE):
+        return None
+    try:
+        owner = owner_of(folder)
+    except UsageError:
+        return f"{FILE} does not read"
+    if owner is not None and owner.ledger == ledger.identity() and _events_without(ledger, owner) is not None:
+        return f"{FILE} names event {owner.seq} with a hash that this ledger does not have"
+    return None
 
 
 def claim_folder(ledger: Ledger, folder: Path) -> None:
