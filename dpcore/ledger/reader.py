@@ -11,7 +11,19 @@ from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger.chain import GENESIS
 from dpcore.ledger.heads import HeadMemory, SeenHead, continues, loss_accepted, require_continues
 from dpcore.ledger.refusals import known_account, known_event, known_run, leased_run, undamaged
-from dpcore.ledger.rows import WHOLE, Account, Allowance, Balance, Block, Event, EventKind, Lease, Operation, Run, RunState
+from dpcore.ledger.rows import (
+    WHOLE,
+    Account,
+    Allowance,
+    Balance,
+    Block,
+    Event,
+    EventKind,
+    Lease,
+    Operation,
+    Run,
+    RunState,
+)
 from dpcore.ledger.scan import LedgerScan
 from dpcore.ledger.series import covered
 from dpcore.ledger.store import Store

@@ -134,7 +134,9 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
         if not place.is_dir():
             yield _placed(place)
         for folder, below, _ in os.walk(place):
-            below[:] = sorted(name for name in below if not name.startswith(".") or _is_there(Path(folder, name, "data")))
+            below[:] = sorted(
+                name for name in below if not name.startswith(".") or _is_there(Path(folder, name, "data"))
+            )
             # Also in the folders below: one that is a link is not walked into, but its release would be read like the others.
             paths = (Path(folder, name, MANIFEST) for name in ("", *below))
             yield from (_placed(path) for path in paths if _is_there(path))

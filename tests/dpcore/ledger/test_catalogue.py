@@ -25,9 +25,7 @@ AGAIN = "DROP TRIGGER event_kept ON event; CREATE TRIGGER event_kept BEFORE UPDA
 MIDDLE = "CREATE ROLE middle"
 SYSTEM = "SET LOCAL allow_system_table_mods = on;"
 ACT = "CREATE FUNCTION public.act(t text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN EXECUTE t; END'"
-FOR_NIGHTLY = (
-    "REVOKE ALL ON FUNCTION public.act FROM PUBLIC; GRANT EXECUTE ON FUNCTION public.act TO nightly"
-)
+FOR_NIGHTLY = "REVOKE ALL ON FUNCTION public.act FROM PUBLIC; GRANT EXECUTE ON FUNCTION public.act TO nightly"
 OWN_DATABASE = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO {}', current_database()); END $$"
 
 WEAKENED = {

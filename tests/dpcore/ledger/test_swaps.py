@@ -300,7 +300,9 @@ def test_a_ledger_that_is_really_mounted_by_itself_is_refused(site: Site, tmp_pa
     other = tmp_path / "elsewhere" / "ledger.sqlite"
     other.parent.mkdir()
     other.touch()
-    if subprocess.run(["/bin/mount", "--bind", str(site.path), str(other)], check=False, capture_output=True).returncode:
+    if subprocess.run(
+        ["/bin/mount", "--bind", str(site.path), str(other)], check=False, capture_output=True
+    ).returncode:
         pytest.skip("this machine lets nobody mount a file")
     try:
         with pytest.raises(DpflowError, match="is a file that is mounted by itself"):

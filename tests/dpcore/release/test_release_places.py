@@ -353,7 +353,10 @@ MISPLACED: dict[str, tuple[Callable[[Path], object], str]] = {
     "rows": (stray, "stray holds data and no manifest.json"),
     "rows with a bad name": (lambda at: stray(at, at=at / "a\x1b"), r"'a\\x1b' holds data"),
     "link to rows": (lambda at: link_stray(at, stray(at, at=Path("aside"))), "linked holds data and no manifest.json"),
-    "rows in a folder with a dot": (lambda at: stray(at, at=at / ".partial-7"), r"\.partial-7 holds data and no manifest"),
+    "rows in a folder with a dot": (
+        lambda at: stray(at, at=at / ".partial-7"),
+        r"\.partial-7 holds data and no manifest",
+    ),
     "a forged release in a folder with a dot": (lambda at: forge("ended", at / ".hidden"), r"\.hidden has no record"),
     "rows beside the releases": (lambda at: (at / "all.parquet").write_bytes(b"rows"), "all.parquet lies beside"),
     "rows beside the releases, with a dot": (lambda at: (at / ".x.PARQUET").touch(), r"\.x\.PARQUET lies beside"),
