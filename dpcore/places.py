@@ -74,7 +74,7 @@ def places_from(start: Path, *, ledger_url: str | None = None) -> Places:
         ledger_url: The ledger's address, if the caller knows it; `DPFLOW_LEDGER_URL` comes next.
 
     Raises:
-        UsageError: If the `.dpflow` that was found belongs to another user.
+        UsageError: If the `.dpflow` that was found belongs to another user, or is no folder.
     """
     url = ledger_url or os.environ.get(LEDGER_VARIABLE) or None
     named = url is not None
@@ -90,9 +90,11 @@ def places_from(start: Path, *, ledger_url: str | None = None) -> Places:
         url = f"{SQLITE}{Path(url.removeprefix(SQLITE)).absolute()}"
     private, registry = os.environ.get(PRIVATE_VARIABLE), os.environ.get(REGISTRY_VARIABLE)
     searched = beside == folder and not (named and url.startswith(SQLITE))
-    if above and searched and not (named and private and registry):
-        # A folder that nobody has named is trusted only if it is ours: anybody may put one into /tmp.
-        _require_own(folder)
+    if searched and not (named and private and registry):
+        _require_no_other_thing(start)
+        if above:
+            # A folder that nobody has named is trusted only if it is ours: anybody may put one into /tmp.
+            _require_own(folder)
     return Places(
         start=start,
         folder=folder,
@@ -149,6 +151,16 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:  # a folder that this user may not look into can't be used either
         return False
+
+
+def _require_no_other_thing(start: Path) -> None:
+    """Refuse if the nearest `.dpflow` is a file, or a link that leads nowhere: whatever is used instead is another budget."""
+    nearest = next((path for path in (each / NAME for each in (start, *start.parents)) if os.path.lexists(path)), None)
+    if nearest is not None and not _is_folder(nearest):
+        raise UsageError(
+            f"{nearest} is a file, or a link that leads nowhere, so nobody can tell which ledger is meant; put the folder back, remove what "
+            f"is there, or name the ledger with {LEDGER_VARIABLE}"
+        )
 
 
 def _require_own(folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dpcore.errors import UsageError
 from dpcore.ledger.chain import GENESIS
-from dpcore.ledger.heads import FOLDER, HeadMemory, continues, loss_accepted
+from dpcore.ledger.heads import FOLDER, HeadMemory, continues, last_accepted_loss, loss_accepted
 from dpcore.ledger.ledger import LEASE_SECONDS, Ledger
 from dpcore.ledger.refusals import budget_refused
 from dpcore.ledger.rows import (
@@ -57,6 +57,7 @@ __all__ = [
     "claim_in",
     "continues",
     "in_currency",
+    "last_accepted_loss",
     "loss_accepted",
     "noting_opened",
     "open_ledger",

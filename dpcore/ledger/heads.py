@@ -7,9 +7,9 @@ has seen a later event knows that it was spent since. The memory is one small fi
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar
@@ -33,7 +33,8 @@ class SeenHead:
         seq: The event's number.
         hash: Its hash, which stands for all events before it.
         at: When it was seen.
-        place: Where the ledger was then, without any password.
+        place: Where the ledger was then, without any password; the name alone for a file beside the private folder, so that
+            both can be moved together.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -79,7 +80,7 @@ class HeadMemory:
     def require_never_lost(self, file: Path) -> None:
         """Refuse if a ledger is gone that was at this place: a new one there would have a new budget."""
         if not file.exists():
-            for path, seen in self._seen_at(str(file.resolve())):
+            for path, seen in self._seen_at(str(file.resolve())):  # also where the folder with both was moved
                 raise LedgerDamaged(
                     f"the ledger at {file} is gone, and event {seen.seq} of it was seen on {seen.at[:19]}; put it back from "
                     f"a backup, or, if a new ledger with a new budget shall take its place, delete {path}"
@@ -101,20 +102,51 @@ class HeadMemory:
             return
         for path in paths:
             seen = self.recall(path.stem)
-            if seen is not None and seen.place == place:
+            if seen is not None and seen.place in {place, self._kept_place(place)}:
                 yield path, seen
 
-    def remember(self, ledger: str, head: Head, *, place: str, forget: bool = False) -> None:
-        """Remember a head unless a later one is known; with `forget` it takes the place of whatever is known."""
-        path = self._path(ledger)
+    def remember(self, ledger: str, head: Head, *, place: str, holds: Callable[[SeenHead], bool]) -> None:
+        """Remember a head unless a later one is known, and where the ledger is now.
+
+        Args:
+            ledger: The ledger's identity.
+            head: Its newest event.
+            place: Where it is.
+            holds: Says whether the ledger has the event that is known. Two copies of a ledger that are in use at once share this memory;
+                the second to charge finds here what the first did.
+
+        Raises:
+            LedgerDamaged: If the ledger lacks the event that is known.
+        """
         with self._writable(), self._alone():
             try:
-                known = None if forget else self.recall(ledger)
+                known = self.recall(ledger)
             except LedgerDamaged:  # stays as it is, for the steward to look at
                 return
+            if known is not None and not holds(known):
+                raise LedgerDamaged(
+                    f"the ledger at {place} lacks event {known.seq}, which another copy of it has had since {known.at[:19]}, at "
+                    f"{known.place}; nothing was drawn or published: stop all runs, decide which copy is the ledger, and remove the other"
+                )
+            kept = self._kept_place(place)
             if known is None or known.seq < head.seq:
-                at = datetime.now(UTC).isoformat(timespec="seconds")
-                _replace(path, SeenHead(ledger=ledger, seq=head.seq, hash=head.hash, at=at, place=place))
+                self._replace(ledger, head, place=kept)
+            elif known.place != kept:
+                _replace(self._path(ledger), replace(known, place=kept))
+
+    def replace(self, ledger: str, head: Head, *, place: str) -> None:
+        """Remember a head in place of whatever is known, after the steward has accepted what was lost."""
+        with self._writable(), self._alone():
+            self._replace(ledger, head, place=self._kept_place(place))
+
+    def _replace(self, ledger: str, head: Head, *, place: str) -> None:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        _replace(self._path(ledger), SeenHead(ledger=ledger, seq=head.seq, hash=head.hash, at=at, place=place))
+
+    def _kept_place(self, place: str) -> str:
+        """Return a place as it is remembered: of a file beside the private folder, its name."""
+        beside = self._folder.parent.parent.resolve()
+        return Path(place).name if Path(place).parent == beside else place
 
     def require_writable(self) -> None:
         """Refuse, before anything is charged, if nothing can be remembered."""
@@ -168,19 +200,28 @@ def require_continues(rows: LedgerTransaction, head: Head, *, seen: Head, place:
         )
 
 
-def loss_accepted(rows: LedgerTransaction, *, seq: int, digest: str | None) -> bool:
-    """Say whether the steward has put on record that events up to this one were lost; looks at every event.
+def loss_accepted(rows: LedgerTransaction, *, seq: int, digest: str, since: int | None = None) -> bool:
+    """Say whether the steward has put on record that an event was lost; looks at every event.
 
     Args:
         rows: A transaction of the ledger.
         seq: The number of the event that is missing.
-        digest: Its hash, which the record must name; None where any record of a loss that includes `seq` will do.
+        digest: Its hash. A record names the last event that was lost by its hash, and those before it only by their numbers.
+        since: The newest record that was known when the event was seen; a later one whose range includes `seq` is about it. None where only
+            the last event of a loss counts.
     """
     for event in rows.events_of_kind(EventKind.RESTORED):
         lost = event.details
-        if (lost["seq"], lost["hash"]) == (seq, digest) or (digest is None and event.seq <= seq <= lost["seq"]):
+        if (lost["seq"], lost["hash"]) == (seq, digest):
+            return True
+        if since is not None and since < event.seq <= seq < lost["seq"]:
             return True
     return False
+
+
+def last_accepted_loss(rows: LedgerTransaction) -> int:
+    """Return the number of the newest event by which the steward has accepted a loss; 0 if there is none."""
+    return max((event.seq for event in rows.events_of_kind(EventKind.RESTORED)), default=0)
 
 
 def _replace(path: Path, seen: SeenHead) -> None:

@@ -11,7 +11,19 @@ from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger.chain import GENESIS
 from dpcore.ledger.heads import HeadMemory, SeenHead, continues, loss_accepted, require_continues
 from dpcore.ledger.refusals import known_account, known_event, known_run, leased_run, undamaged
-from dpcore.ledger.rows import WHOLE, Account, Allowance, Balance, Block, Event, Lease, Operation, Run
+from dpcore.ledger.rows import (
+    WHOLE,
+    Account,
+    Allowance,
+    Balance,
+    Block,
+    Event,
+    EventKind,
+    Lease,
+    Operation,
+    Run,
+    RunState,
+)
 from dpcore.ledger.scan import LedgerScan
 from dpcore.ledger.series import covered
 from dpcore.ledger.store import Store
@@ -32,6 +44,7 @@ class LedgerReader:
         self._store = store
         self._memory = memory
         self._seen: Head | None = None
+        self._remembered: Head | None = None
         self._identity: str | None = None
         self._lost: SeenHead | None = None
         self._wrote = False
@@ -42,7 +55,7 @@ class LedgerReader:
 
     def close(self) -> None:
         """Remember how far the ledger was, and let go of the store."""
-        with suppress(LedgerError):  # that it can be remembered was checked before the first change
+        with suppress(LedgerError, LedgerDamaged):  # that it can be remembered was checked before the first change
             self._remember()
         self._store.close()
 
@@ -89,7 +102,7 @@ class LedgerReader:
                     self._lost, self.warning = known, _older(self.place, self._seen, last, known)
                 return known
         with suppress(LedgerError):  # the event that accepts the loss is there again next time
-            self._memory.remember(self._identity, self._seen, place=self.place, forget=True)
+            self._memory.replace(self._identity, self._seen, place=self.place)
         return None
 
     def require_current(self) -> None:
@@ -137,7 +150,16 @@ class LedgerReader:
         if self._memory is None or self._identity is None or self._seen is None or self.warning is not None:
             return
         if self._store.owned and (self._wrote or self._memory.exists):
-            self._memory.remember(self._identity, self._seen, place=self.place)
+            self._memory.remember(self._identity, self._seen, place=self.place, holds=self._holds)
+            self._remembered = self._seen
+
+    def _holds(self, known: SeenHead) -> bool:
+        """Say whether the ledger has an event that was seen from here; what this object has remembered itself, it has."""
+        own = self._remembered
+        if own is not None and (own.seq, own.hash) == (known.seq, known.hash):
+            return True
+        with self.reading() as rows:
+            return continues(rows, rows.head(), seq=known.seq, digest=known.hash)
 
     def __enter__(self) -> Self:
         return self
@@ -210,6 +232,20 @@ class LedgerReader:
         """Return the run that this lease is still the newest of, or refuse: it has ended, or another worker has it."""
         with self.reading() as rows:
             return leased_run(rows, lease)
+
+    def manifests_of(self, run_id: str) -> frozenset[str]:
+        """Return the SHA-256 of each manifest that a settled run has recorded: of its release, and of those written again."""
+        with self.reading() as rows:
+            run = known_run(rows, run_id)
+            if run.state is not RunState.SETTLED:
+                return frozenset()
+            again = (event.details for event in rows.events_of_kind(EventKind.REPUBLISHED))
+            told = [known_event(rows, run.last).details, *(each for each in again if each["run"] == run_id)]
+        return frozenset(each["manifest_sha256"] for each in told if each.get("manifest_sha256"))
+
+    def has_event(self, digest: str) -> bool:
+        """Say whether an event has this hash; looks at every event."""
+        return any(event.hash == digest for event in self.history(None))
 
     def runs(self, account: str) -> tuple[Run, ...]:
         """Return an account's runs, oldest first."""

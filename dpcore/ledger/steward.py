@@ -72,7 +72,7 @@ class Stewardship(LedgerReader):
                 rows.record(EventKind.RESTORED, account=account.name, run=None, body=body)
         self._lost = self.warning = None
         if self._memory is not None and self._identity is not None and self._seen is not None:
-            self._memory.remember(self._identity, self._seen, place=self.place, forget=True)
+            self._memory.replace(self._identity, self._seen, place=self.place)
         return lost, before
 
     def adopt(self, account: str, *, folder: str, owner: str | None, reason: str) -> None:

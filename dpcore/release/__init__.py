@@ -4,7 +4,7 @@ from dpcore.release.covered import BlocksStatement, state_blocks
 from dpcore.release.draft import Codes, Draft, SyntheticRows
 from dpcore.release.integrity import MANIFEST
 from dpcore.release.ownership import adopt_folder, check_owner, claim_folder
-from dpcore.release.publishing import check_writable, publish, release_id
+from dpcore.release.publishing import Published, check_writable, publish, release_id
 from dpcore.release.statement import Statement, state
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "BlocksStatement",
     "Codes",
     "Draft",
+    "Published",
     "Statement",
     "SyntheticRows",
     "adopt_folder",

@@ -15,7 +15,7 @@ from typing import ClassVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from dpcore.errors import LedgerDamaged, OutputError, UsageError
-from dpcore.ledger import Ledger, continues, loss_accepted
+from dpcore.ledger import Ledger, continues, last_accepted_loss, loss_accepted
 from dpcore.release.integrity import MANIFEST, read_regular
 
 FILE = "ledger.json"
@@ -30,6 +30,8 @@ class Owner:
         account: The account, which is named like the dataset.
         seq: The number of its newest event when a release was last made here; 0 if that is not known.
         hash: The hash of that event.
+        restored: The number of the newest accepted loss that the ledger had on record then; 0 if none. Only a later one accounts for a
+            missing event.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -38,6 +40,7 @@ class Owner:
     account: str
     seq: int
     hash: str
+    restored: int = 0
 
 
 _OWNER = TypeAdapter(Owner)
@@ -77,23 +80,46 @@ def check_owner(ledger: Ledger, folder: Path) -> None:
             f"{ledger.place}, with a budget of its own; use the other one (see DPFLOW_LEDGER_URL), or, as the steward, "
             "take the folder over with: dpflow run SPEC --adopt REASON"
         )
+    if (events := _events_without(ledger, owner)) is not None:
+        raise LedgerDamaged(
+            f"the releases in {folder} were made when ledger {identity[:12]}... had event {owner.seq}, which the copy at "
+            f"{ledger.place}, with {events} events, lacks; put the newest copy back, or, as the steward, go on from "
+            "this one with: dpflow run SPEC --adopt REASON"
+        )
+
+
+def _events_without(ledger: Ledger, owner: Owner) -> int | None:
+    """Return how many events the ledger has if it lacks the one that the owner had, and nobody has accepted that; else None."""
     with ledger.reading() as rows:
         head = rows.head()
-        if not continues(rows, head, seq=owner.seq, digest=owner.hash) and not loss_accepted(
-            rows, seq=owner.seq, digest=None
+        if continues(rows, head, seq=owner.seq, digest=owner.hash) or loss_accepted(
+            rows, seq=owner.seq, digest=owner.hash, since=owner.restored
         ):
-            raise LedgerDamaged(
-                f"the releases in {folder} were made when ledger {identity[:12]}... had event {owner.seq}, which the copy at "
-                f"{ledger.place}, with {head.seq} events, lacks; put the newest copy back, or, as the steward, go on from "
-                "this one with: dpflow run SPEC --adopt REASON"
-            )
+            return None
+    return head.seq
+
+
+def owner_changed(ledger: Ledger, folder: Path) -> str | None:
+    """Say what is wrong with the file that names the owner of a folder, or return None.
+
+    One that names another ledger may be right, since that ledger may have adopted the folder; a run from this one is refused.
+    """
+    if not os.path.lexists(folder / FILE):
+        return None
+    try:
+        owner = owner_of(folder)
+    except UsageError:
+        return f"{FILE} does not read"
+    if owner is not None and owner.ledger == ledger.identity() and _events_without(ledger, owner) is not None:
+        return f"{FILE} names event {owner.seq} with a hash that this ledger does not have"
+    return None
 
 
 def claim_folder(ledger: Ledger, folder: Path) -> None:
     """Write down that this ledger owns a folder, and how far it is, unless `check_owner` refuses."""
     check_owner(ledger, folder)
     there, known, now = (folder / FILE).exists(), owner_of(folder), _as_owner(ledger, folder)
-    if there and known is not None and known.seq >= now.seq:  # another run of this ledger is further
+    if there and known == now:
         return
     _write(folder, now, replace=there)
     check_owner(ledger, folder)  # another ledger may have been quicker to claim a new folder
@@ -120,8 +146,8 @@ def adopt_folder(ledger: Ledger, folder: Path, *, reason: str) -> bool:
 
 def _as_owner(ledger: Ledger, folder: Path) -> Owner:
     with ledger.reading() as rows:
-        head = rows.head()
-    return Owner(ledger=ledger.identity(), account=folder.name, seq=head.seq, hash=head.hash)
+        head, restored = rows.head(), last_accepted_loss(rows)
+    return Owner(ledger=ledger.identity(), account=folder.name, seq=head.seq, hash=head.hash, restored=restored)
 
 
 def _owner_by_manifest(folder: Path) -> Owner | None:

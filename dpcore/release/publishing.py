@@ -7,9 +7,9 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from dpcore.errors import OutputError
 from dpcore.release.card import card
 from dpcore.release.dataset_folder import LATEST, pointer
 from dpcore.release.draft import Draft
-from dpcore.release.integrity import MANIFEST, read_regular
+from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
 from dpcore.release.measured import measurement_schema, measurement_tables
 
 ROWS_PER_GROUP = 1 << 18
@@ -55,32 +55,124 @@ def check_writable(folder: Path) -> None:
         raise OutputError(f"the disk of the output folder {folder} is full; free some space and run again")
 
 
-def publish(draft: Draft, *, confirm: Callable[[], None]) -> Path:
-    """Write rows, measurements, card and manifest, and let the release appear at once. An existing release of the run is left alone.
+@dataclass(frozen=True)
+class Published:
+    """A release at its place.
+
+    Attributes:
+        folder: Where it lies.
+        manifest_sha256: The SHA-256 of its manifest as it was written, whatever lies there later.
+        appeared: Whether it was put there just now; otherwise it was there already, and is the same.
+    """
+
+    folder: Path
+    manifest_sha256: str
+    appeared: bool
+
+
+def publish(
+    draft: Draft, *, recorded: Collection[str], in_chain: Callable[[str], bool], confirm: Callable[[], None]
+) -> Published:
+    """Write rows, measurements, card and manifest, and let the release appear at once.
+
+    What lies at its place already is never trusted: it stays if it is what the run has recorded, or, if nothing is on record, what the run would
+    write byte for byte at the moment and with the head that it names.
 
     Args:
         draft: What to write.
+        recorded: The SHA-256 of each manifest that the run has on record as published.
+        in_chain: Says whether a hash is that of an event of the ledger.
         confirm: Called when everything is written, before it appears; raises an error if it must not.
+
+    Raises:
+        OutputError: If the place holds something else, or cannot be written to.
     """
     folder, name = draft.declaration.output_folder, draft.name
     final = folder / name
     with _output_errors(folder, draft.statement.run):
-        if not final.exists():
+        if recorded and not _is_free(final):
+            published = _as_recorded(final, recorded, run=draft.statement.run)
+        else:
             folder.mkdir(parents=True, exist_ok=True)
-            partial = folder / f".partial-{name}-{secrets.token_hex(4)}"
-            try:
-                _write(partial, draft)
-                confirm()
-                _rename(partial, final)
-            finally:
-                shutil.rmtree(partial, ignore_errors=True)
+            published = _appeared_or_same(draft, final, in_chain=in_chain, confirm=confirm)
         for leftover in folder.glob(f".partial-{name}-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         _point_latest(folder, name)
-    return final
+    return published
 
 
-def _write(partial: Path, draft: Draft) -> None:
+def _is_free(final: Path) -> bool:
+    """Say whether a release can appear at its place: nothing is there, or an empty folder."""
+    if not os.path.lexists(final):
+        return True
+    return final.is_dir() and not final.is_symlink() and not any(final.iterdir())
+
+
+def _as_recorded(final: Path, recorded: Collection[str], *, run: str) -> Published:
+    """Return the release that is there if it is one that the run has on record, whole; else refuse."""
+    written = _manifest_there(final)
+    digest = hashlib.sha256(written).hexdigest()
+    if digest not in recorded:
+        raise _another(final, f"{MANIFEST} is missing or another one", run=run)
+    if problem := damage(final, json.loads(written)):
+        raise _another(final, problem, run=run)
+    return Published(final, digest, appeared=False)
+
+
+def _appeared_or_same(
+    draft: Draft, final: Path, *, in_chain: Callable[[str], bool], confirm: Callable[[], None]
+) -> Published:
+    """Let the release appear; if something is there, or is put there meanwhile by another worker, compare it."""
+    # One folder deeper than a release: who reads all of `*/data` also gets what begins with a dot.
+    outer = final.with_name(f".partial-{final.name}-{secrets.token_hex(4)}")
+    partial = outer / "draft"
+    try:
+        if _is_free(final):
+            digest = _write(partial, draft, created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
+            confirm()
+            if _renamed(partial, final):
+                return Published(final, digest, appeared=True)
+            shutil.rmtree(partial)
+        written = _manifest_there(final)
+        if (told := _moment_and_head(written)) and in_chain(told[1]):
+            statement = replace(draft.statement, ledger_head=told[1])
+            digest = _write(partial, replace(draft, statement=statement), created=told[0])
+            if hashlib.sha256(written).hexdigest() == digest and not damage(final, json.loads(written)):
+                return Published(final, digest, appeared=False)
+    finally:
+        shutil.rmtree(outer, ignore_errors=True)
+    raise _another(final, "its files are not those that the run's measurements lead to", run=draft.statement.run)
+
+
+def _manifest_there(final: Path) -> bytes:
+    """Return the manifest at the place of a release; nothing if there is none that can be read."""
+    try:
+        return read_regular(final / MANIFEST)
+    except OSError:
+        return b""
+
+
+def _moment_and_head(manifest: bytes) -> tuple[str, str] | None:
+    """Return when a manifest says that it was made, and with which head; None if it does not."""
+    try:
+        told = json.loads(manifest.decode("utf-8"))
+        created, head = told["created"], told["privacy"]["ledger_head"]
+        moment = dt.datetime.fromisoformat(created).astimezone(dt.UTC)
+        well_formed = moment.isoformat(timespec="seconds") == created and isinstance(head, str)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+    return (created, head) if well_formed else None
+
+
+def _another(final: Path, problem: str, *, run: str) -> OutputError:
+    return OutputError(
+        f"what lies at {one_line(final)} is not the release of run {run}: {problem}; move it away, then let the run write its "
+        f"release there with --resume {run}"
+    )
+
+
+def _write(partial: Path, draft: Draft, *, created: str) -> str:
+    """Write all files of a release, and return the SHA-256 of its manifest."""
     (partial / "data").mkdir(parents=True)
     footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}
     universe = draft.declaration.universe
@@ -94,7 +186,7 @@ def _write(partial: Path, draft: Draft) -> None:
         "format": 1,
         "dataset": draft.declaration.spec.dataset,
         "release": draft.name,
-        "created": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        "created": created,
         "rows": draft.rows.count,
         "warnings": list(draft.warnings),
         "privacy": draft.statement.to_json(),
@@ -105,9 +197,11 @@ def _write(partial: Path, draft: Draft) -> None:
         "rounds": [asdict(each) for each in draft.rounds],
         "files": files,
     }
-    _write_text(partial / MANIFEST, json.dumps(manifest, indent=2) + "\n")
+    text = json.dumps(manifest, indent=2) + "\n"
+    _write_text(partial / MANIFEST, text)
     for part in (partial / "data", partial):
         _sync(part)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def _decoded(draft: Draft) -> Iterator[pa.Table]:
@@ -155,13 +249,16 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _rename(partial: Path, final: Path) -> None:
+def _renamed(partial: Path, final: Path) -> bool:
+    """Let a release appear; return False if something else was quicker, such as another worker of the same run."""
     try:
         partial.rename(final)
     except OSError:
-        if not final.exists():  # otherwise another worker of the same run was quicker with the same release
+        if not os.path.lexists(final):
             raise
+        return False
     _sync(final.parent)
+    return True
 
 
 def _point_latest(folder: Path, name: str) -> None:

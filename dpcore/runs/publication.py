@@ -1,6 +1,5 @@
 """Publish what a run has learned, settle the run, and say what it leaves. All of it is made from noisy values and the ledger."""
 
-import hashlib
 import json
 import logging
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from dpcore.descent import Finding
 from dpcore.ledger import Account, Balance, Lease, Ledger
 from dpcore.measurements import Measurement
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, sampler_delta
-from dpcore.release import MANIFEST, Draft, SyntheticRows, release_id, state, state_blocks
+from dpcore.release import MANIFEST, Draft, Published, SyntheticRows, release_id, state, state_blocks
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.reporting.outcome import Outcome, Report, Round
 from dpcore.reporting.promises import release_promise
@@ -98,18 +97,18 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
-    """A release that has appeared.
+class Publication:
+    """A release that has appeared, and the run that made it.
 
     Attributes:
-        path: Its folder.
+        published: What is there now.
         draft: What it was made from.
         payer: Who has paid for it.
         curator: Knows how many draws there were.
         lease: The right to work on the run; None: the run is settled, and only replayed.
     """
 
-    path: Path
+    published: Published
     draft: Draft
     payer: Payer
     curator: Curator
@@ -117,13 +116,15 @@ class Published:
 
     def settle(self) -> Outcome:
         """Give back what was reserved and not spent, and say what the run left."""
-        manifest = self.path.resolve() / MANIFEST
+        folder = self.published.folder
+        # Of a run that was settled before, only what was really written again goes on record.
+        record = self.lease is not None or self.published.appeared
         self.payer.ledger.settle(
             self.payer.run_id,
-            release=self.path.name,
+            release=folder.name,
             lease=self.lease,
-            manifest=str(manifest),
-            manifest_sha256=hashlib.sha256(manifest.read_bytes()).hexdigest(),
+            manifest=str(folder.resolve() / MANIFEST) if record else None,
+            manifest_sha256=self.published.manifest_sha256 if record else None,
         )
         for warning in self.draft.warnings:
             progress.warning("warning: %s", warning)
@@ -137,7 +138,7 @@ class Published:
         promise = release_promise(account, run, delta=self.draft.declaration.spec.privacy.delta)
         return Outcome(
             run=payer.run_id,
-            release=_shown(self.path),
+            release=_shown(self.published.folder),
             rows=self.draft.rows.count,
             account=account.name,
             currency=account.currency.value,
@@ -155,7 +156,7 @@ class Published:
 
     def report(self) -> Report:
         """Tell what the settled run did, from its release and its ledger."""
-        manifest = json.loads((self.path / MANIFEST).read_text(encoding="utf-8"))
+        manifest = json.loads((self.published.folder / MANIFEST).read_text(encoding="utf-8"))
         return Report(
             outcome=self.outcome(),
             account=self.payer.account,

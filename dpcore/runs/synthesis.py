@@ -22,7 +22,7 @@ from dpcore.reporting.outcome import Outcome, Report, Round, without
 from dpcore.runs.block_reservation import day_to_read, reserve_run
 from dpcore.runs.discovery import Discovery
 from dpcore.runs.expected_rows import STEP, NoisyTotal, open_universe, unexpected_sentence, weak_check_warning
-from dpcore.runs.publication import Material, Payer, Published, draft_of
+from dpcore.runs.publication import Material, Payer, Publication, draft_of
 from dpcore.runs.reading import Reading, Table
 from dpcore.runs.reservation import amount_to_reserve, claim_of, paying_account, total_noise
 from dpcore.runs.rounds import Exhausted, Plan, Rounds
@@ -82,7 +82,7 @@ class Synthesis:
             opened.pop_all()  # from here on `close` closes it
         self._table = Table(source, engine, private=places.private)
         self._rounds: Rounds | None = None
-        self._published: Published | None = None
+        self._published: Publication | None = None
         self._counted: Private | None = None
         self._total: tuple[Measurement, ...] = ()
 
@@ -284,9 +284,14 @@ class Synthesis:
         draft = draft_of(material, rows, payer=payer, curator=self.curator, lease=lease, seed=self._seed("values"))
         if lease is not None:  # a run that is only replayed changes nothing
             claim_folder(self.ledger, self.declaration.output_folder)
-        path = publish(draft, confirm=self.ledger.confirm)
-        self._published = Published(path=path, draft=draft, payer=payer, curator=self.curator, lease=lease)
-        return path
+        published = publish(
+            draft,
+            recorded=self.ledger.manifests_of(self.run_id),
+            in_chain=self.ledger.has_event,
+            confirm=self.ledger.confirm,
+        )
+        self._published = Publication(published=published, draft=draft, payer=payer, curator=self.curator, lease=lease)
+        return published.folder
 
     def settle(self) -> Outcome:
         """Give back what was reserved and not spent, and say what the run left."""

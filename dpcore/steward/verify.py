@@ -17,6 +17,7 @@ from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.dataset_folder import misplaced
 from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
+from dpcore.release.ownership import owner_changed
 from dpcore.reporting.promises import release_promise
 
 _HEXADECIMAL = frozenset("0123456789abcdef")
@@ -52,7 +53,7 @@ def verify_ledger(
         runs = {manifest.run: _require_agreement(ledger, manifest) for manifest in manifests}
         # Read again after the states of the runs: a run that was settled meanwhile has its record by now.
         files = _require_published(manifests, runs, tuple(_recorded(ledger)))
-    _require_releases_only(beside, recorded)
+        _require_releases_only(ledger, beside, recorded)
     absent = _absent(recorded, runs=runs, complete=complete)
     return replace(verified, others=len(read) - len(manifests), files=files, absent=absent)
 
@@ -122,7 +123,10 @@ def _is_folder(path: Path) -> bool:
 
 
 def _found(places: Iterable[Path]) -> Iterator[Path]:
-    """Go through the manifests in and below some folders; one that is still being written is not there yet."""
+    """Go through the manifests in and below some folders; one that is still being written is not there yet.
+
+    A folder that begins with a dot is looked at if it holds `data`, since who reads all of `*/data` reads it.
+    """
     for place in places:
         if not place.exists():
             nothing = f"there is nothing at {one_line(place)}"
@@ -130,7 +134,9 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
         if not place.is_dir():
             yield _placed(place)
         for folder, below, _ in os.walk(place):
-            below[:] = sorted(name for name in below if not name.startswith("."))
+            below[:] = sorted(
+                name for name in below if not name.startswith(".") or _is_there(Path(folder, name, "data"))
+            )
             # Also in the folders below: one that is a link is not walked into, but its release would be read like the others.
             paths = (Path(folder, name, MANIFEST) for name in ("", *below))
             yield from (_placed(path) for path in paths if _is_there(path))
@@ -198,14 +204,14 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
     )
 
 
-def _require_releases_only(folders: Iterable[Path], recorded: Sequence[_Recorded]) -> None:
-    """Refuse a folder of releases in which something else could be taken for one, or an older release for the newest."""
+def _require_releases_only(ledger: Ledger, folders: Iterable[Path], recorded: Sequence[_Recorded]) -> None:
+    """Refuse a folder of releases in which something else could be taken for one, an older release for the newest, or another owner."""
     for folder in folders:
         names = {each.folder.name for each in recorded if each.path.parent.parent == folder}
-        if problem := misplaced(folder, recorded=names):
+        if problem := misplaced(folder, recorded=names) or owner_changed(ledger, folder):
             raise LedgerDamaged(
                 f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
-                "run write its release again with --resume RUN if it is missing"
+                "run write what is missing again with --resume RUN"
             )
 
 

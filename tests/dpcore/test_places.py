@@ -50,9 +50,37 @@ def test_the_nearest_folder_upwards_is_used_and_the_next_one_named(tmp_path: Pat
     assert places_from(tmp_path).folder == tmp_path / ".dpflow"
 
 
-def test_a_file_of_that_name_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / ".dpflow").write_text("", encoding="utf-8")
-    assert not places_from(tmp_path).found
+NO_FOLDER = {
+    "a file": lambda at: at.write_text("", encoding="utf-8"),
+    "a link that leads nowhere": lambda at: at.symlink_to("unmounted"),
+    "a link to itself": lambda at: at.symlink_to(at),
+}
+
+
+@pytest.mark.parametrize("further_up", [False, True])
+@pytest.mark.parametrize("what", NO_FOLDER)
+def test_something_else_of_that_name_is_refused_and_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, further_up: bool
+) -> None:
+    """Behind a link may lie the ledger, on a disk that is not mounted; the next one upwards has another budget."""
+    project = tmp_path / "project"
+    project.mkdir()
+    if further_up:
+        (tmp_path / ".dpflow").mkdir()
+    NO_FOLDER[what](project / ".dpflow")
+    with pytest.raises(UsageError, match=r"project/\.dpflow is a file, or a link that leads nowhere"):
+        places_from(project)
+    monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/ledger.sqlite")
+    assert places_from(project).named  # whoever names a ledger needs no folder
+    monkeypatch.delenv("DPFLOW_LEDGER_URL")
+    monkeypatch.setattr(dpcore.places, "_require_no_other_thing", lambda start: None)  # planted
+    assert places_from(project).found == further_up
+
+
+def test_something_else_further_up_than_the_folder_is_no_matter(tmp_path: Path) -> None:
+    (tmp_path / ".dpflow").symlink_to("unmounted")
+    (tmp_path / "project" / ".dpflow").mkdir(parents=True)
+    assert places_from(tmp_path / "project").folder == tmp_path / "project" / ".dpflow"
 
 
 def test_a_spec_that_is_a_link_is_followed(tmp_path: Path) -> None:

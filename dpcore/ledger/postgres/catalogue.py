@@ -5,11 +5,12 @@ another search path or other rights, and a grant or a child table can go around 
 listed with its complete definition, one line an object. `catalogue.txt` holds the lines of a new ledger. Any role may read the
 catalogue, and nothing has to be created for the comparison, so a reader verifies as much as the owner.
 
-Owners are written as `owner`, whoever owns the schema. What an owner may do is left out: it differs between versions of PostgreSQL, and an
+Owners are written as `owner`, whoever owns the schema; no other role is written so. What an owner may do is left out: it differs between versions of PostgreSQL, and an
 owner can give it back to itself. Lines of `catalogue.txt` that begin with `roles ` hold where the ledger belongs to `dpflow_steward`.
 
-The comparison also covers what can bypass the rules without changing them: the session's settings, the right to change settings, and what
-the members of `dpflow_runner` and `dpflow_reader` may do through their attributes and other roles. A new ledger has no line of these kinds.
+The comparison also covers what can bypass the rules without changing them: the session's settings, the right to change settings, views and
+functions elsewhere that lend the steward's rights, casts and functions that were added to PostgreSQL itself, and what the members of
+`dpflow_runner` and `dpflow_reader` may do through their attributes, other roles and what they own. A new ledger has no line of these kinds.
 """
 
 from collections import Counter
@@ -25,7 +26,11 @@ WITH_ROLES = "roles "
 _MOST_NAMED = 3
 
 # Each query gives the kind of an object, its name, and all that is to be compared of it.
-_WHOSE = "CASE {} WHEN 0 THEN 'PUBLIC' WHEN home.nspowner THEN 'owner' ELSE pg_get_userbyid({}) END"
+# A role whose name could be taken for one of these words, or for two, is written as a literal.
+_WHOSE = (
+    "CASE WHEN {role} = 0 THEN 'PUBLIC' WHEN {role} = home.nspowner THEN 'owner'"
+    " WHEN {name} ~ '^[a-z0-9_]+$' AND {name} <> 'owner' THEN {name} ELSE quote_literal({name}) END"
+)
 _HOME = "pg_namespace AS home"
 _HERE = "home.nspname = 'dpflow'"
 _TABLES = f"{_HOME} JOIN pg_class AS c ON {_HERE} AND c.relnamespace = home.oid"
@@ -48,7 +53,7 @@ _ONLY_READ = "'pg_read_all_data', 'pg_monitor', 'pg_read_all_settings', 'pg_read
 
 
 def _whose(role: str) -> str:
-    return _WHOSE.format(role, role)
+    return _WHOSE.format(role=role, name=f"CAST(pg_get_userbyid({role}) AS text)")
 
 
 def _grants(kind: str, name: str, held: str, tables: str) -> str:
@@ -73,7 +78,11 @@ _QUERIES = (
     (
         f"SELECT 'relation', c.relname, concat_ws(' ', c.relkind, c.relpersistence, {_whose('c.relowner')},"
         " 'options', c.reloptions, 'row security', c.relrowsecurity, c.relforcerowsecurity, 'partition', c.relispartition,"
-        " 'access', a.amname, 'of type', c.reloftype)"
+        " 'access', a.amname, 'of type', c.reloftype,"
+        # By these marks the server knows that there is something to look for. They stay set when the last one is gone, which is no harm.
+        " 'applied', c.relhastriggers OR NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid),"
+        " c.relhasindex OR NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid),"
+        " c.relchecks = (SELECT count(*) FROM pg_constraint WHERE conrelid = c.oid AND contype = 'c'))"
         f" FROM {_TABLES} LEFT JOIN pg_am AS a ON a.oid = c.relam"
     ),
     # How a sequence counts; its position is no part of the definition.
@@ -106,10 +115,10 @@ _QUERIES = (
     # The triggers behind foreign keys have names with numbers in them: they are known by what they call, and for which key.
     (
         "SELECT 'trigger', c.relname || '.' || CASE WHEN t.tgisinternal THEN concat_ws(' ', k.conname, p.proname)"
-        " ELSE t.tgname END, concat_ws(' ', 'enabled', t.tgenabled,"
+        " ELSE t.tgname END, concat_ws(' ', 'enabled', t.tgenabled, 'calls', n.nspname || '.' || p.proname,"
         " CASE WHEN NOT t.tgisinternal THEN pg_get_triggerdef(t.oid) END)"
         f" FROM {_TABLES} JOIN pg_trigger AS t ON t.tgrelid = c.oid"
-        " JOIN pg_proc AS p ON p.oid = t.tgfoid LEFT JOIN pg_constraint AS k ON k.oid = t.tgconstraint"
+        " JOIN pg_proc AS p ON p.oid = t.tgfoid JOIN pg_namespace AS n ON n.oid = p.pronamespace LEFT JOIN pg_constraint AS k ON k.oid = t.tgconstraint"
     ),
     (
         f"SELECT 'function', p.proname || '(' || pg_get_function_arguments(p.oid) || ')', concat_ws(' ', {_whose('p.proowner')},"
@@ -148,7 +157,42 @@ _QUERIES = (
     ).format(owner="p.proowner"),
     (
         f"SELECT 'default privileges', concat_ws(' ', {_whose('d.defaclrole')}, d.defaclobjtype), CAST(d.defaclacl AS text)"
-        f" FROM {_HOME} JOIN pg_default_acl AS d ON {_HERE} AND d.defaclnamespace = home.oid"
+        f" FROM {_HOME} JOIN pg_default_acl AS d ON {_HERE} AND (d.defaclnamespace = home.oid"
+        " OR d.defaclnamespace = 0 AND d.defaclrole = home.nspowner)"
+    ),
+    # A view, or a rule of a table elsewhere, uses these tables with the rights of its own owner.
+    (
+        "SELECT DISTINCT 'view or rule', n.nspname || '.' || v.relname, concat_ws(' ', r.rulename, 'uses', c.relname)"
+        f" FROM {_TABLES} JOIN pg_depend AS d ON d.refclassid = CAST('pg_catalog.pg_class' AS regclass) AND d.refobjid = c.oid"
+        " AND d.classid = CAST('pg_catalog.pg_rewrite' AS regclass) JOIN pg_rewrite AS r ON r.oid = d.objid"
+        " JOIN pg_class AS v ON v.oid = r.ev_class AND v.relnamespace <> home.oid JOIN pg_namespace AS n ON n.oid = v.relnamespace"
+    ),
+    # A function elsewhere that runs with the rights of the steward; or of a superuser, if a runner or reader may call it, by itself or through
+    # a trigger. Those of extensions are left out: only a superuser makes one.
+    (
+        f"{_REACH} SELECT DISTINCT 'definer function', n.nspname || '.' || p.proname || '(' || pg_get_function_arguments(p.oid) || ')',"
+        f" {_whose('p.proowner')} FROM {_HOME} JOIN pg_proc AS p ON {_HERE} AND p.pronamespace <> home.oid AND p.prosecdef"
+        " AND pg_has_role(p.proowner, home.nspowner, 'USAGE') JOIN pg_roles AS o ON o.oid = p.proowner"
+        " JOIN pg_namespace AS n ON n.oid = p.pronamespace"
+        " WHERE NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = CAST('pg_catalog.pg_proc' AS regclass) AND d.objid = p.oid"
+        f" AND d.deptype = 'e') AND (NOT o.rolsuper OR {_WITH_ROLES_HERE} AND (p.prorettype = CAST('trigger' AS regtype)"
+        " OR EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS given"
+        " WHERE given.grantee = 0 OR given.grantee IN (SELECT other FROM reach))))"
+    ),
+    # What was added to PostgreSQL itself comes before whatever has the same name here, and a cast needs no name. 16384 is where the numbers
+    # begin of what did not come with the server.
+    (
+        "SELECT 'cast', format_type(k.castsource, NULL) || ' as ' || format_type(k.casttarget, NULL), concat_ws(' ', k.castcontext, k.castmethod)"
+        f" FROM {_HOME} JOIN pg_cast AS k ON {_HERE} AND k.oid >= 16384"
+        " JOIN pg_type AS s ON s.oid = k.castsource JOIN pg_type AS t ON t.oid = k.casttarget"
+        " WHERE s.typnamespace IN (home.oid, 11) AND t.typnamespace IN (home.oid, 11)"
+    ),
+    (
+        "SELECT 'system object', o.type || ' ' || o.identity, '' FROM (SELECT CAST('pg_catalog.pg_proc' AS regclass) AS class, oid"
+        " FROM pg_proc WHERE pronamespace = 11 UNION ALL SELECT CAST('pg_catalog.pg_operator' AS regclass), oid"
+        " FROM pg_operator WHERE oprnamespace = 11) AS added CROSS JOIN LATERAL pg_identify_object(added.class, added.oid, 0) AS o"
+        " WHERE added.oid >= 16384 AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = added.class AND d.objid = added.oid"
+        " AND d.deptype = 'e')"
     ),
     # With this setting no ordinary trigger fires and no foreign key is looked at.
     (
@@ -189,6 +233,17 @@ _QUERIES = (
         " JOIN pg_roles AS o ON o.oid = reach.other WHERE o.rolsuper OR o.rolcreaterole OR o.rolreplication OR o.rolbypassrls"
         f" OR o.oid = home.nspowner OR left(o.rolname, 3) = 'pg_' AND o.rolname NOT IN ({_ONLY_READ})"
     ),
+    # Nor is it theirs to drop the database, or to make others runners and readers.
+    (
+        f"{_REACH} SELECT 'ownership', r.rolname, 'of the database' FROM {_HOME} JOIN reach ON {_WITH_ROLES_HERE}"
+        " JOIN pg_roles AS r ON r.oid = reach.role JOIN pg_database AS d ON d.datname = current_database() AND d.datdba = reach.other"
+    ),
+    (
+        f"{_REACH} SELECT DISTINCT 'administration', r.rolname, 'of ' || whole.rolname FROM {_HOME} JOIN reach ON {_WITH_ROLES_HERE}"
+        " JOIN pg_roles AS r ON r.oid = reach.role JOIN pg_auth_members AS m ON m.member = reach.other AND m.admin_option"
+        " JOIN pg_roles AS whole ON whole.oid = m.roleid"
+        " WHERE whole.rolname IN ('dpflow_steward', 'dpflow_runner', 'dpflow_reader')"
+    ),
 )
 
 
@@ -213,7 +268,7 @@ def rules_changed(execute: Execute) -> str | None:
 
 def _problem(kind: str, name: str, missing: Iterable[tuple[str, ...]], added: Iterable[tuple[str, ...]]) -> str:
     was, now = ([line[2] for line in lines if line[:2] == (kind, name)] for lines in (missing, added))
-    if kind in {"grant", "membership", "privilege"}:
+    if kind in {"grant", "membership", "privilege", "ownership", "administration"}:
         return f"({', '.join(now or was)}) was {'added' if now else 'taken away'}"
     return "is changed" if was and now else "was added" if now else "is missing"
 

@@ -21,6 +21,10 @@ _MEANINGS: dict[int, tuple[type[DpflowError], str]] = {
         LedgerError,
         "cannot be read or written; check its disk (space, quota, health), then try again",
     ),
+    sqlite3.SQLITE_IOERR_SHORT_READ: (
+        LedgerDamaged,
+        "or its log was cut while it was open; nothing was drawn or published: stop all runs, put the ledger back, then resume",
+    ),
     sqlite3.SQLITE_PROTOCOL: (LedgerError, "cannot be locked; keep it on a local disk, not on a network folder"),
     sqlite3.SQLITE_NOLFS: (LedgerError, "is too large for its file system; move it to another disk"),
     sqlite3.SQLITE_TOOBIG: (LedgerError, "cannot hold an output this large; measure fewer cells at once"),
@@ -49,7 +53,7 @@ def translated(path: Path) -> Iterator[None]:
         # Without a code the module itself could not make sense of a stored value.
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         unforeseen = (LedgerError, f"cannot be used (SQLite code {code}); check the file and its disk")
-        kind, meaning = _MEANINGS.get(code & 0xFF, unforeseen)
+        kind, meaning = _MEANINGS.get(code) or _MEANINGS.get(code & 0xFF, unforeseen)
         raise kind(f"the ledger at {path} {meaning}") from error
     except UnicodeDecodeError as error:
         # Not even what SQLite says about it reads as text: it quotes what it found.

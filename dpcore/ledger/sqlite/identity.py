@@ -5,6 +5,7 @@ find again. So device and inode are remembered when the ledger is opened, and co
 """
 
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from dpcore.errors import LedgerDamaged
 
 LONG_LOG = 1000 * 4096
 """Bytes; SQLite checkpoints a log of 1000 pages or more, and nothing else writes to a database file that is in use."""
+MOUNTS = Path("/proc/self/mountinfo")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""How a mount's path has its blanks."""
 _Inode = tuple[int, int]
 _THEN = "nothing was drawn or published; stop all runs, put the ledger back, then resume"
 
@@ -28,6 +32,7 @@ class LedgerFiles:
         self._opened = _inode(self._found(path))
         self._companions: dict[Path, _Inode] = {}
         self._content: tuple[int, ...] = ()
+        self._log_bytes = 0
         self.note_content()
 
     def pin_companions(self) -> None:
@@ -55,20 +60,44 @@ class LedgerFiles:
         """Say whether the database file was written to since `note_content`: by a checkpoint, or by somebody else."""
         return _content(self._found(self._path)) != self._content
 
+    def log_shrank(self) -> bool:
+        """Say whether the log is shorter than at `note_content`: SQLite begins it anew, but cuts it only when told to."""
+        return self._log_size() < self._log_bytes
+
     def may_be_checkpointed(self) -> bool:
         """Say whether the log is long enough for SQLite to copy it into the database file by itself."""
-        log = self._path.with_name(f"{self._path.name}-wal")
-        return self._found(log).st_size >= LONG_LOG
+        return self._log_size() >= LONG_LOG
 
     def note_content(self) -> None:
-        """Remember the database file as it is now."""
-        self._content = _content(self._found(self._path))
+        """Remember the database file, and how long its log is, as they are now."""
+        self._content, self._log_bytes = _content(self._found(self._path)), self._log_size()
+
+    def _log_size(self) -> int:
+        try:
+            return self._path.with_name(f"{self._path.name}-wal").lstat().st_size
+        except FileNotFoundError:  # nobody has it open; one that vanishes while it is open is found by its inode
+            return 0
 
     def _found(self, path: Path) -> os.stat_result:
         try:
             return path.lstat()
         except FileNotFoundError:
             raise LedgerDamaged(f"{path} was deleted or moved while the ledger was open; {_THEN}") from None
+
+
+def require_no_mount(path: Path) -> None:
+    """Refuse a file that is mounted by itself: its log would lie beside this name, and other names of the file have another one."""
+    try:
+        mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:  # not Linux
+        return
+    for line in mounts.splitlines():
+        _, _, _, _, point, *_ = line.split(" ", 5)
+        if _OCTAL.sub(lambda found: chr(int(found[1], 8)), point) == str(path):
+            raise LedgerDamaged(
+                f"the ledger at {path} is a file that is mounted by itself, and spending through one of its names is lost to the others; "
+                "mount its whole folder instead, or name the file where it really lies"
+            )
 
 
 def remove_maker_names(path: Path, *, prefix: str) -> None:

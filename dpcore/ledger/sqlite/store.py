@@ -13,7 +13,7 @@ from urllib.parse import quote
 from dpcore.errors import LedgerError, UsageError
 from dpcore.ledger.sqlite.errors import translated
 from dpcore.ledger.sqlite.file import bring_up_to_date, create_file, maker_prefix, rules_changed
-from dpcore.ledger.sqlite.identity import LedgerFiles, remove_maker_names
+from dpcore.ledger.sqlite.identity import LedgerFiles, remove_maker_names, require_no_mount
 from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW, OutputFolder
 from dpcore.ledger.sqlite.read_only import REFUSAL, Frozen, connect_to_read, may_write, refuses_writing
 from dpcore.ledger.store import PATIENCE_SECONDS, Store
@@ -57,6 +57,7 @@ class SqliteStore(Store):
                         "dpflow ledger open ACCOUNT --epsilon E --delta D --unit row --neighbours add-remove"
                     )
                 create_file(path)
+            require_no_mount(path)
             self._frozen: Frozen | None = None
             self._read_only = not may_write(path)
             if not self._read_only:
@@ -146,8 +147,9 @@ class SqliteStore(Store):
         if self._frozen is not None:
             self._frozen.require_unchanged()
         with self._translated():
-            self.rewritten = self._files.content_changed()
-            self.unexplained = self.rewritten and not self._files.may_be_checkpointed()
+            shrank = self._files.log_shrank()
+            self.rewritten = shrank or self._files.content_changed()
+            self.unexplained = shrank or (self.rewritten and not self._files.may_be_checkpointed())
         if self.rewritten:
             self.execute("PRAGMA shrink_memory")
         self.execute(statement)

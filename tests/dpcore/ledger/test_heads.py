@@ -170,7 +170,7 @@ def test_the_memory_never_goes_back_whoever_writes_last(tmp_path: Path) -> None:
     memory, ledger = HeadMemory(tmp_path / "private" / "heads"), "a" * 64
 
     def remember(seq: int) -> None:
-        memory.remember(ledger, Head(seq, f"{seq:064x}", None), place="here")
+        memory.remember(ledger, Head(seq, f"{seq:064x}", None), place="here", holds=lambda _: True)
         seen = memory.recall(ledger)
         assert seen is not None
         assert seen.seq >= seq
@@ -181,6 +181,82 @@ def test_the_memory_never_goes_back_whoever_writes_last(tmp_path: Path) -> None:
     seen = memory.recall(ledger)
     assert seen is not None
     assert (seen.seq, seen.hash) == (100, f"{100:064x}")
+
+
+def lose(folder: Path) -> None:
+    for file in folder.glob("ledger.sqlite*"):
+        file.unlink()
+
+
+@pytest.mark.parametrize("kept", ["by name", "by path"])
+def test_a_project_that_was_moved_still_notices_that_its_ledger_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
+) -> None:
+    if kept == "by path":  # planted: the whole path is remembered, which is another one after a move
+        monkeypatch.setattr(HeadMemory, "_kept_place", lambda _self, place: place)
+    before, after = tmp_path / "before", tmp_path / "after"
+    with open_ledger(f"sqlite:///{before}/.dpflow/ledger.sqlite", create=True) as ledger:
+        opened_small(ledger)
+    before.rename(after)
+    lose(after / ".dpflow")
+    url = f"sqlite:///{after}/.dpflow/ledger.sqlite"
+    if kept == "by path":
+        open_ledger(url, create=True).close()
+        return
+    with pytest.raises(LedgerDamaged, match="is gone, and event 1 of it was seen"):
+        open_ledger(url, create=True)
+    with open_ledger(f"sqlite:///{tmp_path}/other/ledger.sqlite", create=True) as other:
+        opened_small(other, description="another ledger")
+    shutil.copy(tmp_path / "other" / "ledger.sqlite", after / ".dpflow")
+    with open_ledger(url) as ledger, pytest.raises(LedgerDamaged, match="was seen there on"):
+        ledger.reserve("run", account="clinic", amount=1, claim="claim")
+
+
+def test_where_a_ledger_is_now_is_remembered_whenever_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a private folder elsewhere, places are paths; to look at a ledger at its new place is enough."""
+    monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "private"))
+    before, after = tmp_path / "before", tmp_path / "after"
+    with open_ledger(f"sqlite:///{before}/ledger.sqlite", create=True) as ledger:
+        opened_small(ledger)
+    before.rename(after)
+    with open_ledger(f"sqlite:///{after}/ledger.sqlite") as ledger:
+        ledger.accounts()
+    lose(after)
+    with pytest.raises(LedgerDamaged, match="is gone, and event 1 of it was seen"):
+        open_ledger(f"sqlite:///{after}/ledger.sqlite", create=True)
+
+
+@pytest.mark.parametrize("compared", [True, False])
+@pytest.mark.parametrize("ahead", [0, 1, 2])
+def test_of_two_copies_that_are_open_at_once_one_is_refused_before_it_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: int, compared: bool
+) -> None:
+    """Whichever of them is further: the second to reserve or to charge lacks what the first did."""
+    if not compared:  # planted: what is known is not looked for in the chain
+        monkeypatch.setattr(LedgerReader, "_holds", lambda _self, _known: True)
+    place = tmp_path / "ledger.sqlite"
+    with open_ledger(f"sqlite:///{place}", create=True) as ledger:
+        opened_small(ledger)
+        for run in ("first", "second"):
+            ledger.reserve(run, account="clinic", amount=10, claim="claim")
+    shutil.copy(place, tmp_path / "copy.sqlite")
+    drawn, refused = [], []
+    with open_ledger(f"sqlite:///{place}") as first, open_ledger(f"sqlite:///{tmp_path}/copy.sqlite") as second:
+        leases = [(first, first.lease("first")), (second, second.lease("second"))]
+        for _ in range(ahead):
+            leases[1] = (second, second.lease("second"))
+        for ledger, lease in leases:
+            try:
+                ledger.charge(lease, step="one", amount=10, mechanism={"name": "any"})
+                drawn.append(lease.run)
+                ledger.confirm()
+            except LedgerDamaged as error:
+                refused.append(f"{lease.run}: {error}")
+    assert drawn == (["first"] if compared else ["first", "second"])
+    assert all("which another copy of it has had since" in each for each in refused)
+    assert [each.partition(":")[0] for each in refused] == (["second"] if compared else [])
 
 
 def test_a_process_that_was_killed_has_remembered_its_reservation(tmp_path: Path) -> None:

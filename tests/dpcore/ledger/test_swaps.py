@@ -4,6 +4,7 @@ Each swap is made at each moment of a run. Then nothing more is drawn or publish
 ledger that does not know what was drawn. The checks themselves are then removed, one at a time, and the same cases must notice.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from dpcore.errors import DpflowError
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.ledger.heads import HeadMemory
 from dpcore.ledger.reader import LedgerReader
+from dpcore.ledger.sqlite import identity
 from dpcore.ledger.sqlite.identity import LedgerFiles
 from dpcore.ledger.writing import WritingTransaction
 from dpcore.release import publishing
@@ -89,12 +91,16 @@ SWAPS = {
     "it is moved and a link put in its place": "mkdir away; mv ledger.sqlite* away; ln -s away/ledger.sqlite .",
     "its log is deleted": "rm -f ledger.sqlite-wal",
     "its shared memory is deleted": "rm -f ledger.sqlite-shm",
+    "its log is emptied": ": >> ledger.sqlite-wal; : > ledger.sqlite-wal",
+    "its log is cut": "truncate -c -s 5000 ledger.sqlite-wal",
     "its folder is renamed": "mv ../books ../renamed",
 }
 HARMLESS_BEFORE_OPEN = {
     "it is moved and a link put in its place",
     "its log is deleted",
     "its shared memory is deleted",
+    "its log is emptied",
+    "its log is cut",
 }
 WRITTEN_INTO = {SWAPS[name] for name in SWAPS if "written into" in name}
 """Where the log holds all that differs, SQLite has mended the file before anybody could notice."""
@@ -102,6 +108,9 @@ HARMLESS = {
     "it is touched": "touch ledger.sqlite",
     "its mode is changed": "chmod 640 ledger.sqlite; chmod 600 ledger.sqlite",
     "it is copied": "cp ledger.sqlite ../copy.sqlite",
+    "another process checkpoints and cuts the log": (
+        f"{sys.executable} -c \"import sqlite3; c = sqlite3.connect('ledger.sqlite'); c.execute('PRAGMA wal_checkpoint(TRUNCATE)')\""
+    ),
     "another process writes and checkpoints": (
         f"{sys.executable} -c \"import sqlite3; c = sqlite3.connect('ledger.sqlite'); c.execute('PRAGMA wal_checkpoint(FULL)')\""
     ),
@@ -202,6 +211,7 @@ NO_FILES = (
     (LedgerFiles, "note_content", lambda _self: None),
 )
 NO_CONTENT = ((LedgerFiles, "content_changed", lambda _self: False),)
+NO_LOG = ((LedgerFiles, "log_shrank", lambda _self: False),)
 NO_MEMORY = ((HeadMemory, "recall", lambda _self, _ledger: None),)
 NO_HEAD = ((WritingTransaction, "_continuing", lambda _self, head: head),)
 NO_CONFIRM = ((LedgerReader, "confirm", lambda _self: None),)
@@ -220,6 +230,8 @@ NO_CONFIRM = ((LedgerReader, "confirm", lambda _self: None),)
         (NO_CONTENT, "another ledger is written into it", "between charges"),
         (NO_CONTENT, "another ledger is written into it", "before publishing"),
         (NO_CONTENT, "it is emptied", "between charges"),
+        (NO_LOG, "its log is emptied", "between charges"),
+        (NO_LOG, "its log is cut", "before publishing"),
         (NO_MEMORY, "an old copy takes the place of all files", "before open"),
         (NO_MEMORY, "an old copy comes back with its log", "before open"),
         (NO_CONFIRM, "the file is deleted", "before publishing"),
@@ -259,6 +271,45 @@ def test_a_ledger_has_one_name_whatever_link_leads_to_it(site: Site, tmp_path: P
     with open_ledger(site.url) as ledger:
         assert ledger.transcript("run")[0].output == large
         assert_sound(ledger)
+
+
+MOUNTED = "22 27 0:21 / /proc rw - proc proc rw\n36 35 98:0 /some/file {} rw,noatime master:1 - ext4 /dev/root rw\n"
+
+
+@pytest.mark.parametrize("name", ["ledger.sqlite", "my ledger\\.sqlite", "b\u00fccher.sqlite"])
+def test_a_file_that_is_mounted_by_itself_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It has the inode of the file elsewhere, and a log of its own."""
+    path, mounts = tmp_path / name, tmp_path / "mountinfo"
+    monkeypatch.setattr(identity, "MOUNTS", mounts)
+    written = str(path).replace("\\", "\\134").replace(" ", "\\040")
+    for other in (str(tmp_path), f"{written}-wal", f"{written}.old"):
+        mounts.write_text(MOUNTED.format(other), encoding="utf-8")
+        open_ledger(f"sqlite:///{path}", create=True).close()
+    mounts.write_text(MOUNTED.format(written), encoding="utf-8")
+    with pytest.raises(DpflowError, match="is a file that is mounted by itself") as refused:
+        open_ledger(f"sqlite:///{path}")
+    assert refused.value.exit_code == 4
+    mounts.unlink()  # a machine that has no such list
+    open_ledger(f"sqlite:///{path}").close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a file")
+def test_a_ledger_that_is_really_mounted_by_itself_is_refused(site: Site, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere" / "ledger.sqlite"
+    other.parent.mkdir()
+    other.touch()
+    if subprocess.run(
+        ["/bin/mount", "--bind", str(site.path), str(other)], check=False, capture_output=True
+    ).returncode:
+        pytest.skip("this machine lets nobody mount a file")
+    try:
+        with pytest.raises(DpflowError, match="is a file that is mounted by itself"):
+            open_ledger(f"sqlite:///{other}")
+        open_ledger(site.url).close()
+    finally:
+        subprocess.run(["/bin/umount", str(other)], check=True)
 
 
 def test_a_maker_that_died_before_it_removed_its_own_name_leaves_a_ledger_that_opens(site: Site) -> None:

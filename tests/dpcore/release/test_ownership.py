@@ -13,6 +13,7 @@ from dpcore.errors import UsageError
 from dpcore.ledger import EventKind, Ledger, RunState, open_ledger
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
+from dpcore.release import ownership
 from dpcore.release.ownership import FILE, check_owner, claim_folder, owner_of
 from tests.conftest import Workspace
 from tests.dpcore.cli.ledgers import dpflow
@@ -168,6 +169,33 @@ def test_an_accepted_loss_is_accepted_for_the_releases_too(released: Workspace) 
     assert dpflow("run", released.spec) == 4
     assert dpflow("ledger", "accept-restoration", "--reason", "the disk broke") == 0
     assert dpflow("run", released.spec) == 0
+
+
+@pytest.mark.parametrize("matched", ["only what was lost", "any number in the range"])
+def test_after_an_accepted_loss_a_copy_is_noticed_as_before(
+    released: Workspace, monkeypatch: pytest.MonkeyPatch, matched: str
+) -> None:
+    place, aside = released.folder / ".dpflow" / "ledger.sqlite", released.folder / "aside"
+    shutil.copy(place, released.folder / "backup")
+    assert [dpflow("run", released.spec) for _ in range(2)] == [0, 0]
+    shutil.copy(released.folder / "backup", place)
+    assert dpflow("ledger", "accept-restoration", "--reason", "the disk broke") == 0
+    aside.mkdir()
+    shutil.copy(place, aside)
+    before = owner_of(outputs(released))
+    assert dpflow("run", released.spec) == 0
+    now = owner_of(outputs(released))
+    assert before is not None
+    assert now is not None
+    assert now.seq < before.seq  # events with these numbers were lost, and it is another one of them
+    with open_ledger() as ledger, ledger.reading() as rows:
+        assert rows.hash_of(now.seq) == now.hash
+    monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{aside}/ledger.sqlite")
+    monkeypatch.setenv("DPFLOW_PRIVATE", str(aside / "private"))
+    if matched == "any number in the range":  # planted: an old acceptance accounts for whatever is missing
+        accepted = ownership.loss_accepted
+        monkeypatch.setattr(ownership, "loss_accepted", lambda rows, **lost: accepted(rows, **{**lost, "since": 0}))
+    assert dpflow("run", released.spec) == (4 if matched == "only what was lost" else 0)
 
 
 def test_of_two_ledgers_that_claim_a_new_folder_one_gets_it(

@@ -337,6 +337,13 @@ def link_stray(folder: Path, to: Path) -> None:
     (folder / "linked").symlink_to(to.absolute())
 
 
+def own(folder: Path, **changes: object) -> None:
+    """Write which ledger owns the folder, and something wrong in it."""
+    with open_ledger() as ledger, ledger.reading() as rows:
+        told = {"ledger": rows.hash_of(1), "account": folder.name, "seq": 2, "hash": rows.hash_of(2), **changes}
+    (folder / "ledger.json").write_text(json.dumps(told), encoding="utf-8")
+
+
 def forge_and_link(folder: Path) -> None:
     forge("ended", Path("aside"))
     link_stray(folder, Path("aside"))
@@ -346,9 +353,26 @@ MISPLACED: dict[str, tuple[Callable[[Path], object], str]] = {
     "rows": (stray, "stray holds data and no manifest.json"),
     "rows with a bad name": (lambda at: stray(at, at=at / "a\x1b"), r"'a\\x1b' holds data"),
     "link to rows": (lambda at: link_stray(at, stray(at, at=Path("aside"))), "linked holds data and no manifest.json"),
+    "rows in a folder with a dot": (
+        lambda at: stray(at, at=at / ".partial-7"),
+        r"\.partial-7 holds data and no manifest",
+    ),
+    "a forged release in a folder with a dot": (lambda at: forge("ended", at / ".hidden"), r"\.hidden has no record"),
+    "rows beside the releases": (lambda at: (at / "all.parquet").write_bytes(b"rows"), "all.parquet lies beside"),
+    "rows beside the releases, with a dot": (lambda at: (at / ".x.PARQUET").touch(), r"\.x\.PARQUET lies beside"),
     "link to a forged release": (forge_and_link, "aside has no record"),
+    "no owner": (lambda at: (at / "ledger.json").write_bytes(b"{"), "ledger.json does not read"),
+    "the owner of another dataset": (lambda at: own(at, account="births"), "ledger.json does not read"),
+    "an event that never was": (lambda at: own(at, hash="0" * 64), "ledger.json names event 2 with a hash"),
+    "an event to come": (lambda at: own(at, seq=99), "ledger.json names event 99 with a hash"),
     "no pointer": (lambda at: (at / "latest.json").write_bytes(b"{"), "latest.json does not read"),
     "pointer is a pipe": (lambda at: os.mkfifo(at / "latest.json"), "latest.json does not read"),
+    "pointer with two names": (
+        lambda at: (at / "latest.json").write_text(
+            '{"release": "stray",' + json.dumps(pointer("release-1"))[1:], encoding="utf-8"
+        ),
+        "latest.json does not read",
+    ),
     "pointer without a name": (lambda at: point(at, data="release-1/data"), "latest.json does not read"),
     "pointer to other rows": (
         lambda at: point(at, **{**pointer("release-1"), "data": "../stray/data"}),
@@ -373,17 +397,21 @@ def test_what_could_be_taken_for_a_release_is_named(published: Published, case: 
 def test_a_folder_of_releases_may_hold_other_things_and_lack_releases(published: Published) -> None:
     folder = published.release.parent
     point(folder, **pointer("release-1"))
+    own(folder)
     (folder / "notes").mkdir()
-    (folder / ".partial-release-2" / "data").mkdir(parents=True)
+    (folder / ".partial-release-2" / "draft" / "data").mkdir(parents=True)
     (folder / "notes.txt").touch()
     link_stray(folder, published.other)
     assert (verify_ledger().manifests, verify_ledger().absent) == (2, 0)
     (folder / "linked").unlink()
     shutil.rmtree(published.other)
+    own(folder, ledger="f" * 64)  # which may have adopted the folder
     assert (verify_ledger().manifests, verify_ledger().absent) == (1, 1)
 
 
 def test_looking_at_manifests_only_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     stray(published.release.parent)
+    own(published.release.parent, seq=99)
     monkeypatch.setattr(module, "misplaced", lambda folder, recorded: None)
+    monkeypatch.setattr(module, "owner_changed", lambda ledger, folder: None)
     verify_ledger()

@@ -15,7 +15,7 @@ from dpcore import synthesize
 from dpcore.models import DenseModel, FactoredModel, Model
 from dpcore.models.factored.rows import CHUNK_ROWS as FACTORED_CHUNK
 from dpcore.models.systematic import CHUNK_ROWS
-from dpcore.release import Codes, Draft, SyntheticRows, publish, publishing
+from dpcore.release import Codes, Draft, Published, SyntheticRows, publish, publishing
 from dpcore.resolutions import Resolutions
 from tests.conftest import Workspace
 
@@ -110,7 +110,7 @@ def test_publishing_holds_a_chunk_or_two_at_a_time(workspace: Workspace, monkeyp
     workspace.open_account()
     drafts: list[Draft] = []
 
-    def keep(draft: Draft, **how: Any) -> Path:
+    def keep(draft: Draft, **how: Any) -> Published:
         drafts.append(draft)
         return publish(draft, **how)
 
@@ -128,7 +128,8 @@ def test_publishing_holds_a_chunk_or_two_at_a_time(workspace: Workspace, monkeyp
             yield codes
             del codes
 
-    publish(replace(drafts[0], name="another", rows=SyntheticRows(1000, chunks=chunks)), confirm=lambda: None)
+    draft = replace(drafts[0], name="another", rows=SyntheticRows(1000, chunks=chunks))
+    publish(draft, recorded=(), in_chain=lambda _: False, confirm=lambda: None)
     assert most <= 2
 
 

@@ -99,7 +99,7 @@ def test_the_worker_takes_what_the_server_offers_in_turn(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(BaseWorker, "_get_scheduled_flow_runs", asked)
     monkeypatch.setattr(BaseWorker, "_propose_pending_state", accepted)
-    monkeypatch.setattr(PrivateWorker, "_wishes", accepted)
+    monkeypatch.setattr(PrivateWorker, "_disallowed", accepted)
     worker = PrivateWorker(work_pool_name="any", name="any")
 
     async def two_rounds() -> list[UUID]:
