@@ -48,7 +48,7 @@ lint: .venv/development ## check style, types, layers, and that noise has one so
 
 docs: .venv/development ## build the documentation into site/
 	@$(BIN)/python -m mkdocs build --strict --quiet
-	@echo "open site/index.html, or serve it: $(BIN)/python -m mkdocs serve"
+	@echo "open site/index.html; to search as well, serve it: $(BIN)/python -m mkdocs serve"
 
 bench: .venv/development ## measure speed and accuracy (tables in ../shared/data)
 	@$(BIN)/python -m benchmarks.noise
