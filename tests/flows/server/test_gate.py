@@ -132,7 +132,7 @@ def test_under_another_name_the_page_that_logs_in_stores_nothing(how: Headers) -
     assert (status, headers[b"location"]) == (307, f"{ORIGIN}{path}".encode())
 
 
-@pytest.mark.parametrize("path", [OPEN_PATH, new_login_path()])
+@pytest.mark.parametrize("path", [OPEN_PATH, new_login_path()], ids=["bare", "new"])
 def test_the_page_that_logs_in_is_for_whoever_opens_it_and_holds_no_secret(path: str) -> None:
     status, headers = sent({"host": OURS, "sec-fetch-site": "none", **VISIT}, path=path)
     assert (status, headers[b"cache-control"]) == (200, b"no-store")
