@@ -1,48 +1,37 @@
 """dpflow's core: declare, charge, measure, release, in that order.
 
-The front door: what flows, notebooks and other programs use.
+The front door for notebooks and programs. A name is loaded when it is first used, so that `import dpcore` takes no time.
 """
 
-from dpcore import cli
-from dpcore.curator.ask import ask
-from dpcore.errors import DpflowError
-from dpcore.ledger import Account, Balance
-from dpcore.reporting.outcome import Outcome, Report
-from dpcore.runs.reservation import adopt_output
-from dpcore.runs.steps import check_run, synthesize
-from dpcore.runs.synthesis import Synthesis
-from dpcore.spec import Changes, Declaration, changed, json_schema, load_spec
-from dpcore.steward.approvals import Approval, approval_for, check_approved, require_approval, require_none
-from dpcore.steward.registry import Registered, all_registered, declared, register, registered, registered_names
-from dpcore.strategies import step_name
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "Account",
-    "Approval",
-    "Balance",
-    "Changes",
-    "Declaration",
-    "DpflowError",
-    "Outcome",
-    "Registered",
-    "Report",
-    "Synthesis",
-    "adopt_output",
-    "all_registered",
-    "approval_for",
-    "ask",
-    "changed",
-    "check_approved",
-    "check_run",
-    "cli",
-    "declared",
-    "json_schema",
-    "load_spec",
-    "register",
-    "registered",
-    "registered_names",
-    "require_approval",
-    "require_none",
-    "step_name",
-    "synthesize",
-]
+if TYPE_CHECKING:
+    from dpcore.curator.ask import ask
+    from dpcore.errors import DpflowError
+    from dpcore.ledger import Account, Balance
+    from dpcore.reporting.outcome import Outcome
+    from dpcore.runs.steps import synthesize
+    from dpcore.spec import json_schema, load_spec
+
+__all__ = ["Account", "Balance", "DpflowError", "Outcome", "ask", "json_schema", "load_spec", "synthesize"]
+
+_MODULES = {
+    "Account": "dpcore.ledger",
+    "Balance": "dpcore.ledger",
+    "DpflowError": "dpcore.errors",
+    "Outcome": "dpcore.reporting.outcome",
+    "ask": "dpcore.curator.ask",
+    "json_schema": "dpcore.spec",
+    "load_spec": "dpcore.spec",
+    "synthesize": "dpcore.runs.steps",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Load a name of the front door."""
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+        return value

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from prefect._internal.control_listener import configure_from_env as configure_from_env
+    from prefect._internal.versioning import VersionType as VersionType
     from prefect.engine import handle_engine_signals as handle_engine_signals
     from prefect.events.worker import EventsWorker as EventsWorker
     from prefect.flow_engine import run_flow as run_flow
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 MODULES = {
     "configure_from_env": "prefect._internal.control_listener",
+    "VersionType": "prefect._internal.versioning",
     "handle_engine_signals": "prefect.engine",
     "EventsWorker": "prefect.events.worker",
     "run_flow": "prefect.flow_engine",

@@ -10,14 +10,16 @@ from typing import Any
 
 from prefect.runtime import flow_run
 
-from dpcore import Changes, Declaration, Outcome, Synthesis, changed, declared
+from dpcore import Outcome
 from dpcore.measurements import Measurement, Selection
 from dpcore.places import places_of_spec, using
 from dpcore.reporting.formatting import at_most
 from dpcore.runs import steps
 from dpcore.runs.rounds import Exhausted
 from dpcore.runs.steps import Before, Done, Learned, Reserved, Steps, in_order, open_run, opened
-from dpcore.steward.registry import SPEC_SUFFIXES
+from dpcore.runs.synthesis import Synthesis
+from dpcore.spec import Changes, Declaration, changed
+from dpcore.steward.registry import SPEC_SUFFIXES, declared
 from flows.form import Delta, Epsilon, Note, ReleaseName, Rows, StrategyName, WorkloadSize
 from flows.pages.artifacts import Watch, publish_report
 from flows.tasks.approval import await_approval

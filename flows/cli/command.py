@@ -6,8 +6,12 @@ import sys
 from datetime import date
 from pathlib import Path
 
-from dpcore import Declaration, Outcome, check_approved, check_run, cli, declared
+from dpcore import Outcome, cli
 from dpcore.places import places_of_spec, using
+from dpcore.runs.steps import check_run
+from dpcore.spec import Declaration
+from dpcore.steward.approvals import check_approved
+from dpcore.steward.registry import declared
 from flows import doctor
 from flows.cli import serve, ui
 

@@ -6,11 +6,11 @@ ours by its tag: one whose spec is registered no more is removed, and what other
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from prefect import Flow
 from prefect.client.orchestration import SyncPrefectClient, get_client
-from prefect.client.schemas.actions import DeploymentScheduleCreate
+from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentScheduleUpdate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
 from prefect.client.schemas.objects import ConcurrencyLimitConfig, ConcurrencyLimitStrategy, DeploymentSchedule
 from prefect.client.schemas.responses import DeploymentResponse
@@ -22,7 +22,7 @@ from dpcore.steward.registry import Registered, all_registered
 from flows.budget import budget
 from flows.deploy.pool import ensure_queue
 from flows.form import form_schema
-from flows.prefect_compat import EntrypointType
+from flows.prefect_compat import EntrypointType, VersionType
 from flows.synthesize import synthesize
 from flows.verify import verify
 
@@ -36,6 +36,8 @@ SLUG = "cron"
 ONE_AT_A_TIME = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE)
 """The next run waits for the last one. So do the runs of other deployments that the same account pays for: they share a queue, from
 which workers take one at a time. Both are comfort: what guards the account is the ledger."""
+
+AnySchedule: TypeAlias = DeploymentScheduleCreate | DeploymentScheduleUpdate | DeploymentSchedule
 
 ENGINE = "python3 -P -m flows.worker.execute"
 """What Prefect's own workers are to start for a run. Ours starts the same, and does not ask a deployment for it."""
@@ -129,7 +131,7 @@ def _deployment(  # noqa: PLR0913  as many as a deployment has
         work_queue_name=queue,
         job_variables={"command": ENGINE},
         # Else Prefect would look for a repository in the working folder, and store its address and the last commit.
-        version_type="prefect:simple",
+        version_type=VersionType.SIMPLE,
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
     deployment._parameter_openapi_schema = form_schema(flow)  # noqa: SLF001  as Prefect's own command does
@@ -138,7 +140,8 @@ def _deployment(  # noqa: PLR0913  as many as a deployment has
 
 def _ours(client: SyncPrefectClient) -> list[DeploymentResponse]:
     ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
-    page, found = 200, []
+    page = 200
+    found: list[DeploymentResponse] = []
     while batch := client.read_deployments(deployment_filter=ours, limit=page, offset=len(found)):
         found += batch
     return found
@@ -160,12 +163,13 @@ def _apply(client: SyncPrefectClient, wanted: RunnerDeployment) -> None:
     """Create a deployment, or set every field of it; what a person has paused, switched off or added as a schedule stays so."""
     before = _named(client, wanted.full_name)
     if before is None:
-        own = {"flow_id": str(client.create_flow_from_name(wanted.flow_name)), "name": wanted.name}
+        own = {"flow_id": str(client.create_flow_from_name(wanted.flow_name or "")), "name": wanted.name}
         schedules = [schedule.model_dump(mode="json") for schedule in wanted.schedules or []]
         body = _fields(wanted) | own | {"schedules": schedules, "concurrency_limit": wanted.concurrency_limit}
         client.request("POST", "/deployments/", json=body)
         return
-    client.request("PATCH", f"/deployments/{before.id}", json=_fields(wanted) | _limit(client, wanted, before))
+    fields = _fields(wanted) | _limit(client, wanted, before)
+    client.request("PATCH", "/deployments/{id}", path_params={"id": before.id}, json=fields)
     _put_schedules(client, wanted, before)
 
 
@@ -207,7 +211,9 @@ def _limit(client: SyncPrefectClient, wanted: RunnerDeployment, before: Deployme
         return {"concurrency_limit": wanted.concurrency_limit, "global_concurrency_limit_id": None}
     if (own.limit, own.active, own.slot_decay_per_second) != (wanted.concurrency_limit, True, 0):
         right = {"limit": wanted.concurrency_limit, "active": True, "slot_decay_per_second": 0}
-        client.request("PATCH", f"/v2/concurrency_limits/{own.id}", json=right)
+        client.request(
+            "PATCH", "/v2/concurrency_limits/{id_or_name}", path_params={"id_or_name": str(own.id)}, json=right
+        )
     return {"global_concurrency_limit_id": str(own.id)}
 
 
@@ -225,14 +231,15 @@ def _put_schedules(client: SyncPrefectClient, wanted: RunnerDeployment, before: 
     for schedule in there:
         client.delete_deployment_schedule(before.id, schedule.id)
     if ours:
-        client.request("POST", f"/deployments/{before.id}/schedules", json=[it.model_dump(mode="json") for it in ours])
+        made = [schedule.model_dump(mode="json") for schedule in ours]
+        client.request("POST", "/deployments/{id}/schedules", path_params={"id": before.id}, json=made)
 
 
-def _plan(schedule: DeploymentScheduleCreate | DeploymentSchedule) -> tuple[Any, ...]:
+def _plan(schedule: AnySchedule) -> tuple[Any, ...]:
     """Return when a schedule makes runs, and what it asks of them."""
     return schedule.schedule, schedule.parameters
 
 
-def _told(schedule: DeploymentScheduleCreate | DeploymentSchedule) -> tuple[Any, ...]:
+def _told(schedule: AnySchedule) -> tuple[Any, ...]:
     """Return all that the server can be told of a schedule."""
     return *_plan(schedule), schedule.active, schedule.slug, schedule.max_scheduled_runs

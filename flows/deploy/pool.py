@@ -49,4 +49,7 @@ def ensure_queue(client: SyncPrefectClient, pool: str, account: str) -> None:
         client.create_work_queue(account, description=about, concurrency_limit=1, work_pool_name=pool)
         return
     if queue.concurrency_limit is None:  # made by somebody's deployment, without a word about limits
-        client.request("PATCH", f"/work_pools/{pool}/queues/{account}", json={"concurrency_limit": 1})
+        where = {"work_pool_name": pool, "name": account}
+        client.request(
+            "PATCH", "/work_pools/{work_pool_name}/queues/{name}", path_params=where, json={"concurrency_limit": 1}
+        )

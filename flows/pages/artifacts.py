@@ -15,10 +15,11 @@ from prefect.client.schemas.sorting import ArtifactSort
 from prefect.context import SettingsContext, get_settings_context
 from prefect.runtime import flow_run
 
-from dpcore import Report, Synthesis
 from dpcore import private_log as stewardlog
 from dpcore.errors import DpflowError
+from dpcore.reporting.outcome import Report
 from dpcore.reporting.overview import AccountOverview
+from dpcore.runs.synthesis import Synthesis
 from flows.pages.account import account_page
 from flows.pages.announcements import announce
 from flows.pages.keys import key

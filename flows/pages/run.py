@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dpcore import Account, Balance, Report
+from dpcore import Account, Balance
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release.covered import consequences, coverage, read_blocks
 from dpcore.reporting.formatting import at_most, booked, column_type, figure, left, stated
-from dpcore.reporting.outcome import Round
+from dpcore.reporting.outcome import Report, Round
 from dpcore.reporting.plots import Bar, budget_plot, budget_words, percent, rounds_plot, rounds_words
 from flows.pages.markdown import code, image, mono, page, plain, table
 

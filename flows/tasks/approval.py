@@ -12,9 +12,10 @@ from prefect.client.schemas import State
 from prefect.exceptions import Pause
 from prefect.states import Suspended
 
-from dpcore import Approval, Declaration, approval_for, check_approved, check_run
 from dpcore.errors import UsageError
-from dpcore.steward.approvals import request
+from dpcore.runs.steps import check_run
+from dpcore.spec import Declaration
+from dpcore.steward.approvals import Approval, approval_for, check_approved, request
 from flows.tasks.refusals import deployed_run
 
 progress = logging.getLogger("dpcore.progress")

@@ -116,7 +116,7 @@ class PrivateWorker(ProcessWorker):
         """Prepare, before the server is asked for runs."""
         await super().setup()
         if self._limit is not None:
-            self._limiter = Slots(self._limit)
+            self._limiter = Slots(self._limit)  # type: ignore[assignment]  # has what the worker asks of a limiter
 
     async def __aenter__(self) -> Self:
         """Start, without what Prefect's worker has for flows that are sent to it as a pickle."""

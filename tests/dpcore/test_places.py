@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import dpcore.places
-from dpcore import register
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
 from dpcore.places import current_places, places_from, places_of_spec, using
+from dpcore.steward.registry import register
 from tests.conftest import Workspace
 from tests.dpcore.cli.ledgers import dpflow
 

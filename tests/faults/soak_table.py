@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpcore import register
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
+from dpcore.steward.registry import register
 from tests.conftest import SPEC, visits
 from tests.postgres import PostgresServer, postgres_folder, system_programs
 

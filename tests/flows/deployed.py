@@ -19,9 +19,9 @@ from prefect.flow_engine import run_flow
 from prefect.logging.handlers import APILogWorker
 from prefect.states import AwaitingRetry, Scheduled
 
-from dpcore import register
 from dpcore.errors import DpflowError
 from dpcore.ledger import open_ledger
+from dpcore.steward.registry import register
 from flows.synthesize import synthesize
 from tests.conftest import Workspace
 from tests.flows.stack import Stack

@@ -12,12 +12,13 @@ from prefect import get_client
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
 from prefect.client.schemas.sorting import ArtifactSort
 
-from dpcore import register, synthesize
+from dpcore import synthesize
 from dpcore.errors import LedgerDamaged, UsageError
 from dpcore.ledger import AllowanceKind, open_ledger
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.overview import look
+from dpcore.steward.registry import register
 from flows import verify as verify_module
 from flows.budget import budget
 from flows.pages.account import MOST_BLOCKS, MOST_RUNS, account_page

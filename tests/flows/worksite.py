@@ -15,7 +15,7 @@ from prefect import get_client
 from prefect.client.schemas import FlowRun
 from prefect.client.schemas.filters import LogFilter, LogFilterFlowRunId
 
-from dpcore import register
+from dpcore.steward.registry import register
 from flows.deploy.deployments import ENGINE
 from flows.deploy.pool import ensure_pool
 from tests.conftest import SPEC, Workspace, visits
@@ -38,7 +38,7 @@ import sys
 if "flows.worker.execute" in sys.orig_argv:
     import os
     import tests.flows.server.gated
-    from dpcore import Synthesis
+    from dpcore.runs.synthesis import Synthesis
     ingest = Synthesis.ingest
     def careless(self):
         print("{PRINTED} out", flush=True)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpcore import Synthesis, ask, step_name, synthesize
+from dpcore import ask, synthesize
 from dpcore.curator.curator import Curator
 from dpcore.ledger import Ledger, Operation, open_ledger
 from dpcore.mechanisms import (
@@ -31,6 +31,8 @@ from dpcore.mechanisms import (
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
+from dpcore.runs.synthesis import Synthesis
+from dpcore.strategies import step_name
 from dpcore.universe import Integer, Universe
 from tests.conftest import Workspace, visits
 from tests.power.recording import DECLARED, ENTROPY, Draw, Recording, replayed

@@ -21,10 +21,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import Outcome, Synthesis, cli, synthesize
+from dpcore import Outcome, cli, synthesize
 from dpcore.curator.curator import Curator
 from dpcore.errors import SourceError
 from dpcore.ledger import open_ledger
+from dpcore.runs.synthesis import Synthesis
 from dpcore.tables.histogram import LocalHistogram
 from tests.conftest import Workspace, visits
 from tests.power.recording import Recording

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dpcore import Outcome, check_approved, cli, declared
+from dpcore import Outcome, cli
 from dpcore.cli.output import Answer
 from dpcore.cli.specs import Subparsers
-from dpcore.steward.approvals import approval_of
-from dpcore.steward.registry import registered, registered_names
+from dpcore.steward.approvals import approval_of, check_approved
+from dpcore.steward.registry import declared, registered, registered_names
 from tests.conftest import Workspace
 
 Tree = Callable[[Path], dict[str, bytes]]

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from dpcore import Synthesis
 from dpcore.errors import DpflowError
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.ledger.heads import HeadMemory
@@ -23,6 +22,7 @@ from dpcore.ledger.sqlite import identity
 from dpcore.ledger.sqlite.identity import LedgerFiles
 from dpcore.ledger.writing import WritingTransaction
 from dpcore.release import publishing
+from dpcore.runs.synthesis import Synthesis
 from tests.conftest import Workspace
 from tests.dpcore.cli.ledgers import dpflow
 from tests.dpcore.ledger.fixtures import CAP, MECHANISM, assert_sound, opened

@@ -11,10 +11,11 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import Synthesis, synthesize
+from dpcore import synthesize
 from dpcore.errors import LedgerDamaged, OutputError
 from dpcore.ledger import EventKind, Run, RunState, open_ledger
 from dpcore.release import Published, publishing
+from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import load_spec
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace

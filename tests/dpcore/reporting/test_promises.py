@@ -12,11 +12,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import Outcome, Report, cli, synthesize
+from dpcore import Outcome, cli, synthesize
 from dpcore.ledger import Account, AccountState, Run, open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Cap, Currency, Promise, budget_of, epsilon_of, promise_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.formatting import at_most, pair, several_blocks
+from dpcore.reporting.outcome import Report
 from dpcore.reporting.overview import AccountOverview, overview
 from dpcore.reporting.promises import AccountPromise, account_promise
 from flows.pages.account import account_page

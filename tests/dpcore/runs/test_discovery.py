@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore import Outcome, Synthesis, cli, load_spec, synthesize
+from dpcore import Outcome, cli, load_spec, synthesize
 from dpcore.errors import SourceError, UsageError
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.mechanisms import from_description
@@ -24,6 +24,7 @@ from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.runs.planning.plan import plan_run
+from dpcore.runs.synthesis import Synthesis
 from dpcore.spec.discover import DiscoverBins, DiscoverValues
 from dpcore.tables.histogram import LocalHistogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, ingest

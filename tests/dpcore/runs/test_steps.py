@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from dpcore import Outcome, Synthesis, load_spec
+from dpcore import Outcome, load_spec
 from dpcore.errors import RunHeld, UsageError
 from dpcore.measurements import Measurement, Selection
 from dpcore.runs import steps
 from dpcore.runs.rounds import Exhausted
 from dpcore.runs.steps import PLAIN, Done, Learned, Reserved, Steps, in_order, open_run, opened
+from dpcore.runs.synthesis import Synthesis
 from tests.conftest import Workspace
 
 OUTCOME: Any = object()

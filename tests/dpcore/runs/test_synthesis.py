@@ -18,13 +18,14 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import Outcome, Synthesis, load_spec, synthesize
+from dpcore import Outcome, load_spec, synthesize
 from dpcore.errors import SourceError, UsageError
 from dpcore.ledger import LEASE_SECONDS, Ledger, open_ledger
 from dpcore.measurements import Measurement
 from dpcore.mechanisms import from_description
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency
+from dpcore.runs.synthesis import Synthesis
 from tests.conftest import Workspace, visits
 from tests.contracts.mechanism import recorded_words
 

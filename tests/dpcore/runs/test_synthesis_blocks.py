@@ -17,13 +17,15 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from dpcore import Outcome, Synthesis, check_run, cli, load_spec, synthesize
+from dpcore import Outcome, cli, load_spec, synthesize
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Balance, Ledger, open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, epsilon_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.runs import block_reservation
 from dpcore.runs.planning.plan import plan_run
+from dpcore.runs.steps import check_run
+from dpcore.runs.synthesis import Synthesis
 from tests.dpcore.ledger.fixtures import assert_sound
 
 EPSILON = 200.0

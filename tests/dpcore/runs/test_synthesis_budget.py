@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from dpcore import check_run, load_spec, synthesize
+from dpcore import load_spec, synthesize
 from dpcore.curator.curator import Curator
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
@@ -16,6 +16,7 @@ from dpcore.mechanisms import RoundedGaussian
 from dpcore.mechanisms.pricing import least_amount
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.runs.steps import check_run
 from dpcore.runs.synthesis import Synthesis
 from dpcore.strategies import strategy_for
 from tests.conftest import Workspace

@@ -5,8 +5,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from dpcore import register
 from dpcore.steward.inventory import ledger_keeping, spec_keepings
+from dpcore.steward.registry import register
 from tests.conftest import Workspace
 from tests.postgres import PostgresServer
 

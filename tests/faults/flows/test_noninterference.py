@@ -25,9 +25,9 @@ from prefect.client.schemas.filters import (
     LogFilterFlowRunId,
 )
 
-from dpcore import Synthesis
 from dpcore.mechanisms import DiscreteGaussian, ExponentialMechanism
 from dpcore.mechanisms.sampling import entropy
+from dpcore.runs.synthesis import Synthesis
 from dpcore.tables.ingest.draws import Draws as BoundingDraws
 from flows.synthesize import synthesize
 from tests.conftest import Workspace, visits

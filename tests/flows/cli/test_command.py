@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from dpcore import cli, register, require_approval
+from dpcore import cli
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
+from dpcore.steward.approvals import require_approval
+from dpcore.steward.registry import register
 from flows.cli.command import _run
 from tests.conftest import Workspace
 from tests.dpcore.runs.test_synthesis_blocks import Site, site  # noqa: F401  a fixture

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from prefect.settings import Settings
 
-from dpcore import register
+from dpcore.steward.registry import register
 from flows.doctor.examination import Check
 from flows.doctor.finding import Finding, Level
 from flows.doctor.machine import Machine, look

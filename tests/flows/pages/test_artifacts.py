@@ -18,12 +18,12 @@ from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRun
 from prefect.flow_engine import run_flow
 from prefect.states import Scheduled
 
-from dpcore import Account, Balance, Outcome, Report
+from dpcore import Outcome
 from dpcore.errors import DpflowError
-from dpcore.ledger import AccountState
+from dpcore.ledger import Account, AccountState, Balance
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
-from dpcore.reporting.outcome import Round
+from dpcore.reporting.outcome import Report, Round
 from flows.pages import artifacts
 from flows.pages.keys import key
 from flows.pages.markdown import code, plain, table

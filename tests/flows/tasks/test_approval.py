@@ -23,9 +23,10 @@ from prefect.states import (
     Suspended,
 )
 
-from dpcore import load_spec, require_approval
+from dpcore import load_spec
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
+from dpcore.steward.approvals import require_approval
 from flows.synthesize import synthesize
 from flows.tasks.approval import _granted
 from flows.tasks.guard import private_flow

@@ -17,8 +17,8 @@ from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.exceptions import ParameterTypeError
 from prefect.filesystems import LocalFileSystem
 
-from dpcore import Synthesis
 from dpcore.errors import UsageError
+from dpcore.runs.synthesis import Synthesis
 from flows.synthesize import synthesize
 from flows.worker.execute import execute
 from tests.conftest import Workspace

@@ -8,7 +8,7 @@ from prefect.client.schemas import FlowRun
 from prefect.client.schemas.responses import DeploymentResponse
 from prefect.workers.process import ProcessWorker
 
-from dpcore import register
+from dpcore.steward.registry import register
 from flows.deploy.deployments import ENGINE, FLOWS, deployments
 from flows.worker.overrides import disallowed_overrides
 from tests.conftest import Workspace
