@@ -8,7 +8,7 @@ texts, which are in the docstring of the flow.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from inspect import Parameter, signature
+from inspect import signature
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
@@ -94,12 +94,10 @@ class _Closed(ParameterSchema):
 
 
 def form_fields(flow: Callable[..., Any]) -> set[str]:
-    """Return the parameters of a flow that are fields of its form. Keyword-only ones are options for callers in the same process."""
-    return {name for name, it in signature(flow).parameters.items() if it.kind is not Parameter.KEYWORD_ONLY}
+    """Return the parameters of a flow that are fields of its form: those that its signature shows."""
+    return set(signature(flow).parameters)
 
 
 def form_schema(flow: Callable[..., Any]) -> ParameterSchema:
     """Return the form of a flow as it is deployed."""
-    schema, shown = parameter_schema(flow).model_dump(exclude_unset=True), form_fields(flow)
-    schema["properties"] = {name: it for name, it in schema["properties"].items() if name in shown}
-    return _Closed(**schema, additionalProperties=False)
+    return _Closed(**parameter_schema(flow).model_dump(exclude_unset=True), additionalProperties=False)

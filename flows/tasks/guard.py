@@ -10,6 +10,7 @@ import functools
 import traceback
 import warnings
 from collections.abc import Callable
+from inspect import Parameter, signature
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, cast
@@ -98,6 +99,8 @@ def private_flow(
 ) -> Callable[[Callable[P, R]], Flow[P, R]]:
     """Make a flow of a function whose parameters are public: they are validated, shown and stored.
 
+    Keyword-only parameters are options for callers in the same process: the form of a deployment does not have them.
+
     While it runs, the lines that dpcore reports as its progress are in the log of the run. A refusal ends a deployed run in a
     state of its own; whoever calls the flow gets it raised like any other error.
     """
@@ -114,7 +117,7 @@ def private_flow(
                     refusal = error
             return guarded(end_refused, where=name)(refusal)
 
-        return Flow(
+        flow = Flow(
             run,
             name=name,
             version=installed_version(),
@@ -123,6 +126,10 @@ def private_flow(
             log_prints=False,
             retries=0,
         )
+        form = [it for it in signature(function).parameters.values() if it.kind is not Parameter.KEYWORD_ONLY]
+        # From this, whoever deploys the flow makes its form; a call is still bound to the function's own parameters.
+        flow.__signature__ = signature(function).replace(parameters=form)  # type: ignore[attr-defined]
+        return flow
 
     return decorate
 

@@ -85,7 +85,7 @@ def _checked(run: FlowRun, flow: Flow[..., Any] | None) -> Flow[..., Any]:
         raise UsageError(f"the run's flow is none of dpflow's, which are {', '.join(FLOWS)}; start one of those")
     if run.deployment_id is None:
         raise UsageError("the run comes from no deployment; start it from one, or call `dpflow run`")
-    unknown = sorted(run.parameters.keys() - form_fields(flow.fn))
+    unknown = sorted(run.parameters.keys() - form_fields(flow))
     if unknown:
         raise UsageError(f"the flow {flow.name} has no parameter {unknown[0][:100]!r}; see its form")
     for name, value in run.parameters.items():

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from prefect.exceptions import ParameterTypeError
+from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 import flows.form
@@ -87,3 +88,12 @@ def test_only_registered_releases_can_be_chosen(schema: dict[str, Any]) -> None:
     assert _accepts(schema, {"release": "visits"})
     assert not _accepts(schema, {"release": "visits.yaml"})
     assert not _accepts(schema, {})
+
+
+def test_options_for_callers_in_the_same_process_are_not_in_the_form_however_it_is_deployed(
+    schema: dict[str, Any],
+) -> None:
+    options = {"resume", "as_of", "approved", "untrusted"}
+    assert not options & schema["properties"].keys()
+    assert not options & parameter_schema(synthesize).properties.keys()  # as Prefect's own command makes it
+    assert options <= parameter_schema(synthesize.fn).properties.keys()
