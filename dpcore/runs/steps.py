@@ -264,15 +264,23 @@ def synthesize(
             return in_order(opened_id, PLAIN)
 
 
-def check_run(declaration: Declaration, *, resume: str | None, as_of: date | None = None) -> None:
+def check_run(
+    declaration: Declaration, *, resume: str | None, as_of: date | None = None, run_id: str | None = None
+) -> None:
     """Refuse at once what a run would refuse: a wrong spec, a wrong account, too little budget. Nothing is read, changed or spent.
 
     For drivers that take long to start. The ledger decides again, for good, when the run reserves.
+
+    Args:
+        declaration: What the run would make.
+        resume: The run that is continued, if one is.
+        as_of: With `blocks`, the day as of which blocks are complete.
+        run_id: The id of the run, if it has one already: what an earlier attempt of it has reserved is paid for.
     """
     run = Synthesis(declaration, run_id=resume or "unnamed", resume=resume is not None, as_of=as_of)
     try:
         amount = run.requested()
-        if resume is None:
+        if resume is None and run_id not in {each.id for each in run.ledger.runs(run.account.name)}:
             names = blocks_to_read(run.ledger, declaration, as_of=run.as_of)
             check_payable(run.ledger, declaration, account=run.account, amount=amount, names=names)
     finally:

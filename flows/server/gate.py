@@ -46,7 +46,11 @@ DESCRIPTIONS = frozenset(
 """Prefect's pages about its API. They ask for no password, and load scripts from other hosts, which could read the password here."""
 
 # No other page may show ours in a frame and have a person click there without knowing, or learn an address from a link.
-PROTECTION: Headers = [(b"x-frame-options", b"DENY"), (b"referrer-policy", b"same-origin")]
+PROTECTION: Headers = [
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),  # a page that opened ours keeps no hold of its window
+]
 
 
 def content_policy(host: str, *, inline: str | None = None) -> bytes:

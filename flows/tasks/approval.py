@@ -46,7 +46,7 @@ def await_approval(declaration: Declaration, *, approved: bool) -> None:
         earlier = client.read_flow_run_states(run.id)
         if _granted(earlier, declaration):
             return
-        check_run(declaration, resume=None)  # nobody is asked to approve what the account can't pay
+        check_run(declaration, resume=None, run_id=str(run.id))  # nobody is asked to approve what the account can't pay
         # Suspended here and not by Prefect's own function: that has no place for words, and returns, as if the run had been
         # resumed, when the server does not suspend it.
         key = f"{KEY}-{len(_asked(earlier)) + 1}-{declaration.digest}"

@@ -147,7 +147,7 @@ def guarded(function: Callable[P, R], *, where: str) -> Callable[P, R]:
                 if seen:
                     stewardlog.note("\n".join(map(str, seen)), where=f"warnings of {where}")
         # Only here, where no exception is being handled, does the new error get no context. The arguments leave its frame.
-        del args, kwargs
+        del args, kwargs, seen
         raise public from None
 
     return call
@@ -156,8 +156,7 @@ def guarded(function: Callable[P, R], *, where: str) -> Callable[P, R]:
 def public_form(error: BaseException, *, where: str) -> BaseException:
     """Return what may be shown, logged and stored of an error, without traceback, cause or context."""
     if isinstance(error, CONTROL):
-        error.__cause__ = error.__context__ = None
-        return error.with_traceback(None)
+        return _without_words(error)
     if isinstance(error, DpflowError):
         if error.__cause__ or error.__context__:
             stewardlog.record(error, where=where)
@@ -170,6 +169,16 @@ def public_form(error: BaseException, *, where: str) -> BaseException:
             f"the Prefect server failed in {where} ({kind}); see that it runs, then resume the run; {details}"
         )
     return StepFailed(f"step {where} failed: {kind} at {_place(error.__traceback__)}; {details}")
+
+
+def _without_words(error: BaseException) -> BaseException:
+    """Return an error that ends or suspends a run, with nothing in it but what kind it is; a program's exit code stays."""
+    error.args = (error.code,) if isinstance(error, SystemExit) and isinstance(error.code, int) else ()
+    if isinstance(error, SystemExit) and not error.args:
+        error.code = 1
+    error.__dict__.pop("__notes__", None)
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 def _fresh(error: DpflowError) -> DpflowError:

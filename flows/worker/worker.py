@@ -111,6 +111,7 @@ class PrivateWorker(ProcessWorker):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._turns = Turns()
+        self._looked_at: set[UUID] = set()
 
     async def setup(self) -> None:
         """Prepare, before the server is asked for runs."""
@@ -147,8 +148,28 @@ class PrivateWorker(ProcessWorker):
             raise RuntimeError("the process of the run was lost")
         return ProcessWorkerResult(status_code=end.status_code, identifier=str(process.pid))
 
+    async def _submit_run(self, flow_run: FlowRun) -> None:
+        """Submit a run; whatever the server answers, the worker goes on and gets the slot back.
+
+        Prefect cancels a run whose deployment is gone and keeps its slot, and any other answer about the deployment would end the worker.
+        """
+        try:
+            await super()._submit_run(flow_run)
+        except Exception:  # a worker outlives whatever a server answers
+            self._logger.exception("The run %s could not be submitted", flow_run.id)
+        else:
+            if flow_run.id in self._looked_at:  # its process holds the slot, or Prefect has let go of it
+                return
+        finally:
+            self._looked_at.discard(flow_run.id)
+        self._release_limit_slot(flow_run.id)
+        self._submitting_flow_run_ids.discard(flow_run.id)
+        if self._cancelling_observer is not None:
+            self._cancelling_observer.remove_in_flight_flow_run_id(flow_run.id)
+
     async def _propose_pending_state(self, flow_run: FlowRun) -> bool:
         """Take a run, unless it is to be refused. Prefect asks this first, and leaves the run alone if the answer is no."""
+        self._looked_at.add(flow_run.id)
         try:
             overrides = await self._disallowed(flow_run)
             if overrides:

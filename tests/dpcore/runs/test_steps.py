@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dpcore import Outcome, load_spec
-from dpcore.errors import RunHeld, UsageError
+from dpcore.errors import BudgetRefused, RunHeld, UsageError
 from dpcore.measurements import Measurement, Selection
 from dpcore.runs import steps
 from dpcore.runs.rounds import Exhausted
@@ -114,3 +114,14 @@ def test_a_round_without_budget_passes_that_on(workspace: Workspace, monkeypatch
         selection = steps.select(run_id, 1, learned)
         assert selection == steps.measure(run_id, 1, selection) == Exhausted()
         assert steps.update(run_id, 1, Exhausted()) == Learned(next_round=0)
+
+
+def test_what_a_run_has_reserved_already_counts_as_paid(workspace: Workspace) -> None:
+    workspace.open_account(epsilon=1.2)
+    declaration = load_spec(workspace.spec)
+    run = Synthesis(declaration, run_id="first", resume=False)
+    with open_run(run):
+        run.reserve()
+    steps.check_run(declaration, resume=None, run_id="first")
+    with pytest.raises(BudgetRefused):
+        steps.check_run(declaration, resume=None, run_id="second")

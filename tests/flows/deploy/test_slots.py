@@ -109,3 +109,33 @@ def test_the_worker_takes_what_the_server_offers_in_turn(monkeypatch: pytest.Mon
         return [one.flow_run.work_queue_id, other.flow_run.work_queue_id]
 
     assert asyncio.run(two_rounds()) == [first, second]
+
+
+async def _gone(self: Any, run: Any) -> None:
+    """What Prefect does about a run whose deployment is gone: nobody is asked, and the slot is kept."""
+
+
+async def _broken(self: Any, run: Any) -> None:
+    raise RuntimeError("the server answers 500")
+
+
+async def _taken(self: Any, run: Any) -> None:
+    await self._propose_pending_state(run)
+
+
+@pytest.mark.parametrize(("prefect", "held"), [(_gone, 0), (_broken, 0), (_taken, 1)])
+def test_a_run_that_is_not_executed_keeps_no_slot_and_ends_no_worker(
+    monkeypatch: pytest.MonkeyPatch, prefect: Any, held: int
+) -> None:
+    async def accepted(*_: Any) -> Any:
+        return []
+
+    monkeypatch.setattr(BaseWorker, "_submit_run", prefect)
+    monkeypatch.setattr(BaseWorker, "_propose_pending_state", accepted)
+    monkeypatch.setattr(PrivateWorker, "_disallowed", accepted)
+    worker, run = PrivateWorker(work_pool_name="any", name="any"), SimpleNamespace(id=uuid4(), work_queue_id=None)
+    slots = Slots(1)
+    worker._limiter = slots  # type: ignore[assignment]
+    slots.acquire_on_behalf_of_nowait(run.id)
+    asyncio.run(worker._submit_run(run))  # type: ignore[arg-type]
+    assert slots.borrowed_tokens == held

@@ -218,6 +218,30 @@ def test_what_ends_or_suspends_a_run_from_outside_passes_as_itself(control: Base
     assert control.__context__ is None
 
 
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, Pause, CancelledRun])
+def test_what_ends_a_run_from_outside_carries_no_words(kind: type[BaseException]) -> None:
+    def interrupted() -> None:
+        control = kind(MARKER)
+        control.add_note(MARKER)
+        raise control
+
+    with pytest.raises(kind) as caught:
+        guarded(interrupted, where="a")()
+    assert MARKER not in "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value))
+
+
+def test_a_public_error_holds_no_warning_of_its_step() -> None:
+    def warn_and_stumble() -> None:
+        warnings.simplefilter("always")
+        warnings.warn(MARKER, stacklevel=1)
+        stumble()
+
+    with pytest.raises(DpflowError) as caught:
+        guarded(warn_and_stumble, where="a")()
+    frames = [frame.f_locals for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert not any("seen" in held for held in frames)
+
+
 def test_a_steps_warnings_go_to_the_steward(steward: Path) -> None:
     def warn() -> int:
         warnings.simplefilter("always")
