@@ -21,6 +21,7 @@ from dpcore.errors import OutputError
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of, mu_of, sampler_delta
 from dpcore.release import publishing, state
+from dpcore.release.draft_folder import DraftFolder
 from dpcore.release.publishing import check_writable
 from dpcore.release.statement import Bookkeeping, Statement
 from dpcore.spec import load_spec
@@ -161,7 +162,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_and_the_run_goes_on_later(
         def full(*_arguments: object, **_more: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        patch.setattr("dpcore.release.publishing._sync", full)
+        patch.setattr(DraftFolder, "sync", full)
         with pytest.raises(OutputError, match="--resume r1"):
             synthesize(workspace.spec, run_id="r1")
     assert [path.name for path in (workspace.folder / "releases").rglob("*") if path.is_file()] == ["ledger.json"]
@@ -203,16 +204,16 @@ def test_of_two_runs_that_end_at_once_the_newer_becomes_the_latest(
     older = Path(synthesize(workspace.spec).release)
     newer = older.parent / "99991231T000000Z-ffffffffffff"
     (older.parent / "latest.json").unlink()
-    write = publishing._write_text
+    write = publishing._write_pointer
 
-    def while_another_ends(path: Path, text: str) -> None:
+    def while_another_ends(path: Path, release: str) -> None:
         """The newer release appears, and points to itself, between the older run's look at latest.json and its writing."""
-        monkeypatch.setattr(publishing, "_write_text", write)
+        monkeypatch.setattr(publishing, "_write_pointer", write)
         newer.mkdir()
         (newer / "manifest.json").write_text("{}", encoding="utf-8")
         publishing._point_latest(newer.parent, newer.name)
-        write(path, text)
+        write(path, release)
 
-    monkeypatch.setattr(publishing, "_write_text", while_another_ends)
+    monkeypatch.setattr(publishing, "_write_pointer", while_another_ends)
     publishing._point_latest(older.parent, older.name)
     assert json.loads((older.parent / "latest.json").read_text(encoding="utf-8"))["release"] == newer.name
