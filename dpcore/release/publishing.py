@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import OutputError
 from dpcore.release.card import card
-from dpcore.release.dataset_folder import LATEST, pointer
 from dpcore.release.draft import Draft
-from dpcore.release.draft_folder import DraftFolder, new_draft, new_file, sync_folder
+from dpcore.release.draft_folder import DraftFolder, new_draft, sync_folder
 from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
+from dpcore.release.latest import point_latest
 from dpcore.release.measured import measurement_schema, measurement_tables
 
 ROWS_PER_GROUP = 1 << 18
@@ -72,7 +72,12 @@ class Published:
 
 
 def publish(
-    draft: Draft, *, recorded: Collection[str], in_chain: Callable[[str], bool], confirm: Callable[[], None]
+    draft: Draft,
+    *,
+    recorded: Collection[str],
+    known: Sequence[str],
+    in_chain: Callable[[str], bool],
+    confirm: Callable[[], None],
 ) -> Published:
     """Write rows, measurements, card and manifest, and let the release appear at once.
 
@@ -82,6 +87,7 @@ def publish(
     Args:
         draft: What to write.
         recorded: The SHA-256 of each manifest that the run has on record as published.
+        known: The names of the releases that the account's runs could have made, oldest first.
         in_chain: Says whether a hash is that of an event of the ledger.
         confirm: Called when everything is written, before it appears; raises an error if it must not.
 
@@ -98,7 +104,7 @@ def publish(
             published = _appeared_or_same(draft, final, in_chain=in_chain, confirm=confirm)
         for leftover in folder.glob(f".partial-{name}-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        _point_latest(folder, name)
+        point_latest(folder, name, known=known)
     return published
 
 
@@ -242,39 +248,6 @@ def _renamed(folder: DraftFolder, final: Path) -> bool:
         return False
     sync_folder(final.parent)
     return True
-
-
-def _point_latest(folder: Path, name: str) -> None:
-    """Let latest.json name the newest release; a resumed older run does not take the place of a newer one.
-
-    Of runs that end at once, each looks again after it has written: whoever wrote last sees all of their releases.
-    """
-    while _latest(folder) < (newest := max([name, *_releases(folder)])):
-        temporary = folder / f".latest-{secrets.token_hex(4)}"
-        try:
-            _write_pointer(temporary, newest)
-            temporary.replace(folder / LATEST)
-        finally:
-            temporary.unlink(missing_ok=True)
-    sync_folder(folder)
-
-
-def _write_pointer(path: Path, release: str) -> None:
-    with new_file(path) as file:
-        file.write((json.dumps(pointer(release)) + "\n").encode("utf-8"))
-
-
-def _latest(folder: Path) -> str:
-    """Return the release that latest.json names; nothing if there is none yet, or it does not read, and is to be written anew."""
-    try:
-        return str(json.loads(read_regular(folder / LATEST).decode("utf-8"))["release"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-
-
-def _releases(folder: Path) -> list[str]:
-    """Return the names of the releases that are there."""
-    return [path.parent.name for path in folder.glob(f"[!.]*/{MANIFEST}")]
 
 
 @contextmanager

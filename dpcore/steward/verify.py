@@ -18,6 +18,7 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.dataset_folder import misplaced
 from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
 from dpcore.release.ownership import owner_changed
+from dpcore.release.publishing import release_id
 from dpcore.reporting.promises import release_promise
 
 _HEXADECIMAL = frozenset("0123456789abcdef")
@@ -207,12 +208,22 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
 def _require_releases_only(ledger: Ledger, folders: Iterable[Path], recorded: Sequence[_Recorded]) -> None:
     """Refuse a folder of releases in which something else could be taken for one, an older release for the newest, or another owner."""
     for folder in folders:
-        names = {each.folder.name for each in recorded if each.path.parent.parent == folder}
-        if problem := misplaced(folder, recorded=names) or owner_changed(ledger, folder):
+        here = {each.folder.name: each.run for each in recorded if each.path.parent.parent == folder}
+        numbers = _numbers(ledger, folder.name, here)
+        if problem := misplaced(folder, recorded=here, numbers=numbers) or owner_changed(ledger, folder):
             raise LedgerDamaged(
                 f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
                 "run write what is missing again with --resume RUN"
             )
+
+
+def _numbers(ledger: Ledger, account: str, recorded: Mapping[str, str]) -> dict[str, int]:
+    """Return the number of the event that reserved the run of each release of an account, by the name of the release."""
+    if account not in {each.name for each in ledger.accounts()}:
+        return {}  # the folder was renamed
+    runs = {run.id: run for run in ledger.runs(account)}
+    made = {release_id(run.id, opened_at=run.opened_at): run.first for run in runs.values()}
+    return made | {name: runs[run].first for name, run in recorded.items() if run in runs}
 
 
 def _changed(release: Path, problem: str) -> LedgerDamaged:

@@ -166,7 +166,7 @@ _require_in_place = module._require_in_place
 
 def test_looking_for_a_run_anywhere_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_require_in_place", _only_if_found_nowhere)
-    monkeypatch.setattr(module, "misplaced", lambda folder, recorded: None)
+    monkeypatch.setattr(module, "misplaced", lambda folder, recorded, numbers: None)
     told = COPIES["beside"](published)
     kept = shutil.copytree(published.release, "kept")
     missed = []
@@ -412,6 +412,6 @@ def test_a_folder_of_releases_may_hold_other_things_and_lack_releases(published:
 def test_looking_at_manifests_only_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     stray(published.release.parent)
     own(published.release.parent, seq=99)
-    monkeypatch.setattr(module, "misplaced", lambda folder, recorded: None)
+    monkeypatch.setattr(module, "misplaced", lambda folder, recorded, numbers: None)
     monkeypatch.setattr(module, "owner_changed", lambda ledger, folder: None)
     verify_ledger()
