@@ -5,7 +5,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from dpcore.release.integrity import MANIFEST, one_line, read_regular
+from dpcore.release.integrity import MANIFEST, one_line, read_regular, require_permitted
 
 LATEST = "latest.json"
 
@@ -30,6 +30,9 @@ def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, 
         folder: The folder that holds the releases of a dataset.
         recorded: The names of the releases that were published there, by the ledger.
         numbers: The number of the event that reserved the run of a release, by its name, as far as the ledger knows them.
+
+    Raises:
+        PermissionError: If this user may not read `latest.json`.
     """
     try:
         names = sorted(path.name for path in folder.iterdir())
@@ -45,6 +48,7 @@ def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, 
 
 
 def _pointing_wrong(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
+    require_permitted(folder / LATEST)
     try:
         told = json.loads(read_regular(folder / LATEST).decode("utf-8"), object_pairs_hook=_each_once)
         name = told["release"]

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from dpcore.errors import LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import Ledger, continues, last_accepted_loss, loss_accepted
 from dpcore.release.draft_folder import new_file
-from dpcore.release.integrity import MANIFEST, read_regular
+from dpcore.release.integrity import MANIFEST, read_regular, require_permitted
 
 FILE = "ledger.json"
 
@@ -107,6 +107,7 @@ def owner_changed(ledger: Ledger, folder: Path) -> str | None:
     """
     if not os.path.lexists(folder / FILE):
         return None
+    require_permitted(folder / FILE)
     try:
         owner = owner_of(folder)
     except UsageError:
