@@ -4,6 +4,7 @@ A backup of a ledger is as sound as the ledger: its chain verifies, and its acco
 has seen a later event knows that it was spent since. The memory is one small file for each ledger in the steward's private folder.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -59,15 +60,20 @@ class HeadMemory:
         """Return the newest head of a ledger that was seen, if one was.
 
         Raises:
-            LedgerDamaged: If the file is there and does not read.
+            LedgerDamaged: If the file is there and does not read, or may not be read.
         """
         path = self._path(ledger)
         try:
             seen = _SEEN.validate_json(path.read_bytes())
         except FileNotFoundError:
             return None
-        except PermissionError:  # the memory of somebody else; who can't read it is refused before writing
-            return None
+        except PermissionError:
+            if not os.access(self._folder, os.X_OK, effective_ids=True):
+                return None  # the memory of somebody else; who can't open the folder is refused before writing
+            raise LedgerDamaged(
+                f"{path} may not be read by this user, so nobody can tell whether this is an old copy of the ledger; give the "
+                "file to whoever owns its folder (chown), or work as the user who wrote it"
+            ) from None
         except (OSError, ValidationError):
             seen = None
         if seen is None or seen.ledger != ledger:
@@ -151,7 +157,8 @@ class HeadMemory:
     def require_writable(self) -> None:
         """Refuse, before anything is charged, if nothing can be remembered."""
         with self._writable(), self._alone():
-            pass
+            if not os.access(self._folder, os.W_OK | os.X_OK, effective_ids=True):  # the lock was there already
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     @property
     def exists(self) -> bool:
@@ -230,9 +237,17 @@ def _replace(path: Path, seen: SeenHead) -> None:
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            _give_to_owner_of_folder(file.fileno(), path.parent)
             file.write(json.dumps(_SEEN.dump_python(seen, mode="json"), indent=2) + "\n")
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _give_to_owner_of_folder(file: int, folder: Path) -> None:
+    """Let root, such as by one `sudo`, leave no file behind that the steward cannot read."""
+    if os.geteuid() == 0:
+        owner = folder.stat()
+        os.fchown(file, owner.st_uid, owner.st_gid)

@@ -4,9 +4,12 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+from dpcore.errors import LedgerError
 
 MANIFEST = "manifest.json"
 
@@ -39,6 +42,32 @@ def read_regular(path: Path) -> bytes:
         return file.read()
 
 
+def require_permitted(path: Path) -> None:
+    """Tell a file that this user may not read from one that is missing or damaged.
+
+    Raises:
+        PermissionError: If this user may not read it.
+    """
+    try:
+        open_regular(path).close()
+    except PermissionError:
+        raise
+    except OSError:
+        return
+
+
+@contextmanager
+def permission_errors() -> Iterator[None]:
+    """Report what this user may not read as that, which says nothing about the release."""
+    try:
+        yield
+    except PermissionError as error:
+        raise LedgerError(
+            f"{one_line(error.filename)} is not readable here, so the releases were not verified; run verify as a user who "
+            "may read them, or give this one the right to"
+        ) from None
+
+
 def one_line(name: object) -> str:
     r"""Write a name or path so that it cannot act on a terminal or look like more than one line.
 
@@ -55,6 +84,9 @@ def damage(folder: Path, manifest: Mapping[str, Any]) -> str | None:
     Args:
         folder: Where the release lies.
         manifest: What its manifest says; that the manifest itself is the right one is for the ledger to say.
+
+    Raises:
+        PermissionError: If this user may not read a file.
     """
     try:
         listed = {
@@ -99,6 +131,8 @@ def _problem(path: Path, *, size: int, digest: str) -> str | None:
         return "is missing"
     except NotRegularFileError:
         return "is not a regular file, and was one"
+    except PermissionError:  # says nothing about the file
+        raise
     except OSError:
         return "cannot be read"
     return None if same else "is not what was published"

@@ -6,7 +6,7 @@ lacks this event, or has another one in its place.
 
 import json
 import os
-import threading
+import secrets
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,7 +16,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from dpcore.errors import LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import Ledger, continues, last_accepted_loss, loss_accepted
-from dpcore.release.integrity import MANIFEST, read_regular
+from dpcore.release.draft_folder import new_file
+from dpcore.release.integrity import MANIFEST, read_regular, require_permitted
 
 FILE = "ledger.json"
 
@@ -106,6 +107,7 @@ def owner_changed(ledger: Ledger, folder: Path) -> str | None:
     """
     if not os.path.lexists(folder / FILE):
         return None
+    require_permitted(folder / FILE)
     try:
         owner = owner_of(folder)
     except UsageError:
@@ -179,13 +181,11 @@ def _unreadable(path: Path) -> UsageError:
 
 def _write(folder: Path, owner: Owner, *, replace: bool) -> None:
     """Let the file appear whole; without `replace` one that is there already stays."""
-    draft = folder / f".{FILE}-{os.getpid()}-{threading.get_ident()}"
+    draft = folder / f".{FILE}-{secrets.token_hex(4)}"  # a name that nobody can foresee, and plant something at
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(owner), indent=2) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        with new_file(draft) as file:
+            file.write((json.dumps(asdict(owner), indent=2) + "\n").encode("utf-8"))
         if replace:
             draft.replace(folder / FILE)
         else:

@@ -7,8 +7,8 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import OutputError
 from dpcore.release.card import card
-from dpcore.release.dataset_folder import LATEST, pointer
 from dpcore.release.draft import Draft
+from dpcore.release.draft_folder import DraftFolder, new_draft, sync_folder
 from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
+from dpcore.release.latest import point_latest
 from dpcore.release.measured import measurement_schema, measurement_tables
 
 ROWS_PER_GROUP = 1 << 18
@@ -71,7 +72,12 @@ class Published:
 
 
 def publish(
-    draft: Draft, *, recorded: Collection[str], in_chain: Callable[[str], bool], confirm: Callable[[], None]
+    draft: Draft,
+    *,
+    recorded: Collection[str],
+    known: Sequence[str],
+    in_chain: Callable[[str], bool],
+    confirm: Callable[[], None],
 ) -> Published:
     """Write rows, measurements, card and manifest, and let the release appear at once.
 
@@ -81,6 +87,7 @@ def publish(
     Args:
         draft: What to write.
         recorded: The SHA-256 of each manifest that the run has on record as published.
+        known: The names of the releases that the account's runs could have made, oldest first.
         in_chain: Says whether a hash is that of an event of the ledger.
         confirm: Called when everything is written, before it appears; raises an error if it must not.
 
@@ -97,7 +104,7 @@ def publish(
             published = _appeared_or_same(draft, final, in_chain=in_chain, confirm=confirm)
         for leftover in folder.glob(f".partial-{name}-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        _point_latest(folder, name)
+        point_latest(folder, name, known=known)
     return published
 
 
@@ -123,25 +130,25 @@ def _appeared_or_same(
     draft: Draft, final: Path, *, in_chain: Callable[[str], bool], confirm: Callable[[], None]
 ) -> Published:
     """Let the release appear; if something is there, or is put there meanwhile by another worker, compare it."""
-    # One folder deeper than a release: who reads all of `*/data` also gets what begins with a dot.
-    outer = final.with_name(f".partial-{final.name}-{secrets.token_hex(4)}")
-    partial = outer / "draft"
-    try:
-        if _is_free(final):
-            digest = _write(partial, draft, created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
+    if _is_free(final):
+        with _draft_beside(final) as folder:
+            digest = _write(folder, draft, created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
             confirm()
-            if _renamed(partial, final):
+            if _renamed(folder, final):
+                _require_written(folder, final, run=draft.statement.run)
                 return Published(final, digest, appeared=True)
-            shutil.rmtree(partial)
-        written = _manifest_there(final)
-        if (told := _moment_and_head(written)) and in_chain(told[1]):
-            statement = replace(draft.statement, ledger_head=told[1])
-            digest = _write(partial, replace(draft, statement=statement), created=told[0])
-            if hashlib.sha256(written).hexdigest() == digest and not damage(final, json.loads(written)):
-                return Published(final, digest, appeared=False)
-    finally:
-        shutil.rmtree(outer, ignore_errors=True)
+    written = _manifest_there(final)
+    if (told := _moment_and_head(written)) and in_chain(told[1]):
+        statement = replace(draft.statement, ledger_head=told[1])
+        with _draft_beside(final) as folder:
+            digest = _write(folder, replace(draft, statement=statement), created=told[0])
+        if hashlib.sha256(written).hexdigest() == digest and not damage(final, json.loads(written)):
+            return Published(final, digest, appeared=False)
     raise _another(final, "its files are not those that the run's measurements lead to", run=draft.statement.run)
+
+
+def _draft_beside(final: Path) -> AbstractContextManager[DraftFolder]:
+    return new_draft(final.with_name(f".partial-{final.name}-{secrets.token_hex(4)}"))
 
 
 def _manifest_there(final: Path) -> bytes:
@@ -171,17 +178,22 @@ def _another(final: Path, problem: str, *, run: str) -> OutputError:
     )
 
 
-def _write(partial: Path, draft: Draft, *, created: str) -> str:
+def _require_written(folder: DraftFolder, final: Path, *, run: str) -> None:
+    """Refuse, before the run is settled, if what has appeared is not the folder that was written."""
+    if not folder.is_at(final):
+        raise _another(final, "somebody swapped the draft while it was written", run=run)
+
+
+def _write(folder: DraftFolder, draft: Draft, *, created: str) -> str:
     """Write all files of a release, and return the SHA-256 of its manifest."""
-    (partial / "data").mkdir(parents=True)
     footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}
     universe = draft.declaration.universe
     measured = measurement_tables(universe, draft.measurements, draft.resolutions)
     files = [
-        _write_parquet(partial, "data/part-00000.parquet", _decoded(draft), universe.schema.with_metadata(footer)),
-        _write_parquet(partial, "measurements.parquet", measured, measurement_schema().with_metadata(footer)),
+        _write_parquet(folder, "data/part-00000.parquet", _decoded(draft), universe.schema.with_metadata(footer)),
+        _write_parquet(folder, "measurements.parquet", measured, measurement_schema().with_metadata(footer)),
     ]
-    files.append(_write_card(partial, card(draft, files=files)))
+    files.append(_write_text(folder, "card.html", card(draft, files=files)))
     manifest = {
         "format": 1,
         "dataset": draft.declaration.spec.dataset,
@@ -197,11 +209,9 @@ def _write(partial: Path, draft: Draft, *, created: str) -> str:
         "rounds": [asdict(each) for each in draft.rounds],
         "files": files,
     }
-    text = json.dumps(manifest, indent=2) + "\n"
-    _write_text(partial / MANIFEST, text)
-    for part in (partial / "data", partial):
-        _sync(part)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+    listed = _write_text(folder, MANIFEST, json.dumps(manifest, indent=2) + "\n")
+    folder.sync()
+    return str(listed["sha256"])
 
 
 def _decoded(draft: Draft) -> Iterator[pa.Table]:
@@ -212,81 +222,32 @@ def _decoded(draft: Draft) -> Iterator[pa.Table]:
             yield universe.decode([axis[start : start + ROWS_PER_GROUP] for axis in chunk], rng)
 
 
-def _write_parquet(partial: Path, name: str, tables: Iterator[pa.Table], schema: pa.Schema) -> dict[str, Any]:
-    path = partial / name
+def _write_parquet(folder: DraftFolder, name: str, tables: Iterator[pa.Table], schema: pa.Schema) -> dict[str, Any]:
     rows = 0
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for table in tables:
-            writer.write_table(table.replace_schema_metadata(schema.metadata))
-            rows += table.num_rows
-    _sync(path)
-    return _listed(path, name, rows=rows)
+    with folder.new_file(name) as file:
+        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for table in tables:
+                writer.write_table(table.replace_schema_metadata(schema.metadata))
+                rows += table.num_rows
+        return file.listed(name, rows=rows)
 
 
-def _write_card(partial: Path, page: str) -> dict[str, Any]:
-    name = "card.html"
-    _write_text(partial / name, page)
-    return _listed(partial / name, name, rows=None)
+def _write_text(folder: DraftFolder, name: str, text: str) -> dict[str, Any]:
+    with folder.new_file(name) as file:
+        file.write(text.encode("utf-8"))
+        return file.listed(name, rows=None)
 
 
-def _listed(path: Path, name: str, *, rows: int | None) -> dict[str, Any]:
-    """Return a file as the manifest lists it."""
-    with path.open("rb") as written:
-        digest = hashlib.file_digest(written, "sha256").hexdigest()
-    return {"path": name, "rows": rows, "bytes": path.stat().st_size, "sha256": digest}
-
-
-def _write_text(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-    _sync(path)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _renamed(partial: Path, final: Path) -> bool:
+def _renamed(folder: DraftFolder, final: Path) -> bool:
     """Let a release appear; return False if something else was quicker, such as another worker of the same run."""
     try:
-        partial.rename(final)
+        folder.rename(final)
     except OSError:
         if not os.path.lexists(final):
             raise
         return False
-    _sync(final.parent)
+    sync_folder(final.parent)
     return True
-
-
-def _point_latest(folder: Path, name: str) -> None:
-    """Let latest.json name the newest release; a resumed older run does not take the place of a newer one.
-
-    Of runs that end at once, each looks again after it has written: whoever wrote last sees all of their releases.
-    """
-    while _latest(folder) < (newest := max([name, *_releases(folder)])):
-        temporary = folder / f".latest-{secrets.token_hex(4)}"
-        try:
-            _write_text(temporary, json.dumps(pointer(newest)) + "\n")
-            temporary.replace(folder / LATEST)
-        finally:
-            temporary.unlink(missing_ok=True)
-    _sync(folder)
-
-
-def _latest(folder: Path) -> str:
-    """Return the release that latest.json names; nothing if there is none yet, or it does not read, and is to be written anew."""
-    try:
-        return str(json.loads(read_regular(folder / LATEST).decode("utf-8"))["release"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-
-
-def _releases(folder: Path) -> list[str]:
-    """Return the names of the releases that are there."""
-    return [path.parent.name for path in folder.glob(f"[!.]*/{MANIFEST}")]
 
 
 @contextmanager
@@ -296,7 +257,11 @@ def _output_errors(folder: Path, run_id: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        swapped = "something was swapped or planted there meanwhile; find out who else may write to it"
         problem = {
+            errno.EEXIST: swapped,
+            errno.ELOOP: swapped,
+            errno.ENOTDIR: swapped,
             errno.ENOSPC: "the disk is full; free some space",
             errno.EDQUOT: "the disk quota is used up; free some space",
             errno.EROFS: "the disk is read-only; make it writable",

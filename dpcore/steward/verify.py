@@ -16,8 +16,9 @@ from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.dataset_folder import misplaced
-from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
+from dpcore.release.integrity import MANIFEST, damage, one_line, permission_errors, read_regular, require_permitted
 from dpcore.release.ownership import owner_changed
+from dpcore.release.publishing import release_id
 from dpcore.reporting.promises import release_promise
 
 _HEXADECIMAL = frozenset("0123456789abcdef")
@@ -36,14 +37,15 @@ def verify_ledger(
     Raises:
         LedgerDamaged: At the first thing that does not fit.
         UsageError: If a folder is not there, or the head is none.
+        LedgerError: If this user may not read a release, which says nothing about it.
     """
     if expected_head is not None and not _is_head(expected_head):
         raise UsageError("a head is 64 hexadecimal digits in lower case; copy it from a manifest's ledger_head")
-    with open_ledger() as ledger:
+    with permission_errors(), open_ledger() as ledger:
         recorded = tuple(_recorded(ledger))
         there = sorted({each.path for each in recorded if _is_there(each.path)})
         # A ledger that was put back to an earlier state does not know its later releases: they lie beside the ones it knows.
-        beside = sorted({each.path.parent.parent for each in recorded if _is_folder(each.path.parent.parent)})
+        beside = sorted({each.beside for each in recorded if _is_folder(each.beside)})
         read = [_read(path) for path in dict.fromkeys([*_found([*releases, *complete, *beside]), *there])]
         identity = ledger.identity()
         manifests = [manifest for manifest in read if manifest.privacy.get("ledger", identity) == identity]
@@ -67,6 +69,11 @@ class _Recorded:
     sha256: str
     folder: Path
     """The folder of the release as it was recorded, which may be a link by now."""
+
+    @property
+    def beside(self) -> Path:
+        """The folder of releases that it was published in; where it was moved to, if a link was left behind, is none."""
+        return Path(os.path.realpath(self.folder.parent))
 
 
 @dataclass(frozen=True)
@@ -151,6 +158,8 @@ def _read(path: Path) -> _Manifest:
         named = (privacy["run"], privacy["account"], privacy["ledger_head"])
         manifest = _Manifest(path, *named, privacy, content, digest)
         readable = _is_head(manifest.head) and isinstance(manifest.run, str)
+    except PermissionError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         readable = False
     if not readable:
@@ -167,10 +176,10 @@ def _require_in_place(recorded: Iterable[_Recorded], read: Iterable[_Manifest], 
                 raise _changed(each.folder, f"{MANIFEST} names another ledger than the one that recorded it")
             if manifest.run != each.run:
                 raise _changed(each.folder, f"{one_line(each.path)} is not of run '{each.run}', which recorded it")
-        elif _is_there(each.path.parent) and not _is_there(each.path):
-            raise _changed(each.folder, f"{one_line(each.path.name)} is missing")
-        elif _is_there(each.folder) and not _is_there(each.path):
-            raise _changed(each.folder, "it is a link that leads nowhere")
+        elif (_is_there(each.folder) or _is_there(each.path.parent)) and not _is_there(each.path):
+            require_permitted(each.path)
+            leads = _is_there(each.path.parent)
+            raise _changed(each.folder, f"{MANIFEST} is missing" if leads else "it is a link that leads nowhere")
 
 
 def _require_published(manifests: Sequence[_Manifest], runs: Mapping[str, Run], recorded: Iterable[_Recorded]) -> int:
@@ -207,12 +216,22 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
 def _require_releases_only(ledger: Ledger, folders: Iterable[Path], recorded: Sequence[_Recorded]) -> None:
     """Refuse a folder of releases in which something else could be taken for one, an older release for the newest, or another owner."""
     for folder in folders:
-        names = {each.folder.name for each in recorded if each.path.parent.parent == folder}
-        if problem := misplaced(folder, recorded=names) or owner_changed(ledger, folder):
+        here = {each.folder.name: each.run for each in recorded if each.beside == folder}
+        numbers = _numbers(ledger, folder.name, here)
+        if problem := misplaced(folder, recorded=here, numbers=numbers) or owner_changed(ledger, folder):
             raise LedgerDamaged(
                 f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
                 "run write what is missing again with --resume RUN"
             )
+
+
+def _numbers(ledger: Ledger, account: str, recorded: Mapping[str, str]) -> dict[str, int]:
+    """Return the number of the event that reserved the run of each release of an account, by the name of the release."""
+    if account not in {each.name for each in ledger.accounts()}:
+        return {}  # the folder was renamed
+    runs = {run.id: run for run in ledger.runs(account)}
+    made = {release_id(run.id, opened_at=run.opened_at): run.first for run in runs.values()}
+    return made | {name: runs[run].first for name, run in recorded.items() if run in runs}
 
 
 def _changed(release: Path, problem: str) -> LedgerDamaged:

@@ -1,10 +1,11 @@
 """What was seen of a ledger is remembered: an old copy that was put back is read, but not written to, until the steward accepts it."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -142,6 +143,73 @@ def test_a_memory_that_does_not_read_is_never_taken_for_none(
     assert dpflow("ledger", "accept-restoration", "--reason", "x") == 4
     assert dpflow("ledger", "show") == 0
     assert file.read_bytes() == content
+
+
+def unreadable_for_steward(folder: Path, steward: int) -> Path:
+    """Give a project to an ordinary user, with a head that one `sudo` has left behind."""
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, steward, steward)
+    (file,) = (folder / ".dpflow" / "private" / "heads").glob("*.json")
+    os.chown(file, 0, 0)
+    file.chmod(0o600)
+    return file
+
+
+@pytest.fixture
+def steward(restored: Workspace) -> Iterator[int]:
+    """An ordinary user whose project this is; only root can take that part, and reaches its folder by any path."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may act as another user")
+    above = [path for path in restored.folder.parents if not path.stat().st_mode & 0o001]
+    for path in above:
+        path.chmod(path.stat().st_mode | 0o011)
+    yield 65534
+    os.seteuid(0)
+
+
+def test_a_head_that_may_not_be_read_is_never_taken_for_none(
+    restored: Workspace, steward: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = unreadable_for_steward(restored.folder, steward)
+    content = file.read_bytes()
+    os.seteuid(steward)
+    for verb in ("raise", "close", "block"):
+        assert dpflow("ledger", *WRITING[verb]) == 4
+        said = capsys.readouterr().err
+        assert f"{file} may not be read by this user" in said
+        assert "chown" in said
+    assert dpflow("run", restored.spec) == 4
+    assert dpflow("ledger", "show") == 0
+    os.seteuid(0)
+    assert file.read_bytes() == content
+    assert file.stat().st_uid == 0
+    os.seteuid(steward)
+    monkeypatch.setattr(HeadMemory, "recall", lambda _self, _ledger: None)  # planted: the old way
+    assert dpflow("ledger", *WRITING["raise"]) == 0
+    assert json.loads(file.read_bytes())["seq"] < json.loads(content)["seq"]
+
+
+def test_root_leaves_a_head_that_the_steward_can_read(restored: Workspace, steward: int) -> None:
+    file = unreadable_for_steward(restored.folder, steward)
+    memory, known = HeadMemory(file.parent), json.loads(file.read_bytes())
+    memory.replace(known["ledger"], Head(known["seq"], known["hash"], None), place="here")
+    assert (file.stat().st_uid, file.stat().st_mode & 0o777) == (steward, 0o600)
+    os.seteuid(steward)
+    assert memory.recall(known["ledger"]) is not None
+
+
+def test_a_folder_of_heads_that_takes_no_new_file_is_refused_before_anything_is_charged(
+    restored: Workspace, steward: int
+) -> None:
+    file = unreadable_for_steward(restored.folder, steward)
+    (file.parent / ".lock").touch()
+    os.chown(file.parent / ".lock", steward, steward)
+    file.parent.chmod(0o500)
+    os.seteuid(steward)
+    with pytest.raises(LedgerError, match="make that folder writable"):
+        HeadMemory(file.parent).require_writable()
+    file.parent.chmod(0o700)
+    HeadMemory(file.parent).require_writable()
 
 
 def test_nothing_is_charged_where_nothing_can_be_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

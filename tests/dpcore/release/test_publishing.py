@@ -15,6 +15,7 @@ from dpcore import synthesize
 from dpcore.errors import LedgerDamaged, OutputError
 from dpcore.ledger import EventKind, Run, RunState, open_ledger
 from dpcore.release import Published, publishing
+from dpcore.release.draft_folder import DraftFolder
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import load_spec
 from dpcore.steward.verify import verify_ledger
@@ -241,12 +242,14 @@ def test_who_reads_all_releases_does_not_read_one_that_is_being_written(
     release = Path(synthesize(paid.spec).release)
     rows, seen = read_all(release.parent), []
 
-    def look(partial: Path, final: Path) -> bool:
+    renamed = publishing._renamed
+
+    def look(folder: DraftFolder, final: Path) -> bool:
         if where == "as a release":  # planted: a draft lies where a release would, under a name with a dot
-            shutil.copytree(partial, partial.parent, dirs_exist_ok=True)
+            (outer,) = final.parent.glob(".partial-*")
+            shutil.copytree(outer / "draft", outer, dirs_exist_ok=True)
         seen.append(read_all(release.parent) == rows)
-        partial.rename(final)
-        return True
+        return renamed(folder, final)
 
     monkeypatch.setattr(publishing, "_renamed", look)
     synthesize(paid.spec)

@@ -20,7 +20,8 @@ from dpcore import synthesize
 from dpcore.errors import OutputError
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of, mu_of, sampler_delta
-from dpcore.release import publishing, state
+from dpcore.release import state
+from dpcore.release.draft_folder import DraftFolder
 from dpcore.release.publishing import check_writable
 from dpcore.release.statement import Bookkeeping, Statement
 from dpcore.spec import load_spec
@@ -161,7 +162,7 @@ def test_a_disk_that_fills_up_leaves_nothing_half_and_the_run_goes_on_later(
         def full(*_arguments: object, **_more: object) -> None:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        patch.setattr("dpcore.release.publishing._sync", full)
+        patch.setattr(DraftFolder, "sync", full)
         with pytest.raises(OutputError, match="--resume r1"):
             synthesize(workspace.spec, run_id="r1")
     assert [path.name for path in (workspace.folder / "releases").rglob("*") if path.is_file()] == ["ledger.json"]
@@ -185,34 +186,3 @@ def test_a_really_full_disk_is_refused_before_anything_is_spent(workspace: Works
 def test_checking_an_output_folder_creates_nothing(tmp_path: Path) -> None:
     check_writable(tmp_path / "a" / "b")
     assert not list(tmp_path.iterdir())
-
-
-def test_an_older_run_that_finishes_late_does_not_become_the_latest(workspace: Workspace) -> None:
-    workspace.open_account()
-    newer = Path(synthesize(workspace.spec).release)
-    latest = newer.parent / "latest.json"
-    latest.write_text(json.dumps({"release": "99991231T000000Z-ffffffff"}), encoding="utf-8")
-    synthesize(workspace.spec)
-    assert json.loads(latest.read_text(encoding="utf-8"))["release"].startswith("9999")
-
-
-def test_of_two_runs_that_end_at_once_the_newer_becomes_the_latest(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace.open_account()
-    older = Path(synthesize(workspace.spec).release)
-    newer = older.parent / "99991231T000000Z-ffffffffffff"
-    (older.parent / "latest.json").unlink()
-    write = publishing._write_text
-
-    def while_another_ends(path: Path, text: str) -> None:
-        """The newer release appears, and points to itself, between the older run's look at latest.json and its writing."""
-        monkeypatch.setattr(publishing, "_write_text", write)
-        newer.mkdir()
-        (newer / "manifest.json").write_text("{}", encoding="utf-8")
-        publishing._point_latest(newer.parent, newer.name)
-        write(path, text)
-
-    monkeypatch.setattr(publishing, "_write_text", while_another_ends)
-    publishing._point_latest(older.parent, older.name)
-    assert json.loads((older.parent / "latest.json").read_text(encoding="utf-8"))["release"] == newer.name

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.errors import LedgerDamaged
+from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger import Ledger, RunState, open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.release.dataset_folder import pointer
@@ -166,7 +166,7 @@ _require_in_place = module._require_in_place
 
 def test_looking_for_a_run_anywhere_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_require_in_place", _only_if_found_nowhere)
-    monkeypatch.setattr(module, "misplaced", lambda folder, recorded: None)
+    monkeypatch.setattr(module, "misplaced", lambda folder, recorded, numbers: None)
     told = COPIES["beside"](published)
     kept = shutil.copytree(published.release, "kept")
     missed = []
@@ -412,6 +412,89 @@ def test_a_folder_of_releases_may_hold_other_things_and_lack_releases(published:
 def test_looking_at_manifests_only_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     stray(published.release.parent)
     own(published.release.parent, seq=99)
-    monkeypatch.setattr(module, "misplaced", lambda folder, recorded: None)
+    monkeypatch.setattr(module, "misplaced", lambda folder, recorded, numbers: None)
     monkeypatch.setattr(module, "owner_changed", lambda ledger, folder: None)
     verify_ledger()
+
+
+UNREADABLE: dict[str, Callable[[Published], Path]] = {
+    "the release": lambda it: it.release,
+    "its manifest": lambda it: it.release / "manifest.json",
+    "its rows": lambda it: it.release / PART,
+    "the folder of its rows": lambda it: it.release / "data",
+    "latest.json": lambda it: it.release.with_name("latest.json"),
+    "ledger.json": lambda it: it.release.with_name("ledger.json"),
+}
+
+
+@pytest.fixture
+def as_nobody(tmp_path: Path) -> Iterator[Callable[[], None]]:
+    """Act as another user than the one who published."""
+    superuser = os.geteuid() == 0
+
+    def act() -> None:
+        tmp_path.chmod(0o755)
+        for file in tmp_path.glob("ledger.sqlite*"):
+            file.chmod(0o644)
+        if superuser:
+            os.seteuid(65534)
+
+    for path in (tmp_path, *tmp_path.parents):
+        if not path.stat().st_mode & 0o001:
+            path.chmod(path.stat().st_mode | 0o011)
+    yield act
+    if superuser:
+        os.seteuid(0)
+
+
+@pytest.mark.parametrize("what", UNREADABLE)
+def test_what_this_user_may_not_read_is_not_called_missing_or_changed(
+    published: Published, as_nobody: Callable[[], None], what: str
+) -> None:
+    """As after a run with umask 077, whose release another user verifies."""
+    folder = published.release.parent
+    point(folder, **pointer("release-1"))
+    own(folder)
+    closed = UNREADABLE[what](published)
+    closed.chmod(0)
+    as_nobody()
+    try:
+        with pytest.raises(LedgerError, match="is not readable here, so the releases were not verified") as refused:
+            verify_ledger()
+        assert str(closed) in str(refused.value)
+        assert refused.value.exit_code == 1
+    finally:
+        if os.geteuid() == 65534:
+            os.seteuid(0)
+        closed.chmod(0o755)
+    assert verify_ledger().manifests == 2
+
+
+def test_what_is_really_missing_stays_damage_to_another_user(
+    published: Published, as_nobody: Callable[[], None]
+) -> None:
+    (published.release / "manifest.json").unlink()
+    as_nobody()
+    with pytest.raises(LedgerDamaged, match=r"manifest\.json is missing"):
+        verify_ledger()
+
+
+def test_a_release_that_was_archived_with_a_link_left_behind_does_not_make_the_archive_a_folder_of_releases(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Path("archive").absolute()
+    stray(archive)
+    (archive / "all.parquet").touch()
+    published.release.rename(archive / "release-0")
+    published.release.symlink_to(archive / "release-0")
+    assert (verify_ledger().manifests, verify_ledger().absent) == (2, 0)
+    with (archive / "release-0" / PART).open("ab") as file:
+        file.write(b"x")
+    with pytest.raises(LedgerDamaged, match="was changed"):
+        verify_ledger()
+    shutil.rmtree(archive / "release-0")
+    published.release.unlink()
+    copied(published.other, archive / "release-0")
+    monkeypatch.setattr(module._Recorded, "beside", property(lambda each: archive))  # planted: where a link leads
+    with pytest.raises(LedgerDamaged, match=r"the folder of releases .*archive was changed"):
+        verify_ledger()
