@@ -54,9 +54,8 @@ def readable(values: pa.Array) -> pa.Array:
         return raw.cast(pa.large_string() if large else pa.string())
     encoded = raw.dictionary_encode()
     decoded = [None if value is None else text_of(value) for value in encoded.dictionary.to_pylist()]
-    return pa.array(decoded, pa.large_string()).take(
-        encoded.indices
-    )  # Latin-1 takes more bytes as text: maybe too many for 32 bits
+    # what was Latin-1 takes more bytes as text, maybe too many for offsets of 32 bits
+    return pa.array(decoded, pa.large_string()).take(encoded.indices)
 
 
 def _by_dictionary(rows: pa.Array, inside: pa.Array) -> pa.Array:
