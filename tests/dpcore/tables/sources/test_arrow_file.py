@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow import feather
+from pyarrow import feather, ipc
 
 from dpcore.errors import SourceBroken, SourceError
 from tests.dpcore.tables.sources.sources import arrow_bytes, located, read_batches, rows, shared_views, write
@@ -125,3 +125,26 @@ def test_runs_that_end_elsewhere_are_still_refused(tmp_path: Path) -> None:
     write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": wild})))
     with pytest.raises(SourceError, match="not a whole Arrow file"):
         rows(located(tmp_path, "t.arrow"), "a")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_delta_dictionary_is_read_and_one_that_is_not_utf8_keeps_the_reservation(
+    tmp_path: Path, stream: bool
+) -> None:
+    schema = pa.schema({"x": pa.dictionary(pa.int8(), pa.string())})
+
+    def written(last: bytes) -> bytes:
+        sink = pa.BufferOutputStream()
+        new = ipc.new_stream if stream else ipc.new_file
+        with new(sink, schema, options=ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
+            for values in ([b"F"], [b"F", last]):
+                places = pa.array([len(values) - 1], pa.int8())
+                column = pa.DictionaryArray.from_arrays(places, pa.array(values).view(pa.string()))
+                writer.write_batch(pa.record_batch([column], schema=schema))
+        return sink.getvalue().to_pybytes()
+
+    write(tmp_path, "t.arrow", written(b"M"))
+    assert rows(located(tmp_path, "t.arrow"), "x") == [("F",), ("M",)]
+    write(tmp_path, "t.arrow", written(b"\xff"))
+    with pytest.raises(SourceBroken):
+        rows(located(tmp_path, "t.arrow"), "x")
