@@ -29,6 +29,7 @@ Column: TypeAlias = Any
 
 _NAME = "column"
 _KEY_WORDS = 4
+_TEXTS_AND_OBJECTS = "OTU"  # kinds of NumPy
 
 
 def read_column(column: Column, *, reads: Callable[[pa.DataType], bool]) -> list[pa.Array]:
@@ -45,7 +46,9 @@ def read_column(column: Column, *, reads: Callable[[pa.DataType], bool]) -> list
     if table is None:
         raise UsageError("a column must be one of pandas, polars, Arrow or NumPy, or a list; pick it from its table")
     read = MemoryTable(table)
-    if not all(reads(kind) for kind in read.column_types([_NAME])):
+    # no value has a say in a type, so a type that Arrow does not know is refused and costs nothing
+    types = attempt(lambda: read.column_types([_NAME]), otherwise=MemoryTable.damaged)
+    if not all(reads(kind) for kind in types):
         raise UsageError(
             "a column's type can't hold what was declared, in any row; give the right column, or convert it"
         )
@@ -116,7 +119,9 @@ def _as_table(column: Column) -> Any:
     if isinstance(column, list | tuple):
         column = pd.Series(column, dtype=object)
     if isinstance(column, np.ndarray):
-        column = pd.Series(column) if column.ndim == 1 else None
+        # without a type pandas would infer text of Arrow, which one lone surrogate makes fail for all
+        given = object if column.dtype.kind in _TEXTS_AND_OBJECTS else None
+        column = pd.Series(column, dtype=given) if column.ndim == 1 else None
     if isinstance(column, pd.Series | pd.Index):
         return column.to_frame(name=_NAME)
     if isinstance(column, pa.Array | pa.ChunkedArray):

@@ -8,13 +8,14 @@ import pyarrow as pa
 from pyarrow import compute
 
 LARGE = {"string": pa.large_string(), "binary": pa.large_binary()}
+VIEW_BYTES = 16  # a length, and then a short value itself, or the first bytes and the place of a long one
 
 
 def stored_values(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     """Return the values that a column stores, and for each row the place of its value among them; None if each row has its own.
 
-    The values are of a type that has no layers: without extension, dictionary, runs and views. The rows of a column by dictionary or by runs
-    share theirs, and only values that a row has are returned. So nothing takes more memory than the column does, however long a value is.
+    The values are of a type that has no layers: without extension, dictionary, runs and views. The rows of a column by dictionary, by runs
+    or by views share theirs, and only values that a row has are returned. So nothing takes more memory than the column does, however long a value is.
     A row whose place is null is null; the values may have nulls too.
 
     >>> values, rows = stored_values(pa.array(["x", "y", "x", None]).dictionary_encode())
@@ -30,9 +31,27 @@ def stored_values(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
         ends = column.run_ends.to_numpy(zero_copy_only=False)
         places = np.arange(column.offset, column.offset + len(column))
         return _shared(column.values, pa.array(np.searchsorted(ends, places, side="right")))
-    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        return column.cast(pa.large_binary()), None
+    if is_view(kind):
+        return _shared_views(column)
     return column, None
+
+
+def is_view(kind: pa.DataType) -> bool:
+    """Tell whether a type holds text or bytes as views, of which many may lead to one value."""
+    return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
+
+
+def _shared_views(column: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Write out what views lead to as bytes, once for all rows that have the same view.
+
+    The values are `large_binary`: together they may be longer than 2 GiB, and Arrow's offsets of 32 bits would wrap without an error.
+    """
+    known, views, *texts = column.buffers()
+    each = pa.Array.from_buffers(pa.binary(VIEW_BYTES), len(column), [known, views], offset=column.offset)
+    used = each.dictionary_encode()
+    _, distinct = used.dictionary.buffers()
+    values = pa.Array.from_buffers(pa.binary_view(), len(used.dictionary), [None, distinct, *texts])
+    return values.cast(pa.large_binary()), used.indices
 
 
 def _shared(inside: pa.Array, rows: pa.Array) -> tuple[pa.Array, pa.Array]:

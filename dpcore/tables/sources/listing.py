@@ -1,13 +1,15 @@
 """From what a spec writes as `path` to the files that it stands for, in sorted order."""
 
+import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from posixpath import basename
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
-from dpcore.tables.sources.stored_file import StoredFile, file_system, local_path
+from dpcore.tables.sources.stored_file import WEB, StoredFile, file_system, local_path
+from dpcore.tables.sources.text import text_of
 
 CSV, PARQUET, ARROW = "csv", "parquet", "arrow"
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
@@ -55,9 +57,15 @@ def same_rows(files: Sequence[StoredFile]) -> tuple[StoredFile, StoredFile] | No
 
 def partition_of(file: StoredFile) -> tuple[tuple[str, str | None], ...]:
     """Read keys and values from the names of the folders that a file lies in, such as visits/month=2025-01/x.parquet."""
-    folders = file.address.split("/")[:-1]
-    pairs = [folder.partition("=") for folder in folders if "=" in folder]
-    return tuple((unquote(key), None if value == NO_VALUE else unquote(value)) for key, _, value in pairs)
+    pairs = [folder.partition("=") for folder in file.folders if "=" in folder]
+    return tuple((_unquoted(key), None if value == NO_VALUE else _unquoted(value)) for key, _, value in pairs)
+
+
+def _unquoted(name: str) -> str:
+    """Read a part of a folder's name, which may be any bytes, as a value in a file is read."""
+    with suppress(UnicodeEncodeError):
+        return text_of(unquote_to_bytes(os.fsencode(name)))
+    return text_of(unquote_to_bytes(name.encode("utf-8", "replace")))  # elsewhere, names may be no text of any bytes
 
 
 def _marks(file: StoredFile) -> Iterator[Hashable]:
@@ -104,7 +112,7 @@ def _matching(place: Path) -> Iterator[Path]:
 def _remote(address: str) -> Iterator[str]:
     system, root = file_system(address)
     system.invalidate_cache()  # what was listed earlier in this process may have grown
-    if address.startswith(("http://", "https://")):  # has no folders, and a ? in it is no pattern
+    if address.lower().startswith(WEB):  # has no folders, and a ? in it is no pattern
         yield address
     elif _has_pattern(root):
         found = system.glob(root, detail=True).items()

@@ -3,18 +3,21 @@
 Credentials are never part of an address: each file system finds them in the environment, as its own documentation says.
 """
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import fsspec
 import pyarrow as pa
 from fsspec.registry import get_filesystem_class
 
-from dpcore.errors import SourceError
+from dpcore.errors import SourceBroken, SourceError
 from dpcore.tables.sources.attempt import attempt
 
 LOCAL = ("file://", "local://")
+WEB = ("http://", "https://")
 PACKAGES = {
     **dict.fromkeys(("s3", "s3a"), "s3fs"),
     **dict.fromkeys(("gs", "gcs"), "gcsfs"),
@@ -26,6 +29,8 @@ PACKAGES = {
     "oci": "ocifs",
 }
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class StoredFile:
@@ -36,7 +41,12 @@ class StoredFile:
     @property
     def file_name(self) -> str:
         """The last part of its address: all that messages say of it, since folders may be named after people."""
-        return self.address.partition("?")[0].rsplit("/", 1)[-1] if self.is_remote else Path(self.address).name
+        return self._places[-1]
+
+    @property
+    def folders(self) -> list[str]:
+        """The names of the folders that it lies in, as they are written."""
+        return self._places[:-1]
 
     @property
     def is_remote(self) -> bool:
@@ -44,11 +54,13 @@ class StoredFile:
         return "://" in self.address
 
     def open(self) -> pa.NativeFile:
-        """Open it for reading from any place in it."""
-        if not self.is_remote:
-            return pa.OSFile(self.address)
-        system, path = file_system(self.address)
-        return pa.PythonFile(system.open(path, "rb"), mode="r")
+        """Open it for reading from any place in it.
+
+        Raises:
+            SourceBroken: If that fails for a file whose folders are named after values: one of them may have made it fail.
+            SourceError: If that fails for any other.
+        """
+        return self._tried(self._opened)
 
     def check(self) -> None:
         """Tell a file that cannot be opened, or has nothing in it, from a damaged one."""
@@ -57,15 +69,31 @@ class StoredFile:
             if not self.is_remote:  # Arrow opens folders as well
                 with Path(self.address).open("rb") as file:
                     return file.read(1)
-            with self.open() as stream:
+            with self._opened() as stream:
                 return bytes(stream.read(1))
 
-        if not attempt(first_byte, otherwise=self._closed):
+        if not self._tried(first_byte):
             raise SourceError(f"{self.file_name!r} is empty; a table without rows still has its header")
 
+    def _opened(self) -> pa.NativeFile:
+        if not self.is_remote:
+            return pa.OSFile(os.fsencode(self.address))  # a name may be any bytes
+        system, path = file_system(self.address, failure=self._failure)
+        return pa.PythonFile(system.open(path, "rb"), mode="r")
+
+    def _tried(self, step: Callable[[], T]) -> T:
+        closed = f"{self.file_name!r} cannot be opened; check that it exists and who may read it"
+        return attempt(step, otherwise=closed, failure=self._failure)
+
     @property
-    def _closed(self) -> str:
-        return f"{self.file_name!r} cannot be opened; check that it exists and who may read it"
+    def _failure(self) -> type[SourceError]:
+        return SourceBroken if any("=" in folder for folder in self.folders) else SourceError
+
+    @property
+    def _places(self) -> list[str]:
+        # elsewhere than on the web, a ? is a part of a name
+        named = self.address.partition("?")[0] if self.address.lower().startswith(WEB) else self.address
+        return named.split("/")
 
 
 def local_path(path: str, *, base: Path) -> Path | None:
@@ -75,18 +103,28 @@ def local_path(path: str, *, base: Path) -> Path | None:
     return None if "://" in path else base / path
 
 
-def file_system(address: str) -> tuple[Any, str]:
+def file_system(address: str, *, failure: type[SourceError] = SourceError) -> tuple[Any, str]:
     """Return the file system of an address and the path in it.
 
     Raises:
-        SourceError: If nothing here reads such addresses, with the package to install.
+        SourceError: If nothing here reads such addresses, with the package to install; as a `failure`.
     """
     scheme = address.partition("://")[0].lower()
     package = PACKAGES.get(scheme)
     remedy = f"install its file system: `pip install {package}`" if package else "install the file system that it needs"
-    attempt(lambda: get_filesystem_class(scheme), otherwise=f"{scheme}:// addresses cannot be read here; {remedy}")
-    found: tuple[Any, str] = attempt(
-        lambda: fsspec.core.url_to_fs(address),
-        otherwise=f"{scheme}:// addresses cannot be read as the environment is; set the credentials that {package or 'its file system'} reads",
+    kind = attempt(
+        lambda: get_filesystem_class(scheme),
+        otherwise=f"{scheme}:// addresses cannot be read here; {remedy}",
+        failure=failure,
     )
-    return found
+
+    def found() -> tuple[Any, str]:
+        # not by fsspec.core.url_to_fs, which takes :: in a folder's name for a chain of file systems
+        system = fsspec.filesystem(scheme, **kind._get_kwargs_from_urls(address))  # noqa: SLF001  what url_to_fs calls too
+        return system, system._strip_protocol(address)  # noqa: SLF001
+
+    return attempt(
+        found,
+        otherwise=f"{scheme}:// addresses cannot be read as the environment is; set the credentials that {package or 'its file system'} reads",
+        failure=failure,
+    )

@@ -5,6 +5,8 @@ from contextlib import suppress
 
 import pyarrow as pa
 
+from dpcore.tables.sources.layout import is_view, stored_values
+
 
 def text_of(raw: bytes) -> str:
     r"""Read bytes as UTF-8, or else as Latin-1, which gives every byte a meaning: no input fails.
@@ -37,18 +39,30 @@ def decoder(encoding: str | None) -> Callable[[bytes], str]:
 def readable(values: pa.Array) -> pa.Array:
     """Turn an array of bytes or text into valid text, so that no later step can trip over one value's encoding.
 
-    Arrow does not check the text that it reads from Parquet, which is why text comes through here as well.
+    Arrow does not check the text that it reads from Parquet, which is why text comes through here as well. Views become a dictionary: many of
+    them may lead to one long value, which is not written out for each.
     """
     if pa.types.is_dictionary(values.type):
         # the dictionary alone is checked; indices are kept as they are
-        return pa.DictionaryArray.from_arrays(values.indices, readable(values.dictionary))
+        return _by_dictionary(values.indices, readable(values.dictionary))
+    if is_view(values.type):
+        raw, rows = stored_values(values)
+        return pa.DictionaryArray.from_arrays(rows, readable(raw))
     large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
     raw = values.cast(pa.large_binary() if large else pa.binary())
     with suppress(pa.ArrowInvalid):
         return raw.cast(pa.large_string() if large else pa.string())
     encoded = raw.dictionary_encode()
     decoded = [None if value is None else text_of(value) for value in encoded.dictionary.to_pylist()]
-    return pa.array(decoded, pa.large_string() if large else pa.string()).take(encoded.indices)
+    # what was Latin-1 takes more bytes as text, maybe too many for offsets of 32 bits
+    return pa.array(decoded, pa.large_string()).take(encoded.indices)
+
+
+def _by_dictionary(rows: pa.Array, inside: pa.Array) -> pa.Array:
+    """Return the values at these places; of values that come by dictionary themselves, in one layer."""
+    if pa.types.is_dictionary(inside.type):
+        return pa.DictionaryArray.from_arrays(inside.indices.take(rows), inside.dictionary)
+    return pa.DictionaryArray.from_arrays(rows, inside)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -91,11 +105,14 @@ def sound(values: pa.Array) -> pa.Array:
         return pa.ExtensionArray.from_storage(kind, stored) if stored.type == kind.storage_type else stored
     if pa.types.is_dictionary(kind):
         values.indices.validate(full=True)
-        return pa.DictionaryArray.from_arrays(values.indices, sound(values.dictionary))
+        return _by_dictionary(values.indices, sound(values.dictionary))
     if pa.types.is_run_end_encoded(kind):
         return _sound_runs(values)
     plain = values.view(plain_type(kind))
     plain.validate(full=True)
+    if is_view(kind) and not is_text(kind):
+        raw, rows = stored_values(plain)
+        return pa.DictionaryArray.from_arrays(rows, raw)
     return readable(plain) if is_text(kind) else values
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dpcore import ask
-from dpcore.errors import BudgetRefused, SourceBroken, UsageError
+from dpcore.errors import BudgetRefused, SourceBroken, SourceError, UsageError
 from dpcore.ledger import RunState, open_ledger
 from dpcore.mechanisms import BoundedMean, BoundedSum, DiscreteLaplace, NoisyCount, NoisyHistogram
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
@@ -90,6 +90,17 @@ def test_columns_that_cannot_be_read_as_declared_cost_nothing(workspace, columns
     before = balance()
     with pytest.raises(UsageError):
         ask("visits", count(), *columns, ids=ids)
+    assert balance() == before
+
+
+@pytest.mark.parametrize("column", [np.array([1 + 2j, 3]), np.array([1, 2], dtype=">i4")])
+def test_a_type_that_arrow_does_not_know_costs_nothing_and_is_refused_by_our_sentence(workspace, column):
+    workspace.open_account()
+    before = balance()
+    for columns, ids in (((column,), ["a", "b"]), (([1, 2],), column)):
+        with pytest.raises(SourceError, match="cannot be read as Arrow") as refusal:
+            ask("visits", count(), *columns, ids=ids)
+        assert not isinstance(refusal.value, SourceBroken)
     assert balance() == before
 
 

@@ -52,6 +52,14 @@ def test_one_person_is_one_id_of_whatever_type(ids, persons):
     assert len(kept(range(4), ids=column)) == {1: 2, 2: 3}[persons]
 
 
+@pytest.mark.parametrize("kind", [object, str])
+def test_a_lone_surrogate_in_an_array_of_numpy_is_read_as_in_a_list(kind):
+    texts = ["7", "\ud800", "8"]
+    (found,) = read_column(np.array(texts, dtype=kind), reads=pa.types.is_large_string)
+    assert found.to_pylist() == read_column(texts, reads=pa.types.is_large_string)[0].to_pylist()
+    assert found.to_pylist()[::2] == ["7", "8"]
+
+
 def test_rows_that_do_not_count_are_left_out_before_the_choice():
     for _ in range(20):
         assert kept(range(5), counts=[False, True, False, True, False], ids=["a"] * 5) == [1, 3]

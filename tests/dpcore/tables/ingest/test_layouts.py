@@ -19,7 +19,7 @@ from dpcore.tables.sources.layout import stored_values
 from dpcore.tables.sources.source import Source
 from dpcore.universe import Attribute, Categorical, Date, Every, Outside, Universe
 from dpcore.universe.blocks import Calendar
-from tests.dpcore.tables.sources.sources import read_batches
+from tests.dpcore.tables.sources.sources import read_batches, shared_views
 
 KEY = b"k" * 32
 CALENDAR = Calendar("day", Every.MONTH, start=dt.date(2025, 1, 1), arrived=None, grace_days=0)
@@ -172,6 +172,7 @@ def test_a_value_that_many_rows_share_is_never_written_out() -> None:
     for column in (
         pa.DictionaryArray.from_arrays(rows, long),
         pa.RunEndEncodedArray.from_arrays(pa.array([100_000, 100_001], pa.int32()), long[:2]),
+        shared_views("x" * (1 << 20), 100_000, last="y"),
     ):
         values, places = stored_values(column)
         assert (len(values), places.to_pylist()) == (2, rows.to_pylist())

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow import feather
+from pyarrow import feather, ipc
 
 from dpcore.errors import SourceBroken, SourceError
-from tests.dpcore.tables.sources.sources import arrow_bytes, located, read_batches, rows, write
+from tests.dpcore.tables.sources.sources import arrow_bytes, located, read_batches, rows, shared_views, write
 
 TABLE = pa.table(
     {
@@ -53,6 +53,18 @@ def test_names_and_types_are_read_without_a_row_or_a_dictionary(tmp_path: Path, 
     assert source.parts[0].column_types(("a", "c")) == [pa.int64(), pa.dictionary(pa.int32(), pa.string())]
     with pytest.raises(SourceBroken):
         rows(source, "c")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
+def test_views_of_more_text_than_32_bits_can_count_are_read(tmp_path: Path, kind: pa.DataType, stream: bool) -> None:
+    long, last = "x" * (1 << 15), "y" * 33
+    views = shared_views(long, 100_000, last=last)  # 3.3 GB of text, in 1.6 MB
+    write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": views.view(kind)}), stream=stream))
+    (batch,) = read_batches(located(tmp_path, "t.arrow"), columns=("a",))
+    values = [long, last] if kind == pa.string_view() else [long.encode(), last.encode()]
+    assert batch.column(0).dictionary.to_pylist() == values
+    assert batch.column(0).indices.to_pylist() == [0] * 100_000 + [1]
 
 
 def test_a_long_batch_comes_in_pieces(tmp_path: Path) -> None:
@@ -113,3 +125,26 @@ def test_runs_that_end_elsewhere_are_still_refused(tmp_path: Path) -> None:
     write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": wild})))
     with pytest.raises(SourceError, match="not a whole Arrow file"):
         rows(located(tmp_path, "t.arrow"), "a")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_delta_dictionary_is_read_and_one_that_is_not_utf8_keeps_the_reservation(
+    tmp_path: Path, stream: bool
+) -> None:
+    schema = pa.schema({"x": pa.dictionary(pa.int8(), pa.string())})
+
+    def written(last: bytes) -> bytes:
+        sink = pa.BufferOutputStream()
+        new = ipc.new_stream if stream else ipc.new_file
+        with new(sink, schema, options=ipc.IpcWriteOptions(emit_dictionary_deltas=True)) as writer:
+            for values in ([b"F"], [b"F", last]):
+                places = pa.array([len(values) - 1], pa.int8())
+                column = pa.DictionaryArray.from_arrays(places, pa.array(values).view(pa.string()))
+                writer.write_batch(pa.record_batch([column], schema=schema))
+        return sink.getvalue().to_pybytes()
+
+    write(tmp_path, "t.arrow", written(b"M"))
+    assert rows(located(tmp_path, "t.arrow"), "x") == [("F",), ("M",)]
+    write(tmp_path, "t.arrow", written(b"\xff"))
+    with pytest.raises(SourceBroken):
+        rows(located(tmp_path, "t.arrow"), "x")

@@ -301,7 +301,7 @@ def test_a_file_that_vanishes_in_the_middle_is_refused(tmp_path: Path, ending: s
     batches = read_batches(located(tmp_path, "."), columns=COLUMNS)
     next(batches)
     (tmp_path / f"2{ending}").unlink()
-    with pytest.raises(SourceError, match=rf"'2\{ending}' is not a whole") as refusal:
+    with pytest.raises(SourceError, match=rf"'2\{ending}' cannot be opened") as refusal:
         list(batches)
     check_silent(refusal.value)
 

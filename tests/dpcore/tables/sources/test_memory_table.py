@@ -13,7 +13,7 @@ import pytest
 from dpcore.errors import SourceError, UsageError
 from dpcore.tables.sources.source import Source
 from dpcore.tables.sources.values import as_text
-from tests.dpcore.tables.sources.sources import CANARY, check_silent, data_version, read_batches, rows
+from tests.dpcore.tables.sources.sources import CANARY, check_silent, data_version, read_batches, rows, shared_views
 
 KEY = bytes(range(32))
 COLUMNS = {"a": [1, 2, None], "b": ["x", None, "z"], "c": [dt.date(2025, 1, 31), None, dt.date(2025, 2, 1)]}
@@ -217,6 +217,22 @@ def test_text_that_is_not_utf8_becomes_valid_text() -> None:
     raw = pa.array([b"Z\xfcrich"])
     text = pa.StringArray.from_buffers(1, raw.buffers()[1], raw.buffers()[2])
     assert rows(Source.of(pa.table({"a": text})), "a") == [("Zürich",)]
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_views_of_more_text_than_32_bits_can_count_are_read(chunks: int) -> None:
+    long, last = "x" * (1 << 15), "y" * 33
+    views = pa.chunked_array([shared_views(long, 100_000, last=last), pa.array([None], pa.string_view())][:chunks])
+    (batch,) = read_batches(Source.of(pa.table({"a": views})), columns=["a"])
+    column = batch.column(0)
+    assert [str(value) for value in column.dictionary.cast(pa.large_string()).to_pylist()] == [long, last]
+    assert column.indices.to_pylist() == ([0] * 100_000 + [1, None])[: len(views)]
+
+
+def test_views_in_a_dictionary_are_read() -> None:
+    views = pa.array(["x", "y" * 33, None], pa.string_view())
+    column = pa.DictionaryArray.from_arrays(pa.array([1, 0, None, 2, 1]), views)
+    assert rows(Source.of(pa.table({"a": column})), "a") == [("y" * 33,), ("x",), (None,), (None,), ("y" * 33,)]
 
 
 def test_a_table_is_shown_to_nobody_and_stays_in_its_process() -> None:

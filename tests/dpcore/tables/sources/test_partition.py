@@ -1,12 +1,13 @@
 """Partitioned folders: what the folders are called are columns of all that lies in them."""
 
+import os
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dpcore.errors import SourceError
+from dpcore.errors import SourceBroken, SourceError
 from tests.dpcore.tables.sources.sources import CANARY, check_silent, data_version, located, parquet_bytes, rows, write
 
 KEY = bytes(range(32))
@@ -76,3 +77,27 @@ def test_an_error_names_the_file_and_not_its_folders(tmp_path: Path) -> None:
     write(tmp_path, f"visits/patient={CANARY}/x.parquet", parquet_bytes(pa.table({})))
     with pytest.raises(SourceError, match="has no column of its own"):
         rows(located(tmp_path, "visits"), "patient")
+
+
+@pytest.mark.parametrize("content", [("x.csv", b"a\n1\n"), ("x.parquet", parquet_bytes(pa.table({"a": ["1"]})))])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(b"Z\xfcrich", "Zürich"), ("Zürich".encode(), "Zürich"), (b"Z%FCrich", "Zürich"), (b"a::b", "a::b")],
+)
+def test_a_folder_may_be_named_by_any_bytes(
+    tmp_path: Path, content: tuple[str, bytes], name: bytes, value: str
+) -> None:
+    for folder in (b"Bern", name):
+        write(tmp_path, os.fsdecode(b"v/city=" + folder + b"/" + content[0].encode()), content[1])
+    source = located(tmp_path, "v")
+    assert sorted(rows(source, "city", "a")) == [("Bern", "1"), (value, "1")]
+    assert data_version(source, columns=("city",), key=KEY)
+
+
+def test_a_listed_file_that_cannot_be_opened_may_have_failed_by_its_folders_name(tmp_path: Path) -> None:
+    file = write(tmp_path, f"v/name={CANARY}/x.csv", b"a\n1\n")
+    source = located(tmp_path, "v")
+    file.unlink()
+    with pytest.raises(SourceBroken, match=r"'x\.csv' cannot be opened") as refusal:
+        rows(source, "a")
+    check_silent(refusal.value)

@@ -9,7 +9,7 @@ import fsspec
 import pyarrow as pa
 import pytest
 
-from dpcore.errors import SourceError
+from dpcore.errors import SourceBroken, SourceError
 from dpcore.tables.sources.source import Source
 from tests.dpcore.tables.sources.sources import (
     CANARY,
@@ -69,6 +69,33 @@ def test_folders_and_patterns_elsewhere_are_as_here(
         elsewhere.pipe(f"/dpflow/{name}", b"a\n7\n")
     elsewhere.rm("/dpflow/_temporary=1", recursive=True) if "*" in path else None
     assert rows(located(tmp_path, path), "a", "month") == [("1", "1"), ("2", "2")]
+
+
+@pytest.mark.parametrize("name", ["a::b", "a://b", "a?b", "a#b", "s3://a::memory://b", "\ud800\udcff"])
+def test_a_folder_elsewhere_may_have_any_name(tmp_path: Path, elsewhere: fsspec.AbstractFileSystem, name: str) -> None:
+    elsewhere.pipe(f"/dpflow/name={name.replace('/', '%2F')}/x.csv", b"a\n1\n")
+    expected = name.encode("utf-8", "replace").decode()
+    assert rows(located(tmp_path, "memory://dpflow"), "a", "name") == [("1", expected)]
+
+
+def test_a_folder_that_cannot_be_opened_by_its_name_keeps_the_reservation_and_its_name(
+    tmp_path: Path, elsewhere: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere.pipe(f"/dpflow/name={CANARY}?b/x.csv", b"a\n1\n")
+    source = located(tmp_path, "memory://dpflow")
+
+    def failing(_: str) -> None:
+        raise ValueError(CANARY)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(elsewhere), "_get_kwargs_from_urls", failing)
+        with pytest.raises(SourceBroken, match="cannot be read as the environment is") as refusal:
+            rows(source, "a")
+        check_silent(refusal.value)
+    elsewhere.pipe(f"/dpflow/name={CANARY}?b/x.csv", b"")
+    with pytest.raises(SourceError, match=r"^'x\.csv' is empty") as refusal:
+        rows(source, "a")
+    check_silent(refusal.value)
 
 
 def test_what_is_not_there_is_refused_by_the_words_of_the_spec(
