@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from dpcore.errors import SourceBroken, SourceError
+from dpcore.tables.sources.layout import stored_values
 from dpcore.tables.sources.stored_file import StoredFile
 from dpcore.tables.sources.text import is_text, readable
 
@@ -128,7 +129,11 @@ def _last_bytes(stream: pa.NativeFile, count: int) -> bytes:
 
 
 def _short(values: pa.Array) -> pa.Array:
-    """Write text out that comes with a dictionary longer than itself, as a sorted column may, batch after batch."""
+    """Keep only the used values of a dictionary that is longer than its rows, as a sorted column may bring batch after batch.
+
+    They are not written out row by row: many rows may share a long value, and together exceed what Arrow counts in 32 bits.
+    """
     if pa.types.is_dictionary(values.type) and len(values.dictionary) > len(values):
-        return values.cast(values.type.value_type)
+        used, rows = stored_values(values)
+        return pa.DictionaryArray.from_arrays(rows, used)
     return values

@@ -10,7 +10,7 @@ from pyarrow import parquet
 from dpcore.errors import SourceBroken, SourceError
 from dpcore.tables.sources import parquet_file
 from dpcore.tables.sources.source import Source, check_columns, check_types
-from tests.dpcore.tables.sources.sources import check_silent, located, parquet_bytes, rows, write
+from tests.dpcore.tables.sources.sources import check_silent, located, parquet_bytes, read_batches, rows, write
 
 LIMIT = 2000
 HEADERS: dict[str, Callable[[Source], object]] = {
@@ -95,3 +95,17 @@ def test_row_groups_may_have_more_values_together_than_the_type_of_their_diction
         for table in tables:
             writer.write_table(table)
     assert rows(located(tmp_path, "t.parquet"), "x") == [(str(value),) for value in range(300)]
+
+
+def test_of_a_long_dictionary_only_the_used_values_are_kept_and_none_is_written_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long, rows_of_it = "x" * (1 << 15), 100_000  # 3.3 GB, if it were written out
+    texts = [long, *map(str, range(rows_of_it + 1))]
+    places = [0] * rows_of_it + list(range(len(texts)))
+    column = pa.DictionaryArray.from_arrays(pa.array(places, pa.int32()), pa.array(texts))
+    write(tmp_path, "t.parquet", parquet_bytes(pa.table({"a": column}), dictionary_pagesize_limit=1 << 24))
+    monkeypatch.setattr("dpcore.tables.sources.parquet_file.BATCH_ROWS", rows_of_it)
+    first, *_ = read_batches(located(tmp_path, "t.parquet"), columns=("a",))
+    assert first.column(0).dictionary.to_pylist() == [long]
+    assert first.column(0).indices.to_pylist() == [0] * rows_of_it
