@@ -111,7 +111,7 @@ def _open_runs(found: AccountOverview) -> str:
 
 def _open_run(found: AccountOverview, item: RunOverview) -> str:
     run, name = item.run, shlex.quote(item.run.id)
-    ending = "settle" if run.spent else "release"
+    ending = "settle" if run.spent else "refund"
     spent, reserved = (booked(amount) for amount in (run.spent, run.reserved))
     return page(
         f"Run {plain(run.id)}: {found.account.currency.symbol} {spent} of {reserved} is spent.",

@@ -55,20 +55,24 @@ class Worker:
         if fate in {LIVES, REOPENS}:
             return call(self.ledger)
         store, seen = self.ledger._store, 0
+        wrote = committed = False
         execute = store.execute
 
         def mortal(statement: str, parameters: Any = None) -> Any:
-            nonlocal seen
+            nonlocal seen, wrote, committed
             seen += 1
             if seen != fate and not (statement == "COMMIT" and fate in {BEFORE, AFTER, STUMBLES}):
-                return execute(statement, parameters)
+                result = execute(statement, parameters)
+                wrote = wrote or statement.startswith(("INSERT", "UPDATE"))
+                committed = committed or (wrote and statement == "COMMIT")  # what follows only looks at it
+                return result
             store.execute = execute
             if fate == STUMBLES:
                 raise Crash("stumbled")
             if fate == AFTER:
                 execute(statement)
             _break_connection(store)
-            raise Crash("died after" if fate == AFTER else "died before")
+            raise Crash("died after" if committed or fate == AFTER else "died before")
 
         store.execute = mortal
         try:

@@ -35,7 +35,7 @@ def test_the_whole_traceback_with_its_causes_is_recorded(folder: Path) -> None:
     assert "round-001/measure" in text
     assert "inner value 4711" in text
     assert "ValueError: outer value 4712" in text
-    assert "test_stewardlog.py" in text
+    assert "test_private_log.py" in text
 
 
 def test_folder_and_file_are_closed_to_others(folder: Path) -> None:

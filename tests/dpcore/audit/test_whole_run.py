@@ -19,7 +19,7 @@ from dpcore.audit.whole_run.guessing import RULES, measurements, right_guesses
 from dpcore.curator.curator import Curator
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.privacy.protection import Protection
-from dpcore.runs import synthesis
+from dpcore.runs import steps, synthesis
 from dpcore.strategies.mwem import Mwem
 from dpcore.tables.ingest import records
 
@@ -128,7 +128,7 @@ def test_a_run_that_pays_more_than_it_reserved_is_a_fault_whatever_was_guessed()
         def __init__(self, release: str) -> None:
             self.release, self.spent = release, 1.01 * few.promised / AMOUNT_OF_ONE
 
-    check = ReleaseCheck(of=few, driver=lambda spec: Dear(synthesis.synthesize(spec).release))
+    check = ReleaseCheck(of=few, driver=lambda spec: Dear(steps.synthesize(spec).release))
     assert not check.run(effort=1.0).sound
 
 

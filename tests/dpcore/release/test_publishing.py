@@ -16,6 +16,7 @@ from dpcore.errors import LedgerDamaged, OutputError
 from dpcore.ledger import EventKind, Run, RunState, open_ledger
 from dpcore.release import Published, publishing
 from dpcore.release.draft_folder import DraftFolder
+from dpcore.runs import steps
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import load_spec
 from dpcore.steward.verify import verify_ledger
@@ -202,7 +203,9 @@ def test_of_two_workers_that_write_the_release_of_a_run_both_end_well(
 
     def while_another_is_quicker(*arguments: object, **named: object) -> str:
         monkeypatch.setattr(publishing, "_write", write)
-        synthesize(paid.spec, run_id="run", resume=True)
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(steps, "_open_runs", {})  # as in another process
+            synthesize(paid.spec, run_id="run", resume=True)
         return write(*arguments, **named)  # type: ignore[arg-type]
 
     monkeypatch.setattr(publishing, "_write", while_another_is_quicker)
