@@ -167,17 +167,27 @@ _QUERIES = (
         " AND d.classid = CAST('pg_catalog.pg_rewrite' AS regclass) JOIN pg_rewrite AS r ON r.oid = d.objid"
         " JOIN pg_class AS v ON v.oid = r.ev_class AND v.relnamespace <> home.oid JOIN pg_namespace AS n ON n.oid = v.relnamespace"
     ),
-    # A function elsewhere that runs with the rights of the steward; or of a superuser, if a runner or reader may call it, by itself or through
-    # a trigger. Those of extensions are left out: only a superuser makes one.
+    # A function elsewhere that runs with the rights of the steward, or of a role that may administer the steward's; or with those of a superuser
+    # or of a role with CREATEROLE, if a runner or reader may call it, by itself or through a trigger, an event trigger or an aggregate, for
+    # which they need no right to the function. Those of extensions are left out: only a superuser makes one.
     (
         f"{_REACH} SELECT DISTINCT 'definer function', n.nspname || '.' || p.proname || '(' || pg_get_function_arguments(p.oid) || ')',"
         f" {_whose('p.proowner')} FROM {_HOME} JOIN pg_proc AS p ON {_HERE} AND p.pronamespace <> home.oid AND p.prosecdef"
-        " AND pg_has_role(p.proowner, home.nspowner, 'USAGE') JOIN pg_roles AS o ON o.oid = p.proowner"
+        " JOIN pg_roles AS o ON o.oid = p.proowner AND (o.rolcreaterole OR pg_has_role(o.oid, home.nspowner, 'MEMBER'))"
         " JOIN pg_namespace AS n ON n.oid = p.pronamespace"
         " WHERE NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = CAST('pg_catalog.pg_proc' AS regclass) AND d.objid = p.oid"
-        f" AND d.deptype = 'e') AND (NOT o.rolsuper OR {_WITH_ROLES_HERE} AND (p.prorettype = CAST('trigger' AS regtype)"
+        " AND d.deptype = 'e') AND (NOT o.rolsuper AND pg_has_role(o.oid, home.nspowner, 'MEMBER')"
+        f" OR {_WITH_ROLES_HERE} AND (p.prorettype IN (CAST('trigger' AS regtype), CAST('event_trigger' AS regtype))"
+        " OR EXISTS (SELECT FROM pg_aggregate AS g WHERE p.oid IN (g.aggtransfn, g.aggfinalfn, g.aggcombinefn, g.aggserialfn,"
+        " g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn))"
         " OR EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS given"
         " WHERE given.grantee = 0 OR given.grantee IN (SELECT other FROM reach))))"
+    ),
+    # It acts in the session of whoever logs in or changes a definition, the steward included.
+    (
+        "SELECT 'event trigger', e.evtname, concat_ws(' ', e.evtevent, e.evtenabled, CAST(e.evtfoid AS regprocedure))"
+        f" FROM {_HOME} JOIN pg_event_trigger AS e ON {_HERE} WHERE NOT EXISTS (SELECT FROM pg_depend AS d"
+        " WHERE d.classid = CAST('pg_catalog.pg_event_trigger' AS regclass) AND d.objid = e.oid AND d.deptype = 'e')"
     ),
     # What was added to PostgreSQL itself comes before whatever has the same name here, and a cast needs no name. 16384 is where the numbers
     # begin of what did not come with the server.

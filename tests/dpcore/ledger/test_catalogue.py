@@ -25,6 +25,19 @@ AGAIN = "DROP TRIGGER event_kept ON event; CREATE TRIGGER event_kept BEFORE UPDA
 MIDDLE = "CREATE ROLE middle"
 SYSTEM = "SET LOCAL allow_system_table_mods = on;"
 ACT = "CREATE FUNCTION public.act(t text) RETURNS void LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN EXECUTE t; END'"
+STEP = (
+    "CREATE FUNCTION public.step(a text, t text) RETURNS text LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN EXECUTE t; RETURN t; END';"
+    " REVOKE ALL ON FUNCTION public.step FROM PUBLIC"
+)
+ON_CHANGE = (
+    "CREATE FUNCTION public.on_change() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER AS 'BEGIN END';"
+    " REVOKE ALL ON FUNCTION public.on_change FROM PUBLIC"
+)
+# From PostgreSQL 16 on, without the right to act as the steward, which older versions always give.
+ADMINISTER = (
+    "DO $$ BEGIN EXECUTE 'GRANT dpflow_steward TO {} WITH ADMIN '"
+    " || CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'OPTION' ELSE 'TRUE, INHERIT FALSE, SET FALSE' END; END $$"
+)
 FOR_NIGHTLY = "REVOKE ALL ON FUNCTION public.act FROM PUBLIC; GRANT EXECUTE ON FUNCTION public.act TO nightly"
 OWN_DATABASE = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO {}', current_database()); END $$"
 
@@ -227,6 +240,20 @@ WEAKENED = {
         f"{ACT}; ALTER FUNCTION public.act OWNER TO maria; {FOR_NIGHTLY}",
         f"{ACT}; {FOR_NIGHTLY}",
         f"{ACT}",
+        f"{ACT}; ALTER ROLE stranger CREATEROLE; ALTER FUNCTION public.act OWNER TO stranger; {FOR_NIGHTLY}",
+        f"{ACT}; {ADMINISTER.format('stranger')}; ALTER FUNCTION public.act OWNER TO stranger",
+    ],
+    "definer function public.step(a text, t text) was added": [
+        f"{STEP}; CREATE AGGREGATE public.act (text) (SFUNC = public.step, STYPE = text)",
+        f"{STEP}; CREATE AGGREGATE public.act (text) (SFUNC = textcat, STYPE = text, COMBINEFUNC = public.step)",
+    ],
+    "definer function public.on_change() was added": [ON_CHANGE],
+    "event trigger on_change was added": [
+        f"{ON_CHANGE}; CREATE EVENT TRIGGER on_change ON ddl_command_end EXECUTE FUNCTION public.on_change()",
+        (
+            f"{ON_CHANGE}; ALTER FUNCTION public.on_change SECURITY INVOKER;"
+            " CREATE EVENT TRIGGER on_change ON sql_drop EXECUTE FUNCTION public.on_change()"
+        ),
     ],
     "definer function public.act() was added": [
         f"CREATE FUNCTION public.act() {BODY} SECURITY DEFINER; REVOKE ALL ON FUNCTION public.act FROM PUBLIC"
@@ -363,6 +390,11 @@ SOUND = [
     "SELECT setval('run_number_seq', 3)",
     "CREATE VIEW public.mine AS SELECT 1 AS one; GRANT SELECT ON public.mine TO PUBLIC",
     f"{ACT}; ALTER FUNCTION public.act OWNER TO stranger",
+    (
+        f"{ACT}; ALTER ROLE stranger CREATEROLE; ALTER FUNCTION public.act OWNER TO stranger;"
+        " REVOKE ALL ON FUNCTION public.act FROM PUBLIC"
+    ),
+    STEP,
     f"{ACT}; REVOKE ALL ON FUNCTION public.act FROM PUBLIC; GRANT EXECUTE ON FUNCTION public.act TO stranger",
     "CREATE TYPE public.mood AS ENUM ('a'); CREATE CAST (public.mood AS json) WITH INOUT",
     "ALTER DEFAULT PRIVILEGES FOR ROLE stranger GRANT ALL ON TABLES TO PUBLIC",
@@ -441,6 +473,7 @@ BEYOND = {
     "'administration'": "administration",
     "'view or rule'": "view or rule",
     "'definer function'": "definer function",
+    "'event trigger'": "event trigger",
     "'cast'": "cast",
     "'system object'": "system object",
 }
