@@ -131,12 +131,16 @@ def _appeared_or_same(
 ) -> Published:
     """Let the release appear; if something is there, or is put there meanwhile by another worker, compare it."""
     if _is_free(final):
-        with _draft_beside(final) as folder:
-            digest = _write(folder, draft, created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
-            confirm()
-            if _renamed(folder, final):
-                _require_written(folder, final, run=draft.statement.run)
-                return Published(final, digest, appeared=True)
+        try:
+            with _draft_beside(final) as folder:
+                digest = _write(folder, draft, created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
+                confirm()
+                if _renamed(folder, final):
+                    _require_written(folder, final, run=draft.statement.run)
+                    return Published(final, digest, appeared=True)
+        except FileNotFoundError:
+            if _is_free(final):
+                raise  # otherwise a quicker worker has cleared away what it took for a leftover
     written = _manifest_there(final)
     if (told := _moment_and_head(written)) and in_chain(told[1]):
         statement = replace(draft.statement, ledger_head=told[1])

@@ -63,7 +63,7 @@ class Worker:
             seen += 1
             if seen != fate and not (statement == "COMMIT" and fate in {BEFORE, AFTER, STUMBLES}):
                 result = execute(statement, parameters)
-                wrote = wrote or statement.startswith(("INSERT", "UPDATE"))
+                wrote = wrote or "IMMEDIATE" in statement or "LOCK TABLE writer" in statement
                 committed = committed or (wrote and statement == "COMMIT")  # what follows only looks at it
                 return result
             store.execute = execute
