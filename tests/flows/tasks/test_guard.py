@@ -171,7 +171,8 @@ def test_the_search_finds_a_marker_that_an_ordinary_task_gives_away(stored: Call
 
     with pytest.raises(ValueError, match="Yq7"):
         ordinary()
-    assert {"log.message", "task_run_state.message", "flow_run_state.message"} <= set(stored(other))
+    places = {"log.message", "task_run_state.message", "flow_run_state.message"}
+    wait_for(lambda: places <= set(stored(other)), "the marker in every place", tell=lambda: str(stored(other)))
 
 
 def test_an_unforeseen_error_is_named_by_type_and_place_only() -> None:
