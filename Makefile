@@ -52,7 +52,7 @@ docs: .venv/development ## build the documentation into site/
 	@$(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html; to search as well, serve it: $(BIN)/python -m mkdocs serve"
 
-check: lint data/clinic-visits.csv ## style, types, layers and the fast tests, in about a minute
+check: lint data/clinic-visits.csv ## style, types, layers and the fast tests, in about two minutes
 	@TMPDIR=$${TMPDIR:-$(MEMORY)} $(BIN)/python -m pytest -q -n 2 --dist loadfile $(FAST)
 
 bench: .venv/development ## measure speed and accuracy (tables in ../shared/data)
