@@ -99,6 +99,11 @@ def _wait_until_recorded() -> None:
             "SELECT count(*) FROM events WHERE instr(resource, ?) AND event = 'prefect.task-run.Completed'",
             "the event of its end",
         ),
+        # The server notes states after the events that tell of them, and not in their order.
+        (
+            "SELECT length(?) AND NOT EXISTS (SELECT 1 FROM events WHERE event LIKE 'prefect.task-run.%' AND id NOT IN (SELECT id FROM task_run_state))",
+            "and of all before it their states",
+        ),
     )
     deadline = time.monotonic() + 60
     with closing(sqlite3.connect(DATABASE, uri=True)) as database:
