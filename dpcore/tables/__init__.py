@@ -1,1 +1,1 @@
-"""The private table: sources, ingestion, counting and histograms, on this machine or on a Dask cluster."""
+"""Read, ingest and count the private table, on this machine or on a Dask cluster."""

@@ -1,4 +1,4 @@
-"""What reads and counts a table: a run asks every engine the same way, and gets the same counts."""
+"""The interface of an engine, which reads and counts a table. Every engine gives the same counts."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection
@@ -10,28 +10,28 @@ from dpcore.universe import Universe
 
 
 class Engine(ABC):
-    """Reads a source into records, which nobody looks at, and makes a histogram of them, which the curator asks."""
+    """Reads a source into opaque records and builds a histogram of them for the curator."""
 
     @abstractmethod
     def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
-        """Return the data's version where the cells of some attributes are still to be found: the same text on every engine."""
+        """Return the data's version before the cells of the `undecided` attributes are known: the same text on every engine."""
 
     def connect(self) -> None:
-        """Connect to the machines that read the table, if there are others; nothing is read.
+        """Connect to the machines that read the table, if they are remote. Read nothing.
 
         Raises:
-            SourceError: If they can't be reached.
+            SourceError: If a machine cannot be reached.
         """
         return
 
     @abstractmethod
     def read(self, source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint) -> Versioned:
-        """Read, code and bound the table; its version is the same text on every engine."""
+        """Read the table, code its values and bound the rows of each unit. The version is the same text on every engine."""
 
     @abstractmethod
     def count(self, records: Any, universe: Universe) -> Histogram:
-        """Make the histogram of what this engine has read."""
+        """Build the histogram of records that this engine has read."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything: no histogram of this engine is asked any more."""
+        """Release all resources. Histograms of this engine can no longer be used."""

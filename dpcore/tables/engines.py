@@ -1,4 +1,4 @@
-"""Where a table is read and counted: on this machine, or on a cluster. A run asks either the same way, and gets the same counts."""
+"""Choose the engine that reads and counts the table: this machine or a Dask cluster. Both give the same counts."""
 
 from collections.abc import Collection
 
@@ -13,31 +13,31 @@ from dpcore.universe import Universe
 
 
 class LocalEngine(Engine):
-    """This process, in bounded memory."""
+    """Reads and counts in this process, in bounded memory."""
 
     def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
-        """Read the table here."""
+        """Read the table in this process and return its version."""
         return readable_version(source, coding=coding, undecided=undecided, fingerprint=fingerprint)
 
     def read(self, source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint) -> Records:
-        """Read the table here."""
+        """Read the table in this process."""
         return ingest(source, coding=coding, draws=draws, fingerprint=fingerprint)
 
     def count(self, records: Records, universe: Universe) -> Histogram:
-        """Count what is here."""
+        """Count the records in this process."""
         return LocalHistogram.count(records, universe)
 
     def close(self) -> None:
-        """Do nothing: records go with the last who refers to them."""
+        """Do nothing: records are freed with the last reference to them."""
 
 
 def engine_for(spec: EngineSpec | None, *, source: Source, connect: Connect) -> Engine:
-    """Return the engine that a spec declares; nothing is started by that.
+    """Return the engine that a spec declares. Start nothing.
 
     Args:
         spec: As declared; None for this machine.
-        source: The table that it is to read.
-        connect: How to get a cluster if one is declared.
+        source: The table that the engine will read.
+        connect: Connects to the cluster, if one is declared.
 
     Raises:
         UsageError: If Dask is not installed, or the source is a table in the memory of this process.
@@ -47,8 +47,8 @@ def engine_for(spec: EngineSpec | None, *, source: Source, connect: Connect) -> 
     check_installed()
     if any(isinstance(part, MemoryTable) for part in source.parts):
         raise UsageError(
-            "a table from Python is counted where it is; remove `engine` from the spec, or name a `source`"
+            "a table handed over from Python can only be counted in this process; remove `engine` from the spec, or name a `source`"
         )
-    from dpcore.tables.cluster.engine import DaskEngine  # noqa: PLC0415  needs what is an extra
+    from dpcore.tables.cluster.engine import DaskEngine  # noqa: PLC0415  Dask is an extra
 
     return DaskEngine(spec, connect=connect)

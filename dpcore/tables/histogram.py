@@ -1,6 +1,6 @@
-"""The private table as counts over the universe: marginals of it are counted when they are asked for, and kept.
+"""The private table as counts over the universe. Marginals are counted on demand and cached.
 
-A Histogram is read by the curator alone, which charges before it looks: nothing else may call `marginal` or `prepare`.
+Only the curator may call `marginal` or `prepare`, because it charges before it looks.
 """
 
 from abc import ABC, abstractmethod
@@ -16,9 +16,11 @@ from dpcore.tables.ingest.records import Records
 from dpcore.universe import CompactCodes, Universe, code_type
 from dpcore.workload import Axes
 
-KEPT_CELLS = 8_000_000  # of marginals that were asked for: a selection asks for hundreds, and the next one for most of them again
-DISTINCT_ROWS = 1 << 20  # up to here, looking for rows that are alike takes less time than the countings that it spares
-SMALL_UNIVERSE = 1 << 20  # cells up to which any table is counted in all of them at once
+KEPT_CELLS = (
+    8_000_000  # cache size: one selection asks for hundreds of marginals, and the next one for most of them again
+)
+DISTINCT_ROWS = 1 << 20  # up to this many rows, deduplication takes less time than it saves in later counts
+SMALL_UNIVERSE = 1 << 20  # universes of up to this many cells are counted in full at once
 
 
 class Histogram(Private, ABC):
@@ -35,10 +37,10 @@ class Histogram(Private, ABC):
 
     @abstractmethod
     def _counts(self, sets: Sequence[Axes]) -> list[Counts]:
-        """Count the rows over each of some sets of axes, in as few passes as possible."""
+        """Count the rows over each set of axes, in as few passes as possible."""
 
     def coarsen(self, column: int, groups: npt.NDArray[np.intp]) -> None:
-        """Add an axis: a column with some of its cells taken together, as something public says."""
+        """Add an axis: a column with some of its cells merged. The grouping must be public."""
         size = int(groups.max()) + 1
         if column >= self._columns:
             finer = self._coarse[column - self._columns]
@@ -47,20 +49,20 @@ class Histogram(Private, ABC):
         self._shape = (*self._shape, size)
 
     def marginal(self, axes: Axes) -> Counts:
-        """Return the exact counts over some axes, shaped by them in that order, read-only; over none, the exact number of rows.
+        """Return the exact counts over some axes as a read-only array with these axes in order; without axes, the exact number of rows.
 
-        For the curator only, after the charge: what this returns is private. It is kept here, as the table is, up to a number of cells.
+        For the curator only, after the charge: the result is private. Results are cached, up to `KEPT_CELLS` cells.
         """
         if axes not in self._kept:
             self.prepare([axes])
         return self._kept[axes]
 
     def prepare(self, sets: Sequence[Axes]) -> None:
-        """Count several marginals together, and keep them for being asked for; those that take more room than there is are left out."""
+        """Count several marginals together and cache them. Marginals that exceed the cache are left out."""
         wanted = dict.fromkeys(self._that_fit(sets))
         for axes in wanted:
             if axes in self._kept:
-                # as if it were new: what is wanted now is not what has to make room
+                # move it to the end of the queue, so that it is not evicted now
                 self._kept[axes] = self._kept.pop(axes)
         missing = [axes for axes in wanted if axes not in self._kept]
         for axes, counted in zip(missing, self._counts(missing) if missing else (), strict=True):
@@ -80,7 +82,7 @@ class Histogram(Private, ABC):
 
 
 class LocalHistogram(Histogram):
-    """Counts of rows on this machine: of the distinct ones if there are few, else chunk by chunk as the records are."""
+    """Counts rows on this machine: the distinct rows if they are few, else the records chunk by chunk."""
 
     __slots__ = ("_chunks",)
 
@@ -91,12 +93,12 @@ class LocalHistogram(Histogram):
     @classmethod
     def of(cls, *, codes: Sequence[CompactCodes], counts: Counts, shape: Sequence[int]) -> "LocalHistogram":
         """Make a histogram of distinct rows and how often each occurs."""
-        # most rows of a large universe occur once or twice: a byte of memory each, not eight
+        # most rows of a large universe occur once or twice: store each count in one byte, not eight
         return cls([(tuple(codes), counts.astype(_count_type(counts)))], shape=shape)
 
     @classmethod
     def count(cls, records: Records, universe: Universe) -> "LocalHistogram":
-        """Count the records by cell: now, if that makes them fewer for a small price, else marginal by marginal when these are asked for."""
+        """Build the histogram of records: deduplicate them now if that is cheap, else count each marginal on demand."""
         shape, chunks = universe.shape, _Again(records)
         if prod(shape) <= SMALL_UNIVERSE:
             (counts,) = count_sets(chunks, shape=shape, sets=[tuple(range(len(shape)))])
@@ -114,7 +116,7 @@ class LocalHistogram(Histogram):
 
 
 class _Again:
-    """The chunks of records, from the first one each time that they are gone through."""
+    """The chunks of records. Each iteration starts again from the first chunk."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -124,7 +126,7 @@ class _Again:
 
 
 def _few(chunks: Iterable[Chunk]) -> list[Chunk] | None:
-    """Return all chunks, or None if they have too many rows to look for those that are alike."""
+    """Return all chunks, or None if they have too many rows to deduplicate."""
     few: list[Chunk] = []
     rows = 0
     for chunk in chunks:

@@ -1,1 +1,1 @@
-"""Read raw tables: CSV, Parquet, Arrow, databases and tables in memory, each record by itself."""
+"""Read raw tables: CSV, Parquet, Arrow, databases and tables in memory. Each record is read independently of the others."""

@@ -1,4 +1,4 @@
-"""Arrow files: the IPC file format, which Feather is too, and the IPC stream format."""
+"""Read Arrow files: the IPC file format, which includes Feather, and the IPC stream format."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,13 +22,15 @@ class ArrowFile:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name that messages use."""
         return repr(self.file.file_name)
 
     @property
     def damaged(self) -> str:
-        """What is said if it cannot be read to its end."""
-        return f"{self.name} is not a whole Arrow file: it is damaged, cut short, or of another kind; write it again"
+        """The message for a file that cannot be read to its end."""
+        return (
+            f"{self.name} is not a complete Arrow file: it is damaged, truncated, or in another format; write it again"
+        )
 
     def column_names(self) -> list[str]:
         """Read the names of all columns from the file's schema."""
@@ -41,9 +43,9 @@ class ArrowFile:
         return [schema.field(column).type for column in columns]
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns in the order asked for, in no larger batches than the file's own.
+        """Yield the named columns in the given order, in batches no larger than the file's own.
 
-        The format lets a file say anything about where its values lie, and Arrow believes it: hence the full check.
+        A file can hold arbitrary offsets to its values, and Arrow follows them unchecked. `sound` therefore checks every array in full.
         """
         schema = self._schema()
         places = sorted(schema.get_field_index(column) for column in columns)

@@ -1,4 +1,4 @@
-"""Run a step that touches raw files so that only our own sentence about a failure gets out."""
+"""Run a step that reads raw data and replace any error with a message that quotes no data."""
 
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -9,11 +9,10 @@ T = TypeVar("T")
 
 
 def attempt(step: Callable[[], T], *, otherwise: str, failure: type[SourceError] = SourceError) -> T:
-    """Return what the step gives; if it fails, raise a `failure` saying `otherwise` and nothing else.
+    """Return the step's result. If it fails, raise a `failure` that says `otherwise` and nothing else.
 
-    Readers quote the data in what they raise ("could not convert 'Jane Doe'"). Python links an error to the one that
-    was being dealt with when it was raised, and `from None` only hides that link. So ours is raised after the other is
-    gone.
+    Readers quote data in their errors ("could not convert 'Jane Doe'"). An exception raised inside an `except` block keeps a
+    reference to the original one, and `from None` only hides it. The replacement is therefore raised outside the block.
 
     >>> attempt(lambda: int("Jane Doe"), otherwise="visits.csv cannot be read")
     Traceback (most recent call last):
@@ -29,7 +28,7 @@ def attempt(step: Callable[[], T], *, otherwise: str, failure: type[SourceError]
 
 
 def attempt_each(items: Iterator[T], *, otherwise: str, failure: type[SourceError] = SourceError) -> Iterator[T]:
-    """Yield the items; if producing one fails, raise a `failure` saying `otherwise` and nothing else."""
+    """Yield the items. If producing one fails, raise a `failure` that says `otherwise` and nothing else."""
 
     def one_more() -> tuple[T, ...]:
         for item in items:

@@ -1,16 +1,15 @@
-"""CSV files: every column as text, in batches, whatever the rows hold.
+"""Read CSV files in batches, with every column as text.
 
-A row is one record as RFC 4180 has it: a quoted value may hold delimiters, line breaks and doubled quotation marks. In
-a file that is written so, no row has a say in how another is read. The policy, without errors that depend on a value
-and without counts in clear:
+A row is a record as in RFC 4180: a quoted value may contain delimiters, newlines and doubled quotation marks. In a well-formed
+file, no row can change how another row is read. Errors do not depend on a single value, and no counts are reported:
 
-- no types are guessed: text is what the universe reads, and an empty value, quoted or not, is null;
-- a row with another number of fields than the header is left out, silently; so are blank lines, and so is a row that is longer than the
-  largest chunk below;
-- records and values are cut by their bytes alone, and then each value's bytes are decoded by themselves, in the declared encoding or, if
-  there is none, as UTF-8 or else Latin-1. Only encodings are accepted in which the bytes of ASCII always mean ASCII (`spec/encodings.py`);
-- a file with a quotation mark where RFC 4180 allows none, say one that is never closed, is refused as a whole before any row
-  is counted: it would take in the rows that follow, and one person's value would decide about others.
+- Types are not inferred. The universe parses the text; an empty value, quoted or not, is null.
+- A row is skipped silently if its number of fields differs from the header's, if it is blank, or if it is longer than the largest chunk
+  below.
+- Records and values are split by their bytes alone. Each value is then decoded on its own: in the declared encoding, or without one as
+  UTF-8 with Latin-1 as the fallback. Only encodings in which ASCII bytes always mean ASCII are accepted (`spec/encodings.py`).
+- A file with a quotation mark where RFC 4180 allows none, such as one that is never closed, is rejected before any row is counted.
+  Such a mark would swallow the rows after it, so one person's value would affect other rows.
 """
 
 import csv
@@ -31,13 +30,13 @@ from dpcore.tables.sources.quotation import QuotationScan
 from dpcore.tables.sources.stored_file import StoredFile
 from dpcore.tables.sources.text import decoder
 
-# The first is what is read in one go. The second is how long a record may be, and bounds the memory that one can take.
+# The usual size of one read, and the maximum length of a record, which bounds memory.
 CHUNK_BYTES = (1 << 22, 1 << 24)
 HEADER_BYTES = 1 << 20
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")  # of UTF-16 and UTF-32
-# Files are cut into values in this encoding, which gives every byte a meaning; what a value says in UTF-8 is seen after.
-# Otherwise the reader writes to the standard error stream about the bytes of a row that it is to leave out.
+# Files are split into values in this encoding, which maps every byte to a character; values are decoded afterwards.
+# With UTF-8, Arrow's reader would write to stderr about invalid bytes in the rows that it skips.
 EVERY_BYTE = "latin-1"
 
 
@@ -46,10 +45,10 @@ class CsvFile:
     """One CSV file with a header, plain or compressed by gzip or zstd.
 
     Attributes:
-        file: Where it is; its ending tells the compression, and .tsv the delimiter.
-        delimiter: Between two values, if it is not the usual one.
-        quote: Around values that hold a delimiter; None where quotation marks have no meaning.
-        encoding: What its bytes say; None for UTF-8, and Latin-1 value by value where that fails.
+        file: Its extension determines the compression; .tsv also sets the delimiter to a tab.
+        delimiter: Between two values; None for the extension's default.
+        quote: The quotation mark; None if the file has no quoting.
+        encoding: Of the text; None for UTF-8, with Latin-1 for each value that is not valid UTF-8.
     """
 
     file: StoredFile
@@ -59,18 +58,16 @@ class CsvFile:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name that messages use."""
         return repr(self.file.file_name)
 
     @property
     def damaged(self) -> str:
-        """What is said if it cannot be read to its end."""
-        return (
-            f"{self.name} is not a whole CSV file: it is damaged, cut short, or leaves a quotation open; write it again"
-        )
+        """The message for a file that cannot be read to its end."""
+        return f"{self.name} is not a complete CSV file: it is damaged, truncated, or leaves a quotation open; write it again"
 
     def column_names(self) -> list[str]:
-        """Read the header; an empty list if there is none."""
+        """Read the header. Return an empty list if there is none."""
         self.file.check()
         record, _ = self._header()
         lines = io.StringIO(record.decode(EVERY_BYTE), newline="")
@@ -82,11 +79,11 @@ class CsvFile:
         return [self._decode(field.encode(EVERY_BYTE)) for field in header]
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
-        """Return text for every column: a CSV file knows no other type."""
+        """Return text for every column: CSV has no other type."""
         return [pa.string()] * len(columns)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows' named columns as text, in the order asked for."""
+        """Yield the named columns as text, in the given order."""
         self._check_quotation()
         header = self.column_names()
         positions = [header.index(column) for column in columns]
@@ -94,11 +91,11 @@ class CsvFile:
             yield pa.RecordBatch.from_arrays([self._decoded(values) for values in batch.columns], names=list(columns))
 
     def split(self) -> tuple["CsvFile"]:
-        """Return the file itself: where its rows begin shows only from its start."""
+        """Return the file itself: record boundaries can only be found from its start."""
         return (self,)
 
     def _check_quotation(self) -> None:
-        """Refuse a file in which a quotation mark stands where RFC 4180 allows none: nobody can tell where its rows end."""
+        """Reject a file with a quotation mark where RFC 4180 allows none: its record boundaries are ambiguous."""
         if self.quote is None:
             return
         scan = QuotationScan(self._delimiter, quote=self.quote)
@@ -113,25 +110,25 @@ class CsvFile:
             )
 
     def _header(self) -> tuple[bytes, int]:
-        """Return the record that names the columns, and where in the file those after it begin."""
+        """Return the header record, and the offset of the first record after it."""
         with self._open() as stream:
             head = bytes(stream.read(HEADER_BYTES + 1))
         if head.startswith(WIDE_MARKS):
             raise SourceError(
-                f"{self.name} is in UTF-16 or UTF-32, in which one value can change how others are read; convert it to UTF-8 first, as in "
+                f"{self.name} is in UTF-16 or UTF-32, where one value can change how others are read; convert it to UTF-8 first, as in "
                 "`iconv -f UTF-16 -t UTF-8 visits.csv > visits-utf8.csv`, or to Parquet"
             )
         start = len(BYTE_ORDER_MARK) if head.startswith(BYTE_ORDER_MARK) else 0
         start = len(head) - len(head[start:].lstrip(b"\r\n"))
-        # The header is the first line, whatever quotation it leaves open: otherwise the rows would decide where it ends.
+        # The header is the first line even if it leaves a quotation open: otherwise the rows would determine where it ends.
         ends = record_ends(head[start:], quote=None, is_open=False)
         if not len(ends) and len(head) > HEADER_BYTES:
             raise SourceError(self._long_header)
         stop = start + int(ends[0]) if len(ends) else len(head)
         if self.quote is not None and head[start:stop].count(self.quote.encode()) % 2:
             raise SourceError(
-                f"the header of {self.name} leaves a quotation open in its first line; write each column's name in one line, "
-                "with a closing quotation mark"
+                f"the header of {self.name} leaves a quotation open at the end of its first line; write all column names in one line, "
+                "and close every quotation mark"
             )
         return head[start:stop], stop
 
@@ -164,8 +161,8 @@ class CsvFile:
                 yield from self._parsed(chunk, positions, fields=fields)
 
     def _parsed(self, chunk: bytes, positions: Sequence[int], *, fields: int) -> Iterator[pa.RecordBatch]:
-        """Read a chunk of whole records in one go: where Arrow cuts by itself, it drops line feeds and trips over NUL."""
-        # columns go by their place: names may repeat among those that nobody declared
+        """Parse a chunk of whole records as one block: at its own block boundaries, Arrow drops line feeds and mishandles NUL."""
+        # columns are named by position, because undeclared columns may share a name
         names = [str(place) for place in range(fields)]
         wanted = [names[place] for place in positions]
         escape = NulEscape.beside(f"{self._delimiter}{self.quote or ''}") if b"\0" in chunk else None
@@ -194,7 +191,7 @@ class CsvFile:
             yield pa.RecordBatch.from_arrays(columns, names=wanted)
 
     def _decoded(self, values: pa.Array) -> pa.Array:
-        """Decode what was cut byte by byte, value by value."""
+        """Decode each value from the bytes it was split from."""
         if compute.all(compute.string_is_ascii(values)).as_py() is not False:
             return values
         distinct = values.dictionary_encode()

@@ -1,7 +1,7 @@
-"""A CSV file's bytes in chunks of whole records.
+"""Split the bytes of a CSV file into chunks of whole records.
 
-A reader that is handed a chunk which begins and ends with a record has nothing to remember from one chunk to the next, so no row's
-length or bytes can change how a row in another chunk is read.
+Every chunk starts and ends at a record boundary, so the reader keeps no state between chunks. The length and bytes of one row therefore
+cannot change how a row in another chunk is read.
 """
 
 from collections.abc import Iterator
@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 
 CR, LF = b"\r\n"
-TAIL_BYTES = 1 << 16  # where the last record end of a chunk mostly is
+TAIL_BYTES = 1 << 16  # the last record of a chunk usually ends within these
 
 
 def record_ends(chunk: bytes, *, quote: str | None, is_open: bool) -> np.ndarray:
-    r"""Return the places just after each line end that is outside quotation marks, blank lines' among them.
+    r"""Return the offset just past each record terminator: a newline outside quotation marks. Blank lines count.
 
     Args:
-        chunk: Bytes of a file; one that ends with CR is taken to have no LF after it.
-        quote: The quotation mark; None where it has no meaning.
-        is_open: Whether the chunk begins inside a quoted value.
+        chunk: Bytes of a file. A CR at its end is assumed to have no LF after it.
+        quote: The quotation mark; None if the file has no quoting.
+        is_open: Whether the chunk starts inside a quoted value.
 
     >>> record_ends(b'a,"b\n"\r\nc', quote='"', is_open=False).tolist()
     [8]
@@ -35,22 +35,22 @@ def record_ends(chunk: bytes, *, quote: str | None, is_open: bool) -> np.ndarray
 
 
 def whole_records(stream: pa.NativeFile, *, quote: str | None, usual: int, largest: int) -> Iterator[bytes]:
-    """Yield a stream's bytes from here on, in chunks that end where a record does, or the file.
+    """Yield the rest of a stream in chunks that end at a record boundary or at the end of the file.
 
-    A record that is longer than `largest`, its line end not counted, is left out. That depends on the record alone, not on where it stands.
+    Skip each record longer than `largest`, without its newline. This depends on the record alone, not on its position.
 
     Args:
-        stream: At the start of a record, of a file whose quotation marks are all in their place.
-        quote: The quotation mark; None where it has no meaning.
-        usual: About how many bytes a chunk has, unless a record is longer.
-        largest: How many bytes a record may have, at least `usual`; what is held in memory follows from it.
+        stream: At the start of a record. The quotation marks of the file must be well formed.
+        quote: The quotation mark; None if the file has no quoting.
+        usual: The approximate size of a chunk in bytes, unless a record is longer.
+        largest: The maximum length of a record in bytes, at least `usual`. It bounds memory.
     """
-    pending: list[bytes] = []  # the beginning of one record
+    pending: list[bytes] = []  # the start of one record
     skipping = False  # whether the stream is inside a record that is too long
     is_open, held = False, b""
     while read := stream.read(usual):
         chunk = held + read
-        held = chunk[-1:] if chunk[-1] == CR else b""  # what it ends shows only with the byte after it
+        held = chunk[-1:] if chunk[-1] == CR else b""  # the next byte may be the LF of a CR LF
         chunk = chunk.removesuffix(held)
         length = sum(map(len, pending))
         if skipping or length + len(chunk) > largest:
@@ -58,9 +58,9 @@ def whole_records(stream: pa.NativeFile, *, quote: str | None, usual: int, large
             if skipping or length + content > largest:
                 skipping = end is None
                 dropped = chunk[:end]
-                is_open ^= _turns(dropped, quote=quote)
+                is_open ^= _toggles_quotation(dropped, quote=quote)
                 pending, chunk = [], chunk[len(dropped) :]
-        is_open ^= _turns(chunk, quote=quote)
+        is_open ^= _toggles_quotation(chunk, quote=quote)
         if end := _last_end(chunk, quote=quote, is_open=is_open):
             yield b"".join((*pending, chunk[:end]))
             pending = [chunk[end:]]
@@ -71,7 +71,7 @@ def whole_records(stream: pa.NativeFile, *, quote: str | None, usual: int, large
 
 
 def _first_record(chunk: bytes, *, quote: str | None, is_open: bool) -> tuple[int, int | None]:
-    """Return how many bytes a chunk has before its first line end, and the place after that; None if it has no line end."""
+    """Return the length of a chunk's first record without its newline, and the offset past that newline; None if it has none."""
     ends = record_ends(chunk, quote=quote, is_open=is_open)
     if not len(ends):
         return len(chunk), None
@@ -79,17 +79,17 @@ def _first_record(chunk: bytes, *, quote: str | None, is_open: bool) -> tuple[in
     return end - (2 if chunk[:end].endswith(b"\r\n") else 1), end
 
 
-def _turns(chunk: bytes, *, quote: str | None) -> bool:
-    """Tell whether a chunk that begins outside quotation marks ends inside, or the other way round."""
+def _toggles_quotation(chunk: bytes, *, quote: str | None) -> bool:
+    """Tell whether the chunk has an odd number of quotation marks, and so starts and ends on different sides of a quotation."""
     if quote is None:
         return False
     return bool(np.count_nonzero(np.frombuffer(chunk, dtype=np.uint8) == ord(quote)) % 2)
 
 
 def _last_end(chunk: bytes, *, quote: str | None, is_open: bool) -> int:
-    """Return the place after the last record end, or 0; `is_open` is about the end of the chunk."""
+    """Return the offset past the last record terminator, or 0. `is_open` refers to the end of the chunk."""
     for tail in (chunk[-TAIL_BYTES:], chunk):
-        ends = record_ends(tail, quote=quote, is_open=is_open ^ _turns(tail, quote=quote))
+        ends = record_ends(tail, quote=quote, is_open=is_open ^ _toggles_quotation(tail, quote=quote))
         if len(ends):
             return len(chunk) - len(tail) + int(ends[-1])
     return 0

@@ -1,4 +1,4 @@
-"""The database that a query goes to: reached by an address that is kept nowhere, and only ever read."""
+"""Connect to a source database, read-only. The address comes from the environment and is never stored."""
 
 import logging
 import os
@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 WHY = "and see the steward's log"
 DRIVERS = {"mysql": "mysqlclient", "mariadb": "mariadb", "oracle": "cx_Oracle", "mssql": "pyodbc"}
-# SQLAlchemy writes every row into the log of an engine whose level is DEBUG; this one no configuration can reach
-SILENT = logging.Logger("dpflow.source", level=logging.CRITICAL + 1)  # noqa: LOG001  so that it is out of reach
+# SQLAlchemy logs every row at level DEBUG; no logging configuration reaches this logger
+SILENT = logging.Logger("dpflow.source", level=logging.CRITICAL + 1)  # noqa: LOG001  getLogger would make it configurable
 READ_ONLY = {
     "sqlite": "PRAGMA query_only = ON",
     "postgresql": "SET TRANSACTION READ ONLY",
@@ -38,25 +38,25 @@ class Database:
     """A database.
 
     Attributes:
-        url_env: The environment variable that holds its address. The address itself is never kept.
+        url_env: The environment variable that holds its address. The address itself is never stored.
     """
 
     url_env: str
 
     def check(self) -> None:
-        """Refuse an address that is not there, or that nothing here can connect to; the database is left alone."""
+        """Raise if the address is missing or no installed driver can read it. Do not connect."""
         self._engine().dispose()
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """Connect for as long as the context lasts, in a transaction that cannot write and is rolled back."""
+        """Connect for the duration of the context, in a read-only transaction that is rolled back."""
         engine = self._engine()
         try:
             connection = attempt(
                 lambda: self._connected(engine),
                 otherwise=f"the database that {self.url_env} names cannot be reached; check its address, user and password, {WHY}",
             )
-            with connection:  # and its end rolls back whatever there was
+            with connection:  # closing it rolls the transaction back
                 yield connection
         finally:
             engine.dispose()
@@ -64,14 +64,14 @@ class Database:
     def _connected(self, engine: Engine) -> Connection:
         try:
             return self.noting(lambda: _opened(engine))
-        except NotSupportedError:  # the driver knows nothing of it
+        except NotSupportedError:  # the driver does not know the encoding
             pass
         raise SourceError(
-            f"the encoding of the database that {self.url_env} names is none that can be read here; copy the table to a database in UTF8, {WHY}"
+            f"the encoding of the database that {self.url_env} names is not supported; copy the table to a database in UTF8, {WHY}"
         )
 
     def noting(self, step: Callable[[], T]) -> T:
-        """Let the steward's log have what a database says, which is often the only clue, without the password."""
+        """Run a step. If it fails, write the database's error to the steward's log without the password, and raise it again."""
         try:
             return step()
         except DpflowError:
@@ -87,18 +87,18 @@ class Database:
         text = os.environ.get(self.url_env)
         if not text:
             raise SourceError(
-                f"the environment variable {self.url_env} is not set; let it hold the database's address, such as "
+                f"the environment variable {self.url_env} is not set; set it to the database's address, such as "
                 "postgresql://user:password@host/database"
             )
-        wrong = f"{self.url_env} holds no address of a database that can be read here"
+        wrong = f"{self.url_env} does not hold the address of a database that can be read here"
         url = attempt(
             lambda: make_url(text), otherwise=f"{wrong}; write it as postgresql://user:password@host/database"
         )
         if url.get_backend_name() in {"postgres", "postgresql"}:
             url = _for_reading(url.set(drivername="postgresql+psycopg"))
         kind = url.get_backend_name()
-        if kind == "sqlite" and not Path(url.database or "").is_file():  # SQLite would make it
-            raise SourceError(f"the database file that {self.url_env} names is not there; check its address")
+        if kind == "sqlite" and not Path(url.database or "").is_file():  # SQLite would create it
+            raise SourceError(f"the database file that {self.url_env} names does not exist; check its address")
         remedy = (
             f"`pip install {DRIVERS[kind]}`" if kind in DRIVERS else "install the driver that SQLAlchemy names for it"
         )
@@ -125,41 +125,41 @@ def _opened(engine: Engine) -> Connection:
 
 
 def _text_as_bytes(connection: Any, _: object) -> None:
-    """Let SQLite give text as its bytes: of one that is not UTF-8 its driver would make an error."""
+    """Return text from SQLite as bytes: its driver raises on text that is not UTF-8."""
     connection.text_factory = bytes
 
 
 class _Raw(Loader):
-    """Gives a text of PostgreSQL as its bytes."""
+    """Loads text from PostgreSQL as bytes."""
 
     def load(self, data: Buffer) -> bytes:
-        """Return the bytes; each value is decoded by itself where it is read."""
+        """Return the bytes. The query decodes each value on its own."""
         return bytes(data)
 
 
 def _without_conversion(connection: Connection) -> None:
-    """Let PostgreSQL give text as the bytes that it stores, whatever encoding the address or the environment asks for.
+    """Make PostgreSQL return text as its stored bytes, whatever encoding the address or the environment asks for.
 
-    The server refuses to convert a character that the other encoding does not have, and the driver to decode bytes that mean nothing: one
-    value would make the whole query fail.
+    The server fails to convert a character that the client encoding lacks, and the driver fails to decode invalid bytes. In both cases
+    one value would make the whole query fail.
     """
     driver: Any = connection.connection.driver_connection
     connection.exec_driver_sql(f"SET client_encoding TO '{server_encoding(connection)}'")
     driver.adapters.register_loader("text", _Raw)
-    if not driver.info.encoding:  # which raises if the driver has no such encoding
+    if not driver.info.encoding:  # this property raises if the driver does not know the encoding
         raise NotSupportedError
 
 
 def server_encoding(connection: Connection) -> str:
-    """Return what PostgreSQL calls the encoding of a database."""
+    """Return PostgreSQL's name for the encoding of the database."""
     driver: Any = connection.connection.driver_connection
     return str(driver.info.parameter_status("server_encoding"))
 
 
 def _for_reading(url: URL) -> URL:
-    """Let no transaction of a session in PostgreSQL write, should a query get to begin one of its own.
+    """Make every transaction of a PostgreSQL session read-only, even one that the query starts itself.
 
-    The session begins in UTF8, in which every database can talk about itself.
+    The session starts in UTF8, which every database can use for its catalog and messages.
     """
     before = url.query.get("options", os.environ.get("PGOPTIONS", ""))
     options = " ".join((before,) if isinstance(before, str) else before)

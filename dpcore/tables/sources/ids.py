@@ -1,13 +1,13 @@
-"""Who a row belongs to: ids of any type, from any number of batches and files, as keyed hashes.
+"""Hash the ids that say whose row it is, of any type and from any number of batches and files.
 
-The bound on one person's rows holds only if one person is one id, and two persons are two. Files written at different times often type
-ids differently: 7 and 7.0 (a column with a gap in it), the decimal 7.00 and the text "7" are therefore the same id, and so is a moment in
-every unit and time zone. A float that may have been rounded has no identity, and its row belongs to nobody. Kinds of ids that cannot be
-compared, such as days and text, may not meet in one source: `family` tells them apart by type alone.
+The bound on one person's rows holds only if each person has exactly one id and no two persons share one. Files written at different
+times often store ids in different types. The integer 7, the float 7.0 (an integer column with nulls), the decimal 7.00 and the text "7"
+are therefore the same id, and so is a timestamp in any unit and time zone. A float that may have been rounded is null: its row belongs to
+nobody. Types that cannot be compared, such as dates and text, may not occur in one source; `family` tells them apart by type alone.
 
-Beyond that, ids are compared as they stand: " 7", "07" and "7" are three, and bytes are text if they are valid UTF-8, else themselves.
+Otherwise ids are compared as they are: " 7", "07" and "7" are three ids. Bytes are text if they are valid UTF-8, else raw bytes.
 
-An id becomes 128 bits of keyed hash as soon as it is read, and nothing after that sees the id itself. The key is the run's own.
+An id becomes a 128-bit keyed hash as soon as it is read, and no later step sees the id itself. Every run has its own key.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from dpcore.tables.sources.layout import stored_values
 from dpcore.tables.sources.text import is_count_of_time, is_text, plain_type, readable
 
 HashedIds: TypeAlias = npt.NDArray[np.uint64]
-"""One row of two words for each row of the table."""
+"""Two 64-bit words for each row of the table."""
 
 HASH_BYTES = 16
 EXACT = {"halffloat": 2**11, "float": 2**24, "double": 2**53}
-"""For each type of float, from where on it rounds whole numbers."""
-# 7.0, 1e+05, 1.0E7, and no text of which another kind of id may consist, such as 12e5
+"""For each float type, the smallest integer from which on integers may be rounded."""
+# matches 7.0, 1e+05 and 1.0E7, but not text that may be another kind of id, such as 12e5
 LIKE_FLOAT = r"^-?[0-9]+\.[0-9]*$|^-?[0-9](\.[0-9]+)?[eE][+-][0-9]+$|^-?[0-9]\.[0-9]+[eE][0-9]+$|^-0$"
 DAY = 86_400
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -36,9 +36,9 @@ NANO_DIGITS = 9
 
 
 def hash_ids(ids: pa.Array, *, key: bytes) -> tuple[HashedIds, npt.NDArray[np.bool_]]:
-    """Hash the ids of a batch, each distinct one once, and tell which rows have one; what a row without one gets means nothing."""
+    """Return the hashed ids of a batch, and which rows have an id. The hash of a row without an id has no meaning."""
     canonical = canonical_ids(ids)
-    keyed = hashlib.blake2b(key=key, digest_size=HASH_BYTES)  # copied for each id, which spares a quarter of the time
+    keyed = hashlib.blake2b(key=key, digest_size=HASH_BYTES)  # copying it for each id saves a quarter of the time
     digests = [_digest(keyed, text) for text in canonical.dictionary.to_pylist()]
     hashes = np.frombuffer(b"".join(digests) + bytes(HASH_BYTES), dtype="<u8").astype(np.uint64, copy=False)
     rows = canonical.indices.fill_null(len(digests)).to_numpy(zero_copy_only=False)
@@ -53,29 +53,29 @@ def _digest(keyed: hashlib.blake2b, text: bytes) -> bytes:
 
 
 def canonical_ids(ids: pa.Array) -> pa.DictionaryArray:
-    """Write ids of any type as bytes, equal ones alike, each distinct one once.
+    """Write ids of any type as bytes, so that equal ids have equal bytes. The dictionary holds each distinct id once.
 
-    Null are also empty text, floats that are not whole or so large that they may be rounded, and every value of a type that is no id:
-    lists, structures, intervals. An id of an extension type is what is stored: of a UUID, its 16 bytes.
+    These become null: empty text, floats that are not integers or may have been rounded, and all values of types that cannot be ids
+    (lists, structs, intervals). For an extension type the stored value is the id: for a UUID, its 16 bytes.
     """
     values, rows = stored_values(ids)
     if not _can_be_counted(values.type):
         values = _as_bytes(values)
     distinct = values.dictionary_encode()
-    # two values may be written alike (7.0 and 7), hence the second encoding
+    # two distinct values may be written as the same bytes (7.0 and 7), hence the second encoding
     written = _as_bytes(distinct.dictionary).dictionary_encode()
     indices = written.indices.take(distinct.indices)
     return pa.DictionaryArray.from_arrays(indices if rows is None else indices.take(rows), written.dictionary)
 
 
 def can_identify(kind: pa.DataType) -> bool:
-    """Tell whether a column of this type can hold ids: not if every value in it would be null here."""
+    """Tell whether a column of this type can hold ids. In other types, `canonical_ids` makes every value null."""
     kind = _stored(kind)
     return not (pa.types.is_nested(kind) or pa.types.is_interval(kind))
 
 
 def family(kind: pa.DataType) -> str | None:
-    """Name the types with whose ids those of a type can be compared; None for the type that holds nothing but nulls.
+    """Name the family of a type: ids can be compared only within a family. Return None for the null type.
 
     >>> family(pa.int64()) == family(pa.dictionary(pa.int8(), pa.string())), family(pa.date32()) == family(pa.string())
     (True, False)
@@ -94,7 +94,7 @@ def family(kind: pa.DataType) -> str | None:
 
 
 def _stored(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values themselves, however they are wrapped."""
+    """Return the type of the values inside extension, dictionary and run-end encoded types."""
     if isinstance(kind, pa.BaseExtensionType):
         return _stored(kind.storage_type)
     wrapped = pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind)
@@ -102,7 +102,7 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 
 
 def _can_be_counted(kind: pa.DataType) -> bool:
-    """Tell whether Arrow can list the distinct values of a type; the others are written as bytes first."""
+    """Tell whether Arrow can dictionary-encode a type. Other types are written as bytes first."""
     return not (pa.types.is_nested(kind) or pa.types.is_decimal(kind))
 
 
@@ -118,9 +118,9 @@ def _written(values: pa.Array) -> pa.Array:
 
 
 def _floats(values: pa.Array) -> pa.Array:
-    """Write whole floats as whole numbers, without exponent; null are all that a rounded id may have become."""
+    """Write integral floats as integers, without exponent. Floats that may have been rounded become null."""
     numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    exact = (np.trunc(numbers) == numbers) & (np.abs(numbers) < EXACT[str(values.type)])  # not of NaN either
+    exact = (np.trunc(numbers) == numbers) & (np.abs(numbers) < EXACT[str(values.type)])  # false for NaN
     return _written(pa.array(np.where(exact, numbers, 0).astype(np.int64), mask=~exact))
 
 
@@ -130,9 +130,9 @@ def _decimals(values: pa.Array) -> pa.Array:
 
 
 def _moments(values: pa.Array) -> pa.Array:
-    """Write days, moments, times of day and durations as seconds, with what is left of one as a fraction, so that the unit doesn't matter.
+    """Write dates, timestamps, times and durations as seconds with a fraction, so that the unit does not matter.
 
-    Every count that a file may hold has its text, also where no calendar reaches.
+    This works for every stored integer, also for one outside the range of the calendar.
     """
     kind, known = values.type, values.is_valid()
     counts = values.view(plain_type(kind)).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -148,7 +148,7 @@ def _moments(values: pa.Array) -> pa.Array:
 
 
 def _texts(values: pa.Array) -> pa.Array:
-    """Make null what is empty, and write what reads as a float as its number."""
+    """Make empty text null, and write text that looks like a float in canonical form."""
     raw = (readable(values) if is_text(values.type) else values).cast(pa.large_binary())
     raw = compute.if_else(compute.equal(raw, b""), pa.scalar(None, pa.large_binary()), raw)
     alike = compute.match_substring_regex(raw, LIKE_FLOAT).fill_null(False)  # noqa: FBT003  a value, not a switch
@@ -159,7 +159,7 @@ def _texts(values: pa.Array) -> pa.Array:
 
 
 def _number(text: bytes) -> bytes | None:
-    """Write the number that a text stands for in one way; null if it is a whole float that may have been rounded, as in `_floats`."""
+    """Write a number in canonical form. Return None for an integral float that may have been rounded, as in `_floats`."""
     if b"e" in text.lower():
         number = float(text)
         return b"%d" % number if number.is_integer() and abs(number) < EXACT["double"] else None
@@ -172,7 +172,7 @@ def _number(text: bytes) -> bytes | None:
 
 
 def _shortened(number: bytes) -> bytes:
-    """Leave out the zeros at a fraction's end, its point if nothing is left of it, and the sign of 0."""
+    """Remove trailing zeros of the fraction, the decimal point if no fraction remains, and the sign of 0."""
     whole, _, fraction = number.partition(b".")
     fraction = fraction.rstrip(b"0")
     if fraction:

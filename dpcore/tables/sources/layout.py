@@ -1,4 +1,4 @@
-"""How Arrow stores the values of a column, undone: its functions are missing for some of its many ways, and for some of their combinations."""
+"""Unwrap Arrow's storage layouts: Arrow's functions do not support all layouts and combinations of them."""
 
 from collections.abc import Sequence
 from itertools import accumulate
@@ -8,15 +8,15 @@ import pyarrow as pa
 from pyarrow import compute
 
 LARGE = {"string": pa.large_string(), "binary": pa.large_binary()}
-VIEW_BYTES = 16  # a length, and then a short value itself, or the first bytes and the place of a long one
+VIEW_BYTES = 16  # the length, then a short value inline, or the first bytes and the offset of a long one
 
 
 def stored_values(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-    """Return the values that a column stores, and for each row the place of its value among them; None if each row has its own.
+    """Return the stored values of a column, and for each row the index of its value; None if every row has its own.
 
-    The values are of a type that has no layers: without extension, dictionary, runs and views. The rows of a column by dictionary, by runs
-    or by views share theirs, and only values that a row has are returned. So nothing takes more memory than the column does, however long a value is.
-    A row whose place is null is null; the values may have nulls too.
+    The values have a plain type: no extension, dictionary, run-end encoding or views. Rows of a dictionary, run-end encoded or view column
+    share values, and only values that occur in a row are returned. The result therefore takes no more memory than the column, however long
+    its values are. A row with a null index is null; the values may contain nulls too.
 
     >>> values, rows = stored_values(pa.array(["x", "y", "x", None]).dictionary_encode())
     >>> values.to_pylist(), rows.to_pylist()
@@ -37,14 +37,14 @@ def stored_values(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
 
 
 def is_view(kind: pa.DataType) -> bool:
-    """Tell whether a type holds text or bytes as views, of which many may lead to one value."""
+    """Tell whether a type holds text or bytes as views. Many views may point to one value."""
     return bool(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind))
 
 
 def _shared_views(column: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Write out what views lead to as bytes, once for all rows that have the same view.
+    """Copy the bytes that views point to, once for all rows with the same view.
 
-    The values are `large_binary`: together they may be longer than 2 GiB, and Arrow's offsets of 32 bits would wrap without an error.
+    The values are `large_binary`: together they may exceed 2 GiB, where Arrow's 32-bit offsets would wrap without an error.
     """
     known, views, *texts = column.buffers()
     each = pa.Array.from_buffers(pa.binary(VIEW_BYTES), len(column), [known, views], offset=column.offset)
@@ -61,7 +61,7 @@ def _shared(inside: pa.Array, rows: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def taken(column: pa.Array, rows: pa.Array) -> pa.Array:
-    """Take some rows of a column of any type, each once and in their order. The result has the same type whichever they are, also if all."""
+    """Take rows of a column of any type, each at most once and in order. The type of the result does not depend on which rows are taken."""
     values, places = stored_values(column)
     if places is None:
         return values if len(rows) == len(values) else values.take(rows)
@@ -69,7 +69,7 @@ def taken(column: pa.Array, rows: pa.Array) -> pa.Array:
 
 
 def joined(chunks: Sequence[pa.Array]) -> pa.Array:
-    """Join columns of one type, at least one, of any type. Of text there may then be more than 2 GiB."""
+    """Concatenate one or more columns of the same type, which may be any type. Text may exceed 2 GiB in total."""
     stored = [stored_values(chunk) for chunk in chunks]
     values = pa.concat_arrays([_large(those) for those, _ in stored])
     places = [rows for _, rows in stored if rows is not None]

@@ -1,4 +1,4 @@
-"""From what a spec writes as `path` to the files that it stands for, in sorted order."""
+"""List the files that a spec's `path` stands for, in sorted order."""
 
 import os
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -19,25 +19,25 @@ ENDINGS = {
     PARQUET: (".parquet",),
     ARROW: (".arrow", ".feather", ".ipc"),
 }
-# Read where the path itself says so: in a folder such files are notes more often than tables.
+# Read only if the path itself ends so: in a folder, such files are more often notes than tables.
 TEXT_ENDINGS = (".txt", ".txt.gz", ".txt.zst")
 _ENDINGS = sorted((*sum(ENDINGS.values(), ()), *TEXT_ENDINGS, *COMPRESSIONS), key=len, reverse=True)
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def kind_of(name: str) -> str | None:
-    """Tell what a file is by its ending; None if that does not tell."""
+    """Return a file's kind by its extension; None if the extension is unknown."""
     lowered = name.lower()
     return next((kind for kind, endings in ENDINGS.items() if lowered.endswith(endings)), None)
 
 
 def files_at(path: str, *, base: Path, taken: Callable[[str], bool]) -> list[StoredFile]:
-    """List the files that a path stands for: a file, a pattern, or a folder, with all that it is partitioned into.
+    """List the files that a path stands for: a file, a pattern, or a folder with all its partitions.
 
     Args:
         path: As written in the spec.
         base: The folder that a relative path starts from.
-        taken: Whether a file of a name is a table; hidden files never are.
+        taken: Whether a file with a given name is a table. Hidden files are never listed.
     """
     local = local_path(path, base=base)
     found = _remote(path) if local is None else map(str, _local(local.absolute()))
@@ -45,7 +45,7 @@ def files_at(path: str, *, base: Path, taken: Callable[[str], bool]) -> list[Sto
 
 
 def same_rows(files: Sequence[StoredFile]) -> tuple[StoredFile, StoredFile] | None:
-    """Find two files of a list that are one, by a link, or one table in two forms: 2026.csv and 2026.csv.gz."""
+    """Find two files that are the same file by a link, or the same table in two forms: 2026.csv and 2026.csv.gz."""
     seen: dict[Hashable, StoredFile] = {}
     for file in files:
         for mark in _marks(file):
@@ -56,26 +56,26 @@ def same_rows(files: Sequence[StoredFile]) -> tuple[StoredFile, StoredFile] | No
 
 
 def partition_of(file: StoredFile) -> tuple[tuple[str, str | None], ...]:
-    """Read keys and values from the names of the folders that a file lies in, such as visits/month=2025-01/x.parquet."""
+    """Read the partition keys and values from a file's folder names, such as visits/month=2025-01/x.parquet."""
     pairs = [folder.partition("=") for folder in file.folders if "=" in folder]
     return tuple((_unquoted(key), None if value == NO_VALUE else _unquoted(value)) for key, _, value in pairs)
 
 
 def _unquoted(name: str) -> str:
-    """Read a part of a folder's name, which may be any bytes, as a value in a file is read."""
+    """Decode part of a folder name, which may be any bytes, in the same way as a value in a file."""
     with suppress(UnicodeEncodeError):
         return text_of(unquote_to_bytes(os.fsencode(name)))
-    return text_of(unquote_to_bytes(name.encode("utf-8", "replace")))  # elsewhere, names may be no text of any bytes
+    return text_of(unquote_to_bytes(name.encode("utf-8", "replace")))  # a remote name may not encode to bytes
 
 
 def _marks(file: StoredFile) -> Iterator[Hashable]:
-    """Yield what no other file of a table may share: its place up to the ending, and on this machine what the place leads to."""
+    """Yield keys that no other file of a table may share: the address without its extension, and for a local file its inode."""
     name = file.file_name
-    if file.address.endswith(name):  # else what follows it, such as ?part=2, tells files apart
+    if file.address.endswith(name):  # otherwise a query string such as ?part=2 distinguishes the files
         ending = next((ending for ending in _ENDINGS if name.lower().endswith(ending)), "")
         yield file.address.removesuffix(name), name[: len(name) - len(ending)]
     if not file.is_remote:
-        with suppress(OSError):  # a link to nowhere: opening it says so
+        with suppress(OSError):  # a broken link is reported when it is opened
             found = Path(file.address).stat()
             yield found.st_dev, found.st_ino
 
@@ -102,7 +102,7 @@ def _local(place: Path) -> Iterator[Path]:
 
 
 def _matching(place: Path) -> Iterator[Path]:
-    """Look for a pattern below the last folder that is there by its very name, which may have brackets in it."""
+    """Match a pattern below the deepest folder that exists by its literal name, which may contain brackets."""
     root = next(folder for folder in place.parents if folder.is_dir())
     pattern = str(place.relative_to(root))
     if _has_pattern(pattern):
@@ -111,8 +111,8 @@ def _matching(place: Path) -> Iterator[Path]:
 
 def _remote(address: str) -> Iterator[str]:
     system, root = file_system(address)
-    system.invalidate_cache()  # what was listed earlier in this process may have grown
-    if address.lower().startswith(WEB):  # has no folders, and a ? in it is no pattern
+    system.invalidate_cache()  # files may have been added since an earlier listing in this process
+    if address.lower().startswith(WEB):  # the web has no folders, and a ? in an address is not a pattern
         yield address
     elif _has_pattern(root):
         found = system.glob(root, detail=True).items()

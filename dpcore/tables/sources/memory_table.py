@@ -1,4 +1,4 @@
-"""A table that a Python program hands over: of pandas, polars or Arrow, and there already."""
+"""Read a pandas, polars or Arrow table that a Python program hands over."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -20,26 +20,28 @@ BATCH_ROWS = 1 << 17
 
 
 class MemoryTable(Private):
-    """A table in memory, which stays in this process.
+    """A table in memory. It never leaves this process.
 
-    Columns of pandas that hold Python objects, and so its text that is not Arrow's, are read as text, value by value; all others as they
-    are typed.
+    Pandas columns of dtype object, and string columns that are not stored as Arrow, are converted to text value by value. All other
+    columns keep their type.
     """
 
     __slots__ = ("_table",)
     _table: Any
 
     name = "the table"
-    damaged = "the table cannot be read as Arrow; give its declared columns a type that pandas, polars and Arrow share"
+    damaged = (
+        "the table cannot be converted to Arrow; give its declared columns a type that pandas, polars and Arrow share"
+    )
 
     def __init__(self, table: Any) -> None:
         if _is_of("pandas", table):
             self._table = table
         elif isinstance(table, pa.Table | pa.RecordBatch) or _is_of("polars", table):
             self._table = attempt(lambda: pa.table(table), otherwise=self.damaged)
-        else:  # a lazy one is a query: it would run before anything is reserved, and one value may make it fail
+        else:  # a lazy frame is a query: it would run before anything is reserved, and one value may make it fail
             raise UsageError(
-                "a table must be one of pandas, polars or Arrow that is there already; of a lazy one, hand over what it collects"
+                "a table must be a pandas, polars or Arrow table in memory; collect a lazy one before handing it over"
             )
 
     def column_names(self) -> list[str]:
@@ -47,7 +49,7 @@ class MemoryTable(Private):
         return [str(name) for name in (self._table.columns if self._is_pandas else self._table.column_names)]
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
-        """Return the types of the named columns; no value is looked at, be it in a row, a dictionary or a category."""
+        """Return the types of the named columns without looking at any value in a row, dictionary or category."""
         return [array.type for array in self._arrays(columns, start=0, stop=0)]
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -73,7 +75,7 @@ class MemoryTable(Private):
 
 
 def _is_of(library: str, table: Any) -> bool:
-    """Tell whether a table is a data frame of a library, without loading it: whoever has such a table has imported it."""
+    """Tell whether a table is a data frame of a library, without importing it: the caller has already imported it."""
     loaded = sys.modules.get(library)
     return loaded is not None and isinstance(table, loaded.DataFrame)
 
@@ -81,14 +83,14 @@ def _is_of(library: str, table: Any) -> bool:
 def _joined(values: pa.ChunkedArray) -> pa.Array:
     if not len(values):
         return pa.nulls(0, values.type)
-    # an empty chunk may have a dictionary all the same, or lie where there is nothing
+    # skip empty chunks: they may have a dictionary or invalid buffers
     first, *others = (sound(chunk) for chunk in values.chunks if len(chunk))
     return joined([first, *others]) if others else first
 
 
 def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]") -> pa.Array:
-    """Convert a column by its type alone, so that no value decides how others are read."""
-    import pandas as pd  # noqa: PLC0415  loaded already, by whoever made the column
+    """Convert a column by its dtype alone, so that no value changes how others are read."""
+    import pandas as pd  # noqa: PLC0415  already imported by the caller
 
     if isinstance(values.dtype, pd.CategoricalDtype):
         codes = pa.array(values.array.codes, pa.int32(), mask=values.array.codes < 0)

@@ -1,4 +1,4 @@
-"""Parquet files: columns as they are typed, in batches; long files in pieces of some row groups each."""
+"""Read Parquet files in batches. Columns keep their types, and long files are split by row groups."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,18 +17,18 @@ BATCH_ROWS = 1 << 17
 PIECE_ROWS = 1_000_000
 PIECE_BYTES = 1 << 26
 TRIAL_ROWS = 1 << 13
-LARGEST_FOOTER = 2**31 - 1  # bytes of one text in it, and items of one list: the most that Arrow can be told
+LARGEST_FOOTER = 2**31 - 1  # bytes of a string and items of a list in the footer: the highest limits that Arrow accepts
 MAGIC = b"PAR1"
-REPEATS = 4  # how often each value of a text occurs, at least, where it is read by dictionary
+REPEATS = 4  # text is read as a dictionary if its values occur at least this often on average
 
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """One Parquet file, or the rows of some of its row groups.
+    """One Parquet file, or some of its row groups.
 
     Attributes:
-        file: Where it is.
-        groups: The row groups; None for all of them.
+        file: The file.
+        groups: The row groups; None for all.
     """
 
     file: StoredFile
@@ -36,13 +36,13 @@ class ParquetFile:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name that messages use."""
         return repr(self.file.file_name)
 
     @property
     def damaged(self) -> str:
-        """What is said if it cannot be read to its end."""
-        return f"{self.name} is not a whole Parquet file: it is damaged, cut short, or of another kind; write it again"
+        """The message for a file that cannot be read to its end."""
+        return f"{self.name} is not a complete Parquet file: it is damaged, truncated, or in another format; write it again"
 
     def column_names(self) -> list[str]:
         """Read the names of the top-level columns from the file's footer."""
@@ -56,24 +56,24 @@ class ParquetFile:
             return [file.schema_arrow.field(column).type for column in columns]
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns in the order asked for; text is checked, all other types are passed through.
+        """Yield the named columns in the given order. Text is checked; all other types are passed through.
 
-        Text that repeats comes as the file holds it, with each value once: ten times as fast, and no value is looked at twice. So does text
-        that was written from a dictionary: unasked, Arrow would convert it to the type of that one, and fail if a value is not UTF-8 or if
-        there are more values than that type can number.
+        Text with repeated values is read as a dictionary, as the file stores it, which is ten times as fast. So is text that was written
+        from a dictionary: by default Arrow would convert it back to the original dictionary type, and fail if a value is not UTF-8 or
+        if there are more values than the index type can count.
         """
         kinds = dict(zip(columns, self.column_types(columns), strict=True))
         written = [column for column, kind in kinds.items() if pa.types.is_dictionary(kind)]
         repeating = self._repeating([column for column, kind in kinds.items() if kind == pa.string()])
         with self._open(read_dictionary=written + repeating) as file:
             for batch in file.iter_batches(batch_size=BATCH_ROWS, row_groups=self._groups(file), columns=list(columns)):
-                # "a" also asks for a column named "a.b", hence the selection by whole name
+                # "a" also selects a column named "a.b", hence the lookup by full name
                 chosen = [batch.column(batch.schema.get_field_index(column)) for column in columns]
                 values = [_short(readable(value)) if is_text(value.type) else value for value in chosen]
                 yield pa.RecordBatch.from_arrays(values, names=list(columns))
 
     def split(self) -> tuple["ParquetFile", ...]:
-        """Return runs of neighbouring row groups, each as long as it may be, and of one group at least."""
+        """Split the file into runs of consecutive row groups, each as long as the limits allow and at least one group."""
         with self._open() as file:
             groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
         pieces: list[list[int]] = []
@@ -87,9 +87,9 @@ class ParquetFile:
         return tuple(replace(self, groups=tuple(piece)) for piece in pieces) or (self,)
 
     def _repeating(self, texts: Sequence[str]) -> list[str]:
-        """Return the columns of text of which the first rows have few distinct values; many cost more by dictionary than without.
+        """Return the text columns whose first rows have few distinct values. With many, a dictionary is slower than plain text.
 
-        The footer would tell as well, but Arrow ends the process over one that is damaged in there.
+        The footer holds this information too, but Arrow aborts the process if that part of it is damaged.
         """
         if not texts:
             return []
@@ -107,15 +107,15 @@ class ParquetFile:
         """Open the file and parse its footer.
 
         Raises:
-            SourceBroken: If the file ends as a Parquet file does, and its footer cannot be parsed all the same. The footer holds the least and
-                the greatest value of columns, of any length, so that a row may have made it fail.
-            SourceError: If it does not end so.
+            SourceBroken: If the file ends with Parquet's magic bytes but its footer cannot be parsed. The footer holds the minimum and
+                maximum of columns, of any length, so a row may be the cause.
+            SourceError: If the file does not end with these bytes.
         """
         stream = self.file.open()
-        with suppress(Exception):  # whose text may quote a value
+        with suppress(Exception):  # its message may quote a value
             return parquet.ParquetFile(
                 stream,
-                pre_buffer=self.file.is_remote,  # far away, few large requests are worth the memory of a row group's columns
+                pre_buffer=self.file.is_remote,  # for remote files, few large requests are worth the memory
                 thrift_string_size_limit=LARGEST_FOOTER,
                 thrift_container_size_limit=LARGEST_FOOTER,
                 **options,
@@ -129,9 +129,9 @@ def _last_bytes(stream: pa.NativeFile, count: int) -> bytes:
 
 
 def _short(values: pa.Array) -> pa.Array:
-    """Keep only the used values of a dictionary that is longer than its rows, as a sorted column may bring batch after batch.
+    """Drop the unused values of a dictionary that is longer than its rows, as every batch of a sorted column may have.
 
-    They are not written out row by row: many rows may share a long value, and together exceed what Arrow counts in 32 bits.
+    The result stays a dictionary: many rows may share a long value, and written out they could exceed Arrow's 32-bit offsets.
     """
     if pa.types.is_dictionary(values.type) and len(values.dictionary) > len(values):
         used, rows = stored_values(values)

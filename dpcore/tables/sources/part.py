@@ -1,4 +1,4 @@
-"""What every kind of source offers: rows of the raw table in batches."""
+"""The interface of every kind of source: rows of the raw table in batches."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -7,22 +7,22 @@ import pyarrow as pa
 
 
 class Part(Protocol):
-    """Rows of the raw table: a file, a piece of one, a query's result, a table in memory.
+    """Rows of the raw table: a file, a piece of one, the result of a query, or a table in memory.
 
-    To read from somewhere new, write one of these and let `Source.locate` make it. All but a table in memory can be pickled, and none
-    holds a credential. What it raises is not shown to anybody, unless it is one of our own errors.
+    To add a new kind of source, implement this protocol and return the class from `Source.locate`. All parts but a table in memory can
+    be pickled, and none holds a credential. Errors that a part raises are replaced by its `damaged` message, unless they are dpflow's own.
     """
 
     @property
     def name(self) -> str:
-        """What messages call it; public."""
+        """The name that messages use; public."""
 
     @property
     def damaged(self) -> str:
-        """The one sentence for a part that cannot be read to its end."""
+        """The message for a part that cannot be read to its end."""
 
     def column_names(self) -> list[str]:
-        """Return the names of all columns, as often as they occur."""
+        """Return the names of all columns, with repetitions."""
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
         """Return the types of the named columns."""
@@ -31,4 +31,4 @@ class Part(Protocol):
         """Yield the named columns, in that order, in batches of bounded size."""
 
     def split(self) -> Sequence["Part"]:
-        """Return parts that together hold the same rows in the same order, and may be read beside each other."""
+        """Split into parts that together hold the same rows in the same order, and can be read in parallel."""

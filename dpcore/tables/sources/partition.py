@@ -1,4 +1,4 @@
-"""A file in a partitioned folder: its folders' names say the value of some columns for all its rows."""
+"""Read a file in a partitioned folder, whose folder names give the values of some columns for all rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +11,11 @@ from dpcore.tables.sources.part import Part
 
 @dataclass(frozen=True)
 class Partition:
-    """A part with the columns that its folders name, as text; a column that the file has itself is the file's.
+    """A part with additional text columns from its folder names. A column in the file itself takes precedence.
 
     Attributes:
         inner: The file, or a piece of it.
-        keys: The columns that the folders name, with their value.
+        keys: The columns that the folders name, with their values.
     """
 
     inner: Part
@@ -23,21 +23,21 @@ class Partition:
 
     @property
     def name(self) -> str:
-        """What messages call it: the file alone, since folders may be named after people."""
+        """The name that messages use: the file name alone, since folders may be named after people."""
         return self.inner.name
 
     @property
     def damaged(self) -> str:
-        """What is said if it cannot be read to its end."""
+        """The message for a file that cannot be read to its end."""
         return self.inner.damaged
 
     def column_names(self) -> list[str]:
-        """Return the file's columns, and then those of its folders."""
+        """Return the columns of the file, then those of its folders."""
         names = self.inner.column_names()
         return names + [key for key, _ in self.keys if key not in names]
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
-        """Return the file's types, and text for what its folders name."""
+        """Return the types of the file's columns, and text for those of its folders."""
         inside = self._inside(columns)
         types = dict(zip(inside, self.inner.column_types(inside), strict=True))
         return [types.get(column, pa.string()) for column in columns]
@@ -45,7 +45,7 @@ class Partition:
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, in that order; those of the folders have one value in all rows."""
         inside, values = self._inside(columns), dict(self.keys)
-        # with columns of the folders alone, something must still tell how many rows there are
+        # if only folder columns are wanted, some column of the file must still give the number of rows
         for batch in self.inner.batches(inside or self._any_column()):
             arrays = [
                 batch.column(column)
@@ -56,7 +56,7 @@ class Partition:
             yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def split(self) -> tuple["Partition", ...]:
-        """Return the file's pieces, each with the same columns of the folders."""
+        """Split the file, and give each piece the same folder columns."""
         return tuple(replace(self, inner=piece) for piece in self.inner.split())
 
     def _inside(self, columns: Sequence[str]) -> list[str]:
@@ -67,5 +67,7 @@ class Partition:
         names = self.inner.column_names()
         once = [name for name in names if names.count(name) == 1]
         if not once:
-            raise SourceError(f"{self.name} has no column of its own; each file needs at least one beside its folders'")
+            raise SourceError(
+                f"{self.name} has no column of its own; each file needs at least one column besides those of its folders"
+            )
         return once[:1]

@@ -1,8 +1,8 @@
-"""The result of a query to a database: only the columns that are needed, streamed, in a transaction that can't write.
+"""Stream the needed columns of a query's result from a database, in a read-only transaction.
 
-No value decides how another is read. PostgreSQL says the type of each column: whole numbers, floats and booleans come as they are, and
-everything else as the text that the database itself writes, since its driver has no date for `infinity`. That text comes as the bytes that
-are stored, and each value is decoded by itself. Of other databases, of which SQLite types each value for itself, every value comes as text.
+No value changes how another is read. PostgreSQL reports the type of each column: integers, floats and booleans keep their type, and all
+other types are cast to text by the database, since the driver has no date for `infinity`. Text arrives as its stored bytes, and each value
+is decoded on its own. From other databases every value is read as text, since SQLite types each value separately.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +25,8 @@ from dpcore.tables.sources.values import as_text
 T = TypeVar("T")
 
 BATCH_ROWS = 1 << 14
-NO_ENCODING = "SQL_ASCII"  # of a database that takes any bytes for text
-# by the number that PostgreSQL knows a type by
+NO_ENCODING = "SQL_ASCII"  # the encoding of a database that accepts any bytes as text
+# by PostgreSQL type OID
 POSTGRES_TYPES = {
     16: pa.bool_(),
     **dict.fromkeys((20, 21, 23), pa.int64()),
@@ -40,7 +40,7 @@ class Query:
 
     Attributes:
         sql: The query.
-        url_env: The environment variable that holds the database's address. The address itself is never kept.
+        url_env: The environment variable that holds the database's address. The address itself is never stored.
     """
 
     sql: str
@@ -48,32 +48,32 @@ class Query:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name that messages use."""
         return "the result of source.sql"
 
     @property
     def damaged(self) -> str:
-        """What is said if it cannot be read to its end."""
-        return f"the query of source.sql fails or was broken off; check it, and what the user of {self.url_env} may read, {WHY}"
+        """The message for a query that fails or is interrupted."""
+        return f"the query of source.sql failed or was interrupted; check it, and what the user of {self.url_env} may read, {WHY}"
 
     def check(self) -> None:
-        """Refuse an address that is not there, or that nothing here can connect to; the database is left alone."""
+        """Raise if the address is missing or no installed driver can read it. Do not connect."""
         self._database.check()
 
     def column_names(self) -> list[str]:
-        """Ask the database for the names of the result's columns; no row is fetched."""
+        """Ask the database for the names of the result's columns, without fetching a row."""
         return [name for name, _ in self._description()]
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
-        """Ask the database for the types of the named columns; no row is fetched."""
+        """Ask the database for the types of the named columns, without fetching a row."""
         types = dict(self._description())
         return [types[column] for column in columns]
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the named columns in the order asked for, from a cursor that stays in the database.
+        """Yield the named columns in the given order, from a server-side cursor.
 
         Raises:
-            SourceBroken: If that fails, since a value may have made it fail.
+            SourceBroken: If the query fails, since a value may be the cause.
         """
         return attempt_each(self._batches(columns), otherwise=self.damaged, failure=SourceBroken)
 
@@ -100,7 +100,7 @@ class Query:
 
     @property
     def _subquery(self) -> str:
-        # on a line of its own, the bracket is in no comment that ends the query
+        # the bracket starts a new line, so that a comment at the end of the query cannot hide it
         return f"({self.sql.rstrip().rstrip(';')}\n) dpflow_source"
 
     def _description(self) -> list[tuple[str, pa.DataType]]:
@@ -118,14 +118,14 @@ class Query:
                 return answered(_parsed, statement, failure=SourceError)
             if (
                 connection.dialect.name == "sqlite"
-            ):  # which compiles it here, and below may fill a subquery all the same
+            ):  # EXPLAIN only compiles it; the statement below may evaluate a subquery
                 answered(_explained, statement, failure=SourceError)
             names = answered(_named, f"{statement} WHERE 1 = 0", failure=SourceBroken)
             return [(name, pa.string()) for name in names]
 
 
 def _parsed(connection: Connection, statement: str) -> list[tuple[str, pa.DataType]]:
-    """Let PostgreSQL parse a statement and say its columns: nothing is planned or run, and it refuses a second statement."""
+    """Let PostgreSQL parse a statement and describe its columns. It plans and runs nothing, and rejects a second statement."""
     driver: Any = connection.connection.driver_connection
     for answer in (
         driver.pgconn.prepare(b"", statement.encode(driver.info.encoding)),
@@ -149,7 +149,7 @@ def _named(connection: Connection, statement: str) -> list[str]:
 
 
 def _run(connection: Connection, statement: str, *, streamed: bool) -> CursorResult[Any]:
-    # without parameters, a % or a : in the query is only what it is
+    # without parameters, a % or : in the query has no special meaning
     options: dict[str, Any] = {"no_parameters": True}
     if streamed:
         options |= {"stream_results": True, "yield_per": BATCH_ROWS}
@@ -166,7 +166,7 @@ def _chosen(connection: Connection) -> Any:
 
 
 def _reader(connection: Connection) -> Callable[[Any], str | None]:
-    """Return what makes text of one value: of PostgreSQL, whose texts come as bytes, in the database's own encoding; no input fails."""
+    """Return a function that converts one value to text and never fails. Bytes from PostgreSQL are decoded in the database's encoding."""
     if connection.dialect.name != "postgresql":
         return as_text
     driver: Any = connection.connection.driver_connection

@@ -1,4 +1,4 @@
-"""Whether the quotation marks of a CSV file stand only where RFC 4180 allows them."""
+"""Check that the quotation marks of a CSV file stand only where RFC 4180 allows them."""
 
 import numpy as np
 
@@ -6,11 +6,11 @@ LINE_ENDS = b"\r\n"
 
 
 class QuotationScan:
-    """Looks at the quotation marks of a file, chunk by chunk.
+    """Checks the quotation marks of a file, chunk by chunk.
 
-    They open and close in turn; a doubled one inside a value closes it and opens it again. So each that opens follows the start of a
-    value or the mark that closed, each that closes stands before the end of a value or the mark that opens again, and at the end of
-    the file none is open.
+    Marks open and close in turn; a doubled mark inside a value closes the quotation and opens it again. In a well-formed file, every
+    opening mark stands at the start of a value or after a closing mark, every closing mark stands at the end of a value or before an
+    opening mark, and no quotation is open at the end of the file.
     """
 
     def __init__(self, delimiter: str, *, quote: str = '"') -> None:
@@ -22,9 +22,9 @@ class QuotationScan:
         self._fine = True
 
     def take(self, chunk: bytes) -> None:
-        """Look at the next bytes of the file."""
+        """Check the next bytes of the file."""
         codes = np.frombuffer(bytes([self._before]) + chunk, dtype=np.uint8)
-        if self._before == self._quote and not self._open:  # it closed, and only now is seen what follows
+        if self._before == self._quote and not self._open:  # the last chunk ended with a closing mark
             self._fine &= bool(self._beside[codes[1]])
         places = np.flatnonzero(codes[1:] == self._quote) + 1
         opens = (np.arange(len(places)) % 2 == 0) != self._open
@@ -36,5 +36,5 @@ class QuotationScan:
         self._before = int(codes[-1])
 
     def well_formed(self) -> bool:
-        """Tell, at the end of the file, whether all was as it should be."""
+        """Tell, after the last chunk, whether the whole file was well formed."""
         return self._fine and not self._open

@@ -1,7 +1,7 @@
-"""Where the raw table is, and its rows in batches.
+"""Locate the raw table and read its rows in batches.
 
-Only the declared columns are read. Every failure is one SourceError of one line that names the file and declared
-columns: nothing of what is in the file, not even the names of other columns, and nothing that a reader wrote about it.
+Only the declared columns are read. Every failure is a SourceError with one line that names the file and declared columns. The message
+never quotes the file's content, the names of other columns, or the text of a reader's error.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -43,18 +43,18 @@ class Source:
 
     @classmethod
     def locate(cls, spec: SourceSpec, *, base: Path) -> "Source":
-        """Find what a spec's source stands for; no row is read.
+        """Find the files or the query that a spec's source names. Read no row.
 
         Args:
             spec: As written.
             base: The folder that a relative path starts from: the spec's own.
 
         Raises:
-            SourceError: If that is no table of a known kind, or files that may hold the same rows twice: of two kinds, one linked to
-                another, or one compressed beside itself.
+            SourceError: If there is no table of a known kind, or if files may hold the same rows twice: files of two kinds, a link to
+                another file, or a file and its compressed copy.
         """
         if spec.sql is not None and spec.url_env is not None:
-            from dpcore.tables.sources.query import Query  # noqa: PLC0415  its drivers take long to load
+            from dpcore.tables.sources.query import Query  # noqa: PLC0415  its drivers are slow to import
 
             query = Query(spec.sql, spec.url_env)
             query.check()
@@ -65,40 +65,37 @@ class Source:
 
     @classmethod
     def of(cls, table: Any) -> "Source":
-        """Take a table of pandas, polars or Arrow from a Python program."""
+        """Wrap a pandas, polars or Arrow table from a Python program."""
         return cls((MemoryTable(table),))
 
     @property
     def local_files(self) -> tuple[Path, ...]:
-        """The files on this machine that hold the table; none for a query, a table in memory, or files elsewhere."""
+        """The files on this machine that hold the table; empty for a query, a table in memory, or remote files."""
         inner = [part.inner if isinstance(part, Partition) else part for part in self.parts]
         files = [part.file for part in inner if isinstance(part, CsvFile | ParquetFile | ArrowFile)]
         return tuple(Path(file.address) for file in files if not file.is_remote)
 
     def pieces(self) -> tuple[Part, ...]:
-        """Split all parts as far as they can be: the same rows, in the same order."""
+        """Split all parts as far as possible: the same rows, in the same order."""
         return tuple(piece for part in self.parts for piece in attempt(part.split, otherwise=part.damaged))
 
 
 def check_columns(source: Source, *, columns: Sequence[str]) -> None:
-    """Refuse a source of which a part cannot be opened or does not hold each of the declared columns once.
-
-    Reads headers only, never a row.
-    """
+    """Raise if a part of the source cannot be opened or lacks or repeats a declared column. Read headers only, never a row."""
     for part in source.parts:
         names = attempt(part.column_names, otherwise=part.damaged)
         _check_names(part, names, columns=columns)
 
 
 def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], bool]]) -> None:
-    """Refuse a source that holds a declared column in a type of which no value can be what was declared, or ids in types that do not compare.
+    """Raise if the type of a declared column cannot hold declared values, or if the id types of two parts cannot be compared.
 
     Args:
-        source: Whose headers are read, never a row.
-        reads: For each declared column, whether it can be read from a type; the one that `can_identify` reads holds the ids.
+        source: Only its headers are read, never a row.
+        reads: For each declared column, a function that tells whether a type is acceptable. The column with `can_identify` holds the ids.
     """
     columns = tuple(reads)
-    families: dict[str, str] = {}  # of the ids in the parts so far
+    families: dict[str, str] = {}  # of the ids in the parts checked so far
     for part in source.parts:
         types = attempt(lambda part=part: part.column_types(columns), otherwise=part.damaged)  # type: ignore[misc]
         wrong = [column for column, kind in zip(columns, types, strict=True) if not reads[column](kind)]
@@ -113,12 +110,12 @@ def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], b
 
 
 def read_piece(piece: Part, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield a piece's rows, with the named columns in that order; any failure is the piece's one sentence.
+    """Yield the rows of a piece with the named columns in order. Any failure raises the piece's `damaged` message.
 
     Memory is bounded by a batch. CSV columns are text; Parquet columns keep their type, which may differ between files.
 
     Raises:
-        SourceBroken: If that fails. Rows are being read, and one of them may have made it fail.
+        SourceBroken: If reading fails, since a row may be the cause.
     """
     rows = attempt_each(piece.batches(columns), otherwise=piece.damaged, failure=SourceBroken)
     while batch := _next_rows(rows):
@@ -146,13 +143,13 @@ def _files(path: str, spec: SourceSpec, *, base: Path) -> list[StoredFile]:
 
     found = attempt(
         lambda: files_at(path, base=base, taken=taken),
-        otherwise=f"source.path {path!r} cannot be looked up; check it, and who may read that folder",
+        otherwise=f"source.path {path!r} cannot be listed; check the path, and who may read that folder",
     )
     if not found:
         known = ", ".join(ending for endings in ENDINGS.values() for ending in endings)
         raise SourceError(
-            f"source.path {path!r} leads to no table; give a file, a folder or a pattern of {known}, or say its `format`, "
-            "and mind that a relative path starts from the spec's own folder"
+            f"source.path {path!r} leads to no table; name a file, a folder or a pattern of {known}, or set `format`; "
+            "a relative path starts from the spec's own folder"
         )
     if len({_kind(file, spec) for file in found}) > 1:
         raise SourceError(
@@ -162,8 +159,8 @@ def _files(path: str, spec: SourceSpec, *, base: Path) -> list[StoredFile]:
     if twice := same_rows(found):
         one, other = (file.file_name for file in twice)
         raise SourceError(
-            f"source.path {path!r} leads to {one!r} and {other!r}, which are one file by a link or one table in two forms, and its rows "
-            "would count twice; remove one of them, or name the others by a pattern"
+            f"source.path {path!r} leads to {one!r} and {other!r}, which are the same file by a link or the same table in two forms, so "
+            "its rows would count twice; remove one of them, or write a pattern that leaves it out"
         )
     return found
 
@@ -191,7 +188,7 @@ def _check_names(part: Part, names: Sequence[str], *, columns: Sequence[str]) ->
     if missing:
         inner = part.inner if isinstance(part, Partition) else part
         delimiter = (
-            "; is the `delimiter` of its values a comma?"
+            "; does the file use another `delimiter`?"
             if isinstance(inner, CsvFile) and missing == list(columns)
             else ""
         )
@@ -206,8 +203,8 @@ def _check_names(part: Part, names: Sequence[str], *, columns: Sequence[str]) ->
 def _check_family(part: Part, column: str, before: str, now: str) -> None:
     if now != before:
         raise SourceError(
-            f"{part.name} holds the ids of column {column!r} as {now}, and a file before it as {before}, so that one person may have two; "
-            "write them in one type in all files"
+            f"{part.name} holds the ids of column {column!r} as {now}, and an earlier file as {before}, so one person may have two ids; "
+            "write them in the same type in all files"
         )
 
 

@@ -1,4 +1,4 @@
-"""A file of raw bytes, on this machine or at any address that fsspec reads.
+"""Open a file on this machine or at any address that fsspec reads.
 
 Credentials are never part of an address: each file system finds them in the environment, as its own documentation says.
 """
@@ -34,50 +34,50 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One file by its address: an absolute path, or a URL such as s3://bucket/visits.parquet."""
+    """One file, given by its address: an absolute path, or a URL such as s3://bucket/visits.parquet."""
 
     address: str
 
     @property
     def file_name(self) -> str:
-        """The last part of its address: all that messages say of it, since folders may be named after people."""
+        """The last part of the address. Messages show nothing else, since folders may be named after people."""
         return self._places[-1]
 
     @property
     def folders(self) -> list[str]:
-        """The names of the folders that it lies in, as they are written."""
+        """The names of the folders in the address, as written."""
         return self._places[:-1]
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is reached through fsspec."""
+        """Whether the file is read through fsspec."""
         return "://" in self.address
 
     def open(self) -> pa.NativeFile:
-        """Open it for reading from any place in it.
+        """Open the file for random access.
 
         Raises:
-            SourceBroken: If that fails for a file whose folders are named after values: one of them may have made it fail.
-            SourceError: If that fails for any other.
+            SourceBroken: If opening fails for a file in a partitioned folder: a value in a folder name may be the cause.
+            SourceError: If opening fails for any other file.
         """
         return self._tried(self._opened)
 
     def check(self) -> None:
-        """Tell a file that cannot be opened, or has nothing in it, from a damaged one."""
+        """Raise if the file cannot be opened or is empty, so that it is not reported as damaged."""
 
         def first_byte() -> bytes:
-            if not self.is_remote:  # Arrow opens folders as well
+            if not self.is_remote:  # Arrow would open a folder without an error
                 with Path(self.address).open("rb") as file:
                     return file.read(1)
             with self._opened() as stream:
                 return bytes(stream.read(1))
 
         if not self._tried(first_byte):
-            raise SourceError(f"{self.file_name!r} is empty; a table without rows still has its header")
+            raise SourceError(f"{self.file_name!r} is empty; a table without rows still needs its header")
 
     def _opened(self) -> pa.NativeFile:
         if not self.is_remote:
-            return pa.OSFile(os.fsencode(self.address))  # a name may be any bytes
+            return pa.OSFile(os.fsencode(self.address))  # a file name may be any bytes
         system, path = file_system(self.address, failure=self._failure)
         return pa.PythonFile(system.open(path, "rb"), mode="r")
 
@@ -91,23 +91,23 @@ class StoredFile:
 
     @property
     def _places(self) -> list[str]:
-        # elsewhere than on the web, a ? is a part of a name
+        # outside the web, a ? is part of the name
         named = self.address.partition("?")[0] if self.address.lower().startswith(WEB) else self.address
         return named.split("/")
 
 
 def local_path(path: str, *, base: Path) -> Path | None:
-    """Return where a spec's path leads on this machine; None for an address elsewhere."""
+    """Return a spec's path on this machine; None for a remote address."""
     if path.startswith(LOCAL):
         return Path(path.partition("://")[2])
     return None if "://" in path else base / path
 
 
 def file_system(address: str, *, failure: type[SourceError] = SourceError) -> tuple[Any, str]:
-    """Return the file system of an address and the path in it.
+    """Return the file system of an address, and the path in it.
 
     Raises:
-        SourceError: If nothing here reads such addresses, with the package to install; as a `failure`.
+        SourceError: As `failure`, if no installed package reads such addresses. The message names the package to install.
     """
     scheme = address.partition("://")[0].lower()
     package = PACKAGES.get(scheme)
@@ -119,12 +119,12 @@ def file_system(address: str, *, failure: type[SourceError] = SourceError) -> tu
     )
 
     def found() -> tuple[Any, str]:
-        # not by fsspec.core.url_to_fs, which takes :: in a folder's name for a chain of file systems
+        # fsspec.core.url_to_fs would read :: in a folder name as a chain of file systems
         system = fsspec.filesystem(scheme, **kind._get_kwargs_from_urls(address))  # noqa: SLF001  what url_to_fs calls too
         return system, system._strip_protocol(address)  # noqa: SLF001
 
     return attempt(
         found,
-        otherwise=f"{scheme}:// addresses cannot be read as the environment is; set the credentials that {package or 'its file system'} reads",
+        otherwise=f"{scheme}:// addresses cannot be read in this environment; set the credentials that {package or 'its file system'} reads",
         failure=failure,
     )

@@ -1,4 +1,4 @@
-"""Bytes into text, whatever the bytes are."""
+"""Decode any bytes as text, and check Arrow arrays before use."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,9 +9,9 @@ from dpcore.tables.sources.layout import is_view, stored_values
 
 
 def text_of(raw: bytes) -> str:
-    r"""Read bytes as UTF-8, or else as Latin-1, which gives every byte a meaning: no input fails.
+    r"""Decode bytes as UTF-8, with Latin-1 as the fallback. Latin-1 maps every byte to a character, so no input fails.
 
-    Files in an old encoding thus still find their declared categories, value by value.
+    Values of files in an old encoding thus still match their declared categories.
 
     >>> text_of("Zürich".encode()), text_of(b"Z\xfcrich")
     ('Zürich', 'Zürich')
@@ -23,10 +23,10 @@ def text_of(raw: bytes) -> str:
 
 
 def decoder(encoding: str | None) -> Callable[[bytes], str]:
-    r"""Return what reads the bytes of one value: `text_of`, or the declared encoding. No input fails.
+    r"""Return a function that decodes the bytes of one value in the declared encoding, or with `text_of` if there is none.
 
-    What a declared encoding gives no meaning becomes U+FFFD, which equals nothing declared. Nothing is remembered from one value to the
-    next.
+    No input fails. Bytes that are invalid in the declared encoding become U+FFFD, which matches nothing declared. The function keeps no
+    state between values.
 
     >>> decoder("cp1252")(b"\x80\x81"), decoder(None)(b"\xe2\x82\xac")
     ('€\ufffd', '€')
@@ -37,13 +37,13 @@ def decoder(encoding: str | None) -> Callable[[bytes], str]:
 
 
 def readable(values: pa.Array) -> pa.Array:
-    """Turn an array of bytes or text into valid text, so that no later step can trip over one value's encoding.
+    """Convert an array of bytes or text to valid text, so that no later step fails on the encoding of one value.
 
-    Arrow does not check the text that it reads from Parquet, which is why text comes through here as well. Views become a dictionary: many of
-    them may lead to one long value, which is not written out for each.
+    Text is converted too, because Arrow does not validate the text that it reads from Parquet. Views become a dictionary: many views may
+    point to one long value, which is then stored once.
     """
     if pa.types.is_dictionary(values.type):
-        # the dictionary alone is checked; indices are kept as they are
+        # only the dictionary is converted; the indices stay as they are
         return _by_dictionary(values.indices, readable(values.dictionary))
     if is_view(values.type):
         raw, rows = stored_values(values)
@@ -54,31 +54,31 @@ def readable(values: pa.Array) -> pa.Array:
         return raw.cast(pa.large_string() if large else pa.string())
     encoded = raw.dictionary_encode()
     decoded = [None if value is None else text_of(value) for value in encoded.dictionary.to_pylist()]
-    # what was Latin-1 takes more bytes as text, maybe too many for offsets of 32 bits
+    # Latin-1 grows when it is written as UTF-8, maybe beyond 32-bit offsets
     return pa.array(decoded, pa.large_string()).take(encoded.indices)
 
 
 def _by_dictionary(rows: pa.Array, inside: pa.Array) -> pa.Array:
-    """Return the values at these places; of values that come by dictionary themselves, in one layer."""
+    """Return a dictionary array of these indices and values. Flatten values that are a dictionary themselves."""
     if pa.types.is_dictionary(inside.type):
         return pa.DictionaryArray.from_arrays(inside.indices.take(rows), inside.dictionary)
     return pa.DictionaryArray.from_arrays(rows, inside)
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether a type holds text, plain or by dictionary."""
+    """Tell whether a type holds text, plain or as a dictionary."""
     if pa.types.is_dictionary(kind):
         return is_text(kind.value_type)
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_count_of_time(kind: pa.DataType) -> bool:
-    """Tell whether a type holds days, moments, times of day or durations: each one whole number of some unit."""
+    """Tell whether a type holds dates, timestamps, times or durations: types that store one integer of some unit."""
     return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of what is stored for a value, of which every pattern of bits is one: numbers and bytes.
+    """Return the physical type of a type: a number or bytes, for which every bit pattern is valid.
 
     >>> plain_type(pa.date64()), plain_type(pa.string()), plain_type(pa.decimal128(5, 2)), plain_type(pa.int8())
     (DataType(int64), DataType(binary), FixedSizeBinaryType(fixed_size_binary[16]), DataType(int8))
@@ -91,13 +91,13 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def sound(values: pa.Array) -> pa.Array:
-    """Check that an array lies where it says, all of it, and make its text valid.
+    """Check that all offsets and indices of an array are in bounds, and make its text valid.
 
-    No value has a say in that. Arrow's own check also refuses a day with a time, a time of day past midnight and a number with too many
-    digits, and with it the table of all others; so it is shown numbers and bytes in their place.
+    The result of the check does not depend on any value. Arrow's full validation also rejects a date with a time, a time past midnight
+    and a decimal with too many digits, so one value would reject the whole table. It is therefore given the physical type instead.
 
     Raises:
-        pa.ArrowInvalid: If it does not; Arrow's other functions would read whatever lies where it points.
+        pa.ArrowInvalid: If an offset or index is out of bounds. Arrow's other functions would read whatever memory it points to.
     """
     kind = values.type
     if isinstance(values, pa.ExtensionArray):

@@ -1,4 +1,4 @@
-"""Single Python values as text: what a database's driver or a column of Python objects gives, whatever it is."""
+"""Convert single Python values, from a database driver or an object column, to text."""
 
 import datetime as dt
 import sys
@@ -15,24 +15,22 @@ LONGEST_DECIMAL = 400
 
 
 def as_text(value: Any) -> str | None:
-    r"""Write a value as text that the universe reads, each by itself, so that none decides how another is read; None is null.
-
-    No value fails.
+    r"""Convert a value to text that the universe can parse; None means null. No value fails, and none changes how another is read.
 
     >>> [as_text(value) for value in (7, 0.5, Decimal("1E+3"), True, b"Z\xfcrich", dt.date(2025, 1, 31), float("nan"))]
     ['7', '0.5', '1000', 'true', 'Zürich', '2025-01-31', None]
     """
     try:
         write = _WRITERS.get(type(value), _other)
-    except Exception:  # noqa: BLE001  even a type may have a method of its own that fails
+    except Exception:  # noqa: BLE001  hashing a type may call a method of its metaclass, which may fail
         return None
     return write(value)
 
 
 def _other(value: Any) -> str | None:
-    """Write a value of a type that is not the usual one, but may be derived from it, and then do anything in any of its methods.
+    """Convert a value of any other type. It may be a subclass of a standard type whose overridden methods do anything.
 
-    What these return is text only if it is a text and nothing else.
+    The result counts only if it is exactly a `str`, not a subclass.
     """
     with suppress(Exception):
         text = _derived(value)
@@ -54,7 +52,7 @@ def _derived(value: Any) -> str | None:
 
 
 def _valid(text: str) -> str:
-    """Replace what UTF-8 cannot hold: a half of a surrogate pair."""
+    """Replace lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -83,6 +81,6 @@ _WRITERS: Mapping[type, Callable[[Any], str | None]] = {
     int: _whole,
     float: _float,
     Decimal: _decimal,
-    dt.date: lambda value: value.isoformat(),  # and each of its kind, such as a moment, in its own way
+    dt.date: lambda value: value.isoformat(),  # a subclass such as pandas.Timestamp has its own isoformat
     dt.datetime: dt.datetime.isoformat,
 }

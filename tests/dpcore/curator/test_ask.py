@@ -98,7 +98,7 @@ def test_a_type_that_arrow_does_not_know_costs_nothing_and_is_refused_by_our_sen
     workspace.open_account()
     before = balance()
     for columns, ids in (((column,), ["a", "b"]), (([1, 2],), column)):
-        with pytest.raises(SourceError, match="cannot be read as Arrow") as refusal:
+        with pytest.raises(SourceError, match="cannot be converted to Arrow") as refusal:
             ask("visits", count(), *columns, ids=ids)
         assert not isinstance(refusal.value, SourceBroken)
     assert balance() == before

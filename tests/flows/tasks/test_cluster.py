@@ -68,10 +68,10 @@ def test_what_breaks_on_a_worker_reaches_prefect_as_our_sentence(
     workspace.write_spec(
         ("visits.csv", "visits.parquet"), (WORKLOAD, f'{WORKLOAD}\nengine: {{name: dask, scheduler: "{scheduler}"}}')
     )
-    with pytest.raises(SourceError, match=r"^'visits\.parquet' is not a whole Parquet file"):
+    with pytest.raises(SourceError, match=r"^'visits\.parquet' is not a complete Parquet file"):
         synthesize(str(workspace.spec))
     assert stored(MARKER) == []
-    assert "task_run_state.message" in stored("is not a whole Parquet file")
+    assert "task_run_state.message" in stored("is not a complete Parquet file")
     with open_ledger() as ledger:
         (run,) = ledger.runs("visits")
         assert 0 < ledger.balance("visits").reserved == run.reserved  # kept: a row may have decided this

@@ -79,11 +79,11 @@ def test_an_array_that_points_outside_of_itself_is_refused_before_anything_is_re
         pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\xff\xff\xff\x7f\2\0\0\0"), pa.py_buffer(b"xy")]
     )
     write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": wild})))
-    with pytest.raises(SourceError, match="not a whole Arrow file"):
+    with pytest.raises(SourceError, match="not a complete Arrow file"):
         rows(located(tmp_path, "t.arrow"), "a")
     beyond = pa.DictionaryArray.from_arrays(pa.array([0, 7]), pa.array(["x"]), safe=False)
     write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": beyond})))
-    with pytest.raises(SourceError, match="not a whole Arrow file"):
+    with pytest.raises(SourceError, match="not a complete Arrow file"):
         rows(located(tmp_path, "t.arrow"), "a")
 
 
@@ -123,7 +123,7 @@ def test_runs_that_end_elsewhere_are_still_refused(tmp_path: Path) -> None:
     ends, values = pa.array([3, 2, 4], pa.int32()), pa.array(["x", "y", "z"])
     wild = pa.Array.from_buffers(pa.run_end_encoded(ends.type, values.type), 4, [None], children=[ends, values])
     write(tmp_path, "t.arrow", arrow_bytes(pa.table({"a": wild})))
-    with pytest.raises(SourceError, match="not a whole Arrow file"):
+    with pytest.raises(SourceError, match="not a complete Arrow file"):
         rows(located(tmp_path, "t.arrow"), "a")
 
 

@@ -164,7 +164,7 @@ def test_where_a_header_ends_is_not_for_the_rows_to_decide(tmp_path: Path, head:
         assert type(refusal.value) is SourceError  # which is free, since no row has a say
         said.add(str(refusal.value))
     assert len(said) == 1
-    assert "leaves a quotation open in its first line" in said.pop()
+    assert "leaves a quotation open at the end of its first line" in said.pop()
 
 
 def test_with_the_header_as_a_record_of_its_own_a_row_would_decide_where_it_ends() -> None:

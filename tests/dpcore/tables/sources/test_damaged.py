@@ -51,10 +51,10 @@ OTHER, NO_SEX, NO_AGE, NO_COST, NO_DAY = 2, 3, 100, 3, 12
 WHOLE = HEAD + GOOD * 3
 DECLARED = "'sex', 'age', 'cost', 'day'"
 
-CSV_REFUSED = "'t.csv' is not a whole CSV file"
-PARQUET_REFUSED = "'t.parquet' is not a whole Parquet file"
-ARROW_REFUSED = "'t.arrow' is not a whole Arrow file"
-QUERY_REFUSED = "the query of source.sql fails or was broken off"
+CSV_REFUSED = "'t.csv' is not a complete CSV file"
+PARQUET_REFUSED = "'t.parquet' is not a complete Parquet file"
+ARROW_REFUSED = "'t.arrow' is not a complete Arrow file"
+QUERY_REFUSED = "the query of source.sql failed or was interrupted"
 LACKS = f"lacks the declared columns {DECLARED}"
 
 
@@ -161,13 +161,13 @@ CASES = {
     "two gzip members": csv(gzipped(WHOLE.encode()) + gzipped(GOOD.encode()), [FOUND] * 4, name="t.csv.gz"),
     "two zstd frames": csv(zstd(WHOLE.encode()) + zstd(GOOD.encode()), [FOUND] * 4, name="t.csv.zst"),
     "gzip of nothing": csv(gzipped(b""), LACKS, name="t.csv.gz"),
-    "gzip without its end": csv(gzipped(WHOLE.encode())[:-4], "'t.csv.gz' is not a whole CSV", name="t.csv.gz"),
+    "gzip without its end": csv(gzipped(WHOLE.encode())[:-4], "'t.csv.gz' is not a complete CSV", name="t.csv.gz"),
     "gzip cut in the middle": csv(
-        gzipped(HEAD.encode() + GOOD.encode() * 10_000)[:200], "'t.csv.gz' is not a whole CSV", name="t.csv.gz"
+        gzipped(HEAD.encode() + GOOD.encode() * 10_000)[:200], "'t.csv.gz' is not a complete CSV", name="t.csv.gz"
     ),
-    "text called gzip": csv(WHOLE, "'t.csv.gz' is not a whole CSV", name="t.csv.gz"),
-    "zstd without its end": csv(zstd(WHOLE.encode())[:-4], "'t.csv.zst' is not a whole CSV", name="t.csv.zst"),
-    "gzip called zstd": csv(gzipped(WHOLE.encode()), "'t.csv.zst' is not a whole CSV", name="t.csv.zst"),
+    "text called gzip": csv(WHOLE, "'t.csv.gz' is not a complete CSV", name="t.csv.gz"),
+    "zstd without its end": csv(zstd(WHOLE.encode())[:-4], "'t.csv.zst' is not a complete CSV", name="t.csv.zst"),
+    "gzip called zstd": csv(gzipped(WHOLE.encode()), "'t.csv.zst' is not a complete CSV", name="t.csv.zst"),
     # Parquet
     "truncated Parquet": parquet(PLAIN_PARQUET[:-200], PARQUET_REFUSED),
     "Parquet without its beginning": parquet(PLAIN_PARQUET[200:], PARQUET_REFUSED),
@@ -213,7 +213,7 @@ CASES = {
     "a folder of other things": Case({"notes.md": CANARY.encode()}, "leads to no table", path="."),
     "one damaged file among three": Case(
         {"1.parquet": PLAIN_PARQUET, "2.parquet": PLAIN_PARQUET[:99], "3.parquet": PLAIN_PARQUET},
-        "'2.parquet' is not a whole Parquet file",
+        "'2.parquet' is not a complete Parquet file",
         path=".",
     ),
 }  # fmt: skip

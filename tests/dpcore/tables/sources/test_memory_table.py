@@ -256,7 +256,7 @@ def test_a_query_of_another_library_is_not_run() -> None:
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:
             raise AssertionError("a lazy table was run before anything was reserved")
 
-    with pytest.raises(UsageError, match="of a lazy one, hand over what it collects"):
+    with pytest.raises(UsageError, match="collect a lazy one before handing it over"):
         Source.of(Relation())
 
 
@@ -271,7 +271,7 @@ def test_a_missing_or_doubled_column_is_refused_as_in_a_file() -> None:
 def test_a_type_that_arrow_does_not_know_is_refused_by_one_sentence() -> None:
     frame = pd.DataFrame({"a": [1 + 2j], "b": [1]})
     assert rows(Source.of(frame), "b") == [(1,)]
-    with pytest.raises(SourceError, match="the table cannot be read as Arrow") as refusal:
+    with pytest.raises(SourceError, match="the table cannot be converted to Arrow") as refusal:
         rows(Source.of(frame), "a")
     check_silent(refusal.value)
 

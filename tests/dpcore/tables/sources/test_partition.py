@@ -71,7 +71,7 @@ def test_another_name_of_a_folder_is_another_version_where_it_is_read(tmp_path: 
 
 def test_an_error_names_the_file_and_not_its_folders(tmp_path: Path) -> None:
     write(tmp_path, f"visits/patient={CANARY}/x.parquet", b"PAR1 no more")
-    with pytest.raises(SourceError, match=r"'x\.parquet' is not a whole Parquet file") as refusal:
+    with pytest.raises(SourceError, match=r"'x\.parquet' is not a complete Parquet file") as refusal:
         rows(located(tmp_path, "visits"), "a")
     check_silent(refusal.value)
     write(tmp_path, f"visits/patient={CANARY}/x.parquet", parquet_bytes(pa.table({})))

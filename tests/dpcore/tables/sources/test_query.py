@@ -107,7 +107,7 @@ def test_only_the_needed_columns_are_asked_for_and_nothing_can_be_written(made: 
 def test_a_function_that_writes_is_stopped(in_postgres: Made) -> None:
     trap = "create function trap() returns int language plpgsql as $$ begin insert into visits values (9); return 1; end $$"
     source = in_postgres("select trap() as id", *ROWS, trap)
-    with pytest.raises(SourceError, match=r"the query of source\.sql fails") as refusal:
+    with pytest.raises(SourceError, match=r"the query of source\.sql failed") as refusal:
         rows(source, "id")
     check_silent(refusal.value, ["plpgsql", "trap"])
 
@@ -122,7 +122,7 @@ SEVERAL = (
 def test_several_statements_are_refused_and_none_of_them_is_run(made: Made, sql: str) -> None:
     source = made(sql, *ROWS)
     for refused in (lambda: rows(source, "id"), lambda: list(source.parts[0].batches(("id",)))):
-        with pytest.raises(SourceError, match=r"the query of source\.sql fails"):
+        with pytest.raises(SourceError, match=r"the query of source\.sql failed"):
             refused()
     assert len(rows(query("select * from visits"), "id")) == 3
 
@@ -146,7 +146,7 @@ AT_ONCE = f"with x as materialized ({PARSING}) select x.* from x, x as y"  # noq
 def test_a_query_that_fails_by_a_value_of_sqlite_is_told_from_one_that_is_wrong(in_sqlite: Made, sql: str) -> None:
     source = in_sqlite(sql, *MALFORMED)
     for broken in (lambda: rows(source, "a"), lambda: data_version(source, columns=("a",), key=KEY)):
-        with pytest.raises(SourceBroken, match=r"the query of source\.sql fails") as refusal:
+        with pytest.raises(SourceBroken, match=r"the query of source\.sql failed") as refusal:
             broken()
         check_silent(refusal.value, ["malformed", "JSON"])
     with pytest.raises(SourceError) as wrong:
@@ -166,7 +166,7 @@ def test_a_query_that_fails_by_a_value_of_postgres_is_told_from_one_that_is_wron
     source = in_postgres(sql, *ROWS)
     assert source.parts[0].column_types(("a",)) == [pa.int64()]
     for broken in (lambda: rows(source, "a"), lambda: data_version(source, columns=("a",), key=KEY)):
-        with pytest.raises(SourceBroken, match=r"the query of source\.sql fails") as refusal:
+        with pytest.raises(SourceBroken, match=r"the query of source\.sql failed") as refusal:
             broken()
         check_silent(refusal.value, ["integer"])
     with pytest.raises(SourceError) as wrong:
@@ -350,7 +350,7 @@ def test_columns_that_nobody_needs_are_no_part_of_the_version(made: Made) -> Non
     [
         (None, "the environment variable CLINIC_DB is not set"),
         ("", "the environment variable CLINIC_DB is not set"),
-        (SECRET, "CLINIC_DB holds no address of a database"),
+        (SECRET, "CLINIC_DB does not hold the address of a database"),
         (f"nosuch://maria:{SECRET}@h/d", "install the driver that SQLAlchemy names"),
         (f"mssql://maria:{SECRET}@h/d", "`pip install pyodbc`"),
         (f"sqlite:///{SECRET}.sqlite", "the database file that CLINIC_DB names is not there"),

@@ -351,7 +351,7 @@ def test_ids_that_do_not_compare_are_refused_by_type(tmp_path: Path) -> None:
     uuids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef"]).cast(pa.binary(16)))
     for other in (uuids, pa.array([0], pa.timestamp("us")), pa.array([True]), pa.array([0], pa.time64("us"))):
         with pytest.raises(
-            SourceError, match=r"'1.parquet' holds the ids of column 'id' as .*; write them in one type"
+            SourceError, match=r"'1.parquet' holds the ids of column 'id' as .*; write them in the same type"
         ):
             check_types(typed(tmp_path, pa.array(["x"]), other), reads={"id": can_identify})
     check_types(typed(tmp_path, pa.array(["x"]), uuids), reads={"id": lambda _: True})
