@@ -1,6 +1,6 @@
-"""A Dask cluster that reads, bounds and counts a table which is larger than one machine; only counts come back.
+"""Read, bound and count a table on a Dask cluster. Only counts come back.
 
-Dask is an extra of its own (`pip install -e '.[dask]'`, in the folder of dpflow), and is imported when a cluster is asked for, not before.
+Dask is an optional extra (`pip install -e '.[dask]'`, in the folder of dpflow). It is imported only when a spec declares a cluster.
 """
 
 from dpcore.tables.cluster.connecting import (

@@ -1,4 +1,4 @@
-"""The way to a cluster: one that runs already, or one of processes on this machine for as long as it is needed."""
+"""Connect to a running Dask cluster, or start a temporary one on this machine."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from distributed import Client
 
 Connect: TypeAlias = Callable[[EngineSpec], AbstractContextManager["Client"]]
-"""How a run gets its cluster, which is closed, or left if it is not the run's own, with the context."""
+"""Connects a run to its cluster. When the context ends, a cluster that the run started is closed; any other keeps running."""
 
 WAIT_SECONDS = 60
 LOGGERS = ("distributed", "tornado", "bokeh")
 CONFIG = {
-    # The pages and figures that scheduler and workers offer to browsers ask for no password: there are none.
+    # The HTTP pages and metrics of scheduler and workers need no password, so they are switched off.
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.worker.profile.enabled": False,
-    # A cluster on this machine gives a worker up that is not back within this time, and then waits for ever for one: a killed worker
-    # is started again at once, but under load that may take long. Without any worker, tasks fail in the end.
+    # A local cluster gives up on a worker that is not back within this time, and then waits forever for one. A killed worker is restarted
+    # at once, but this may take long under load. Without any worker, tasks fail after the second timeout.
     "distributed.deploy.lost-worker-timeout": "365 days",
     "distributed.scheduler.no-workers-timeout": "10 minutes",
-    "dataframe.convert-string": False,  # there is no text among codes
-    "distributed.admin.large-graph-warning-threshold": "1 GiB",  # a universe of many values goes with every piece
+    "dataframe.convert-string": False,  # codes contain no text
+    "distributed.admin.large-graph-warning-threshold": "1 GiB",  # a large universe is sent with every piece
 }
 
 
 @contextmanager
 def connected(engine: EngineSpec) -> Iterator["Client"]:
-    """Yield a client of the cluster that a spec declares, without Prefect."""
+    """Yield a client of the cluster that a spec declares. Does not need Prefect."""
     with private_connection() as folder, ExitStack() as opened:
         from distributed import Client, LocalCluster  # noqa: PLC0415  an extra
 
@@ -49,16 +49,16 @@ def connected(engine: EngineSpec) -> Iterator["Client"]:
 
 
 def check_installed(*packages: str) -> None:
-    """Refuse an engine without the packages that it needs."""
+    """Raise if Dask or one of the other packages is not installed."""
     if any(find_spec(package) is None for package in ("dask", "distributed", *packages)):
         raise UsageError(
-            "the spec has an `engine`, which needs Dask: run `pip install -e '.[dask]'` in the folder of dpflow, or remove it"
+            "the spec has an `engine`, which needs Dask: run `pip install -e '.[dask]'` in the folder of dpflow, or remove `engine`"
         )
 
 
 @contextmanager
 def private_connection() -> Iterator[Path]:
-    """Yield a folder for what workers on this machine put down; while this lasts, what Dask logs in this process is the steward's."""
+    """Yield a scratch folder for workers on this machine. Within the context, Dask's logs in this process go to the steward's log."""
     check_installed()
     import dask  # noqa: PLC0415  an extra
 
@@ -67,30 +67,30 @@ def private_connection() -> Iterator[Path]:
 
 
 def reached(connect: Callable[[], "Client"], *, engine: EngineSpec) -> "Client":
-    """Return the client that was connected, once there is a worker to work for it.
+    """Connect, wait until the cluster has a worker, and return the client.
 
     Raises:
-        SourceError: If there is no such cluster. Nothing was read.
+        SourceError: If the cluster cannot be reached or has no worker. Nothing was read.
     """
     try:
         client = connect()
         client.wait_for_workers(1, timeout=WAIT_SECONDS)
-    except Exception as error:  # noqa: BLE001  Dask, sockets and TLS have many ways of saying so
+    except Exception as error:  # noqa: BLE001  Dask, sockets and TLS raise many kinds of errors
         stewardlog.record(error, where="cluster")
     else:
         return client
     if engine.scheduler is None:
-        raise SourceError("no Dask cluster can be started on this machine; the steward's log says why")
+        raise SourceError("no Dask cluster can be started on this machine; see the steward's log")
     raise SourceError(
-        f"the Dask cluster at {engine.scheduler} can't be reached from here, or has no workers; see that it runs, then run again"
+        f"the Dask cluster at {engine.scheduler} cannot be reached from here, or has no workers; check that it runs, then run again"
     )
 
 
 def local_options(engine: EngineSpec, *, folder: Path) -> dict[str, Any]:
-    """Return what a `distributed.LocalCluster` of this run is made with.
+    """Return the arguments of this run's `distributed.LocalCluster`.
 
-    Whoever can talk to a scheduler can run code as its user. So everything listens on loopback only, and talks in TLS with
-    certificates that are made for this cluster and exist in the memory of its processes alone: other users of the machine stay out.
+    Anyone who can connect to a scheduler can run code as its user. All processes therefore listen on loopback only and use TLS, with
+    certificates that are created for this cluster and exist only in the memory of its processes. Other users of the machine cannot connect.
     """
     return {
         "n_workers": engine.workers,
@@ -100,7 +100,7 @@ def local_options(engine: EngineSpec, *, folder: Path) -> dict[str, Any]:
         "security": True,
         "dashboard_address": None,
         "scheduler_kwargs": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-        "silence_logs": logging.WARNING,  # and what is logged goes to the steward
+        "silence_logs": logging.WARNING,  # warnings go to the steward's log
         "local_directory": str(folder),
         "env": {PRIVATE_VARIABLE: str(folder.parent)},
         "preload": ["dpcore.tables.cluster.worker_output"],
@@ -108,7 +108,7 @@ def local_options(engine: EngineSpec, *, folder: Path) -> dict[str, Any]:
 
 
 class _StewardsHandler(logging.Handler):
-    """Writes to the steward's folder, where the workers' output goes, too."""
+    """Writes to the steward's folder, like the output of the workers."""
 
     def emit(self, record: logging.LogRecord) -> None:
         stewardlog.note(self.format(record), where=record.name, name=stewardlog.OUTPUT_NAME)
@@ -116,8 +116,8 @@ class _StewardsHandler(logging.Handler):
 
 @contextmanager
 def _logs_taken() -> Iterator[None]:
-    """Take what Dask logs in this process: the scheduler and the keepers of the workers may run in it."""
-    import distributed  # noqa: F401, PLC0415  it gives its loggers their handlers
+    """Redirect Dask's logs in this process, which may run the scheduler and the nannies of the workers."""
+    import distributed  # noqa: F401, PLC0415  the import installs its log handlers
 
     known = [name for name in logging.Logger.manager.loggerDict if name.partition(".")[0] in LOGGERS]
     handler = _StewardsHandler(level=logging.WARNING)

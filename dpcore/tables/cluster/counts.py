@@ -1,4 +1,4 @@
-"""Count marginals of rows that are on a cluster: there, in a tree of sums."""
+"""Count marginals on the workers of a cluster, and add the counts up in a tree."""
 
 import secrets
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from dpcore.tables.cluster.work import CountSets
 from dpcore.tables.counting import Coarse, Counts, in_groups
 from dpcore.workload import Axes
 
-MOST_CELLS = 1 << 22  # counted in one go: a worker holds a few times as many numbers of 8 bytes
-SPLIT_EVERY = 8  # partitions whose counts are added by one task
+MOST_CELLS = 1 << 22  # counted in one pass: a worker holds a few times as many 8-byte integers
+SPLIT_EVERY = 8  # partitions whose counts one task adds up
 
 
 def count_on(
     records: ClusterRecords, *, shape: Sequence[int], sets: Sequence[Axes], coarse: Sequence[Coarse]
 ) -> list[Counts]:
-    """Count the rows over each of some sets of axes: `dpcore.tables.counting.count_sets` for a cluster.
+    """Count the rows over each set of axes: `dpcore.tables.counting.count_sets` for a cluster.
 
-    The workers count their partitions by that very function, and what they have counted is added up on the way: nothing else leaves them.
+    The workers count their partitions with that same function. Their counts are added up on the way, and nothing else leaves the workers.
     """
     counts: list[Counts] = []
 

@@ -1,4 +1,4 @@
-"""A run's cluster: there from the first time that it is needed until it is closed."""
+"""Read and count on a Dask cluster, which is connected on first use."""
 
 import logging
 from collections.abc import Collection
@@ -19,7 +19,7 @@ progress = logging.getLogger("dpcore.progress")
 
 
 class DaskEngine(Engine):
-    """Read and count on a Dask cluster; what is read stays on its workers."""
+    """Reads and counts on a Dask cluster. The rows stay on its workers."""
 
     def __init__(self, spec: EngineSpec, *, connect: Connect) -> None:
         self._spec = spec
@@ -28,24 +28,24 @@ class DaskEngine(Engine):
         self._client: Client | None = None
 
     def connect(self) -> None:
-        """Connect to the cluster, or start it."""
+        """Connect to the cluster, or start one."""
         self._connected()
 
     def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
-        """Let workers read the table, and add up what they make of it."""
+        """Compute the version on the workers."""
         client = self._connected()
         return readable_version_on(client, source, coding=coding, undecided=undecided, fingerprint=fingerprint)
 
     def read(self, source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint) -> ClusterRecords:
-        """Let workers read the table, and keep it."""
+        """Read the table on the workers, which hold the rows in memory."""
         return ingest_on(self._connected(), source, coding=coding, draws=draws, fingerprint=fingerprint)
 
     def count(self, records: ClusterRecords, universe: Universe) -> Histogram:
-        """Count what is there, when it is asked for."""
+        """Return a histogram that counts on the workers, on demand."""
         return ClusterHistogram(records, universe)
 
     def close(self) -> None:
-        """Close the cluster, or leave it if it was there before."""
+        """Close a cluster that this run started, or disconnect from any other."""
         self._client = None
         self._opened.close()
 

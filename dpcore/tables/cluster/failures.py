@@ -1,4 +1,4 @@
-"""What may be said of a failure on a cluster."""
+"""Replace errors on a cluster with public messages."""
 
 import asyncio
 from collections.abc import Callable
@@ -10,14 +10,15 @@ from dpcore.errors import DpflowError, StepFailed
 T = TypeVar("T")
 
 ENDED = (KeyboardInterrupt, SystemExit, GeneratorExit)
-LOST = "KilledWorker"  # Dask's, which is an extra and therefore known by its name
+LOST = "KilledWorker"  # compared by name, because Dask is an optional extra
 CANCELLED = "CancelledError"
 
 
 def publicly(step: Callable[[], T], *, doing: str, where: str) -> T:
-    """Return what a step gives; if it fails, keep the error for the steward and raise one of public words.
+    """Return a step's result. If it fails, write the error to the steward's log and raise an error with a public message.
 
-    Dask pickles the errors of workers with their causes, and scheduler, workers and clients log them: so this is done where they arise.
+    Dask pickles the errors of workers with their causes, and scheduler, workers and clients log them. Errors are therefore replaced where
+    they arise.
     """
     try:
         return step()
@@ -25,9 +26,9 @@ def publicly(step: Callable[[], T], *, doing: str, where: str) -> T:
         raise
     except DpflowError as error:
         public = type(error)(*error.args)
-    except BaseException as error:  # noqa: BLE001  totality: also the panic of a compiled library may quote a row
+    except BaseException as error:  # noqa: BLE001  even a panic of a compiled library may quote a row
         public = StepFailed(_sentence(error, doing=doing, where=where))
-    # Only here, where no error is being dealt with, does the new one get no context to carry along.
+    # Raised outside the except blocks, so that it does not carry the original error as its context.
     raise public
 
 
@@ -38,9 +39,7 @@ def _sentence(error: BaseException, *, doing: str, where: str) -> str:
     )
     kind = type(error).__name__
     if kind == LOST:
-        return f"{doing} failed {where}: workers were lost again and again, as they are when they lack memory; give them more"
+        return f"{doing} failed {where}: workers were killed repeatedly, probably for lack of memory; give them more"
     if isinstance(error, asyncio.CancelledError) or kind.endswith(CANCELLED):
-        return (
-            f"{doing} failed {where}: the scheduler is gone, or has given it up; see that it runs, then resume the run"
-        )
+        return f"{doing} failed {where}: the scheduler is gone or has cancelled the task; check that it runs, then resume the run"
     return f"{doing} failed {where}: {kind}; {details}"

@@ -1,4 +1,4 @@
-"""Coded rows as dataframes, which is what Dask knows how to shuffle."""
+"""Convert coded rows to dataframes, which Dask can shuffle, and back."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ ID_COLUMNS = (ID, "u1", "draw")
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of a dataframe of coded rows: codes, a weight if rows have one, unit and draw until they are bounded.
+    """The columns of a dataframe of coded rows: codes, a weight if declared, and the id and draw until the rows are bounded.
 
     Attributes:
-        codes: The type of each attribute's codes.
-        weight: The type of the weights; None if each row counts once.
-        by_unit: Whether rows are still to be bounded.
+        codes: The dtype of each attribute's codes.
+        weight: The dtype of the weights; None if each row counts once.
+        by_unit: Whether the rows have ids and draws and are not yet bounded.
     """
 
     codes: tuple[np.dtype[Any], ...]
@@ -32,7 +32,7 @@ class Layout:
 
     @classmethod
     def of(cls, coding: Coding) -> "Layout":
-        """Lay out what a coding makes of a batch."""
+        """Return the layout of rows coded by a coding."""
         protection = coding.protection
         return cls(
             codes=tuple(np.dtype(code_type(size)) for size in coding.universe.shape),
@@ -42,12 +42,12 @@ class Layout:
 
     @property
     def bounded(self) -> "Layout":
-        """The layout of the same rows once they are bounded."""
+        """The layout of the same rows after bounding."""
         return Layout(codes=self.codes, weight=self.weight, by_unit=False)
 
     @property
     def columns(self) -> dict[str, np.dtype[Any]]:
-        """Name and type of each column."""
+        """The name and dtype of each column."""
         columns = {f"c{axis}": kind for axis, kind in enumerate(self.codes)}
         if self.weight is not None:
             columns["weight"] = self.weight
@@ -58,7 +58,7 @@ class Layout:
         return pd.DataFrame({name: np.empty(0, kind) for name, kind in self.columns.items()})
 
     def frame(self, parts: list[Coded]) -> pd.DataFrame:
-        """Join coded rows to one dataframe."""
+        """Join coded rows into one dataframe."""
         arrays = zip(*(part.columns() for part in parts), strict=True) if parts else ((),) * len(self.columns)
         joined = {
             name: np.concatenate([np.empty(0, kind), *pieces])
@@ -67,7 +67,7 @@ class Layout:
         return pd.DataFrame(joined, copy=False)
 
     def coded(self, frame: pd.DataFrame) -> Coded:
-        """Read a dataframe back."""
+        """Convert a dataframe back to coded rows."""
         columns = {name: frame[name].to_numpy() for name in self.columns}
         codes = [columns[f"c{axis}"] for axis in range(len(self.codes))]
         ids = np.column_stack([columns[ID], columns["u1"]]) if self.by_unit else None
@@ -75,10 +75,10 @@ class Layout:
 
 
 def sums_frame(sums: Sums) -> pd.DataFrame:
-    """Write what rows add to the data's version as a dataframe of one row."""
+    """Write fingerprint sums as a dataframe of one row."""
     return pd.DataFrame(sums[np.newaxis], columns=[f"s{place}" for place in range(len(sums))])
 
 
 def sums_of(frames: Iterable[pd.DataFrame]) -> Sums:
-    """Add up what several such dataframes hold."""
+    """Add up the fingerprint sums of several dataframes."""
     return sum((frame.to_numpy(dtype=np.uint64).sum(axis=0) for frame in frames), start=Fingerprint.nothing())

@@ -1,4 +1,4 @@
-"""Private counts of a table that stays on a cluster: what is asked for is counted there, and comes back as counts."""
+"""Private counts of a table on a cluster. The workers count the rows they hold."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from dpcore.workload import Axes
 
 
 class ClusterHistogram(Histogram):
-    """Exact counts of rows by cell, asked of the workers that hold the rows."""
+    """Exact counts of rows by cell, computed by the workers that hold the rows."""
 
     __slots__ = ("_records",)
 

@@ -1,4 +1,4 @@
-"""The private table as coded and bounded rows that stay on the workers of a cluster."""
+"""Read the private table into coded and bounded rows that stay on the workers of a cluster."""
 
 import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ClusterRecords(Versioned):
-    """Rows on a cluster: for the histogram that counts them there."""
+    """Rows on a cluster, for the histogram that counts them there."""
 
     __slots__ = ("client", "frame", "layout")
 
@@ -37,11 +37,10 @@ class ClusterRecords(Versioned):
 def ingest_on(
     client: "Client", source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint | None = None
 ) -> ClusterRecords:
-    """Let the workers read, code and bound the table, and return when they have: `dpcore.tables.ingest.ingest` for a cluster.
+    """Read, code and bound the table on the workers, and wait until they are done: `dpcore.tables.ingest.ingest` for a cluster.
 
-    Every piece of the table is read by one worker. Dask's own shuffle brings all rows of a unit to one partition, where the same function
-    bounds them that does so here. What is read and drawn is a function of the piece alone, so that a worker that is lost in the middle
-    loses nothing: what it had is made again, the same, by others.
+    One worker reads each piece of the table. Dask's shuffle brings all rows of a unit to one partition, where the local engine's function
+    bounds them. Rows and draws are functions of the piece alone, so if a worker is lost, others compute the same result again.
 
     Raises:
         SourceError: If the table cannot be read.
@@ -72,12 +71,12 @@ def ingest_on(
             bound = BoundUnits(word, layout=layout, rows_per_unit=coding.protection.rows_per_unit)
             shuffled = frame.shuffle(on=ID, npartitions=len(parts), shuffle_method="p2p")
             frame = shuffled.map_partitions(bound, meta=layout.bounded.empty(), enforce_metadata=False)
-        frame, sums = client.persist([frame, sums])  # at once, so that each piece is read once for both
+        frame, sums = client.persist([frame, sums])  # together, so that each piece is read only once
         futures = futures_of([frame, sums])
         wait(futures)
         for future in futures:
             if future.status != "finished":
-                future.result()  # raises; of those that are finished it would fetch the rows
+                future.result()  # raises; for a finished future it would fetch the rows
         return frame, sums_of(client.gather(futures_of(sums)))
 
     frame, sums = asked(client, kept, doing="reading the table")
@@ -88,7 +87,7 @@ def ingest_on(
 def readable_version_on(
     client: "Client", source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint
 ) -> str:
-    """Let the workers read the table for its version alone: `dpcore.tables.ingest.readable_version` for a cluster."""
+    """Compute the version on the workers: `dpcore.tables.ingest.readable_version` for a cluster."""
     word, parts = secrets.token_hex(8), source.pieces()
     task = SumPiece(word, coding=coding, undecided=undecided, fingerprint=fingerprint)
     keys = [f"dpflow-version-{word}-{number}" for number in range(len(parts))]
@@ -102,7 +101,7 @@ def readable_version_on(
 
 
 def asked(client: "Client", question: Callable[[], T], *, doing: str) -> T:
-    """Ask the cluster something; of a failure only public words are left."""
+    """Run a computation on the cluster. If it fails, raise an error with a public message."""
 
     def ask() -> T:
         with client.as_current():

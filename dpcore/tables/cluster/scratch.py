@@ -1,6 +1,6 @@
-"""The folder where workers on this machine put what their memory does not hold: the steward's, and gone when the run has ended.
+"""Create the scratch folder where workers on this machine spill data. It is private to the steward and removed when the run ends.
 
-A run that is killed outright can't clear up. What it leaves is cleared up by the next one, which knows it by the lock that nobody holds.
+A run that is killed cannot clean up. The next run removes folders whose lock nobody holds.
 """
 
 import fcntl
@@ -20,10 +20,10 @@ LOCK = "lock"
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Yield a new folder in the steward's private folder that nobody else can look into, and remove it with all that is in it.
+    """Yield a new folder in the steward's private folder that other users cannot read, and remove it afterwards.
 
     Raises:
-        UsageError: If none can be made.
+        UsageError: If the folder cannot be created.
     """
     folder = _new_folder()
     lock = _locked(folder)
@@ -42,18 +42,18 @@ def _new_folder() -> Path:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.mkdir(mode=0o700, exist_ok=True)
         _sweep(place)
-        made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))  # closed to everybody else
+        made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))  # mode 0700
     if made is None:
         raise UsageError(
-            "the steward's private folder cannot be written to, and workers need room there; name another one in DPFLOW_PRIVATE"
+            "the steward's private folder is not writable, and workers need scratch space there; name another folder in DPFLOW_PRIVATE"
         )
     return made
 
 
 def _sweep(place: Path) -> None:
-    """Remove the folders of runs that are no more."""
+    """Remove the folders of runs that have ended."""
     for folder in place.glob(f"{PREFIX}*"):
-        # One without a lock is being made at this moment, and is left to whoever comes next.
+        # A folder without a lock file is just being created, and is left for a later run to check.
         lock = _locked(folder, create=False)
         if lock is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -61,7 +61,7 @@ def _sweep(place: Path) -> None:
 
 
 def _locked(folder: Path, *, create: bool = True) -> int | None:
-    """Hold the folder until the descriptor is closed, by whatever ends this process; None if another process does."""
+    """Lock the folder until the returned descriptor is closed or the process ends. Return None if another process holds the lock."""
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | (os.O_CREAT if create else 0), 0o600)
     except OSError:

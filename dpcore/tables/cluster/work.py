@@ -1,7 +1,7 @@
-"""What the workers of a cluster do: code a piece of the table, bound a partition of it, count one.
+"""The tasks of a cluster's workers: code a piece of the table, bound a partition, count a partition.
 
-Rows are read, coded and forgotten within one call. Dask names tasks after what they are called with, and logs a task that fails as it
-looks; so nothing here has more of a name or of looks than is public.
+Raw rows are read, coded and freed within one call. Dask derives task names from arguments and logs the repr of a failed task, so the names
+and reprs of all tasks here are public.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -33,7 +33,7 @@ def _on_worker(step: Callable[[], T], *, doing: str) -> T:
 
 
 class Task:
-    """Something for workers that looks, and is called by Dask, after its class and a word that says nothing."""
+    """A task whose Dask name and repr consist of its class and a meaningless word."""
 
     def __init__(self, word: str) -> None:
         self.word = word
@@ -47,7 +47,7 @@ class Task:
 
 
 class Piece(Task):
-    """One piece of the table, and its number in the order of all."""
+    """One piece of the table, and its number among all pieces."""
 
     def __init__(self, word: str, *, number: int, part: Part) -> None:
         super().__init__(f"{word}-{number}")
@@ -56,7 +56,7 @@ class Piece(Task):
 
 
 class SumPiece(Task):
-    """Reads a piece for the data's version alone."""
+    """Reads a piece only for the data's version."""
 
     def __init__(self, word: str, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> None:
         super().__init__(word)
@@ -65,7 +65,7 @@ class SumPiece(Task):
         self.fingerprint = fingerprint
 
     def __call__(self, piece: Piece) -> Sums:
-        """Return what the piece adds to the version."""
+        """Return the piece's fingerprint sums."""
 
         def summed() -> Sums:
             return piece_sums(piece.part, coding=self.coding, undecided=self.undecided, fingerprint=self.fingerprint)
@@ -84,7 +84,7 @@ class CodePiece(Task):
         self.version = installed_version()
 
     def __call__(self, piece: Piece) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """Return the piece's rows as codes, in a dataframe, and what they add to the data's version."""
+        """Return the piece's coded rows and their fingerprint sums, each as a dataframe."""
         return _on_worker(lambda: self._summed(piece), doing="coding the table")
 
     def _summed(self, piece: Piece) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -96,14 +96,14 @@ class CodePiece(Task):
 
     def _framed(self, parts: list[Coded]) -> pd.DataFrame:
         if self.coding.by_unit and parts:
-            # a row that is not among the k smallest draws of its unit here isn't in the whole table either, and need not travel
+            # a row that is not among the k smallest draws of its unit here is not among them in the whole table: do not send it
             parts = [bound(Coded.joined(parts), rows_per_unit=self.coding.protection.rows_per_unit)]
         return Layout.of(self.coding).frame(parts)
 
     def _coded(self, piece: Piece) -> Iterator[Coded]:
         if self.version != installed_version():
             raise UsageError(
-                "the cluster's workers have another version of dpflow than this run; install the same there"
+                "the cluster's workers have another version of dpflow than this run; install the same version there"
             )
         start = 0
         for batch in read_piece(piece.part, columns=self.coding.columns):
@@ -112,19 +112,19 @@ class CodePiece(Task):
 
 
 class TakeOne(Task):
-    """Takes one of what a task has returned."""
+    """Selects one item of another task's result."""
 
     def __init__(self, word: str, *, place: int) -> None:
         super().__init__(word)
         self.place = place
 
     def __call__(self, parts: Sequence[Any]) -> Any:
-        """Return it."""
+        """Return the item at `place`."""
         return parts[self.place]
 
 
 class BoundUnits(Task):
-    """Keeps the declared number of rows of each unit; a partition holds all rows of its units."""
+    """Bounds the rows of each unit in a partition, which holds all rows of its units."""
 
     def __init__(self, word: str, *, layout: Layout, rows_per_unit: int) -> None:
         super().__init__(word)
@@ -132,7 +132,7 @@ class BoundUnits(Task):
         self.rows_per_unit = rows_per_unit
 
     def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows to keep, without unit and draw."""
+        """Return the rows to keep, without ids and draws."""
 
         def kept() -> pd.DataFrame:
             coded = bound(self.layout.coded(frame), rows_per_unit=self.rows_per_unit)
@@ -154,7 +154,7 @@ class CountSets(Task):
         self.coarse = tuple(coarse)
 
     def __call__(self, frame: pd.DataFrame) -> Counts:
-        """Return the counts of all sets in one row, to be added to those of other partitions."""
+        """Return the counts of all sets in one row. The rows of all partitions add up."""
 
         def counted() -> Counts:
             rows = self.layout.coded(frame)

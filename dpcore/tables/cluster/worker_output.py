@@ -1,15 +1,15 @@
-"""Loaded by the workers of a cluster on this machine as they start: what they or their libraries print is the steward's.
+"""A preload module for workers on this machine: redirect their output to the steward's log.
 
-Workers inherit the streams of the process that starts them, and Dask logs failures with what a task was called with.
+Workers inherit the standard streams of the process that starts them, and Dask logs a failed task with its arguments.
 """
 
 from contextlib import ExitStack
 
 from dpcore.private_log import output_taken
 
-_TAKEN = ExitStack()  # for as long as the worker lives
+_TAKEN = ExitStack()  # never closed: lasts as long as the worker
 
 
-def dask_setup(worker: object) -> None:  # noqa: ARG001  Dask calls it so
-    """Let the process write to the steward's folder from now on."""
+def dask_setup(worker: object) -> None:  # noqa: ARG001  Dask passes it
+    """Redirect the output of this process to the steward's folder."""
     _TAKEN.enter_context(output_taken())

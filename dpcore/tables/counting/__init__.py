@@ -1,4 +1,4 @@
-"""Counts of coded rows over sets of columns: many sets in as few passes as possible, exact, for any number of rows."""
+"""Count coded rows exactly over many sets of columns, in as few passes as possible, for any number of rows."""
 
 from dpcore.tables.counting.distinct import distinct_rows
 from dpcore.tables.counting.groups import in_groups

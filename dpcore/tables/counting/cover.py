@@ -1,4 +1,4 @@
-"""Which joint counts to take so that all wanted marginals follow from them by summing: fewer passes over the rows."""
+"""Choose joint counts from which all wanted marginals can be summed. This needs fewer passes over the rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,21 +9,22 @@ import numpy as np
 from dpcore.workload import Axes
 
 MOST_CELLS = 1 << 17
-"""Of a joint count that is larger than any marginal asked for: what stays near the processor."""
+"""The largest joint count that is not itself a wanted marginal: it fits in the processor's cache."""
 
 
 @dataclass(frozen=True)
 class Joint:
-    """Axes that are counted together, and which of the wanted marginals are summed from them, by their number."""
+    """Axes that are counted together, and the numbers of the wanted marginals that are summed from them."""
 
     axes: Axes
     marginals: tuple[int, ...]
 
 
 def cover(sets: Sequence[Axes], *, shape: Sequence[int], most_cells: int = MOST_CELLS) -> list[Joint]:
-    """Choose joint counts of bounded size so that every wanted marginal lies in one of them.
+    """Choose joint counts of bounded size so that every wanted marginal is contained in one of them.
 
-    Greedy: begin with the largest marginal that is left, and add the axis that completes most others for its size, while there is room.
+    Greedy: start with the largest remaining marginal, then repeatedly add the axis that completes the most others for its size, within
+    the limit.
 
     >>> cover([(0, 1), (2, 0), (1, 2)], shape=(2, 3, 4))
     [Joint(axes=(0, 1, 2), marginals=(0, 1, 2))]
@@ -44,7 +45,7 @@ def cover(sets: Sequence[Axes], *, shape: Sequence[int], most_cells: int = MOST_
         chosen = _grown(wanted[seed] > 0, wanted[left], sizes=sizes, most_cells=most_cells)
         inside = left & ~wanted[:, ~chosen].any(axis=1)
         left &= ~inside
-        # small axes first: the numbers of cells over the first of them then need few bits
+        # small axes first: cell numbers over the first axes then need few bits
         ordered = sorted(np.flatnonzero(chosen).tolist(), key=lambda axis: shape[axis])
         joints.append(Joint(tuple(ordered), tuple(np.flatnonzero(inside).tolist())))
     return joints
@@ -57,16 +58,15 @@ def _grown(
     sizes: np.ndarray[tuple[int], np.dtype[np.float64]],
     most_cells: int,
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Add axes to those chosen, the best first, while the cells stay below the limit."""
+    """Add axes to the chosen ones, best first, while the number of cells stays within the limit."""
     chosen = chosen.copy()
     cells = float(sizes[chosen].prod())
-    wanted = wanted[
-        wanted[:, ~chosen].sum(axis=1) <= 2
-    ]  # the others are too far away to be completed by the axes that have room
+    # marginals that lack more axes are too far from complete for the axes that fit
+    wanted = wanted[wanted[:, ~chosen].sum(axis=1) <= 2]
     while True:
         fits = ~chosen & (cells * sizes <= most_cells)
         lacking = wanted[:, ~chosen].sum(axis=1)
-        # what an axis completes counts in full; what it brings one step nearer decides between axes that complete equally much
+        # rank axes by the marginals they complete; break ties by the marginals they bring one axis closer
         completed = (lacking == 1).astype(np.float32) @ wanted
         nearer = (lacking == 2).astype(np.float32) @ wanted
         worth = np.where(fits, (completed + nearer / (4 * len(wanted))) / np.log2(sizes + 1), 0)

@@ -1,4 +1,4 @@
-"""Rows that are alike, taken together: where a table has many of them, everything after costs less."""
+"""Deduplicate rows, which makes every later count cheaper if many rows are equal."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ LARGEST_KEY = np.iinfo(np.int64).max
 
 
 def distinct_rows(chunks: Sequence[Chunk], *, shape: Sequence[int]) -> tuple[list[CompactCodes], Counts]:
-    """Return the distinct rows, column by column, and how often each counts; all chunks have weights, or none has.
+    """Return the distinct rows, column by column, and how often each counts. Either all chunks have weights or none has.
 
-    A row's codes are the digits of one number. Where the next digit could overflow it, the numbers so far are replaced
-    by their rank among those that occur, and the way back is remembered.
+    A row's codes are the digits of one number. Before a digit that could overflow it, the numbers are replaced by their rank among those
+    that occur, and a table maps the ranks back.
     """
     keys = np.zeros(sum(len(codes[0]) for codes, _ in chunks), dtype=np.int64)
     bound = 1
@@ -43,7 +43,7 @@ def _counted(keys: Counts, weights: Sequence[CompactCodes]) -> tuple[Counts, Cou
         found, counts = np.unique(keys, return_counts=True)
         return found, counts.astype(np.int64)
     found, ranks = np.unique(keys, return_inverse=True)
-    # NumPy adds in float64, exact for whole numbers below 2^53, and no table has that many rows
+    # NumPy sums in float64, which is exact for integers below 2^53; no table has that many rows
     return found, np.bincount(ranks, weights=np.concatenate(weights), minlength=len(found)).astype(np.int64)
 
 

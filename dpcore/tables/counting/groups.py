@@ -1,4 +1,4 @@
-"""Divide work into groups that fit into memory together."""
+"""Group work so that each group fits into memory."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 def in_groups(items: Iterable[T], *, cells: Callable[[T], int], most: int) -> Iterator[list[T]]:
-    """Yield the items in groups of at most so many cells, in their order; one that has more by itself is a group of its own.
+    """Yield the items in order, in groups of at most `most` cells. An item with more cells is a group of its own.
 
     >>> list(in_groups(["aa", "b", "ccccc", "d"], cells=len, most=3))
     [['aa', 'b'], ['ccccc'], ['d']]

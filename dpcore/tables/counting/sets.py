@@ -1,7 +1,7 @@
-"""Count many marginals of coded rows in one pass over them, chunk by chunk, exactly.
+"""Count many marginals of coded rows exactly, in one pass, chunk by chunk.
 
-For the private side only: what these functions take and return is private. A worker of a cluster calls them on its own chunks, and the counts
-of several workers add up.
+For the private side only: arguments and results are private. Each worker of a cluster calls these functions on its own chunks, and the
+counts of all workers add up.
 """
 
 import os
@@ -27,16 +27,16 @@ Chunk: TypeAlias = tuple[Sequence[CompactCodes], Weights | None]
 
 BATCH_ROWS = (
     1 << 19
-)  # counted at once: enough that clearing and adding a joint count's cells is a small part of the work
-KEY_ROWS = 1 << 16  # whose keys are made at once: what that needs stays near the processor
-MOST_JOINT_CELLS = 1 << 23  # of all joint counts that are taken in one pass
-FEW_ROWS = 1 << 18  # below, counting a marginal by itself takes less time than finding out what to count it with
-MOST_THREADS = 3  # one counts while the others make keys: NumPy counts in one thread at a time
+)  # counted at once: enough to make clearing and adding up a joint count's cells a small part of the work
+KEY_ROWS = 1 << 16  # keys computed at once, so that the intermediate arrays stay in the processor's cache
+MOST_JOINT_CELLS = 1 << 23  # of all joint counts of one pass together
+FEW_ROWS = 1 << 18  # with fewer rows, counting each marginal separately is faster than choosing joint counts
+MOST_THREADS = 3  # one counts while the others compute keys: np.bincount holds the GIL
 
 
 @dataclass(frozen=True, eq=False)
 class Coarse:
-    """An axis more: a column with some of its cells taken together."""
+    """An additional axis: a column with some of its cells merged."""
 
     column: int
     groups: CompactCodes
@@ -45,16 +45,16 @@ class Coarse:
 def count_sets(
     chunks: Iterable[Chunk], *, shape: Sequence[int], sets: Sequence[Axes], coarse: Sequence[Coarse] = ()
 ) -> list[Counts]:
-    """Count the rows over each of some sets of axes: whole numbers, shaped by the axes in their order.
+    """Count the rows over each set of axes. Each result is an integer array with these axes in order.
 
-    Marginals are summed from joint counts that hold several of them, so that rows are gone through less often. Memory: the marginals, the
-    joint counts of one pass, and a batch of rows for each thread.
+    Marginals are summed from joint counts that contain several of them, which saves passes over the rows. Memory: the marginals, the joint
+    counts of one pass, and a batch of rows for each thread.
 
     Args:
-        chunks: The rows. If the wanted joint counts are too many for one pass, they are gone through again.
-        shape: Number of cells of each axis, those of coarse axes last.
-        sets: Axes of the wanted marginals, in any order; none for the number of rows.
-        coarse: What the axes are that come after the columns.
+        chunks: The rows. They are iterated again if the joint counts are too large for one pass.
+        shape: Number of cells of each axis, with coarse axes last.
+        sets: Axes of each wanted marginal, in any order; an empty set for the number of rows.
+        coarse: The axes that follow the columns.
     """
     found: list[Counts] = [np.empty(0, dtype=np.int64)] * len(sets)
 
@@ -82,7 +82,7 @@ def _joints(chunks: Iterable[Chunk], sets: Sequence[Axes], *, shape: Sequence[in
 def _count_joints(
     chunks: Iterable[Chunk], sets: Sequence[Axes], *, shape: Sequence[int], coarse: Sequence[Coarse]
 ) -> list[Counts]:
-    """Count all sets in one pass; several threads take one batch of rows after another."""
+    """Count all sets in one pass. Several threads take batches of rows in turn."""
     totals: list[Counts] = [np.zeros([shape[axis] for axis in axes], dtype=np.int64) for axes in sets]
     batches, taking, adding = _batches(chunks), threading.Lock(), threading.Lock()
 
@@ -101,7 +101,7 @@ def _count_joints(
                 _make_keys(columns, axes, shape=shape, keys=keys[:rows])
                 counted = np.bincount(keys[:rows], weights=weights, minlength=total.size)
                 with adding:
-                    # with weights NumPy adds in float64, exact for whole numbers below 2^53, and no table has that many rows
+                    # with weights NumPy sums in float64, which is exact for integers below 2^53; no table has that many rows
                     np.add(total, counted.astype(np.int64, copy=False).reshape(total.shape), out=total)
 
     threads = min(MOST_THREADS, os.cpu_count() or 1)
@@ -112,7 +112,7 @@ def _count_joints(
 
 
 def _batches(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
-    """Gather small chunks, and cut large ones, into batches of about BATCH_ROWS rows."""
+    """Join small chunks and split large ones into batches of about BATCH_ROWS rows."""
     batch: list[Chunk] = []
     for codes, weights in chunks:
         for start in range(0, len(codes[0]), BATCH_ROWS):
@@ -138,7 +138,7 @@ def _joined_weights(batch: Sequence[Chunk]) -> Weights | None:
 
 
 class _Columns:
-    """The codes of a chunk by axis; those of a coarse axis are made when they are first asked for, once."""
+    """The codes of a chunk by axis. Codes of a coarse axis are computed on first use and cached."""
 
     def __init__(self, codes: Sequence[CompactCodes], coarse: Sequence[Coarse]) -> None:
         self._codes = codes
@@ -159,7 +159,7 @@ class _Columns:
 
 
 def _make_keys(batch: Sequence[_Columns], axes: Axes, *, shape: Sequence[int], keys: npt.NDArray[np.intp]) -> None:
-    """Write the number of each row's cell over some axes into `keys`."""
+    """Write each row's cell number over the axes into `keys`."""
     sizes = [shape[axis] for axis in axes]
     place = 0
     for columns in batch:
@@ -171,7 +171,7 @@ def _make_keys(batch: Sequence[_Columns], axes: Axes, *, shape: Sequence[int], k
 
 
 def _cells(codes: Sequence[CompactCodes], sizes: Sequence[int]) -> CompactCodes | int:
-    """Read each row's codes as the digits of one number, whose type grows with the digits: small ones are faster."""
+    """Combine each row's codes as digits of one number. Its dtype grows with the digits, since small dtypes are faster."""
     cells: CompactCodes | int = 0
     bound = 1
     for code, size in zip(codes, sizes, strict=True):
@@ -187,7 +187,7 @@ def _cells(codes: Sequence[CompactCodes], sizes: Sequence[int]) -> CompactCodes 
 
 
 def _summed(total: Counts, axes: Axes, *, onto: Axes) -> Counts:
-    """Sum a joint count over the axes that a marginal lacks, and put the others in the marginal's order."""
+    """Sum a joint count over the axes that the marginal lacks, and transpose the rest into the marginal's order."""
     if axes == onto:
         return total
     kept = [axis for axis in axes if axis in onto]

@@ -1,4 +1,4 @@
-"""From raw files to private records: read, encode by the declared universe, bound what one unit contributes."""
+"""Turn the raw table into private records: read it, code it by the declared universe, bound each unit's rows."""
 
 from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws

@@ -1,4 +1,4 @@
-"""Rows of codes on their way from the raw table to the counts."""
+"""Coded rows: the form that rows have between the raw table and the counts."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -17,13 +17,13 @@ Column: TypeAlias = npt.NDArray[Any]
 
 
 class Coded(Carried):
-    """Rows of codes, with their weights if they have any, and with hashed ids and draws while they are still to be bounded.
+    """Coded rows, with weights if they are declared, and with hashed ids and draws until the rows are bounded.
 
     Attributes:
         codes: One array for each attribute of the universe.
         weights: How often each row counts, or None if each counts once.
         ids: The keyed hash of each row's id, or None.
-        draws: The word that was drawn for each row, or None.
+        draws: The random word of each row, or None.
     """
 
     __slots__ = ("codes", "draws", "ids", "weights")
@@ -38,7 +38,7 @@ class Coded(Carried):
 
     @classmethod
     def joined(cls, parts: Sequence["Coded"]) -> "Coded":
-        """Join rows of the same kind, at least one part of them."""
+        """Join one or more parts that have the same columns."""
         first, *others = parts
         if not others:
             return first
@@ -46,12 +46,12 @@ class Coded(Carried):
         return first.like(columns)
 
     def columns(self) -> tuple[Column, ...]:
-        """Return everything as arrays of one dimension: codes, weights, the two words of each unit, draws."""
+        """Return all columns as one-dimensional arrays: codes, weights, the two words of the id, draws."""
         ids = () if self.ids is None else (self.ids[:, 0], self.ids[:, 1])
         return (*self.codes, *_given(self.weights), *ids, *_given(self.draws))
 
     def like(self, columns: Sequence[Column]) -> "Coded":
-        """Make rows of this kind of the columns of others."""
+        """Build rows from columns in the order of `columns`, with the same optional columns as this object."""
         rest = list(columns)
         draws = None if self.draws is None else rest.pop()
         ids = None if self.ids is None else np.column_stack((rest.pop(-2), rest.pop()))
@@ -60,7 +60,7 @@ class Coded(Carried):
 
     @property
     def rows(self) -> int:
-        """Number of rows: as private as they are."""
+        """Number of rows: private, like the rows."""
         return len(self.codes[0])
 
     def take(self, rows: Column | slice) -> "Coded":
@@ -73,9 +73,9 @@ class Coded(Carried):
         )
 
     def split(self, parts: int) -> list["Coded"]:
-        """Split the rows by their units: all of one unit go to the same of so many parts, from whatever batch they are."""
+        """Split the rows by unit. All rows of a unit, from every batch, go to the part with the same number."""
         if self.ids is None:
-            raise UsageError("rows without ids can't be split by them; split before bounding")
+            raise UsageError("rows without ids cannot be split by unit; split before bounding")
         part = (self.ids[:, 0] % np.uint64(parts)).astype(np.uint16 if parts <= 1 << 16 else np.uint32)
         order = np.argsort(part, kind="stable")
         ends = np.searchsorted(part[order], np.arange(parts), side="right").tolist()

@@ -1,4 +1,4 @@
-"""From a batch of the raw table to coded rows: the one place that sees values, ids and weights, each row by itself."""
+"""Code a batch of the raw table, row by row. No other module sees values, ids and weights."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ UNIT_IS_ROW = "row"
 
 @dataclass(frozen=True)
 class Coding:
-    """Everything public that says how a batch becomes coded rows.
+    """The public rules by which a batch becomes coded rows.
 
     Attributes:
-        universe: What may be in a row, and what becomes of everything else.
-        protection: Whom to protect, and so whether there are ids and weights to read.
-        window: Which rows belong to the blocks that a run reads; None for all.
+        universe: The declared values of each column, and how all other values are handled.
+        protection: The protected unit, which determines whether ids and weights are read.
+        window: Selects the rows of the blocks that the run reads; None for all rows.
     """
 
     universe: Universe
@@ -36,17 +36,17 @@ class Coding:
 
     @property
     def by_unit(self) -> bool:
-        """Whether rows are to be bounded by the person they belong to."""
+        """Whether rows are bounded by the unit they belong to."""
         return self.protection.unit != UNIT_IS_ROW
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns that are to be read."""
+        """The columns to read."""
         return tuple(self.reads)
 
     @property
     def reads(self) -> Mapping[str, Callable[[pa.DataType], bool]]:
-        """For each column that is to be read, whether it can be read from a type."""
+        """For each column to read, a function that tells whether it can be read from a type."""
         reads: dict[str, Callable[[pa.DataType], bool]] = {}
         for name, attribute in self.universe.attributes.items():
             reads[name] = attribute.reads
@@ -55,18 +55,18 @@ class Coding:
         if self.protection.weight is not None:
             reads[self.protection.weight] = _weight(self.protection).reads
         for name in () if self.window is None else self.window.columns:
-            reads.setdefault(name, has_days)  # a column that is also released, or the unit, is read as that
+            reads.setdefault(name, has_days)  # an attribute or the unit keeps its own rule
         return reads
 
     def code(self, batch: pa.RecordBatch, *, draws: Draws, piece: int, start: int) -> Coded:
-        """Code the rows of a batch that count: in the window and the universe, with an id if there are units, with a weight above 0.
+        """Code the rows of a batch that count: in the window and the universe, with an id if units are declared, with a weight above 0.
 
-        Which rows these are, and what becomes of them, depends on each row alone. So the bound on a unit's rows holds although the
-        others are left out before it; and a person's k rows are rows that count.
+        Whether a row counts, and its codes, depend on that row alone. Rows can therefore be dropped before bounding: the bound on a
+        unit's rows still holds, and the k rows kept for a person are rows that count.
 
         Args:
-            batch: The columns that are to be read, in any order.
-            draws: The run's chance.
+            batch: The columns to read, in any order.
+            draws: The run's random draws.
             piece: The number of the batch's piece in its source.
             start: The number of the batch's first row in its piece.
         """
@@ -89,14 +89,14 @@ class Coding:
     def words(
         self, batch: pa.RecordBatch, *, undecided: Collection[str], key: bytes
     ) -> list[npt.NDArray[np.integer[Any]]]:
-        """Return the rows of the window as columns of whole numbers, for a version that is taken before the universe is complete.
+        """Return the rows of the window as columns of integers, for a version that is computed before the universe is complete.
 
-        Attributes that are declared are as they are coded, with a number below 0 for what would leave a row out; those of `undecided` are
-        as they are stored. Rows that could not count whatever is found, without an id or with a weight of 0, are left out.
+        Declared attributes are coded; a negative code marks a value that would drop the row. Attributes in `undecided` are given by their
+        stored values. Rows without an id or with a weight of 0 are dropped, since they cannot count in any universe.
 
         Args:
-            batch: The columns that are to be read, in any order.
-            undecided: Names of attributes whose cells are still to be found.
+            batch: The columns to read, in any order.
+            undecided: Names of attributes whose cells are not yet known.
             key: For hashes of ids and texts.
         """
         batch, _ = self._windowed(batch)
@@ -118,7 +118,7 @@ class Coding:
         return [column[counts] for column in columns]
 
     def _windowed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.intp]]:
-        """Return the rows that are in the window, and their places in the batch."""
+        """Return the rows in the window, and their positions in the batch."""
         if self.window is None:
             return batch, np.arange(batch.num_rows)
         places = np.flatnonzero(self.window.keeps(batch))
@@ -127,7 +127,7 @@ class Coding:
 
 
 def read_weights(column: pa.Array, *, protection: Protection) -> Weights:
-    """Read how often each row counts, from 0 to the declared maximum: fractions rounded down, and 0 for what is no number.
+    """Read how often each row counts, clipped to 0 and the declared maximum. Fractions are rounded down; a value that is no number gives 0.
 
     >>> from dpcore.privacy.protection import Neighbours
     >>> twice = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE, weight="times", row_weight=2)

@@ -1,4 +1,4 @@
-"""The chance of one run's bounding: which rows of a person are kept, and under which name a person goes meanwhile."""
+"""The randomness of one run's bounding: which rows of a unit are kept, and the key that hashes its id."""
 
 import hashlib
 import os
@@ -12,15 +12,15 @@ from dpcore.private import Carried
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 KEY_BYTES = 32
-CHUNK_WORDS = 1 << 12  # expanded at a time: a few rows in the middle of a piece cost no more than this
+CHUNK_WORDS = 1 << 12  # expanded at a time, so that a few rows in the middle of a piece stay cheap
 UNIT_KEY, ROW_DRAWS = b"unit", b"rows"
 
 
 class Draws(Carried):
-    """32 bytes of the operating system's entropy, expanded by SHAKE-256: drawn once a run, held in memory, never stored.
+    """32 bytes of the operating system's entropy, expanded by SHAKE-256. They are drawn once per run, held in memory and never stored.
 
-    What is drawn for a row depends on its place in its piece of the source alone. A piece that is read again, in other batches or by
-    another worker, thus gets the same draws, which straight entropy could not give (docs/decisions/0017).
+    The draw of a row depends only on its position in its piece of the source. A piece that is read again, in other batches or by another
+    worker, therefore gets the same draws, which direct calls to `os.urandom` could not give (docs/decisions/0017).
 
     >>> draws = Draws.fresh()
     >>> draws.words(3, 100, 50).tolist() == draws.words(3, 0, 200)[100:150].tolist()
@@ -37,22 +37,22 @@ class Draws(Carried):
 
     @classmethod
     def fresh(cls, *, unit_key: bytes | None = None) -> "Draws":
-        """Draw what nobody has drawn before; there is no seed to pass, by design.
+        """Draw a new key from the operating system. There is no seed parameter, by design.
 
         Args:
-            unit_key: The key under which ids are hashed, where a resumed run has to find the same hashes again; else drawn too.
+            unit_key: The key that hashes ids, for a resumed run that needs the same hashes; None to derive it from the new key.
         """
         return cls(os.urandom(KEY_BYTES), unit_key=unit_key)
 
     def words(self, piece: int, start: int, count: int) -> Words:
-        """Return a uniform 64-bit word for each of `count` rows of a piece, from row `start` on."""
+        """Return a uniform 64-bit word for each of `count` rows of a piece, starting at row `start`."""
         first, end = start // CHUNK_WORDS, -(-(start + count) // CHUNK_WORDS)
         stream = b"".join(self._chunk(piece, chunk) for chunk in range(first, end))
         words = np.frombuffer(stream, dtype="<u8").astype(np.uint64, copy=False)
         return words[start - first * CHUNK_WORDS :][:count]
 
     def unit_key(self) -> bytes:
-        """Return the key under which ids are hashed."""
+        """Return the key that hashes ids."""
         return self._unit_key or hashlib.shake_256(self._key + UNIT_KEY).digest(KEY_BYTES)
 
     def _chunk(self, piece: int, chunk: int) -> bytes:

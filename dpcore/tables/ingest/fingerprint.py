@@ -1,11 +1,11 @@
-"""The data's version: a keyed digest of the rows that a run may read, and the key that keeps it from telling more than equality.
+"""Compute the data's version: a keyed digest of the rows that a run may read. Without the key it reveals nothing but equality.
 
-The digest covers the rows as they are coded: in the run's window, in its universe, with an id and a weight if those are declared. A change
-that the run could not see, in another column, in a row outside its window or of the order of the rows, does not change it. It is computed in
-the pass that codes the rows. Each row's words are mixed under secret constants, and the results are added up, so that batches, files and
-workers may come in any order: the form of MSet-Add-Hash (Clarke, Devadas, van Dijk, Gassend and Suh 2003).
+The digest covers the coded rows: those in the run's window and universe, with an id and a weight if they are declared. Changes that the run
+cannot see do not change it: changes of another column, of rows outside the window, or of the order of the rows. The digest is computed in
+the pass that codes the rows. The words of each row are mixed under secret constants and the results are summed, so batches, files and
+workers may come in any order. This is the construction of MSet-Add-Hash (Clarke, Devadas, van Dijk, Gassend and Suh 2003).
 
-Two tables that differ have the same sum by a chance of about 2^-64, whatever the tables are, since nobody who changes a table knows the
+Two different tables have the same sum with probability about 2^-64, whatever the tables are, since nobody who changes a table knows the
 constants or sees the sum. This treats the mixing as a random function. Only an HMAC of the sum leaves the private side.
 """
 
@@ -32,11 +32,11 @@ Word: TypeAlias = npt.NDArray[np.integer[Any]]
 KEY_BYTES = 32
 KEY_NAME = "fingerprint.key"
 LANES = 2
-CHUNK_ROWS = 1 << 14  # mixed at a time, so that they stay near the processor
+CHUNK_ROWS = 1 << 14  # mixed at a time, so that they stay in the processor's cache
 
 
 class Fingerprint(Carried):
-    """Digests the rows of one run. Its key is the run's own, so that the versions of two runs cannot be compared.
+    """Digests the rows of one run. Every run has its own key, so the versions of two runs cannot be compared.
 
     >>> import numpy as np
     >>> rows = Coded([np.array([0, 1, 1])], weights=None, ids=None, draws=None)
@@ -55,16 +55,16 @@ class Fingerprint(Carried):
         words = np.frombuffer(hashlib.shake_256(b"rows" + key).digest(8 * 3 * (1 + LANES)), dtype="<u8").astype(
             np.uint64
         )
-        # of each three, two multiply and must be odd
+        # the second and third constant are multipliers and must be odd
         self._constants = words.reshape(1 + LANES, 3) | np.array([0, 1, 1], dtype=np.uint64)
 
     @classmethod
     def of_run(cls, run_id: str, *, key: bytes) -> "Fingerprint":
-        """Return that of a run, by the steward's key; the same when the run is resumed."""
+        """Return the fingerprint of a run, derived from the steward's key. A resumed run gets the same one."""
         return cls(hmac.digest(key, run_id.encode(), "sha256"))
 
     def unit_key(self) -> bytes:
-        """Return the key under which the run's ids are hashed."""
+        """Return the key that hashes the run's ids."""
         return hmac.digest(self._key, b"units", "sha256")
 
     @staticmethod
@@ -73,7 +73,7 @@ class Fingerprint(Carried):
         return np.zeros(1 + LANES, dtype=np.uint64)
 
     def of(self, coded: Coded, *, shape: Sequence[int]) -> Sums:
-        """Return the sums of coded rows; they may be added to those of others.
+        """Return the sums of coded rows. The sums of several parts add up.
 
         Args:
             coded: The rows.
@@ -89,7 +89,7 @@ class Fingerprint(Carried):
         return sums
 
     def of_words(self, columns: Sequence[Word]) -> Sums:
-        """Return the sums of rows that are given as columns of whole numbers."""
+        """Return the sums of rows that are given as columns of integers."""
         mixed = np.zeros(len(columns[0]), dtype=np.uint64)
         for column in columns:
             mixed ^= column.astype(np.uint64)
@@ -98,7 +98,7 @@ class Fingerprint(Carried):
         return np.array([len(mixed), *lanes], dtype=np.uint64)
 
     def version(self, sums: Sums) -> str:
-        """Return the version of the rows that were added up: all that may be kept of them."""
+        """Return the version of the summed rows. Only the version may be stored, not the sums."""
         return hmac.new(self._key, b"version" + sums.astype("<u8").tobytes(), "sha256").hexdigest()
 
     def _parts(self) -> dict[str, object]:
@@ -106,7 +106,7 @@ class Fingerprint(Carried):
 
 
 def _packed(codes: Sequence[Word], *, sizes: Sequence[int]) -> list[npt.NDArray[np.uint64]]:
-    """Write each row's codes as few words, no two rows alike: as digits of one number, for as long as that fits."""
+    """Pack each row's codes into as few words as possible, one-to-one: as digits of one number, until a word is full."""
     words: list[npt.NDArray[np.uint64]] = []
     room = 1
     for code, size in zip(codes, sizes, strict=True):
@@ -121,7 +121,7 @@ def _packed(codes: Sequence[Word], *, sizes: Sequence[int]) -> list[npt.NDArray[
 
 
 def _mix(words: npt.NDArray[np.uint64], plus: np.uint64, times: np.uint64, again: np.uint64) -> npt.NDArray[np.uint64]:
-    """Mix words in place: a permutation of the 2^64, in the manner of SplitMix64 (Steele, Lea and Flood 2014) with constants of its own."""
+    """Mix words in place: a permutation of 64-bit words like SplitMix64 (Steele, Lea and Flood 2014), with other constants."""
     words += plus
     words ^= words >> np.uint64(30)
     words *= times
@@ -132,13 +132,13 @@ def _mix(words: npt.NDArray[np.uint64], plus: np.uint64, times: np.uint64, again
 
 
 def fingerprint_key(folder: Path) -> bytes:
-    """Return the key kept in the folder, making folder and key on first use.
+    """Return the key stored in the folder. Create the folder and the key on first use.
 
-    The file appears whole or not at all, and when two processes make it at once both return the same key. Losing it
-    makes all data look changed; nothing else depends on it. In particular no noise is ever drawn from it.
+    The file is created atomically: if two processes create it at once, both return the same key. Losing the key makes all data look
+    changed. Nothing else depends on it; in particular no noise is ever drawn from it.
 
     Raises:
-        LedgerError: If the file cannot be made or read, is no key, or is open to other users.
+        LedgerError: If the file cannot be created or read, is not a key, or is open to other users.
     """
     path = folder / KEY_NAME
     try:
@@ -147,11 +147,11 @@ def fingerprint_key(folder: Path) -> bytes:
         key, mode = path.read_bytes(), path.stat().st_mode
     except OSError:
         raise LedgerError(
-            f"{KEY_NAME} cannot be kept in {str(folder)!r}; check that the folder is yours to write"
+            f"{KEY_NAME} cannot be stored in {str(folder)!r}; check that you may write to the folder"
         ) from None
     if len(key) != KEY_BYTES:
         raise LedgerError(
-            f"{KEY_NAME} in {str(folder)!r} is damaged; restore it, or delete it to count all data as new"
+            f"{KEY_NAME} in {str(folder)!r} is damaged; restore it, or delete it to treat all data as changed"
         )
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise LedgerError(f"{KEY_NAME} in {str(folder)!r} is open to other users; run `chmod 600` on it")
@@ -167,7 +167,7 @@ def _create(path: Path) -> None:
             file.write(os.urandom(KEY_BYTES))
             file.flush()
             os.fsync(file.fileno())
-        # a link, unlike a rename, never replaces a key that another process made meanwhile
+        # unlike a rename, a link never replaces a key that another process has created in the meantime
         path.hardlink_to(draft)
     except FileExistsError:
         return

@@ -1,4 +1,4 @@
-"""The private table as codes of the declared universe, with no more rows of one unit than declared."""
+"""Read a source into coded records, with at most the declared number of rows per unit."""
 
 import os
 from collections import deque
@@ -20,16 +20,16 @@ from dpcore.tables.sources.part import Part
 from dpcore.tables.sources.source import Source, check_columns, check_types, read_piece
 from dpcore.universe import CompactCodes
 
-CHUNK_ROWS = 1 << 16  # of records, at least, but for the last one
-BUCKETS = 128  # of units: what is held to bound them is one such part of the coded table
-BUCKETED_ROWS = 1 << 18  # split at a time, so that what is appended to a bucket is no crumb
+CHUNK_ROWS = 1 << 16  # the smallest chunk of records, except for the last one
+BUCKETS = 128  # of units: bounding holds one bucket of the coded table in memory
+BUCKETED_ROWS = 1 << 18  # split at a time, so that the pieces appended to a bucket are not tiny
 
 
 class Versioned(Private):
     """Rows that were read, with their version.
 
     Attributes:
-        version: That of the rows before they were bounded, or None if nobody asked for it. It may be kept; see `Fingerprint`.
+        version: The version of the rows before bounding, or None if it was not requested. It may be stored; see `Fingerprint`.
     """
 
     __slots__ = ("version",)
@@ -39,7 +39,7 @@ class Versioned(Private):
 
 
 class Records(Versioned):
-    """Coded rows in chunks, each with its weights if the rows have any; they may be gone through again and again."""
+    """Coded rows in chunks, with weights if they are declared. The chunks can be iterated any number of times."""
 
     __slots__ = ("_spool", "_weighted")
 
@@ -50,13 +50,13 @@ class Records(Versioned):
 
     @classmethod
     def of(cls, codes: Sequence[CompactCodes], *, weights: Weights | None) -> "Records":
-        """Make records of rows that are in memory."""
+        """Make records from rows in memory."""
         spool = Spool()
         spool.append(codes if weights is None else (*codes, weights))
         return cls(spool, weighted=weights is not None)
 
     def chunks(self) -> Iterator[tuple[tuple[CompactCodes, ...], Weights | None]]:
-        """Yield the rows, one array of codes for each attribute, and how often each row counts; None if each counts once.
+        """Yield chunks: one array of codes for each attribute, and how often each row counts; None if each counts once.
 
         For counting on the private side only.
         """
@@ -65,14 +65,14 @@ class Records(Versioned):
 
 
 def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint | None = None) -> Records:
-    """Read what the coding names of the source, code it, and keep what its protection allows of each unit.
+    """Read the coding's columns from the source, code the rows, and bound the rows of each unit.
 
-    For the unit `row` there is nothing to bound, and no id is read. Else the coded rows go into buckets by their units, and then each
-    bucket is bounded by itself.
+    For the unit `row` nothing is bounded and no id is read. Otherwise the coded rows are split into buckets by unit, and each bucket is
+    bounded separately.
 
-    With a fingerprint, the records carry the version of all rows that were coded, from the same pass.
+    With a fingerprint, the records carry the version of all coded rows, computed in the same pass.
 
-    Memory: the batches that are at work, what spools may hold, and one bucket: a 128th of the coded rows.
+    Memory: the batches being coded, the memory limit of the spools, and one bucket, which is a 128th of the coded rows.
     """
     check_columns(source, columns=coding.columns)
     check_types(source, reads=coding.reads)
@@ -88,12 +88,12 @@ def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerp
 
 
 def readable_version(source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
-    """Read the table for its version alone, where the cells of some attributes are still to be found.
+    """Read the table only to compute its version, before the cells of some attributes are known.
 
     Args:
         source: The table.
         coding: How it is read.
-        undecided: The attributes whose values count as they stand: see `Coding.words`.
+        undecided: The attributes whose stored values enter the version: see `Coding.words`.
         fingerprint: The run's.
     """
     sums = Fingerprint.nothing()
@@ -103,7 +103,7 @@ def readable_version(source: Source, *, coding: Coding, undecided: Collection[st
 
 
 def piece_sums(part: Part, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> Sums:
-    """Return what one piece adds to `readable_version`."""
+    """Return the sums that one piece adds to `readable_version`."""
     sums = Fingerprint.nothing()
     for batch in read_piece(part, columns=coding.columns):
         sums += fingerprint.of_words(coding.words(batch, undecided=undecided, key=fingerprint.unit_key()))
@@ -113,9 +113,9 @@ def piece_sums(part: Part, *, coding: Coding, undecided: Collection[str], finger
 def _code(
     source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint | None, sums: Sums
 ) -> Iterator[Coded]:
-    """Code batch by batch: the next one is read while others are coded, and they come out in the order in which they went in.
+    """Yield the coded batches in order. Threads code them while the next batch is read.
 
-    What the fingerprint makes of them is added to `sums`.
+    Add the fingerprint's sums of each batch to `sums`.
     """
 
     def code(batch: pa.RecordBatch, *, piece: int, start: int) -> tuple[Coded, Sums | None]:
@@ -143,11 +143,11 @@ def _code(
 
 
 def _bounded(coded: Iterable[Coded], *, rows_per_unit: int) -> Iterator[Coded]:
-    """Bound rows that may be more than the memory holds: first into buckets, all rows of a unit into the same, then bucket by bucket."""
+    """Bound rows that may not fit in memory: split them into buckets by unit, then bound bucket by bucket."""
     buckets = [Spool() for _ in range(BUCKETS)]
     kind: Coded | None = None
     for many in _joined(coded, rows=BUCKETED_ROWS):
-        # a row that is not among the k smallest draws of its unit here isn't in the whole table either
+        # a row that is not among the k smallest draws of its unit here is not among them in the whole table either
         kind = bound(many, rows_per_unit=rows_per_unit)
         for bucket, part in zip(buckets, kind.split(BUCKETS), strict=True):
             bucket.append(part.columns())
@@ -159,7 +159,7 @@ def _bounded(coded: Iterable[Coded], *, rows_per_unit: int) -> Iterator[Coded]:
 
 
 def _joined(coded: Iterable[Coded], *, rows: int) -> Iterator[Coded]:
-    """Join what comes in small parts, until there are so many rows."""
+    """Join small parts into parts of at least `rows` rows, except for the last one."""
     waiting: list[Coded] = []
     for part in coded:
         waiting.append(part)

@@ -1,7 +1,7 @@
-"""Chunks of private arrays that may be more than the memory holds.
+"""Store chunks of private arrays that may not fit in memory.
 
-All spools of a process share one limit of memory. What goes beyond it goes to a file without a name in the steward's private folder: nobody
-else can open it, and nothing is left of it when the process ends, however it ends.
+All spools of a process share one memory limit. Chunks beyond it go to an unnamed temporary file in the steward's private folder. No other
+user can open the file, and it disappears when the process ends, however it ends.
 """
 
 import os
@@ -23,20 +23,20 @@ Chunk: TypeAlias = tuple[npt.NDArray[Any], ...]
 
 MEMORY_BYTES = 1 << 27  # of all spools of this process together
 FULL = (
-    "the steward's private folder cannot take the coded rows that do not fit into memory; "
-    "make room on its disk, or name a folder on another one in DPFLOW_PRIVATE"
+    "the steward's private folder cannot store the coded rows that do not fit into memory; "
+    "free space on its disk, or name a folder on another disk in DPFLOW_PRIVATE"
 )
 
 
 class _Memory:
-    """How much of the limit is taken; asked by every spool, from any thread."""
+    """Tracks how much of the memory limit is in use, for all spools and threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._taken = 0
 
     def take(self, size: int) -> bool:
-        """Take this many bytes, or nothing if they are not left."""
+        """Reserve this many bytes. Return False and reserve nothing if they are not available."""
         with self._lock:
             if self._taken + size > MEMORY_BYTES:
                 return False
@@ -52,16 +52,16 @@ _MEMORY = _Memory()
 
 
 class Spool(Private):
-    """Chunks of arrays, in the order in which they were appended: in memory while there is room, else in a file without a name.
+    """Chunks of arrays in the order of appending: in memory while there is room, else in an unnamed temporary file.
 
-    Chunks may be read from several threads at once, and again and again. They are handed out as they were appended, each on its own, so that
-    going through a spool needs the memory of one chunk.
+    Several threads may read the chunks at once, any number of times. Chunks are yielded one by one as they were appended, so iterating
+    over a spool needs the memory of one chunk.
     """
 
     __slots__ = ("_chunks", "_closed", "_end", "_file", "_held", "_kinds")
 
     def __init__(self) -> None:
-        self._chunks: list[Chunk | tuple[int, int]] = []  # the arrays, or where in the file they are and how long
+        self._chunks: list[Chunk | tuple[int, int]] = []  # the arrays, or their offset in the file and their length
         self._kinds: tuple[np.dtype[Any], ...] | None = None
         self._file: IO[bytes] | None = None
         self._end = 0
@@ -69,15 +69,17 @@ class Spool(Private):
         self._closed = False
 
     def append(self, arrays: Sequence[npt.NDArray[Any]]) -> None:
-        """Keep a copy of one chunk: arrays of one dimension and one length, of the same types each time.
+        """Store a copy of one chunk: one-dimensional arrays of equal length, with the same dtypes each time.
 
         Raises:
-            SourceBroken: If the disk is full, which the number of rows decides; the text is always the same.
+            SourceBroken: If the disk is full. This depends on the private number of rows, so the message is constant.
         """
         kinds = tuple(array.dtype for array in arrays)
         lengths = {array.shape for array in arrays}
         if self._closed or len(lengths) != 1 or len(next(iter(lengths))) != 1 or kinds != (self._kinds or kinds):
-            raise UsageError("a spool takes arrays of one length and the same types each time, until it is closed")
+            raise UsageError(
+                "an open spool takes one-dimensional arrays of equal length, with the same dtypes each time"
+            )
         self._kinds = kinds
         (rows,) = next(iter(lengths))
         size = sum(array.nbytes for array in arrays)
@@ -93,7 +95,7 @@ class Spool(Private):
             self._chunks.append((begin, rows))
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the chunks, read-only, in the order in which they were appended."""
+        """Yield the chunks, read-only, in the order of appending."""
         for chunk in tuple(self._chunks):
             if isinstance(chunk[0], int):
                 yield self._read(*chunk)
@@ -101,7 +103,7 @@ class Spool(Private):
                 yield chunk
 
     def close(self) -> None:
-        """Let go of everything; a spool that nobody refers to any longer is closed too."""
+        """Free memory and file. A spool is also closed when it is garbage-collected."""
         self._closed = True
         self._chunks = []
         _MEMORY.give_back(self._held)

@@ -1,4 +1,7 @@
-"""Values of any type as words: equal values alike, and different ones different, but for a chance of 2^-64 where they are hashed."""
+"""Map values of any type to words: equal values to equal words, different values to different ones.
+
+Hashed values collide with probability 2^-64.
+"""
 
 import hashlib
 from typing import Any
@@ -14,10 +17,10 @@ TEXT = "text or bytes"
 
 
 def stored_words(column: pa.Array, *, key: bytes) -> list[npt.NDArray[np.uint64]]:
-    """Return two words for each value: of which type it is, if there is one, and what is stored for it, or its hash if that is longer.
+    """Return two words for each value: its type, 0 for null, and the stored value, or its hash if it is longer than a word.
 
-    Nothing of what lies under a null has a say, nor has how a column is laid out, and no value fails. Lists and structures, which no
-    attribute reads, are told from null only.
+    The words depend neither on the bytes under a null nor on the layout of the column, and no value fails. Lists and structs, which no
+    attribute reads, are only distinguished from null.
     """
     values, rows = stored_values(column)
     words = _words(values, key=key)
@@ -39,7 +42,7 @@ def _words(values: pa.Array, *, key: bytes) -> list[npt.NDArray[np.uint64]]:
 
 
 def _family(kind: pa.DataType) -> str:
-    """Name a type by what it holds: text and bytes are one, however long they may be and wherever they lie."""
+    """Name a type by its content: text and bytes are one family, whatever their layout."""
     return TEXT if str(plain_type(kind)) in {"binary", "large_binary"} else str(kind)
 
 
@@ -50,7 +53,7 @@ def _numbers(stored: pa.Array) -> npt.NDArray[np.uint64]:
 
 
 def _hashes(stored: pa.Array, *, key: bytes) -> npt.NDArray[np.uint64]:
-    """Hash bytes, each distinct value once."""
+    """Hash each distinct value once."""
     distinct = stored.cast(pa.large_binary()).dictionary_encode()
     digests = b"".join(_digest(value, key=key) for value in distinct.dictionary.to_pylist())
     words = np.frombuffer(digests + bytes(8), dtype="<u8").astype(np.uint64, copy=False)

@@ -1,4 +1,4 @@
-"""Which rows a run reads: those of the blocks that it was granted, told by each row alone."""
+"""Select the rows of the blocks that a run was granted, row by row."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ from dpcore.universe.places import ALIEN, Places, all_of
 
 _EPOCH = reading.EPOCH.toordinal()
 _LATEST = 4_000_000
-"""Days from here on, and those before the first, are told apart no more: no calendar has them, and every sum stays small."""
+"""Days are clipped to 0 and this day, which no calendar reaches, so that no sum overflows."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """The rows of some blocks of a calendar. Public, and the same wherever it is sent.
+    """The rows of some blocks of a calendar. A window is public.
 
-    A row with no readable day is in no block, and is left out.
+    A row without a readable day is in no block and is dropped.
     """
 
     calendar: Calendar
@@ -33,7 +33,7 @@ class Window:
 
     @classmethod
     def of(cls, calendar: Calendar, names: Iterable[str]) -> Self:
-        """Make the window of some blocks, by their names."""
+        """Make the window of the named blocks."""
         blocks = [calendar.block(name) for name in names]
         on_time, late = (
             tuple(sorted(block.period for block in blocks if block.late is kind)) for kind in (False, True)
@@ -42,12 +42,12 @@ class Window:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that tell a row's block."""
+        """The columns that determine a row's block."""
         arrived = self.calendar.arrived
         return (self.calendar.column,) if arrived is None else (self.calendar.column, arrived)
 
     def keeps(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-        """Say for each row whether it is in the window. Row-wise and total: never raises or logs."""
+        """Tell for each row whether it is in the window. Row-wise and total: never raises or logs."""
         calendar = self.calendar
         own, *arrivals = (_days(batch.column(name), calendar.formats) for name in self.columns)
         readable = own >= 0
@@ -64,16 +64,15 @@ class Window:
 
 
 def has_days(kind: pa.DataType) -> bool:
-    """Tell whether a column of this type can say on which day something was."""
+    """Tell whether a column of this type can hold days."""
     kind = reading.flat(kind)
     return reading.is_text(kind) or reading.is_moment(kind) or bool(pa.types.is_null(kind))
 
 
 def _days(column: pa.Array | pa.ChunkedArray, formats: tuple[str, ...]) -> Days:
-    """Read each row's day, in UTC; below 0 where there is none."""
-    return place_column(column, partial(_place, formats=formats)).astype(
-        np.int64
-    )  # which is in the smallest type that its places need
+    """Read each row's day, in UTC; negative where there is none."""
+    # place_column returns the smallest sufficient dtype
+    return place_column(column, partial(_place, formats=formats)).astype(np.int64)
 
 
 def _place(array: pa.Array, *, formats: tuple[str, ...]) -> Places:

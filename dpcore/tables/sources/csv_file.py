@@ -135,8 +135,8 @@ class CsvFile:
     @property
     def _long_header(self) -> str:
         return (
-            f"the header of {self.name} is longer than {HEADER_BYTES >> 20} MiB, or has a name longer than {csv.field_size_limit() >> 10} KiB; "
-            "write the file with shorter names, or as Parquet"
+            f"the header of {self.name} is longer than {HEADER_BYTES >> 20} MiB, or has a name longer than "
+            f"{csv.field_size_limit() >> 10} KiB; write the file with shorter names, or as Parquet"
         )
 
     @property

@@ -125,6 +125,6 @@ def file_system(address: str, *, failure: type[SourceError] = SourceError) -> tu
 
     return attempt(
         found,
-        otherwise=f"{scheme}:// addresses cannot be read in this environment; set the credentials that {package or 'its file system'} reads",
+        otherwise=f"{scheme}:// addresses cannot be read here; set the credentials that {package or 'its file system'} expects",
         failure=failure,
     )

@@ -127,7 +127,7 @@ def test_a_disk_that_the_rows_fill_keeps_the_reservation(workspace: Workspace, m
     with monkeypatch.context() as patch:
         patch.setattr("dpcore.tables.ingest.spool.MEMORY_BYTES", 0)
         patch.setattr(os, "pwrite", full)
-        with pytest.raises(SourceBroken, match=r"make room on its disk.*--resume r1"):
+        with pytest.raises(SourceBroken, match=r"free space on its disk.*--resume r1"):
             dpcore.synthesize(workspace.spec, run_id="r1")
     with open_ledger() as ledger:
         assert (ledger.run("r1").state, ledger.balance("visits").used) == ("open", ledger.run("r1").reserved)

@@ -44,7 +44,7 @@ def test_a_release_is_made_on_a_cluster_that_is_gone_afterwards(workspace: Works
 def test_a_cluster_that_does_not_answer_gives_the_reservation_back(workspace: Workspace, impatient: None) -> None:
     workspace.open_account()
     workspace.write_spec(NOBODY_THERE)
-    with pytest.raises(SourceError, match=r"127\.0\.0\.1:9 can't be reached"):
+    with pytest.raises(SourceError, match=r"127\.0\.0\.1:9 cannot be reached"):
         synthesize(workspace.spec)
     with open_ledger() as ledger:
         balance = ledger.balance("visits")

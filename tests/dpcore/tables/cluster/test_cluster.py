@@ -189,7 +189,7 @@ def test_a_piece_that_takes_down_every_worker_fails_in_public_words(
         (tmp_path / str(life)).touch()
     client.cluster.scheduler.allowed_failures = 1  # as patience goes, three; each of them takes seconds
     deadly = Source((Killing(whole.parts[0], lives=tmp_path),))
-    with pytest.raises(StepFailed, match="workers were lost again and again"):
+    with pytest.raises(StepFailed, match="workers were killed repeatedly"):
         ingest_on(client, deadly, coding=Coding(universe=UNIVERSE, protection=BY_ROW, window=None), draws=Draws.fresh())
 
 

@@ -78,7 +78,7 @@ def test_rows_that_have_no_units_are_not_bounded_by_mistake() -> None:
     coded = Coded([np.zeros(3, np.uint8)], weights=None, ids=None, draws=None)
     with pytest.raises(UsageError, match="can't be bounded"):
         bound(coded, rows_per_unit=1)
-    with pytest.raises(UsageError, match="can't be split"):
+    with pytest.raises(UsageError, match="cannot be split"):
         coded.split(2)
 
 

@@ -113,7 +113,7 @@ def test_a_full_disk_is_one_constant_sentence_without_a_cause(monkeypatch: pytes
         raise OSError(errno.ENOSPC, f"no space for {CANARY}")
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(SourceBroken, match="make room on its disk") as raised:
+    with pytest.raises(SourceBroken, match="free space on its disk") as raised:
         Spool().append(chunk_of(10))
     assert raised.value.__context__ is None
     assert str(CANARY) not in str(raised.value)

@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_be_opened_by_its_name_keeps_the_reservation_and_it
 
     with monkeypatch.context() as patched:
         patched.setattr(type(elsewhere), "_get_kwargs_from_urls", failing)
-        with pytest.raises(SourceBroken, match="cannot be read in this environment") as refusal:
+        with pytest.raises(SourceBroken, match="cannot be read here; set the credentials") as refusal:
             rows(source, "a")
         check_silent(refusal.value)
     elsewhere.pipe(f"/dpflow/name={CANARY}?b/x.csv", b"")
