@@ -1,1 +1,1 @@
-"""A run from its spec to a release: plan, reservation, discovery and synthesis."""
+"""Run a spec to a release: planning, reservation, discovery and synthesis."""

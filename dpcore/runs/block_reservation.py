@@ -1,4 +1,4 @@
-"""The blocks that a run asks for: which they are, whether each can pay, and that each is there and sealed before it is charged."""
+"""Choose the blocks of a run, check that each can pay, and open and seal each before it is charged."""
 
 from collections.abc import Collection
 from datetime import date
@@ -12,17 +12,17 @@ from dpcore.universe.blocks import checked_day, choose
 
 
 def day_to_read(declaration: Declaration, as_of: date | None) -> date:
-    """Return the day as of which a run reads, today in UTC unless told otherwise; refuse one that is to come, or that does not matter."""
+    """Return the day as of which a run reads: `as_of`, or today in UTC. Raise if it is in the future, or if the spec has no blocks."""
     if as_of is not None and declaration.calendar is None:
-        raise UsageError("the spec has no `blocks`, so that no day matters to it; leave --as-of out")
+        raise UsageError("the spec has no `blocks`, so --as-of has no meaning; leave --as-of out")
     return checked_day(as_of)
 
 
 def blocks_to_read(ledger: Ledger, declaration: Declaration, *, as_of: date) -> tuple[str, ...] | None:
-    """Return the blocks that a run of that day reads, in the order of time; None if the whole table is one block.
+    """Return the blocks that a run of that day reads, in chronological order; None if the whole table is one block.
 
     Raises:
-        UsageError: If there is nothing to read yet; the message says when there will be.
+        UsageError: If there is nothing to read yet. The message says when there will be.
     """
     calendar, blocks, series = declaration.calendar, declaration.spec.blocks, declaration.series
     if calendar is None or blocks is None:
@@ -35,17 +35,17 @@ def blocks_to_read(ledger: Ledger, declaration: Declaration, *, as_of: date) -> 
         if not unfinished:
             raise
         raise UsageError(
-            f"{error}; run '{unfinished[0]}' of the series is not finished: if nobody is at work on it, go on with --resume {unfinished[0]}"
+            f"{error}; run '{unfinished[0]}' of the series is not finished: if no worker is running it, use --resume {unfinished[0]}"
         ) from None
     names = tuple(block.name for block in chosen)
-    declaration.covering(names)  # refuses what lies beyond the universe
+    declaration.covering(names)  # raises for a block outside the universe
     return names
 
 
 def scarcest(ledger: Ledger, account: Account, *, names: Collection[str] | None) -> tuple[str | None, Balance]:
-    """Return the block of which least remains, of those that a run reads, with its balance; None where the whole table is one.
+    """Return the name and balance of the run's block with the least budget left. The name is None if the whole table is one block.
 
-    A block that is not there yet has the account's whole cap.
+    A block that is not opened yet has the account's whole cap.
     """
     if names is None:
         return None, ledger.balance(account.name)
@@ -57,7 +57,7 @@ def scarcest(ledger: Ledger, account: Account, *, names: Collection[str] | None)
 def check_payable(
     ledger: Ledger, declaration: Declaration, *, account: Account, amount: int, names: Collection[str] | None
 ) -> None:
-    """Refuse a run that would reserve more than remains in one of its blocks, or across blocks. Nothing changes."""
+    """Raise if the run would reserve more than remains in one of its blocks or across blocks. Change nothing."""
     block, balance = scarcest(ledger, account, names=names)
     check_remaining(ledger.account(account.name), declaration, amount=amount, remaining=balance.remaining, block=block)
 
@@ -65,10 +65,10 @@ def check_payable(
 def reserve_run(  # noqa: PLR0913  who pays, how much, for what, as of when
     ledger: Ledger, declaration: Declaration, *, run_id: str, account: Account, amount: int, claim: str, as_of: date
 ) -> Run:
-    """Reserve what a run may spend, in every block that it reads. Blocks that are not there yet are opened and sealed first.
+    """Reserve a run's budget in every block that it reads. Open and seal missing blocks first.
 
-    A run that was reserved before keeps its blocks, whatever the day is by now. Of runs that ask at once for what is new to a
-    series, one gets it: the ledger looks again when it grants, and the others choose again.
+    A run that was reserved before keeps its blocks, whatever the day is now. If several runs ask at once for the new blocks of a series,
+    one gets them: the ledger checks again when it grants, and the other runs choose again.
     """
     spec, series = declaration.spec, declaration.series
 
@@ -104,7 +104,7 @@ def reserve_run(  # noqa: PLR0913  who pays, how much, for what, as of when
 
 
 def _make_ready(ledger: Ledger, account: Account, names: Collection[str]) -> None:
-    """Open and seal the blocks that are not: all of them are complete by the calendar. Another worker may be doing the same."""
+    """Open and seal the blocks where needed. By the calendar all of them are complete. Another worker may do the same concurrently."""
     known = _states(ledger, account)
     while missing := [name for name in names if name not in known]:
         before = known

@@ -1,7 +1,7 @@
-"""Find in the data what a spec does not declare: level by level down declared trees, each level one charged measurement of a column.
+"""Discover undeclared values in the data by descending declared trees. Each level is one charged measurement of a column.
 
-A level is a small universe of its own: the columns concerned, each with its candidates as cells, so that the table is read, bounded and
-counted for it as for the release. Its counts are a marginal's: they cost as much, and a unit moves them by no more.
+A level is a small universe of its own: the columns concerned, with their candidates as cells. The table is read, bounded and counted for it
+as for the release. Its counts are a marginal, with the same price and the same sensitivity.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ from dpcore.tables.histogram import Histogram
 from dpcore.universe import Universe
 
 Count = Callable[[Universe], Histogram]
-"""Read the table, keep what the protection allows of each unit, and count the rest over a universe."""
+"""Reads the table, bounds the rows of each unit, and counts them over a universe."""
 
 
 class Discovery:
-    """The descents of one run. What they find, and how much they ask for, follows from the curator's noisy answers alone."""
+    """The descents of one run. Their findings and requests depend only on the curator's noisy answers."""
 
     def __init__(self, declaration: Declaration, *, currency: Currency) -> None:
         self._declaration = declaration
@@ -32,12 +32,12 @@ class Discovery:
         self._taken = declaration.checking
 
     def descend(self, curator: Curator, *, count: Count | None, lease: Lease | None) -> None:
-        """Go down all trees at once, a level at a time; levels that the transcript has need no data.
+        """Descend all trees at once, level by level. Levels in the transcript need no data.
 
         Args:
-            curator: Who charges and draws.
+            curator: Charges and draws.
             count: Reads and counts the table; None if all answers are in the transcript.
-            lease: The right to charge the run.
+            lease: The lease on the run, which is needed to charge it.
         """
         for number in range(1, max(descent.levels for descent in self._descents.values()) + 1):
             asked = {name: each.candidates for name, each in self._descents.items()}
@@ -51,7 +51,7 @@ class Discovery:
                 self._buy(curator, self._descents[name], name=name, step=step, axis=axis)
 
     def _buy(self, curator: Curator, descent: Descent, *, name: str, step: str, axis: int) -> None:
-        """Measure a column's candidates for an equal part of its share, and go on by the answer."""
+        """Measure a column's candidates for an equal part of its share, and descend by the noisy answer."""
         share = descent.share / descent.levels
         measured = curator.measure_marginal(step, (axis,), share=share / (1 - self._taken))
         self._taken += share
@@ -64,11 +64,11 @@ class Discovery:
         return f"discover/{column_name(self._declaration.universe.names.index(name), name)}/{number}"
 
     def declaration(self) -> Declaration:
-        """Return the declaration with what was found."""
+        """Return the declaration with the discovered values."""
         return self._declaration.discovered({name: descent.found() for name, descent in self._descents.items()})
 
     def findings(self, curator: Curator, *, reserved: int) -> tuple[Finding, ...]:
-        """Return what was found, for the release: each column's cells, and what they cost of all that was reserved."""
+        """Return the findings for the release: each column's cells, and their price as a share of the reserved budget."""
         found: Mapping[str, Descent] = self._descents
         return tuple(
             Finding(

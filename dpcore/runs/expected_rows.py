@@ -1,7 +1,7 @@
-"""Whether about as many rows were counted as there should be: judged by a noisy total and by what is declared, never by the data.
+"""Compare the noisy number of counted rows with the number that the spec expects.
 
-A table that is read otherwise than its steward believes loses rows without an error, since every value has a declared policy. The noisy
-total shows it. Likely causes are listed from the spec alone.
+A table that is not read as its steward believes loses rows without an error, since every value has a declared policy. The noisy total
+reveals this. The decision uses the noisy total and the spec, never the data, and likely causes are listed from the spec alone.
 """
 
 import math
@@ -14,11 +14,11 @@ from dpcore.spec import Declaration
 from dpcore.universe import Attribute, Categorical, Date, Datetime, Outside, Universe
 
 STEP = "expected-total"
-"""The step that buys the total where a spec has `expect_rows`."""
+"""The step that buys the total if a spec has `expect_rows`."""
 
 SURE = math.log(1000) / math.sqrt(2)
-"""Noise is within SURE standard deviations, and one row more for rounding, with a probability of 99.9 % or more: the two-sided quantile
-of Laplace noise; that of Gaussian noise is smaller."""
+"""With a probability of at least 99.9 %, noise is within SURE standard deviations, plus one row for rounding: the two-sided quantile of
+Laplace noise. The quantile of Gaussian noise is smaller."""
 
 FAINT = 10
 """A total below this many times its noise deserves a warning."""
@@ -28,14 +28,14 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class NoisyTotal:
-    """A noisy number of counted rows, with the standard deviation of its noise. In a weighted table it is the sum of the weights."""
+    """A noisy number of counted rows, or sum of weights in a weighted table, with the standard deviation of its noise."""
 
     rows: float
     noise: float
 
     @classmethod
     def of(cls, measurements: Sequence[Measurement]) -> "NoisyTotal":
-        """Combine all whole marginals: the sum of each is an estimate of the total, and they are averaged by their precision."""
+        """Combine all full marginals: the sum of each estimates the total, and the estimates are averaged by precision."""
         whole = [each for each in measurements if each.cell is None]
         precisions = [1 / (max(each.noise, LEAST_NOISE) ** 2 * each.values.size) for each in whole]
         together = math.fsum(precisions)
@@ -44,22 +44,22 @@ class NoisyTotal:
 
     @property
     def margin(self) -> float:
-        """How far from the true total it lies at most, with 99.9 % probability."""
+        """The distance from the true total that is not exceeded with 99.9 % probability."""
         return margin_of(self.noise)
 
     def is_outside(self, expected: tuple[int, int]) -> bool:
-        """Tell whether the true total lies outside of a range, allowing for the noise."""
+        """Tell whether the true total lies outside the range, allowing for the noise."""
         low, high = expected
         return self.rows + self.margin < low or self.rows - self.margin > high
 
     @property
     def is_faint(self) -> bool:
-        """Tell whether the total hardly stands out of its noise."""
+        """Tell whether the total is hardly larger than its noise."""
         return self.rows < FAINT * self.noise
 
 
 def margin_of(noise: float) -> float:
-    """Return how far noise of a standard deviation reaches, with 99.9 % probability.
+    """Return the size that noise with this standard deviation does not exceed with 99.9 % probability.
 
     >>> round(margin_of(64.0))
     314
@@ -68,7 +68,7 @@ def margin_of(noise: float) -> float:
 
 
 def open_universe(declaration: Declaration) -> Universe:
-    """Return the universe with a place for every value of the columns whose values are yet to be found."""
+    """Return the universe, extended so that every value of a column to be discovered has a cell."""
     found_later = declaration.descents()
     attributes = {
         name: Categorical(("any",), missing=each.missing, nulls=each.nulls, outside=Outside.OTHER)
@@ -80,14 +80,14 @@ def open_universe(declaration: Declaration) -> Universe:
 
 
 def unexpected_sentence(declaration: Declaration, total: NoisyTotal, *, expected: tuple[int, int]) -> str:
-    """Say why a run was stopped, and what to look at."""
+    """Explain why a run was stopped, and what to check."""
     low, high = expected
     too_few = total.rows < low
     causes = list(_causes_of_few(declaration) if too_few else _causes_of_many(declaration))
     return (
         f"the run was stopped after its first measurement: the noisy total is {total.rows:,.0f} rows (noise {total.noise:,.1f}, "
         f"so {_true_range(total)} with 99.9 % probability), but the spec expects {low:,} to {high:,}; "
-        "nothing is published, and what was not spent is back in the account; "
+        "nothing is published, and the unspent budget was refunded; "
         f"likely causes: {'; '.join(causes)}; correct the spec, or `expect_rows`, and run again"
     )
 
@@ -97,25 +97,25 @@ def _true_range(total: NoisyTotal) -> str:
 
 
 def small_total_warning(declaration: Declaration, total: NoisyTotal) -> str | None:
-    """Return a warning if the total hardly stands out of its noise, so that the release may hold next to nothing but noise."""
+    """Return a warning if the total is hardly larger than its noise, so that the release may be mostly noise."""
     if not total.is_faint:
         return None
     causes = "; ".join(_causes_of_few(declaration))
     return (
-        f"the noisy total is {total.rows:,.0f} rows, which is small against its noise of {total.noise:,.1f}: the release may hold little but "
-        f"noise; likely causes: {causes}; or the table is too small for this epsilon; declare `expect_rows` in `privacy` to stop such a run "
-        "before it has spent its budget"
+        f"the noisy total is {total.rows:,.0f} rows, which is small compared with its noise of {total.noise:,.1f}: the release may be "
+        f"mostly noise; likely causes: {causes}; or the table is too small for this epsilon; declare `expect_rows` in `privacy` to stop "
+        "such a run before it has spent its budget"
     )
 
 
 def weak_check_warning(expected: tuple[int, int], *, noise: float) -> str | None:
-    """Return a warning if the check of the total could not tell an empty table from one with as few rows as expected."""
+    """Return a warning if the check of the total could not distinguish an empty table from the lower end of the expected range."""
     low, margin = expected[0], margin_of(noise)
     if low > 2 * margin:
         return None
     return (
         f"`expect_rows` starts at {low:,}, but the noise of the total is {noise:,.1f}: an empty table may pass the check; "
-        f"the check is sure to notice it from {math.floor(2 * margin) + 1:,} expected rows on, or with a larger epsilon"
+        f"the check detects an empty table if at least {math.floor(2 * margin) + 1:,} rows are expected, or with a larger epsilon"
     )
 
 
@@ -127,12 +127,12 @@ def _causes_of_few(declaration: Declaration) -> Iterator[str]:
         if isinstance(each, Date | Datetime) and not each.formats and _drops(each)
     ]
     if iso:
-        yield f"{_named(iso)} {_is(iso)} read as ISO dates such as 2025-01-31: if the table writes them otherwise, declare `format`"
+        yield f"{_named(iso)} {_is(iso)} read as ISO dates such as 2025-01-31: if the table has another format, declare `format`"
     written = [
         name for name, each in columns.items() if isinstance(each, Date | Datetime) and each.formats and _drops(each)
     ]
     if written:
-        yield f"dates in {_named(written)} may not be written as the declared `format` says"
+        yield f"dates in {_named(written)} may not have the declared `format`"
     dropping = [name for name, each in columns.items() if each.outside is Outside.DROP]
     if dropping:
         yield f"a row is dropped if its value of {_named(dropping)} is not declared (`outside: drop`)"
@@ -149,7 +149,7 @@ def _causes_of_few(declaration: Declaration) -> Iterator[str]:
             "and none without one"
         )
     if privacy.weight is not None:
-        yield f"a row counts as often as `{privacy.weight.column}` says, and not at all where that is no number of 1 or more"
+        yield f"a row counts as often as `{privacy.weight.column}` says, and not at all if that is not a number of 1 or more"
     yield _source(declaration) + " may hold fewer rows than you think"
 
 
@@ -168,7 +168,7 @@ def _source(declaration: Declaration) -> str:
 
 
 def _drops(attribute: Attribute) -> bool:
-    """Tell whether a value that can't be read costs its row."""
+    """Tell whether a row with an unreadable value is dropped."""
     return attribute.outside is Outside.DROP or (attribute.outside is Outside.CLIP and not attribute.missing)
 
 

@@ -1,4 +1,4 @@
-"""Publish what a run has learned, settle the run, and say what it leaves. All of it is made from noisy values and the ledger."""
+"""Publish a release, settle its run, and report the outcome. Everything here is computed from noisy values and the ledger."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ progress = logging.getLogger("dpcore.progress")
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """What a run has learned: its final plan, whose strategy holds the model, and what was bought beside the rounds."""
+    """The results of a run: its final plan, whose strategy holds the model, its rounds, and what was bought besides them."""
 
     plan: Plan
     rounds: Sequence[Round]
@@ -31,21 +31,21 @@ class Material:
     findings: tuple[Finding, ...]
 
     def warnings(self) -> Iterator[str]:
-        """Yield what a reader of the release should know, from noisy values and the spec alone."""
+        """Yield warnings for readers of the release, from noisy values and the spec alone."""
         total = NoisyTotal.of(self.plan.strategy.measurements)
         if warning := small_total_warning(self.plan.declaration, total):
             yield warning
         for finding in self.findings:
             if not finding.found:
                 yield (
-                    f"no value of `{finding.column}` stood out of the noise, so that all of them are `other`; give its `discover` a larger `share`, "
-                    "or list the values"
+                    f"no value of `{finding.column}` stood out of the noise, so all of them are `other`; give its `discover` a larger "
+                    "`share`, or list the values"
                 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Payer:
-    """Who has paid for a run: the account, the run's blocks of it if it is kept by block, and what was left before."""
+    """The account that pays for a run, the run's blocks if the account is kept by block, and the balance before the run."""
 
     ledger: Ledger
     account: Account
@@ -54,22 +54,22 @@ class Payer:
     before: Balance
 
     def balance(self) -> Balance:
-        """Return the account's balance, where it is kept by block that of the most used of the run's own."""
+        """Return the account's balance; if it is kept by block, the balance of the run's most used block."""
         return self.ledger.balance(self.account.name, blocks=self.blocks)
 
 
 def draft_of(  # noqa: PLR0913  all that a release is made from
     material: Material, rows: SyntheticRows, *, payer: Payer, curator: Curator, lease: Lease | None, seed: int
 ) -> Draft:
-    """Put a release together.
+    """Assemble the draft of a release.
 
     Args:
-        material: What is published.
+        material: The results to publish.
         rows: The synthetic rows.
-        payer: Who has paid for it.
-        curator: Knows how many draws there were.
-        lease: The right to work on the run; None: the run is settled, and only replayed.
-        seed: The public seed of the values within cells.
+        payer: The account that paid for the run.
+        curator: Knows the number of draws.
+        lease: The lease on the run; None if the run is settled and only replayed.
+        seed: The public seed for values within cells.
     """
     declaration, strategy, ledger = material.plan.declaration, material.plan.strategy, payer.ledger
     run = ledger.run(payer.run_id) if lease is None else ledger.leased(lease)
@@ -98,14 +98,14 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
 
 @dataclass(frozen=True, kw_only=True)
 class Publication:
-    """A release that has appeared, and the run that made it.
+    """A published release, and the run that made it.
 
     Attributes:
-        published: What is there now.
-        draft: What it was made from.
-        payer: Who has paid for it.
-        curator: Knows how many draws there were.
-        lease: The right to work on the run; None: the run is settled, and only replayed.
+        published: The release as it was written.
+        draft: The draft that it was written from.
+        payer: The account that paid for the run.
+        curator: Knows the number of draws.
+        lease: The lease on the run; None if the run is settled and only replayed.
     """
 
     published: Published
@@ -115,9 +115,9 @@ class Publication:
     lease: Lease | None
 
     def settle(self) -> Outcome:
-        """Give back what was reserved and not spent, and say what the run left."""
+        """Refund the unspent budget, and return the outcome of the run."""
         folder = self.published.folder
-        # Of a run that was settled before, only what was really written again goes on record.
+        # For a run that was settled before, record only a release that was really written again.
         record = self.lease is not None or self.published.appeared
         self.payer.ledger.settle(
             self.payer.run_id,
@@ -131,7 +131,7 @@ class Publication:
         return self.outcome()
 
     def outcome(self) -> Outcome:
-        """Say what the run left, by the ledger as it is now."""
+        """Return the outcome of the run, from the current state of the ledger."""
         payer = self.payer
         account, run = payer.ledger.account(payer.account.name), payer.ledger.run(payer.run_id)
         balance = payer.balance()
@@ -155,7 +155,7 @@ class Publication:
         )
 
     def report(self) -> Report:
-        """Tell what the settled run did, from its release and its ledger."""
+        """Return the report of the settled run, from its release and its ledger."""
         manifest = json.loads((self.published.folder / MANIFEST).read_text(encoding="utf-8"))
         return Report(
             outcome=self.outcome(),
@@ -171,6 +171,6 @@ class Publication:
 
 
 def _shown(path: Path) -> str:
-    """Return the path as a person would write it: from the working folder if it lies below it."""
+    """Return the path relative to the working folder if it lies below it, else the absolute path."""
     here, whole = Path.cwd().resolve(), path.resolve()
     return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)

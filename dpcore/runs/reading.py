@@ -1,4 +1,4 @@
-"""Read the table of a run: check its header, bind the run to the version of its rows, and give the reservation back if no row was read."""
+"""Read the table of a run: check its header, bind the run to the data's version, and refund the reservation if no row was read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from dpcore.universe import Universe
 
 @dataclass(frozen=True)
 class Table:
-    """Where the rows of a run come from, and what reads and counts them."""
+    """The source of a run's rows, and the engine that reads and counts them."""
 
     source: Source
     engine: Engine
@@ -26,14 +26,14 @@ class Table:
 
 
 class Reading:
-    """Reads and counts the table for one run. Each reading may code other columns; the header and the version are those of all of them.
+    """Reads and counts the table for one run. Each pass may code other columns; header checks and the version cover all of them.
 
     Args:
-        declaration: What the run was granted, before anything was found in the data.
-        table: What is read.
-        ledger: Where the run is bound to the version of the rows, and refunded.
-        lease: The right to work on the run.
-        blocks: The names of the blocks whose rows count; None: the whole table is one.
+        declaration: The granted declaration, before discovery.
+        table: The table to read.
+        ledger: Records the data's version, and refunds the run.
+        lease: The lease on the run.
+        blocks: The names of the blocks whose rows count; None if the whole table is one block.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Reading:
         self._bound = False
 
     def count(self, universe: Universe) -> Histogram:
-        """Read some columns and count them over a universe of their own."""
+        """Read the columns of a universe and count them."""
         return self.count_records(self.records(universe), universe)
 
     def count_records(self, records: Private, universe: Universe) -> Histogram:
@@ -58,10 +58,10 @@ class Reading:
     def records(self, universe: Universe) -> Private:
         """Read and encode the columns of a universe.
 
-        If the header is refused, the reservation is given back; from the first row on, a failure keeps it.
+        A failure before the first row refunds the reservation; a later failure keeps it.
 
         Raises:
-            SourceError: The table can't be read.
+            SourceError: If the table cannot be read.
         """
         coding = Coding(universe=universe, protection=self._declaration.protection, window=self._window)
         try:
@@ -80,29 +80,29 @@ class Reading:
         if self._ledger.run(self.lease.run).spent:
             raise failure
         raise SourceBroken(
-            f"{failure}; the reservation is kept, since values may have decided this: with the spec as it is, mend the source or the disk and "
-            f"use --resume {self.lease.run}, or let the steward give it back with `dpflow ledger refund {self.lease.run}`"
+            f"{failure}; the reservation is kept, since values may have caused this failure: keep the spec, repair the source or the disk "
+            f"and use --resume {self.lease.run}, or let the steward refund it with `dpflow ledger refund {self.lease.run}`"
         )
 
     def _check_headers(self, coding: Coding) -> None:
-        """Refuse, before a row is read or anything is bought, what no row can decide: names and types of the declared columns."""
+        """Check the names and types of the declared columns, which no row can change, before a row is read or anything is bought."""
         whole = replace(coding, universe=self._declaration.universe)
         check_columns(self._table.source, columns=whole.columns)
         check_types(self._table.source, reads=whole.reads)
 
     def _may_refund(self, error: SourceError) -> bool:
-        """Tell whether no row can have decided a failure, and nothing was spent; what an earlier worker on the run has met, nobody knows."""
+        """Tell whether no row can have caused the failure and nothing was spent. An earlier worker may have read rows, so its run stays."""
         no_rows = not isinstance(error, SourceBroken) and self.lease.fence == 1 and not self._bound
         return no_rows and not self._ledger.run(self.lease.run).spent
 
     def _read_rows(self, coding: Coding) -> Versioned:
-        """Read the rows, and bind the run to their version before anything is measured of them."""
+        """Read the rows, and bind the run to their version before anything is measured."""
         source, engine = self._table.source, self._table.engine
         fingerprint = Fingerprint.of_run(self.lease.run, key=fingerprint_key(self._table.private))
         draws = Draws.fresh(unit_key=fingerprint.unit_key())
         undecided = self._declaration.descents()
         if undecided and not self._bound:
-            # each reading codes other cells, so that none of them has the version of what all of them may read
+            # each pass of discovery codes other cells, so no single pass can give the version of all readable data
             whole = replace(coding, universe=self._declaration.universe)
             self._bind(engine.version(source, coding=whole, undecided=undecided, fingerprint=fingerprint))
         records = engine.read(source, coding=coding, draws=draws, fingerprint=fingerprint)

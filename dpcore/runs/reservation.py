@@ -1,4 +1,4 @@
-"""What a run asks for: the account that pays, and the whole amount, refused here if it would buy nothing or too little."""
+"""Find the account that pays for a run, and the amount to reserve. Reject an amount that is too small for the planned measurements."""
 
 import hashlib
 import json
@@ -20,14 +20,14 @@ from dpcore.strategies import Strategy, strategy_for
 from dpcore.universe import Categorical
 from dpcore.universe.blocks import Calendar
 
-PLAN_VERSION = 5  # part of every claim: a run is never resumed under rules other than those it was reserved for
+PLAN_VERSION = 5  # part of every claim: a run can only be resumed under the rules it was reserved for
 
 CRASH_MARGIN = 2
 """Reserve enough to pay for the smallest measurement this many times: a crash may make a run pay for one twice."""
 
 
 def paying_account(ledger: Ledger, declaration: Declaration) -> Account:
-    """Find the account and refuse a spec that promises something else than the account protects."""
+    """Return the account of a spec. Raise if unit, neighbours, delta or blocks of the spec differ from the account's."""
     spec = declaration.spec
     account = ledger.account(spec.dataset)
     for what, wanted, fixed in (
@@ -36,7 +36,7 @@ def paying_account(ledger: Ledger, declaration: Declaration) -> Account:
     ):
         if wanted != fixed:
             raise UsageError(
-                f"the spec says `{what}: {wanted}`, account {account.name} was opened with {fixed}; make them agree"
+                f"the spec says `{what}: {wanted}`, but account {account.name} was opened with {fixed}; make them agree"
             )
     pure = account.currency is Currency.PURE
     if pure != (spec.privacy.delta == 0):
@@ -47,24 +47,24 @@ def paying_account(ledger: Ledger, declaration: Declaration) -> Account:
 
 
 def _refuse_other_blocks(account: Account, calendar: Calendar | None) -> None:
-    """Refuse a spec that divides the table otherwise than its account does: a row has to be in the same block for all."""
+    """Reject a spec whose blocks differ from its account's: a row must be in the same block for all runs."""
     if calendar is None and account.blocks_by is not None:
         raise UsageError(
-            f"account {account.name} is kept by block ({account.blocks_by}), and the spec has no `blocks`; write them into the spec, "
+            f"account {account.name} is kept by block ({account.blocks_by}), but the spec has no `blocks`; write them into the spec, "
             "or open an account without --blocks for it"
         )
     if calendar is not None and account.blocks_by != calendar.words:
         kept = "without blocks" if account.blocks_by is None else f"by {account.blocks_by}"
         raise UsageError(
-            f"the spec divides the table by {calendar.words}, account {account.name} is kept {kept}; make them agree, or open an account "
-            f"with: dpflow ledger open NAME --epsilon EPSILON --delta {account.delta!r} --unit {shlex.quote(account.unit)} "
+            f"the spec divides the table by {calendar.words}, but account {account.name} is kept {kept}; make them agree, or open an "
+            f"account with: dpflow ledger open NAME --epsilon EPSILON --delta {account.delta!r} --unit {shlex.quote(account.unit)} "
             f"--neighbours {account.neighbours} --blocks {shlex.quote(calendar.words)}"
         )
 
 
 def claim_of(declaration: Declaration) -> str:
-    """Return the hash of all that a run was reserved for; a run is resumed only by what has the same."""
-    # The order of the columns is no part of what a spec means, but measurements know columns by their place.
+    """Return the hash of everything a run is reserved for. A run can only be resumed with the same claim."""
+    # The order of columns does not change the meaning of a spec, but measurements identify columns by position.
     order = json.dumps(declaration.universe.names)
     return hashlib.sha256(f"{PLAN_VERSION}:{declaration.digest}:{order}".encode()).hexdigest()
 
@@ -72,9 +72,9 @@ def claim_of(declaration: Declaration) -> str:
 def amount_to_reserve(
     declaration: Declaration, strategy: Strategy, *, currency: Currency, smallest: Fraction | None = None
 ) -> int:
-    """Return the amount that a run may spend; refuse an amount that is too small for what the strategy would measure.
+    """Return the amount a run may spend. Raise if it is too small for the strategy's measurements.
 
-    Whoever asks for many amounts can hand in the `smallest_share`, which is the same for all.
+    A caller that asks for many amounts can pass the `smallest_share`, which is the same for all.
     """
     privacy = declaration.spec.privacy
     epsilon = f"epsilon {wording.at_most(privacy.epsilon)}"
@@ -96,7 +96,7 @@ def amount_to_reserve(
     least = least_amount(currency=currency, protection=declaration.protection)
     if not smallest:
         raise UsageError(
-            "a column is so small beside the others that none of the budget would be left for it; declare coarser columns"
+            "a column is so small compared with the others that it would get no budget; declare coarser columns"
         )
     if amount * smallest < CRASH_MARGIN * least:
         wanted = math.ceil(CRASH_MARGIN * least / smallest)
@@ -104,17 +104,17 @@ def amount_to_reserve(
         zcdp = ", or use an account in zcdp" if currency is Currency.GDP else ""
         share = ", a larger `share` to discover by" if declaration.descents() else ""
         raise UsageError(
-            f"{epsilon} is too small for the smallest of {answers} answers: in {currency} its noise would be wider than any "
-            f"that can be drawn; ask for epsilon {enough}{share}, fewer `rounds`, or fewer rows per unit{zcdp}"
+            f"{epsilon} is too small for the smallest of {answers} answers: in {currency} its noise would be wider than "
+            f"the sampler can draw; ask for epsilon {enough}{share}, fewer `rounds`, or fewer rows per unit{zcdp}"
         )
     return amount
 
 
 def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
-    """Return the least share of the whole budget that any planned measurement gets, whatever is found in the data.
+    """Return the smallest share of the whole budget that any planned measurement gets, whatever is discovered in the data.
 
-    A strategy gives a column the less, the fewer cells it has and the more the others have: so the least is with as many as may be found
-    everywhere, or with a single one in one column and as many as may be in all others.
+    A strategy gives a column less, the fewer cells it has and the more cells the others have. The minimum is therefore reached with the
+    most cells in all columns, or with a single cell in one column and the most cells in all others.
     """
     descents = declaration.descents()
     fewest = (declaration.discovered({name: Categorical(("any",))}) for name in descents)
@@ -125,7 +125,7 @@ def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
 
 
 def total_noise(declaration: Declaration, *, currency: Currency, amount: int) -> float:
-    """Return the noise of the total that is bought first, of a run that may spend so much."""
+    """Return the standard deviation of the noise of the first total, for a run that may spend `amount`."""
     bought = int(amount * declaration.checking)
     return cell_noise(bought, currency=currency, protection=declaration.protection).standard_deviation
 
@@ -133,7 +133,7 @@ def total_noise(declaration: Declaration, *, currency: Currency, amount: int) ->
 def check_remaining(
     account: Account, declaration: Declaration, *, amount: int, remaining: int, block: str | None = None
 ) -> None:
-    """Refuse a run that would reserve more than what remains of its account, of a block of it, or across its blocks."""
+    """Raise if the run would reserve more than remains in its account, in a block of it, or across its blocks."""
     if account.weight * amount > remaining:
         payer, currency = f"account '{account.name}'", account.currency
         payer = payer if block is None else f"block '{block}' of {payer}"
@@ -147,7 +147,7 @@ def check_remaining(
 
 
 def _elsewhere(refused: BudgetRefused, account: Account) -> BudgetRefused:
-    """Return the refusal of a block that also says what a run can still do: read blocks that no run has read yet."""
+    """Add to a block's refusal what is still possible: a run that reads only new blocks."""
     most = wording.new_block_epsilon(account)
     if not most:
         return refused
@@ -157,20 +157,23 @@ def _elsewhere(refused: BudgetRefused, account: Account) -> BudgetRefused:
 
 
 def in_epsilon(refused: BudgetRefused, declaration: Declaration, *, currency: Currency, amount: int) -> BudgetRefused:
-    """Return a refusal that also says what the spec's epsilon is compared with, where that is not what the account counts."""
+    """Add the requested and the remaining epsilon to a refusal, if the account counts in another currency or blocks pay double."""
     privacy, times = declaration.spec.privacy, refused.requested // amount
-    double = "; each block pays double, as replacing one may touch two of them" if times > 1 else ""
+    double = "; each block pays double, since replacing one unit may touch two blocks" if times > 1 else ""
     if currency is Currency.PURE and not double:
         return refused
     most = epsilon_of(refused.remaining // times, currency=currency, delta=privacy.delta)
-    asked = f"epsilon {wording.at_most(privacy.epsilon)} was asked for, at most {wording.down(most)} remains at delta {wording.at_most(privacy.delta)}{double}"
+    asked = (
+        f"epsilon {wording.at_most(privacy.epsilon)} was requested, at most {wording.down(most)} remains "
+        f"at delta {wording.at_most(privacy.delta)}{double}"
+    )
     return BudgetRefused(f"{refused} ({asked})", requested=refused.requested, remaining=refused.remaining)
 
 
 def adopt_output(declaration: Declaration, *, reason: str) -> bool:
-    """Let the ledger of a spec take over an output folder that belongs to another one, on record; return whether it was needed.
+    """Transfer an output folder from another ledger to the spec's ledger, on record. Return whether this was needed.
 
-    Only the steward may do so.
+    Only the steward may do this.
     """
     with open_ledger(places=places_of_spec(declaration.path)) as ledger:
         paying_account(ledger, declaration)

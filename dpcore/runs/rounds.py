@@ -1,4 +1,4 @@
-"""The rounds of a run: select what the model gets most wrong, measure it, and correct the model by the answer."""
+"""The rounds of a run: select the marginal with the largest model error, measure it, and update the model."""
 
 import logging
 import time
@@ -15,7 +15,7 @@ progress = logging.getLogger("dpcore.progress")
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run works by: a declaration, and the strategy that is made for it."""
+    """A declaration, and the strategy for it."""
 
     declaration: Declaration
     strategy: Strategy
@@ -23,15 +23,15 @@ class Plan:
 
 @dataclass(frozen=True)
 class Exhausted:
-    """Interruptions have used up the budget that a selection or measurement needs, so nothing was drawn."""
+    """Nothing was drawn, because interruptions have used up the budget of a selection or measurement."""
 
 
 class Rounds:
-    """The rounds by a plan that nothing changes any more.
+    """The rounds of a final plan.
 
     Args:
-        plan: Its strategy learns.
-        curator: Who charges and draws.
+        plan: Its strategy holds the model and is updated.
+        curator: Charges and draws.
         reserved: The whole budget of the run.
     """
 
@@ -43,20 +43,20 @@ class Rounds:
         self._begun = 0.0
 
     def begin(self) -> None:
-        """Buy the measurements that the first model is made of."""
+        """Buy the measurements for the first model."""
         strategy = self._plan.strategy
         strategy.begin(self._curator)
         self._begun = time.monotonic()
         progress.info("first model from %d measurements", len(strategy.measurements))
 
     def select(self, number: int) -> Selection | Exhausted:
-        """Select what the model gets most wrong."""
+        """Select the marginal with the largest model error."""
         if self._curator.exhausted(step_name(number, "select"), answers=self._answers_left(number)):
             return Exhausted()
         return self._plan.strategy.select(self._curator, number)
 
     def measure(self, number: int, selection: Selection | Exhausted) -> Measurement | Exhausted:
-        """Measure what was selected."""
+        """Measure the selected marginal."""
         if isinstance(selection, Exhausted):
             return selection
         if self._curator.exhausted(step_name(number, "measure"), answers=self._answers_left(number) - 1):
@@ -64,15 +64,15 @@ class Rounds:
         return self._plan.strategy.measure(self._curator, number, selection)
 
     def _answers_left(self, number: int) -> int:
-        """Return how many answers there are from the selection of a round on."""
+        """Return the number of answers from the selection of this round to the end."""
         return 2 * (self._plan.strategy.rounds - number + 1)
 
     def update(self, number: int, measurement: Measurement | Exhausted) -> None:
-        """Correct the model by what was measured; with nothing left to measure by, the rounds end here."""
+        """Update the model with the measurement. If the budget is exhausted, end the rounds."""
         strategy = self._plan.strategy
         if isinstance(measurement, Exhausted):
             strategy.finished = True
-            progress.info("round %d/%d: left out, interruptions have used up its budget", number, strategy.rounds)
+            progress.info("round %d/%d: skipped, interruptions have used up its budget", number, strategy.rounds)
             return
         before = distance(strategy.model, measurement)
         strategy.update(number, measurement)
@@ -94,7 +94,7 @@ class Rounds:
 
     @property
     def seconds_left(self) -> int:
-        """How long the rounds that are left will take, by those that are done."""
+        """The estimated duration of the remaining rounds, from the rounds done so far."""
         strategy, done = self._plan.strategy, len(self.done)
         left = 0 if strategy.finished or not done else strategy.rounds - self.done[-1].number
         return round((time.monotonic() - self._begun) / max(done, 1) * left)

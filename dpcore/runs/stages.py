@@ -1,4 +1,4 @@
-"""The stages of a run: what it was granted, what was found in the data, and how a step gets what an earlier one has made."""
+"""The stages of a run: the declared plan, the granted plan, and the plan after discovery."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,7 +16,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class Granted:
-    """What a run was granted: its blocks are part of the plan. `reading` is None if the run is settled, and only replayed."""
+    """The plan that a run was granted, including its blocks. `reading` is None if the run is settled and only replayed."""
 
     plan: Plan
     payer: Payer
@@ -24,25 +24,25 @@ class Granted:
 
     @property
     def lease(self) -> Lease | None:
-        """The right to work on the run; None: the run is settled, and only replayed."""
+        """The lease on the run; None if the run is settled and only replayed."""
         return None if self.reading is None else self.reading.lease
 
     @property
     def count(self) -> Count | None:
-        """How to read and count the table; None: the run is settled, and only replayed."""
+        """Reads and counts the table; None if the run is settled and only replayed."""
         return None if self.reading is None else self.reading.count
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was found in the data, and the plan that was made for it."""
+    """The findings of discovery, and the plan that was made for them."""
 
     plan: Plan
     findings: tuple[Finding, ...]
 
 
 class Stages:
-    """The plans of a run: as declared, then as granted, then with what was found. None takes the place of an earlier one."""
+    """The plans of a run: as declared, as granted, and after discovery. No later plan overwrites an earlier one."""
 
     def __init__(self, declared: Plan) -> None:
         self.declared = declared
@@ -50,40 +50,40 @@ class Stages:
         self._found: Found | None = None
 
     def grant(self, granted: Granted) -> None:
-        """Go on with what the run was granted."""
+        """Continue with the granted plan."""
         self._granted = granted
 
     def find(self, found: Found) -> None:
-        """Go on with what was found."""
+        """Continue with the plan after discovery."""
         self._found = found
 
     @property
     def granted(self) -> Granted:
-        """What the run was granted.
+        """The granted plan.
 
         Raises:
-            UsageError: Nothing is reserved yet.
+            UsageError: If nothing is reserved yet.
         """
         return made(self._granted, "nothing is reserved yet; reserve first")
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found in the data, column by column."""
+        """The findings of discovery, column by column."""
         return () if self._found is None else self._found.findings
 
     @property
     def plan(self) -> Plan:
-        """What the run works by at present."""
+        """The current plan."""
         if self._found is not None:
             return self._found.plan
         return self.declared if self._granted is None else self._granted.plan
 
 
 def made(stage: S | None, otherwise: str) -> S:
-    """Return what a step has made.
+    """Return the result of an earlier step.
 
     Raises:
-        UsageError: The step was not done yet.
+        UsageError: With `otherwise` as its message, if the step was not run yet.
     """
     if stage is None:
         raise UsageError(otherwise)

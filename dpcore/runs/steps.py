@@ -1,7 +1,7 @@
-"""The steps of a run, in order: one list for both drivers, which are `synthesize` here and the Prefect flow.
+"""The steps of a run, in order. Both drivers use this list: `synthesize` here and the Prefect flow.
 
-Steps take and return public values only: the run's id, the number of a round, noisy values, or a token that says what was done.
-Everything private stays with the open run in this process, where each step finds it by the run's id.
+Steps take and return public values only: the run's id, the number of a round, noisy values, or a token for a completed step. Private values
+stay with the open run in this process, where each step finds them by the run's id.
 """
 
 import uuid
@@ -26,7 +26,7 @@ from dpcore.spec import Declaration, load_spec
 
 @dataclass(frozen=True)
 class Reserved:
-    """The budget is reserved, and the spec says which of the optional steps come next."""
+    """The budget is reserved. The fields tell which optional steps the spec asks for."""
 
     checks_rows: bool
     discovers: bool
@@ -34,12 +34,12 @@ class Reserved:
 
 @dataclass(frozen=True)
 class Done:
-    """A step is done. The next step takes this, so that a driver can show their order."""
+    """A step is done. The next step takes this token, so that a driver can show their order."""
 
 
 @dataclass(frozen=True)
 class Learned:
-    """The model has learned all it was given so far; `next_round` is the number of the next round, or 0 if there is none."""
+    """The model is up to date. `next_round` is the number of the next round, or 0 if there is none."""
 
     next_round: int
 
@@ -49,7 +49,7 @@ Before = Reserved | Done
 
 @dataclass(frozen=True, kw_only=True)
 class Steps:
-    """The functions that a driver calls for the steps, in the order in which `in_order` calls them."""
+    """The functions that a driver calls for the steps, in the order of `in_order`."""
 
     reserve: Callable[[str], Reserved]
     check_rows: Callable[[str, Before], Done]
@@ -66,15 +66,15 @@ class Steps:
 
 
 def _nothing() -> None:
-    """Watch nothing."""
+    """Do nothing."""
 
 
 def in_order(run_id: str, steps: Steps, *, after_learning: Callable[[], None] = _nothing) -> Outcome:
-    """Make a release of an open run. Steps that an earlier attempt has paid for are replayed from the run's transcript.
+    """Run all steps of an open run and make its release. Steps that an earlier attempt paid for are replayed from the transcript.
 
     Args:
         run_id: The id of a run that `open_run` has opened.
-        steps: What to call for each step.
+        steps: The function to call for each step.
         after_learning: Called after the first model and after each round, for a driver that shows progress.
     """
     reserved = steps.reserve(run_id)
@@ -99,7 +99,7 @@ def in_order(run_id: str, steps: Steps, *, after_learning: Callable[[], None] = 
 
 @dataclass
 class _OpenRun:
-    """A run that is being worked on, with the private values that one step leaves for the next."""
+    """An open run, with the private values that one step leaves for the next."""
 
     synthesis: Synthesis
     records: Private | None = None
@@ -111,15 +111,15 @@ _open_runs: dict[str, _OpenRun] = {}
 
 @contextmanager
 def open_run(synthesis: Synthesis) -> Iterator[str]:
-    """Let steps find a run by its id, which is yielded, and close the run at the end.
+    """Register a run so that steps find it by its id, yield the id, and close the run at the end.
 
     Raises:
-        RunHeld: The run is open in this process already.
+        RunHeld: If the run is already open in this process.
     """
     run_id = synthesis.run_id
     try:
         if _open_runs.setdefault(run_id, opened := _OpenRun(synthesis)) is not opened:
-            raise RunHeld(f"run {run_id} is being worked on in this process; wait until it has ended")
+            raise RunHeld(f"run {run_id} is already open in this process; wait until it has ended")
         try:
             yield run_id
         finally:
@@ -139,26 +139,26 @@ def opened(run_id: str) -> Synthesis:
     """Return an open run by its id.
 
     Raises:
-        UsageError: There is no such run in this process.
+        UsageError: If the run is not open in this process.
     """
     return _opened(run_id).synthesis
 
 
 def reserve(run_id: str) -> Reserved:
-    """Set the whole budget of the run aside, or refuse."""
+    """Reserve the whole budget of the run, or raise."""
     run = opened(run_id)
     run.reserve()
     return Reserved(checks_rows=run.expects_rows, discovers=run.discovers)
 
 
 def check_rows(run_id: str, _after: Before) -> Done:
-    """Buy the noisy number of rows first, and end the run if the spec expects another."""
+    """Buy the noisy number of rows, and end the run if it is not as expected."""
     opened(run_id).check_rows()
     return Done()
 
 
 def discover(run_id: str, _after: Before) -> Done:
-    """Buy the values that the spec leaves to be found in the data."""
+    """Discover the values that the spec does not declare."""
     opened(run_id).discover()
     return Done()
 
@@ -179,24 +179,24 @@ def histogram(run_id: str, _after: Done) -> Done:
 
 
 def begin(run_id: str, _after: Done) -> Learned:
-    """Buy the measurements that the first model is made of."""
+    """Buy the measurements for the first model."""
     run = opened(run_id)
     run.begin()
     return _learned(run, 0)
 
 
 def select(run_id: str, number: int, _after: Learned) -> Selection | Exhausted:
-    """Select what the model gets most wrong."""
+    """Select the marginal with the largest model error."""
     return opened(run_id).select(number)
 
 
 def measure(run_id: str, number: int, selection: Selection | Exhausted) -> Measurement | Exhausted:
-    """Measure what was selected."""
+    """Measure the selected marginal."""
     return opened(run_id).measure(number, selection)
 
 
 def update(run_id: str, number: int, measurement: Measurement | Exhausted) -> Learned:
-    """Correct the model by what was measured."""
+    """Update the model with the measurement."""
     run = opened(run_id)
     run.update(number, measurement)
     return _learned(run, number)
@@ -208,7 +208,7 @@ def _learned(run: Synthesis, number: int) -> Learned:
 
 
 def sample(run_id: str, _after: Learned) -> Done:
-    """Make the final model, from which the synthetic rows are drawn."""
+    """Make the final model, and prepare the synthetic rows."""
     run = _opened(run_id)
     run.rows = run.synthesis.sample()
     return Done()
@@ -224,7 +224,7 @@ def publish(run_id: str, _after: Done) -> Done:
 
 
 def settle(run_id: str, _after: Done) -> Outcome:
-    """Give back what was reserved and not spent."""
+    """Refund the unspent budget, and return the outcome."""
     return opened(run_id).settle()
 
 
@@ -242,7 +242,7 @@ PLAIN = Steps(
     publish=publish,
     settle=settle,
 )
-"""The steps themselves, for a driver that adds nothing to them."""
+"""The plain steps, for a driver that does not wrap them."""
 
 
 def synthesize(
@@ -252,10 +252,10 @@ def synthesize(
 
     Args:
         spec: The spec's path.
-        run_id: The run's own name; a new one unless given.
+        run_id: The run's id; None for a new one.
         resume: Whether `run_id` names a run that was started before.
-        as_of: With `blocks`, the day as of which blocks are complete; today in UTC unless given.
-        table: The raw table, of pandas, polars or Arrow, in place of the spec's `source`, which may then be left out.
+        as_of: With `blocks`, the day as of which blocks are complete; None for today in UTC.
+        table: A pandas, polars or Arrow table to read instead of the spec's `source`, which is then optional.
     """
     declaration = load_spec(spec, with_table=table is not None)
     with using(places_of_spec(declaration.path)):
@@ -267,15 +267,15 @@ def synthesize(
 def check_run(
     declaration: Declaration, *, resume: str | None, as_of: date | None = None, run_id: str | None = None
 ) -> None:
-    """Refuse at once what a run would refuse: a wrong spec, a wrong account, too little budget. Nothing is read, changed or spent.
+    """Raise the errors that a run would raise for its spec, its account or its budget. Read, change and spend nothing.
 
-    For drivers that take long to start. The ledger decides again, for good, when the run reserves.
+    This is for drivers that take long to start. The ledger makes the final decision when the run reserves.
 
     Args:
-        declaration: What the run would make.
-        resume: The run that is continued, if one is.
+        declaration: The declaration of the run.
+        resume: The id of the run to resume; None for a new run.
         as_of: With `blocks`, the day as of which blocks are complete.
-        run_id: The id of the run, if it has one already: what an earlier attempt of it has reserved is paid for.
+        run_id: The id of the run, if it has one already. If an earlier attempt has reserved its budget, the balance is not checked.
     """
     run = Synthesis(declaration, run_id=resume or "unnamed", resume=resume is not None, as_of=as_of)
     try:

@@ -1,4 +1,4 @@
-"""A run of a release, from a declared table to a published one: what each of its steps does. `dpcore.runs.steps` has their order."""
+"""Implement the steps of a run, from a declared table to a published release. `dpcore.runs.steps` defines their order."""
 
 import hashlib
 import logging
@@ -37,12 +37,12 @@ progress = logging.getLogger("dpcore.progress")
 
 
 class Synthesis:
-    """One run of a release. Nothing is read or spent by making one.
+    """One run of a release. Creating one reads and spends nothing.
 
-    `declaration` is what the spec declares, and stays so; each stage of the run has a plan of its own.
+    `declaration` is the spec's declaration and never changes; each stage of the run has its own plan.
     """
 
-    def __init__(  # noqa: PLR0913  what a driver may decide about a run
+    def __init__(  # noqa: PLR0913  all options of a run
         self,
         declaration: Declaration,
         *,
@@ -79,7 +79,7 @@ class Synthesis:
                 protection=self.declaration.protection,
                 currency=self.account.currency,
             )
-            opened.pop_all()  # from here on `close` closes it
+            opened.pop_all()  # from here on, `close` closes the ledger
         self._table = Table(source, engine, private=places.private)
         self._rounds: Rounds | None = None
         self._published: Publication | None = None
@@ -87,13 +87,13 @@ class Synthesis:
         self._total: tuple[Measurement, ...] = ()
 
     def requested(self) -> int:
-        """Return the amount that the run may spend; one that is too small for what would be measured is refused."""
+        """Return the amount the run may spend. Raise if it is too small for the planned measurements."""
         return amount_to_reserve(self.declaration, self._stages.declared.strategy, currency=self.account.currency)
 
     def reserve(self) -> Run:
-        """Set the whole budget of the run aside and take the run to work on it, or refuse.
+        """Reserve the whole budget of the run and take its lease, or raise.
 
-        A run that is started again finds its reservation; one that another worker may be at work on is left to that worker.
+        A restarted run finds its reservation. If another worker may hold the run, this raises and leaves the run to that worker.
         """
         amount, spec = self.requested(), self.declaration.spec
         run = reserve_run(
@@ -107,10 +107,8 @@ class Synthesis:
         )
         if self.settled and run.release is None:
             if self.expects_rows and self.curator.answered(STEP):
-                self._buy_total(self.declaration, lease=None)  # a retry of a run that was stopped says so again
-            raise UsageError(
-                f"run {self.run_id} was ended before it had a release, and takes no more operations; start a new run"
-            )
+                self._buy_total(self.declaration, lease=None)  # a retry of a stopped run raises the same error again
+            raise UsageError(f"run {self.run_id} was ended without a release and cannot be continued; start a new run")
         plan, blocks = self._stages.declared, self.blocks
         if blocks is not None:
             covering = self.declaration.covering(blocks)
@@ -126,7 +124,7 @@ class Synthesis:
         return run
 
     def _taken(self, declaration: Declaration, amount: int) -> Reading:
-        """Take the run to work on it, with a declaration of what it was granted."""
+        """Take the run's lease and its output folder, and return a reader of the granted rows."""
         lease = self.ledger.lease(self.run_id)
         self._claim_output(lease)
         expected = declaration.spec.privacy.expect_rows
@@ -137,7 +135,7 @@ class Synthesis:
         return Reading(declaration, table=self._table, ledger=self.ledger, lease=lease, blocks=self.blocks)
 
     def _claim_output(self, lease: Lease) -> None:
-        """Write down that this ledger owns the output folder; if another was quicker, the reservation is given back."""
+        """Record that this ledger owns the output folder. If another ledger owns it, refund the reservation and raise."""
         try:
             claim_folder(self.ledger, self.declaration.output_folder)
         except DpflowError:
@@ -147,36 +145,36 @@ class Synthesis:
 
     @property
     def blocks(self) -> tuple[str, ...] | None:
-        """The names of the blocks that the run was granted; None: the whole table is one."""
+        """The names of the granted blocks; None if the whole table is one block."""
         return None if self.declaration.calendar is None else self.ledger.blocks_of(self.run_id)
 
     @property
     def settled(self) -> bool:
-        """Whether the run is finished already, so that it is only replayed from its transcript."""
+        """Whether the run is settled, so that it is only replayed from its transcript."""
         return self.ledger.run(self.run_id).state == "settled"
 
     @property
     def strategy(self) -> Strategy:
-        """The strategy of the present plan."""
+        """The strategy of the current plan."""
         return self._stages.plan.strategy
 
     @property
     def _lease(self) -> Lease | None:
-        """The right to work on the run; None: the run is settled, and only replayed."""
+        """The lease on the run; None if the run is settled and only replayed."""
         return self._stages.granted.lease
 
     @property
     def expects_rows(self) -> bool:
-        """Whether the spec says how many rows should count."""
+        """Whether the spec says how many rows it expects."""
         return self.declaration.spec.privacy.expect_rows is not None
 
     def check_rows(self) -> None:
-        """Buy the noisy total before anything else, and end the run if it lies outside of what the spec expects.
+        """Buy the noisy total before anything else, and end the run if the total is outside the expected range.
 
-        The decision follows from the noisy total alone. Values that are yet to be found in the data count as if they were declared.
+        The decision depends on the noisy total alone. Values that are not discovered yet count as if they were declared.
 
         Raises:
-            RowsUnexpected: The run is settled without a release; what it did not spend is back in the account.
+            RowsUnexpected: If the total is outside the range. The run is settled without a release, and the unspent budget is refunded.
         """
         granted = self._stages.granted
         reading, declaration = granted.reading, granted.plan.declaration
@@ -200,11 +198,11 @@ class Synthesis:
 
     @property
     def discovers(self) -> bool:
-        """Whether the spec leaves something to be found in the data."""
+        """Whether the spec leaves values to be discovered in the data."""
         return bool(self._stages.plan.declaration.descents())
 
     def discover(self) -> None:
-        """Buy what the spec leaves to be found in the data; the strategy is then made for what was found."""
+        """Discover the values that the spec does not declare, and make the strategy for them."""
         granted = self._stages.granted
         discovery = Discovery(granted.plan.declaration, currency=self.account.currency)
         discovery.descend(self.curator, count=granted.count, lease=granted.lease)
@@ -214,9 +212,9 @@ class Synthesis:
         progress.info("found %s", ", ".join(finding.words for finding in findings))
 
     def ingest(self) -> Private | None:
-        """Read and encode the table; None if the run is only replayed.
+        """Read and encode the table. Return None if the run is only replayed.
 
-        If its header is refused, the reservation is given back; from the first row on, a failure keeps it.
+        A failure before the first row refunds the reservation; a later failure keeps it.
         """
         if self._counted is not None:
             return self._counted
@@ -224,16 +222,16 @@ class Synthesis:
         return None if reading is None else reading.records(self._stages.plan.declaration.universe)
 
     def histogram(self, records: Private | None) -> None:
-        """Count the records over the universe and hand the counts to the curator; nobody else gets them."""
+        """Count the records over the universe and hand the counts to the curator, and to nobody else."""
         reading = self._stages.granted.reading
         if records is not None and records is self._counted:
-            self._counted = None  # checking the total has read and counted them already
+            self._counted = None  # `check_rows` has already read and counted them
         elif records is not None and reading is not None:
             counted = reading.count_records(records, self._stages.plan.declaration.universe)
             self.curator.receive(counted, lease=reading.lease)
 
     def begin(self) -> None:
-        """Buy the measurements that the first model is made of."""
+        """Buy the measurements for the first model."""
         self._rounds = Rounds(self._stages.plan, curator=self.curator, reserved=self.ledger.run(self.run_id).reserved)
         self._rounds.begin()
 
@@ -242,33 +240,33 @@ class Synthesis:
         return made(self._rounds, "there is no model yet; begin first")
 
     def select(self, number: int) -> Selection | Exhausted:
-        """Select what the model gets most wrong."""
+        """Select the marginal with the largest model error."""
         return self._learning.select(number)
 
     def measure(self, number: int, selection: Selection | Exhausted) -> Measurement | Exhausted:
-        """Measure what was selected."""
+        """Measure the selected marginal."""
         return self._learning.measure(number, selection)
 
     def update(self, number: int, measurement: Measurement | Exhausted) -> None:
-        """Correct the model by what was measured; with nothing left to measure by, the rounds end here."""
+        """Update the model with the measurement. If the budget is exhausted, end the rounds."""
         self._learning.update(number, measurement)
 
     @property
     def rounds(self) -> Sequence[Round]:
-        """The rounds that are done."""
+        """The rounds done so far."""
         return self._learning.done
 
     @property
     def seconds_left(self) -> int:
-        """How long the rounds that are left will take, by those that are done."""
+        """The estimated duration of the remaining rounds, from the rounds done so far."""
         return self._learning.seconds_left
 
     def sample(self) -> SyntheticRows:
-        """Make the final model and say which rows are drawn from it, by a public seed: post-processing.
+        """Make the final model and return the rows to draw from it with a public seed. This is post-processing.
 
-        The rows are drawn chunk by chunk while they are written, so that memory does not depend on how many there are.
+        The rows are drawn chunk by chunk while they are written, so memory does not depend on their number.
         """
-        self._table.engine.close()  # all that was to be measured has been
+        self._table.engine.close()  # all measurements are done
         self.strategy.conclude()
         wanted = self.declaration.spec.output.rows
         count = max(0, round(self.strategy.total)) if wanted == "noisy" else wanted
@@ -276,7 +274,7 @@ class Synthesis:
         return SyntheticRows(count, chunks=lambda: model.row_chunks(count, rng=np.random.default_rng(seed)))
 
     def publish(self, rows: SyntheticRows) -> Path:
-        """Write the release, and let it appear at once; a worker that has lost its run publishes nothing."""
+        """Write the release and publish it atomically. A worker that has lost its lease publishes nothing."""
         self.ledger.confirm()
         payer, lease = self._stages.granted.payer, self._lease
         stages = self._stages
@@ -295,11 +293,11 @@ class Synthesis:
         return published.folder
 
     def settle(self) -> Outcome:
-        """Give back what was reserved and not spent, and say what the run left."""
+        """Refund the unspent budget, and return the outcome of the run."""
         return made(self._published, "nothing was published yet; publish before settling").settle()
 
     def report(self) -> Report:
-        """Tell what the settled run did, from its release and its ledger."""
+        """Return the report of the settled run, from its release and its ledger."""
         return made(self._published, "nothing was published yet; publish and settle before reporting").report()
 
     def close(self) -> None:

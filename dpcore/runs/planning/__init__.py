@@ -1,4 +1,4 @@
-"""What a run would do and cost, and which epsilon an error asks for: from the spec alone, without data."""
+"""Plan a run from its spec, without data: its noise and cost, and the epsilon needed for a given error."""
 
 from dpcore.runs.planning.plan import Plan, plan_run
 from dpcore.runs.planning.target import Target, epsilon_for

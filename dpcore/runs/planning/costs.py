@@ -1,4 +1,4 @@
-"""How much memory and time a run takes, by what others took: a guess that is right to a factor of a few."""
+"""Estimate the memory and time of a run from measured runs. The estimate is right within a small factor."""
 
 from dataclasses import dataclass
 from math import prod
@@ -8,27 +8,28 @@ from dpcore.spec import Declaration
 from dpcore.spec.release import AdaptiveSpec, PmwSpec
 from dpcore.strategies import adaptive, mwem
 
-# Measured on two busy cores of an Intel Xeon (x86-64), Python 3.11, NumPy 2.4, in CPU seconds of one release each, without Prefect: 19 of them,
-# 4 to 40 columns of 10 values, 50,000 and 1,000,000 rows, epsilon 0.1 to 10, factored models of 1 to 16 MB. The figures were chosen after
-# these, so that they about lie between the least and the most seconds (the slowest took 202, where 198 are the most); no others were tried.
+# Measured on two busy cores of an Intel Xeon (x86-64), Python 3.11, NumPy 2.4, in CPU seconds per release without Prefect: 19 releases with
+# 4 to 40 columns of 10 values, 50,000 and 1,000,000 rows, epsilon 0.1 to 10, factored models of 1 to 16 MB. The figures were fitted to
+# these releases, so that their times lie about between the least and the most seconds (the slowest took 202, with an estimate of at most
+# 198). They were not tested on other releases.
 SECONDS_PER_VALUE = 4e-7  # of the table: to read, encode, count and write it
-SECONDS_PER_MODEL_CELL = 4e-8  # in an evaluation of the model
-SECONDS_PER_MEASURED_CELL, SECONDS_PER_FACTORED_CELL = 1e-6, 2.5e-6  # likewise: of a dense model, of a factored one
-SECONDS_PER_CANDIDATE = 6e-5  # in a round of adaptive
-SECONDS_PER_QUERY = 2e-6  # in a round of pmw
-FAST = 1 / 4  # of these figures, on a good day
-START_SECONDS = 1.0, 8.0  # of the process, and of Prefect with it
-MODEL_PER_MEASURED = 10.0  # cells of a factored model for each that is measured, until the model has its full size
-PROCESS_MB = 190.0  # with all that is imported
-BYTES_PER_ROW, BYTES_PER_VALUE = 4.0, 3.0  # of the table and of the synthetic rows: 721 MB in all at 10^7 x 14
-TABLE_MB = 350.0  # at most of both: what is larger is read, kept and written in chunks
+SECONDS_PER_MODEL_CELL = 4e-8  # per evaluation of the model
+SECONDS_PER_MEASURED_CELL, SECONDS_PER_FACTORED_CELL = 1e-6, 2.5e-6  # likewise, for dense and factored models
+SECONDS_PER_CANDIDATE = 6e-5  # per round of adaptive
+SECONDS_PER_QUERY = 2e-6  # per round of pmw
+FAST = 1 / 4  # the lower estimate, as a share of these figures
+START_SECONDS = 1.0, 8.0  # of the process alone, and with Prefect
+MODEL_PER_MEASURED = 10.0  # cells of a factored model per measured cell, until the model has its full size
+PROCESS_MB = 190.0  # with all imports
+BYTES_PER_ROW, BYTES_PER_VALUE = 4.0, 3.0  # of the table and of the synthetic rows: 721 MB in total at 10^7 x 14
+TABLE_MB = 350.0  # the limit for both: larger tables are read, stored and written in chunks
 DENSE_COPIES, FACTORED_COPIES = 3.0, 5.5  # times the size of the model's weights
-FACTORED_MB = 50.0  # beside them
+FACTORED_MB = 50.0  # in addition
 
 
 @dataclass(frozen=True)
 class Costs:
-    """What a run takes: memory at its peak, and seconds, from the least that is likely to the most."""
+    """The estimated peak memory of a run, and the range of its likely duration."""
 
     memory_mb: float
     least_seconds: float
@@ -36,7 +37,7 @@ class Costs:
 
 
 def costs_of(declaration: Declaration, *, rows: int, rounds: int, cells: int) -> Costs:
-    """Return what a run takes that measures, in each of its rounds, a marginal of so many cells."""
+    """Estimate the costs of a run that measures a marginal of `cells` cells in each round."""
     columns, chosen = len(declaration.universe.shape), declaration.strategy
     reading = SECONDS_PER_VALUE * rows * columns
     if isinstance(chosen, AdaptiveSpec):
@@ -55,7 +56,7 @@ def costs_of(declaration: Declaration, *, rows: int, rounds: int, cells: int) ->
 
 
 def _seconds(declaration: Declaration, *, model_cells: float, rounds: int, cells: int) -> tuple[float, float]:
-    """Return what begin and the rounds take, and what the last refinement may take, which often ends early."""
+    """Return the seconds of the first model and the rounds, and of the last refinement, which often ends early."""
     shape, workload, chosen = declaration.universe.shape, declaration.workload, declaration.strategy
     if isinstance(chosen, PmwSpec):
         queries = sum(prod(shape[axis] for axis in axes) for axes in workload.marginals)

@@ -1,4 +1,4 @@
-"""What a run would find in the data, at most, and the noise by which it would."""
+"""Plan the discovery of a run: the most it can find, and its noise."""
 
 from dataclasses import dataclass
 
@@ -11,10 +11,10 @@ from dpcore.spec import Declaration
 
 @dataclass(frozen=True)
 class PlannedDiscovery:
-    """A column whose values or edges are to be found: at most how many cells are found, in how many levels, for which share of the budget.
+    """A column whose values or edges are discovered: the most cells that can be found, the number of levels, and the share of the budget.
 
-    `noise` is the standard deviation of each count. With about `least` rows something stands out of it, in a first level of `candidates`;
-    in others, by a little more or less.
+    `noise` is the standard deviation of each count. A value with about `least` rows stands out of the noise in a first level of
+    `candidates`; in other levels this number is slightly larger or smaller.
     """
 
     name: str
@@ -27,7 +27,7 @@ class PlannedDiscovery:
 
 
 def planned_discovery(declaration: Declaration, terms: Terms) -> tuple[PlannedDiscovery, ...]:
-    """Return what the columns' descents would do."""
+    """Return the planned descent of each column."""
     planned = []
     for name, descent in declaration.descents().items():
         amount = int(terms.amount * descent.share / descent.levels)

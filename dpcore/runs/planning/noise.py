@@ -1,4 +1,4 @@
-"""The noise of what a run would measure, from its spec and its amount alone: by the functions that price the run itself."""
+"""Compute the noise of a run's measurements from its spec and amount, with the functions that price the run itself."""
 
 import math
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from dpcore.spec import Declaration
 from dpcore.spec.release import PmwSpec
 from dpcore.strategies import Outline, Strategy
 
-ABSOLUTE = math.sqrt(2 / math.pi)  # how large noise of standard deviation 1 is on average
+ABSOLUTE = math.sqrt(2 / math.pi)  # the mean absolute value of Gaussian noise with standard deviation 1
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a run sets aside, and what it means to measure for that in a table of about so many rows.
+    """The amount a run reserves, and what it plans to measure with it in a table of about `rows` rows.
 
-    `left` is the share of it that checking the total and finding values and edges in the data leave to the strategy.
+    `left` is the share of the amount that remains for the strategy after the check of the total and discovery.
     """
 
     amount: int
@@ -33,24 +33,24 @@ class Terms:
     left: Fraction
 
     def measured(self, place: int) -> tuple[float, ...]:
-        """Return the noise of each measurement of one of the first marginals, or of the total."""
+        """Return the noise of each measurement of a first marginal, or of the total."""
         return tuple(self._noise_of(share) for share in self.outline.first[place])
 
     def first_noise(self, place: int) -> float:
-        """Return the noise of all its measurements together."""
+        """Return the combined noise of these measurements."""
         return 1 / math.sqrt(sum(1 / max(each, LEAST_NOISE) ** 2 for each in self.measured(place)))
 
     def round_noise(self) -> float | None:
-        """Return the noise of what each round measures; None without rounds."""
+        """Return the noise of a round's measurement; None without rounds."""
         return None if self.outline.measuring is None else self._noise_of(self.outline.measuring)
 
     def worth_cells(self, noise: float) -> int | None:
-        """Return how many cells a marginal may have to be worth so much noise; None without such a rule."""
+        """Return the most cells of a marginal that is worth measuring with this noise; None if the strategy has no such rule."""
         room = self.outline.room
         return None if room is None else int(room * self.rows / (ABSOLUTE * max(noise, LEAST_NOISE)))
 
     def error(self, cells: int, noise: float) -> float:
-        """Return the L1 distance to the truth that noise alone makes, as a share of the rows."""
+        """Return the expected L1 error due to noise alone, as a share of the rows."""
         return cells * noise * ABSOLUTE / self.rows
 
     def _noise_of(self, share: Fraction) -> float:
@@ -61,7 +61,7 @@ class Terms:
 def terms_of(
     declaration: Declaration, strategy: Strategy, *, currency: Currency, rows: int, smallest: Fraction | None = None
 ) -> Terms:
-    """Return the terms of a run, or refuse an epsilon that is too small, as the run would."""
+    """Return the terms of a run. Raise if its epsilon is too small, as the run would."""
     amount = amount_to_reserve(declaration, strategy, currency=currency, smallest=smallest)
     protection, single = declaration.protection, isinstance(declaration.strategy, PmwSpec)
     left = 1 - declaration.discovering - declaration.checking
@@ -75,6 +75,6 @@ def terms_of(
 
 @lru_cache(maxsize=10_000)
 def _noise(amount: int, currency: Currency, *, protection: Protection, single: bool) -> float:
-    """Return the standard deviation that an amount buys; columns of one size have the same, and finding it takes a while."""
+    """Return the standard deviation that an amount buys. Cached, since it is slow and the same for columns of one size."""
     kind = cell_noise if single else marginal_noise
     return kind(amount, currency=currency, protection=protection).standard_deviation

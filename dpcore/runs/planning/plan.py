@@ -1,4 +1,4 @@
-"""What a run would do and cost, from its spec and a guess at the number of rows: no data is touched, and nothing is spent."""
+"""Plan a run from its spec and a guess at the number of rows. Planning reads no data and spends nothing."""
 
 import math
 from collections.abc import Iterator
@@ -24,15 +24,15 @@ from dpcore.spec import Declaration
 from dpcore.strategies import has_levels, strategy_for
 
 USUAL_ROWS = 100_000
-FINEST_THAT_FITS = 2  # adaptive's ladders go in steps: it measures so many times fewer cells than would be worth it
+FINEST_THAT_FITS = 2  # adaptive coarsens in steps: it measures about this many times fewer cells than the limit
 
 
 @dataclass(frozen=True)
 class Payer:
-    """The account, and what it would have left after the run; `missing` says why there is none to be charged.
+    """The account, and its remaining budget after the run. `missing` says why there is no account to charge.
 
-    Where the account is kept by block, that is what is left of `block`, the most used of the run's own; a run that reads new blocks only can
-    ask for `new_block_epsilon`.
+    If the account is kept by block, the remaining budget is that of `block`, the run's most used block. A run that reads only new blocks
+    can ask for `new_block_epsilon`.
     """
 
     name: str
@@ -48,8 +48,8 @@ class Payer:
 class PlannedColumn:
     """The first marginal of a column, or the total (of one cell), with the standard deviation of each count's noise.
 
-    `measured` has it for each time that the column is measured, `noise` for all of them together. `error` is what the noise alone makes
-    of the L1 distance to the truth, as a share of the rows.
+    `measured` holds it for each measurement of the column, `noise` for all of them combined. `error` is the expected L1 error due to noise
+    alone, as a share of the rows.
     """
 
     name: str
@@ -61,10 +61,10 @@ class PlannedColumn:
 
 @dataclass(frozen=True)
 class PlannedRounds:
-    """The rounds: how many, the noise of what each measures, and the L1 error of that noise in a marginal of a typical size.
+    """The rounds: their number, the noise of each measurement, and the L1 error of that noise in a marginal of typical size.
 
-    `worth_cells` is the most cells of a marginal that is worth its noise; without such a rule it is None. `candidates` are the marginals that
-    they select from, or those whose counts they do.
+    `worth_cells` is the most cells of a marginal that is worth its noise; None if the strategy has no such rule. `candidates` are the
+    marginals that the rounds select from, or whose single counts they select from.
     """
 
     number: int
@@ -78,9 +78,9 @@ class PlannedRounds:
 
 @dataclass(frozen=True)
 class PlannedTotal:
-    """The noisy total that is bought first and compared with `expect_rows`: its price as a share of the budget, its noise.
+    """The noisy total that is bought first and compared with `expect_rows`: its price as a share of the budget, and its noise.
 
-    The run stops if the total is off the expected range by more than `margin`.
+    The run stops if the total is outside the expected range by more than `margin`.
     """
 
     least: int
@@ -92,11 +92,11 @@ class PlannedTotal:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would do.
+    """The plan of a run.
 
-    Its errors are those of the noise alone. A release may be better, as the model takes overlapping measurements together and does not follow
-    all their noise, or worse, where the model is wrong: that depends on the data. Columns in `ranges` are also measured in coarser versions, for
-    as much again. `unspent` is the share of the budget that no answer can take.
+    Its errors are those of the noise alone. A release may be better, since the model combines overlapping measurements and does not fit all
+    their noise, or worse, where the model is wrong; this depends on the data. Columns in `ranges` are also measured in coarser versions,
+    for the same price again. `unspent` is the share of the budget that cannot be spent.
     """
 
     dataset: str
@@ -126,7 +126,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Grounds:
-    """What a plan stands on: the account, or why there is none; its currency; the number of rows, and who says so."""
+    """The basis of a plan: the account, or why there is none; its currency; the number of rows and where it comes from."""
 
     account: tuple[Account, str | None, Balance] | str
     currency: Currency
@@ -135,12 +135,12 @@ class Grounds:
 
 
 def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None = None) -> Plan:
-    """Work out what a run would do, or refuse as it would.
+    """Plan a run. Raise the errors that the run would raise.
 
     Args:
-        declaration: What would be run.
-        rows: About how many rows the table has: a public guess. None: as many as the spec wants to release, or else a usual number.
-        as_of: With `blocks`, the day as of which blocks are complete; today in UTC unless given.
+        declaration: The declaration of the run.
+        rows: The approximate number of rows: a public guess. None for the spec's `output.rows`, or `USUAL_ROWS` without it.
+        as_of: With `blocks`, the day as of which blocks are complete; None for today in UTC.
     """
     strategy = strategy_for(declaration)
     privacy, columns = declaration.spec.privacy, declaration.universe.attributes
@@ -174,7 +174,7 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
 
 
 def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
-    """Return the check of the total, if the spec says how many rows it expects."""
+    """Return the planned check of the total, if the spec says how many rows it expects."""
     expected = declaration.spec.privacy.expect_rows
     if expected is None:
         return None
@@ -183,7 +183,7 @@ def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
 
 
 def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...]) -> Iterator[str]:
-    """Yield what can be known to go wrong before anything is paid."""
+    """Yield warnings about problems that are known before anything is charged."""
     if expects is None:
         return
     if weak := weak_check_warning((expects.least, expects.most), noise=expects.noise):
@@ -191,22 +191,22 @@ def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...]) ->
     noise = 1 / math.sqrt(sum(1 / (column.noise**2 * column.cells) for column in first))
     if expects.most < FAINT * noise:
         yield (
-            f"at most {expects.most:,} rows are expected, which is small against the noise of their total, {noise:,.1f}: "
-            "the release would hold little but noise; ask for a larger epsilon"
+            f"at most {expects.most:,} rows are expected, which is small compared with the noise of their total, {noise:,.1f}: "
+            "the release would be mostly noise; ask for a larger epsilon"
         )
 
 
 def grounds_of(declaration: Declaration, *, rows: int | None, as_of: date | None) -> Grounds:
-    """Return what a plan for about so many rows stands on; an account that does not suit the spec refuses."""
+    """Return the basis of a plan. Raise if the account does not match the spec."""
     found = _account(declaration, as_of=day_to_read(declaration, as_of))
-    # Without an account: what one would count in unless told otherwise.
+    # Without an account: the default currency of a new one.
     unopened = Currency.ZCDP if declaration.spec.privacy.delta else Currency.PURE
     guessed, source = _rows(declaration, rows)
     return Grounds(found, unopened if isinstance(found, str) else found[0].currency, rows=guessed, rows_from=source)
 
 
 def _account(declaration: Declaration, *, as_of: date) -> tuple[Account, str | None, Balance] | str:
-    """Return the account as it is now, with the scarcest block of the run, or why there is none; one that does not suit the spec refuses."""
+    """Return the account and the run's scarcest block, or the reason why there is none. Raise if the account does not match the spec."""
     try:
         ledger = open_ledger(places=places_of_spec(declaration.path))
     except UsageError as error:
@@ -224,7 +224,7 @@ def _account(declaration: Declaration, *, as_of: date) -> tuple[Account, str | N
 def _payer(
     declaration: Declaration, found: tuple[Account, str | None, Balance] | str, *, currency: Currency, amount: int
 ) -> Payer:
-    """Return what the account would have left, or refuse as the ledger would."""
+    """Return the remaining budget of the account. Raise if the ledger would refuse the run."""
     if isinstance(found, str):
         return Payer(declaration.spec.dataset, currency.value, remaining=None, remaining_epsilon=None, missing=found)
     account, block, balance = found
@@ -250,7 +250,7 @@ def _rows(declaration: Declaration, rows: int | None) -> tuple[int, str]:
 
 
 def _first(declaration: Declaration, terms: Terms) -> tuple[PlannedColumn, ...]:
-    """Return what the first model is made of."""
+    """Return the measurements for the first model."""
     columns = {name: each.size for name, each in declaration.universe.attributes.items()}
     planned = []
     for place, (name, cells) in enumerate([("total", 1)] if terms.single else columns.items()):
@@ -278,9 +278,9 @@ def _rounds(declaration: Declaration, terms: Terms, *, at_most: int) -> PlannedR
 
 
 def _typical_cells(declaration: Declaration, terms: Terms, *, worth: int) -> int:
-    """Return how many cells a round's marginal has, most likely: of those that are worth it, one of the workload's, or a part of one."""
+    """Return the likely number of cells of a round's marginal: one of the workload's that is worth its noise, or a part of one."""
     sizes, model_cells = cells_of(declaration.workload.marginals, declaration.universe.shape), terms.outline.model_cells
-    if model_cells is not None:  # a factored model learns a coarser version of what has too many cells
+    if model_cells is not None:  # a factored model learns a coarser version of a marginal with too many cells
         return min(int(median(sizes)), max(min(worth, model_cells) // FINEST_THAT_FITS, 2))
     parts = cells_of(terms.outline.candidates, declaration.universe.shape)
     fitting = [size for size in sizes if size <= worth] or [max((size for size in parts if size <= worth), default=0)]

@@ -1,4 +1,4 @@
-"""What lies before a run: how large its universe is, what its rounds choose from, what its promise amounts to, what it can't spend."""
+"""The scope of a run: the size of its universe, the candidates of its rounds, its budget in each currency, and its unspendable share."""
 
 import math
 from collections.abc import Callable
@@ -15,12 +15,12 @@ from dpcore.universe import Universe
 from dpcore.workload import Axes
 
 MOST_LISTED = 10**18
-"""Cells of a universe whose number is given as it is: every program can read it."""
+"""The largest number of cells that is given exactly: every JSON reader can hold it as an integer."""
 
 
 @dataclass(frozen=True)
 class PlannedUniverse:
-    """How large the universe is; `cells` is None above 10^18."""
+    """The size of the universe. `cells` is None above 10^18."""
 
     columns: int
     cells: int | None
@@ -35,10 +35,11 @@ class PlannedUniverse:
 
 @dataclass(frozen=True)
 class PlannedCandidates:
-    """The marginals that the rounds select from: how many, and their cells.
+    """The marginals that the rounds select from: their number and their cells.
 
-    `too_noisy` have so many cells that their noise would leave nothing of them, `too_large` more than the model may have. None: without such
-    a limit. Strategy adaptive measures them with cells taken together, strategy mwem not at all, only their parts.
+    `too_noisy` marginals have so many cells that noise would hide their counts. `too_large` ones have more cells than the model may have.
+    Each is None if the strategy has no such limit. Strategy adaptive measures these marginals with merged cells; strategy mwem measures
+    only their parts.
     """
 
     number: int
@@ -50,7 +51,7 @@ class PlannedCandidates:
 
     @classmethod
     def of(cls, terms: Terms, shape: tuple[int, ...], *, noise: float) -> "PlannedCandidates":
-        """Return what there is to select from in rounds with so much noise."""
+        """Return the candidates of rounds with this noise."""
         cells = cells_of(terms.outline.candidates, shape)
         worth, most = terms.worth_cells(noise), terms.outline.model_cells
         return cls(
@@ -65,10 +66,10 @@ class PlannedCandidates:
 
 @dataclass(frozen=True)
 class PlannedAmounts:
-    """What the run's epsilon and delta amount to: as pure epsilon, as rho of zCDP, as mu of GDP.
+    """The run's epsilon and delta converted to pure epsilon, rho of zCDP, and mu of GDP.
 
-    With a delta there is no pure epsilon, and rho and mu are what an account in that currency sets aside. Without one they are what the pure
-    guarantee implies. None: there is no such amount, or it is too small or too large to be counted.
+    With a delta above 0 there is no pure epsilon, and rho and mu are the amounts that an account in that currency reserves. With delta 0,
+    they follow from the pure guarantee. None means that the amount does not exist, or is too small or too large to be counted.
     """
 
     epsilon: float | None
@@ -77,7 +78,7 @@ class PlannedAmounts:
 
     @classmethod
     def of(cls, epsilon: float, *, delta: float) -> "PlannedAmounts":
-        """Return a promise in each currency."""
+        """Convert epsilon and delta to each currency."""
         if delta == 0:
             rho = _or_none(lambda: spend_amount(pure_zcdp(epsilon)))
             mu_squared = _or_none(lambda: spend_amount(pure_gdp(epsilon)))
@@ -92,9 +93,9 @@ class PlannedAmounts:
 
 
 def unspent_share(terms: Terms) -> float:
-    """Return the share of the budget that no answer can take, at least, since noise can't be less than none.
+    """Return a lower bound on the share of the budget that cannot be spent, since no answer costs more than one with the least noise.
 
-    The steps go as the curator's do: each takes its part of what is left, or what the answer with the least noise costs.
+    The steps follow the curator: each takes its part of the remaining budget, or at most the price of the answer with the least noise.
     """
     outline, most = terms.outline, LARGEST * AMOUNT_OF_ONE
     kind = cell_noise if terms.single else marginal_noise
@@ -104,7 +105,7 @@ def unspent_share(terms: Terms) -> float:
     steps = [(float(share), float(least_noise)) for share in shares]
     steps.append(
         (float(1 - sum(shares) - outline.rest), math.inf)
-    )  # coarser versions for ranges: how many, the data tell
+    )  # coarser versions for ranges: their number depends on the data
     if outline.measuring is not None:
         selection = float(outline.selecting * outline.rest / outline.rounds)
         steps += outline.rounds * [(selection, float(selecting)), (float(outline.measuring), float(least_noise))]
@@ -117,7 +118,7 @@ def unspent_share(terms: Terms) -> float:
 
 
 def cells_of(sets: tuple[Axes, ...], shape: tuple[int, ...]) -> list[int]:
-    """Return how many cells each marginal has."""
+    """Return the number of cells of each marginal."""
     return [math.prod(map(shape.__getitem__, axes)) for axes in sets]
 
 

@@ -1,4 +1,4 @@
-"""A plan the other way round: the least epsilon at which the noise in a marginal makes no more than a certain error."""
+"""Find the smallest epsilon at which the noise in a marginal causes at most a given error."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,19 +19,20 @@ from dpcore.workload import Axes
 
 MOST_EPSILON = 100.0
 MOST_ERROR = 2.0
-"""The L1 distance of two tables of the same number of rows, as a share of these, is never more."""
+"""The largest L1 distance of two tables with the same number of rows, as a share of the rows."""
 STEPS, DECADES = 900, 8
-"""Epsilons of three digits, such as 1.23, in each of the powers of ten that are searched, up to the largest."""
-SLACK = 0.9  # where the rounds differ, a share of the budget may also grow with epsilon, but by less than this
+"""The number of three-digit epsilons in a decade, such as 1.23, and the number of decades searched up to the largest epsilon."""
+SLACK = 0.9  # if the number of rounds differs, a share of the budget may also grow with epsilon, but by less than this factor
 
 
 @dataclass(frozen=True)
 class Target:
-    """The least epsilon, of three digits, at which the expected L1 error of a marginal is at most `wanted`, as a share of the rows.
+    """The smallest three-digit epsilon at which the expected L1 error of a marginal is at most `wanted`, as a share of the rows.
 
-    It is the error of the noise alone, if the marginal is measured: in a round, or first, as all single columns are. How far the model is
-    off where nothing was measured is not in it. A column whose values are to be found has as many cells as it may get. `error` and `noise` are those at `epsilon`, `spec_error` is that at the spec's own epsilon,
-    None if the spec asks for too little to run. `refused` says why the account would not pay.
+    This is the error of the noise alone, if the marginal is measured: in a round, or first, as all single columns are. It does not include
+    the model's error where nothing was measured. A column to be discovered is assumed to have the most cells it can get. `error` and
+    `noise` are those at `epsilon`. `spec_error` is the error at the spec's own epsilon, or None if that is too small to run. `refused` says
+    why the account would not pay.
     """
 
     dataset: str
@@ -53,20 +54,20 @@ class Target:
     refused: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
+        """Return the target as plain JSON values."""
         return asdict(self)
 
 
 def epsilon_for(
     declaration: Declaration, *, error: float, columns: Sequence[str], rows: int | None, as_of: date | None = None
 ) -> Target:
-    """Find the least epsilon for an expected error in a marginal, or refuse what none up to 100 gives.
+    """Find the smallest epsilon for an expected error in a marginal. Raise if no epsilon up to 100 is enough.
 
     Args:
-        declaration: What would be run, whatever its epsilon.
+        declaration: The declaration of the run; its epsilon is ignored.
         error: The L1 error, as a share of the rows.
-        columns: Of the marginal.
-        rows: About how many rows the table has, as for a plan.
+        columns: The columns of the marginal.
+        rows: The approximate number of rows, as for a plan.
         as_of: The day as of which blocks are complete, as for a plan.
     """
     if not 0 < error < MOST_ERROR:
@@ -77,7 +78,7 @@ def epsilon_for(
     if index is None:
         raise UsageError(
             f"no epsilon up to {MOST_EPSILON:g} makes the error of {_named(columns)} so small: at {MOST_EPSILON:g} it is "
-            f"{search.error(_LAST):.3g} of the rows; allow more, or take fewer columns, coarser ones or fewer `rounds`"
+            f"{search.error(_LAST):.3g} of the rows; allow a larger error, fewer or coarser columns, or fewer `rounds`"
         )
     enough = _at(declaration, _epsilon(index))
     try:
@@ -108,15 +109,15 @@ def epsilon_for(
 
 
 class _Search:
-    """Looks through the epsilons of three digits for the least that will do.
+    """Searches the three-digit epsilons for the smallest that is enough.
 
-    More epsilon does not always mean less noise: it may also mean one round more. But all else alike it does. So what a range of epsilons
-    can reach at best is known from its ends: the plan of the lower one, paid for with the larger.
+    A larger epsilon does not always mean less noise: it may also mean one more round. With the same plan it does mean less noise. The best
+    error within a range of epsilons is therefore bounded by its ends: the plan of the smaller one, paid for with the larger one.
     """
 
     def __init__(self, declaration: Declaration, axes: Axes, *, currency: Currency, rows: int) -> None:
         self._declaration, self._axes, self._currency, self._rows = declaration, axes, currency, rows
-        self._strategy = strategy_for(declaration)  # the same for any epsilon, and so is
+        self._strategy = strategy_for(declaration)  # the same for every epsilon, like the smallest share
         self._smallest = smallest_share(declaration, self._strategy)
         self.joint = len(axes) > 1
         self.cells = prod(declaration.universe.shape[axis] for axis in axes)
@@ -125,12 +126,12 @@ class _Search:
             self._check(self.terms(_LAST))
 
     def least(self, wanted: float) -> int | None:
-        """Return the place of the least epsilon whose error is at most so much and no more than the strategy leaves room for."""
+        """Return the index of the smallest epsilon whose error is at most `wanted` and within the strategy's own limit."""
         room = self.terms(_LAST).outline.room
         return self._least(-1, _LAST, at_most=wanted if room is None or not self.joint else min(wanted, room))
 
     def error(self, index: int) -> float:
-        """Return the error at an epsilon; no end of it where that is too small for any run."""
+        """Return the error at an epsilon; infinity if the epsilon is too small for any run."""
         try:
             return self.error_in(self.terms(index))
         except UsageError:
@@ -145,16 +146,16 @@ class _Search:
             return None
 
     def error_in(self, terms: Terms) -> float:
-        """Return the error that a run on these terms makes of the marginal."""
+        """Return the error of the marginal in a run on these terms."""
         return terms.error(self.cells, self.noise_in(terms))
 
     def noise_in(self, terms: Terms) -> float:
-        """Return the noise of each of its counts."""
+        """Return the noise of each count of the marginal."""
         noise = terms.round_noise() if self.joint else terms.first_noise(self._axes[0])
         return inf if noise is None else noise
 
     def _least(self, low: int, high: int, *, at_most: float) -> int | None:
-        """Return the least place above `low` and up to `high` that will do."""
+        """Return the smallest index above `low` and up to `high` whose error is at most `at_most`; None if there is none."""
         if self._at_best(low, high) > at_most:
             return None
         if high - low == 1:
@@ -164,7 +165,7 @@ class _Search:
         return self._least(middle, high, at_most=at_most) if found is None else found
 
     def _at_best(self, low: int, high: int) -> float:
-        """Return an error that no epsilon above one place, and up to another, goes below; of the last one alone, its own."""
+        """Return a lower bound on the error of all indices above `low` and up to `high`; the exact error if there is only one."""
         own = self.error(high)
         if high - low == 1 or own == inf:
             return own
@@ -180,15 +181,15 @@ class _Search:
         return terms_of(declaration, self._strategy, currency=self._currency, rows=self._rows, smallest=self._smallest)
 
     def _check(self, richest: Terms) -> None:
-        """Refuse a marginal that no round would measure, whatever is spent."""
+        """Raise if no round would measure the marginal at any epsilon."""
         if self._axes not in set(richest.outline.candidates):
             raise UsageError(
-                "these columns are together in no marginal of the workload, so no round measures them; list them there"
+                "no marginal of the workload contains all these columns, so no round measures them; add one to the workload"
             )
         most = richest.outline.model_cells
         if most is not None and self.cells > most:
             raise UsageError(
-                f"these columns have {self.cells:,} cells together, more than the model may have, so no round measures them all; "
+                f"these columns together have {self.cells:,} cells, more than the model may have, so no round measures them all; "
                 "write a larger `max_model_mb` in `strategy`, or name fewer columns"
             )
 
@@ -197,7 +198,7 @@ _LAST = STEPS * DECADES
 
 
 def _epsilon(index: int) -> float:
-    """Return the epsilon at a place in the order of all that have three digits.
+    """Return the three-digit epsilon at an index.
 
     >>> [_epsilon(index) for index in (0, 1, 899, 900, _LAST - 1, _LAST)]
     [1e-06, 1.01e-06, 9.99e-06, 1e-05, 99.9, 100.0]
@@ -207,17 +208,17 @@ def _epsilon(index: int) -> float:
 
 
 def _at(declaration: Declaration, epsilon: float) -> Declaration:
-    """Return what would be run with another epsilon; it is planned only, so its digest does not matter."""
+    """Return the declaration with another epsilon, for planning only: its digest is not updated."""
     privacy = declaration.spec.privacy.model_copy(update={"epsilon": epsilon})
     return replace(declaration, spec=declaration.spec.model_copy(update={"privacy": privacy}))
 
 
 def _axes(declaration: Declaration, columns: Sequence[str]) -> Axes:
-    """Return the columns that tell anything, by their place; refuse what is no marginal, or measured by no strategy."""
+    """Return the axes of the columns with more than one cell. Raise if the columns are no marginal, or if the strategy measures none."""
     names, shape = declaration.universe.names, declaration.universe.shape
     unknown = [name for name in columns if name not in names]
     if unknown:
-        raise UsageError(f"{_named(unknown)}: not a column of the universe; `dpflow check` lists those that are")
+        raise UsageError(f"{_named(unknown)}: not a column of the universe; `dpflow check` lists its columns")
     if not columns or len(set(columns)) < len(columns):
         raise UsageError("name each column of the marginal once, and at least one")
     if isinstance(declaration.strategy, PmwSpec):

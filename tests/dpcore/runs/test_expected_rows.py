@@ -75,7 +75,13 @@ def test_dates_in_another_form_leave_next_to_nothing_and_the_outcome_warns(ameri
     assert outcome.rows < 200  # of 7,000, and the budget is gone
     assert outcome.spent / outcome.reserved > 0.999
     (warning,) = outcome.warnings
-    for fact in ("small against its noise", "`day` is read as ISO dates", "declare `format`", "expect_rows", "`sex`"):
+    for fact in (
+        "small compared with its noise",
+        "`day` is read as ISO dates",
+        "declare `format`",
+        "expect_rows",
+        "`sex`",
+    ):
         assert fact in warning
     assert manifest_of(outcome)["warnings"] == [warning] == outcome.to_json()["warnings"]
     assert "declare `format`" in (Path(outcome.release) / "card.html").read_text()

@@ -73,7 +73,7 @@ def test_a_run_is_found_by_its_id_while_it_is_open_and_closed_then(workspace: Wo
     with open_run(run) as run_id:
         assert (run_id, opened("r1")) == ("r1", run)
         second = Synthesis(load_spec(workspace.spec), run_id="r1", resume=False)
-        with pytest.raises(RunHeld, match="run r1 is being worked on in this process"), open_run(second):
+        with pytest.raises(RunHeld, match="run r1 is already open in this process"), open_run(second):
             pass
         assert opened("r1") is run
     for lost in (lambda: opened("r1"), lambda: steps.reserve("r1")):

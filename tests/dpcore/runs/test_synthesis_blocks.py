@@ -289,7 +289,7 @@ def test_replace_one_pays_double_in_each_block(site: Site) -> None:
         BudgetRefused, match=r"block '2024-01' .* at most 100.0000 remains .* each block pays double"
     ) as refused:
         site.run("2024-03-01")
-    assert str(refused.value).count("was asked for") == 1
+    assert str(refused.value).count("was requested") == 1
 
 
 class Meeting:
@@ -379,7 +379,7 @@ def test_account_and_spec_have_to_divide_the_table_alike(site: Site) -> None:
     with pytest.raises(UsageError, match=r"is kept by week of day; make them agree, .* --blocks 'month of day'"):
         site.run("2024-02-01")
     site.write(("blocks: {column: day, every: month, start: 2024-01-01}\n", ""))
-    with pytest.raises(UsageError, match=r"is kept by block \(week of day\), and the spec has no `blocks`"):
+    with pytest.raises(UsageError, match=r"is kept by block \(week of day\), but the spec has no `blocks`"):
         synthesize(site.spec)
 
 

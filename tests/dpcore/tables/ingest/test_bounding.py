@@ -76,7 +76,7 @@ def test_a_split_puts_all_rows_of_a_unit_into_one_part(people: list[int], parts:
 
 def test_rows_that_have_no_units_are_not_bounded_by_mistake() -> None:
     coded = Coded([np.zeros(3, np.uint8)], weights=None, ids=None, draws=None)
-    with pytest.raises(UsageError, match="can't be bounded"):
+    with pytest.raises(UsageError, match="cannot be bounded"):
         bound(coded, rows_per_unit=1)
     with pytest.raises(UsageError, match="cannot be split"):
         coded.split(2)
