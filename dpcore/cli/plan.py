@@ -9,8 +9,8 @@ from dpcore.cli.specs import AS_OF, Subparsers, day_of
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run
-from dpcore.runs.planning.discovery import PlannedDiscovery
 from dpcore.runs.planning.plan import Plan, PlannedColumn, PlannedRounds, PlannedTotal, plan_run
+from dpcore.runs.planning.scope import PlannedDiscovery
 from dpcore.runs.planning.target import Target, epsilon_for
 from dpcore.spec import Declaration, load_spec
 

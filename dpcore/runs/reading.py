@@ -8,7 +8,7 @@ from dpcore.errors import SourceBroken, SourceError, UsageError
 from dpcore.ledger import Lease, Ledger
 from dpcore.private import Private
 from dpcore.spec import Declaration
-from dpcore.tables.engine import Engine
+from dpcore.tables.engines import Engine
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
 from dpcore.tables.ingest.window import Window

@@ -16,9 +16,16 @@ from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.runs.block_reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
 from dpcore.runs.planning.costs import Costs, costs_of
-from dpcore.runs.planning.discovery import PlannedDiscovery, planned_discovery
 from dpcore.runs.planning.noise import Terms, terms_of
-from dpcore.runs.planning.scope import PlannedAmounts, PlannedCandidates, PlannedUniverse, cells_of, unspent_share
+from dpcore.runs.planning.scope import (
+    PlannedAmounts,
+    PlannedCandidates,
+    PlannedDiscovery,
+    PlannedUniverse,
+    cells_of,
+    planned_discovery,
+    unspent_share,
+)
 from dpcore.runs.reservation import check_remaining, paying_account, total_noise
 from dpcore.spec import Declaration
 from dpcore.strategies import has_levels, strategy_for

@@ -1,16 +1,18 @@
-"""The scope of a run: the size of its universe, the candidates of its rounds, its budget in each currency, and its unspendable share."""
+"""The scope of a run: the size of its universe, the candidates of its rounds, its discovery, its budget in each currency."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median_low
 
+from dpcore.descent import threshold
 from dpcore.errors import UsageError
-from dpcore.mechanisms import ExponentialMechanism
+from dpcore.mechanisms import DiscreteLaplace, ExponentialMechanism
 from dpcore.mechanisms.pricing import cell_noise, marginal_noise
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, mu_of, pure_gdp, pure_zcdp, spend_amount
 from dpcore.privacy.accounting.amounts import LARGEST
 from dpcore.runs.planning.noise import Terms
+from dpcore.spec import Declaration
 from dpcore.universe import Universe
 from dpcore.workload import Axes
 
@@ -92,6 +94,45 @@ class PlannedAmounts:
         )
 
 
+@dataclass(frozen=True)
+class PlannedDiscovery:
+    """A column whose values or edges are discovered: the most cells that can be found, the number of levels, and the share of the budget.
+
+    `noise` is the standard deviation of each count. A value with about `least` rows stands out of the noise in a first level of
+    `candidates`; in other levels this number is slightly larger or smaller.
+    """
+
+    name: str
+    cells: int
+    share: float
+    levels: int
+    noise: float
+    candidates: int
+    least: int
+
+
+def planned_discovery(declaration: Declaration, terms: Terms) -> tuple[PlannedDiscovery, ...]:
+    """Return the planned descent of each column."""
+    planned = []
+    for name, descent in declaration.descents().items():
+        amount = int(terms.amount * descent.share / descent.levels)
+        mechanism = marginal_noise(amount, currency=terms.currency, protection=terms.protection)
+        noise, laplace = mechanism.standard_deviation, isinstance(mechanism, DiscreteLaplace)
+        candidates = 1 if descent.candidates is None else descent.candidates.size
+        planned.append(
+            PlannedDiscovery(
+                name=name,
+                cells=declaration.universe.attributes[name].cells,
+                share=float(descent.share),
+                levels=descent.levels,
+                noise=noise,
+                candidates=candidates,
+                least=threshold(candidates, noise=noise, laplace=laplace),
+            )
+        )
+    return tuple(planned)
+
+
 def unspent_share(terms: Terms) -> float:
     """Return a lower bound on the share of the budget that cannot be spent, since no answer costs more than one with the least noise.
 
@@ -103,9 +144,8 @@ def unspent_share(terms: Terms) -> float:
     selecting = ExponentialMechanism.for_amount(most, currency=terms.currency, sensitivity=1).price(terms.currency)
     shares = [share for shares in outline.first for share in shares]
     steps = [(float(share), float(least_noise)) for share in shares]
-    steps.append(
-        (float(1 - sum(shares) - outline.rest), math.inf)
-    )  # coarser versions for ranges: their number depends on the data
+    # coarser versions for ranges: their number depends on the data
+    steps.append((float(1 - sum(shares) - outline.rest), math.inf))
     if outline.measuring is not None:
         selection = float(outline.selecting * outline.rest / outline.rounds)
         steps += outline.rounds * [(selection, float(selecting)), (float(outline.measuring), float(least_noise))]
