@@ -1,15 +1,44 @@
-"""Choose the engine that reads and counts the table: this machine or a Dask cluster. Both give the same counts."""
+"""The engines that read and count a table: this process or a Dask cluster. Both give the same counts."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection
+from typing import Any
 
 from dpcore.errors import UsageError
 from dpcore.spec.engine import EngineSpec
 from dpcore.tables.cluster import Connect, check_installed
-from dpcore.tables.engine import Engine
 from dpcore.tables.histogram import Histogram, LocalHistogram
-from dpcore.tables.ingest import Coding, Draws, Fingerprint, Records, Source, ingest, readable_version
+from dpcore.tables.ingest import Coding, Draws, Fingerprint, Records, Source, Versioned, ingest, readable_version
 from dpcore.tables.sources.memory_table import MemoryTable
 from dpcore.universe import Universe
+
+
+class Engine(ABC):
+    """Reads a source into opaque records and builds a histogram of them for the curator."""
+
+    @abstractmethod
+    def version(self, source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
+        """Return the data's version before the cells of the `undecided` attributes are known: the same text on every engine."""
+
+    def connect(self) -> None:
+        """Connect to the machines that read the table, if they are remote. Read nothing.
+
+        Raises:
+            SourceError: If a machine cannot be reached.
+        """
+        return
+
+    @abstractmethod
+    def read(self, source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerprint) -> Versioned:
+        """Read the table, code its values and bound the rows of each unit. The version is the same text on every engine."""
+
+    @abstractmethod
+    def count(self, records: Any, universe: Universe) -> Histogram:
+        """Build the histogram of records that this engine has read."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release all resources. Histograms of this engine can no longer be used."""
 
 
 class LocalEngine(Engine):

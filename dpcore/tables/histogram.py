@@ -16,9 +16,7 @@ from dpcore.tables.ingest.records import Records
 from dpcore.universe import CompactCodes, Universe, code_type
 from dpcore.workload import Axes
 
-KEPT_CELLS = (
-    8_000_000  # cache size: one selection asks for hundreds of marginals, and the next one for most of them again
-)
+KEPT_CELLS = 8_000_000  # in the cache: a selection asks for hundreds of marginals, the next for most of them again
 DISTINCT_ROWS = 1 << 20  # up to this many rows, deduplication takes less time than it saves in later counts
 SMALL_UNIVERSE = 1 << 20  # universes of up to this many cells are counted in full at once
 

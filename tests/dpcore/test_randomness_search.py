@@ -34,7 +34,6 @@ EXEMPT = {
     "dpcore/tables/ingest/draws.py": {"os.urandom"},  # which rows of a person are kept
     "dpcore/tables/ingest/fingerprint.py": {"os.urandom", "secrets"},  # the steward's key, and a draft's name
     "dpcore/tables/cluster/records.py": {"secrets"},  # names of pieces of work
-    "dpcore/tables/cluster/counts.py": {"secrets"},  # likewise
     "dpcore/curator/ask.py": {"uuid.uuid4"},  # a question's name
     "dpcore/audit/planted.py": {"numpy.random"},  # deliberately wrong, for the audit to catch
     "dpcore/runs/synthesis.py": {"numpy.random"},  # rows from the public model by a public seed

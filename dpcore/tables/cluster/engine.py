@@ -10,7 +10,7 @@ from dpcore.spec.engine import EngineSpec
 from dpcore.tables.cluster.connecting import Connect
 from dpcore.tables.cluster.histogram import ClusterHistogram
 from dpcore.tables.cluster.records import ClusterRecords, ingest_on, readable_version_on
-from dpcore.tables.engine import Engine
+from dpcore.tables.engines import Engine
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source
 from dpcore.universe import Universe

@@ -47,7 +47,7 @@ def ingest_on(
     """
     check_columns(source, columns=coding.columns)
     check_types(source, reads=coding.reads)
-    word, layout, parts = secrets.token_hex(8), Layout.of(coding), source.pieces()
+    word, layout, parts = new_word(), Layout.of(coding), source.pieces()
 
     def kept() -> tuple["DataFrame", Sums]:
         from dask import dataframe, delayed  # noqa: PLC0415  an extra
@@ -88,7 +88,7 @@ def readable_version_on(
     client: "Client", source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint
 ) -> str:
     """Compute the version on the workers: `dpcore.tables.ingest.readable_version` for a cluster."""
-    word, parts = secrets.token_hex(8), source.pieces()
+    word, parts = new_word(), source.pieces()
     task = SumPiece(word, coding=coding, undecided=undecided, fingerprint=fingerprint)
     keys = [f"dpflow-version-{word}-{number}" for number in range(len(parts))]
 
@@ -108,6 +108,11 @@ def asked(client: "Client", question: Callable[[], T], *, doing: str) -> T:
             return question()
 
     return publicly(ask, doing=doing, where="on the cluster")
+
+
+def new_word() -> str:
+    """Return a new meaningless word for the names of tasks."""
+    return secrets.token_hex(8)
 
 
 def _numbered(word: str, parts: Sequence[Part]) -> list[Piece]:

@@ -6,28 +6,27 @@ counts of all workers add up.
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.tables.counting.cover import Joint, cover
-from dpcore.tables.counting.groups import in_groups
 from dpcore.universe import CompactCodes, code_type
 from dpcore.workload import Axes
+
+T = TypeVar("T")
 
 Counts: TypeAlias = npt.NDArray[np.int64]
 Weights: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 Chunk: TypeAlias = tuple[Sequence[CompactCodes], Weights | None]
 """Rows, as one array of codes for each column, and how often each row counts; None if each counts once."""
 
-BATCH_ROWS = (
-    1 << 19
-)  # counted at once: enough to make clearing and adding up a joint count's cells a small part of the work
+BATCH_ROWS = 1 << 19  # counted at once: so many that clearing and adding up cells is a small part of the work
 KEY_ROWS = 1 << 16  # keys computed at once, so that the intermediate arrays stay in the processor's cache
 MOST_JOINT_CELLS = 1 << 23  # of all joint counts of one pass together
 FEW_ROWS = 1 << 18  # with fewer rows, counting each marginal separately is faster than choosing joint counts
@@ -68,6 +67,25 @@ def count_sets(
             for number in joint.marginals:
                 found[number] = _summed(total, joint.axes, onto=sets[number])
     return found
+
+
+def in_groups(items: Iterable[T], *, cells: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Yield the items in order, in groups of at most `most` cells. An item with more cells is a group of its own.
+
+    >>> list(in_groups(["aa", "b", "ccccc", "d"], cells=len, most=3))
+    [['aa', 'b'], ['ccccc'], ['d']]
+    """
+    group: list[T] = []
+    taken = 0
+    for item in items:
+        size = cells(item)
+        if group and taken + size > most:
+            yield group
+            group, taken = [], 0
+        group.append(item)
+        taken += size
+    if group:
+        yield group
 
 
 def _joints(chunks: Iterable[Chunk], sets: Sequence[Axes], *, shape: Sequence[int]) -> list[Joint]:

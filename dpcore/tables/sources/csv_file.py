@@ -23,10 +23,8 @@ from pyarrow import csv as arrow_csv
 
 from dpcore.errors import SourceBroken, SourceError
 from dpcore.tables.sources.attempt import attempt
-from dpcore.tables.sources.csv_records import record_ends, whole_records
+from dpcore.tables.sources.csv_records import NulEscape, QuotationScan, record_ends, whole_records
 from dpcore.tables.sources.listing import COMPRESSIONS
-from dpcore.tables.sources.nul_escape import NulEscape
-from dpcore.tables.sources.quotation import QuotationScan
 from dpcore.tables.sources.stored_file import StoredFile
 from dpcore.tables.sources.text import decoder
 

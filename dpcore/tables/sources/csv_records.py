@@ -1,16 +1,54 @@
-"""Split the bytes of a CSV file into chunks of whole records.
+"""Work on the bytes of a CSV file: check its quotation marks, split it into chunks of whole records, escape NUL bytes.
 
 Every chunk starts and ends at a record boundary, so the reader keeps no state between chunks. The length and bytes of one row therefore
 cannot change how a row in another chunk is read.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import compute
 
-CR, LF = b"\r\n"
+CR, LF = LINE_ENDS = b"\r\n"
 TAIL_BYTES = 1 << 16  # the last record of a chunk usually ends within these
+
+
+class QuotationScan:
+    """Checks the quotation marks of a file, chunk by chunk.
+
+    Marks open and close in turn; a doubled mark inside a value closes the quotation and opens it again. In a well-formed file, every
+    opening mark stands at the start of a value or after a closing mark, every closing mark stands at the end of a value or before an
+    opening mark, and no quotation is open at the end of the file.
+    """
+
+    def __init__(self, delimiter: str, *, quote: str = '"') -> None:
+        self._quote = ord(quote)
+        self._beside = np.zeros(256, dtype=bool)
+        self._beside[list(f"{delimiter}{quote}".encode() + LINE_ENDS)] = True
+        self._open = False
+        self._before = LINE_ENDS[0]  # the start of the file is the start of a value
+        self._fine = True
+
+    def take(self, chunk: bytes) -> None:
+        """Check the next bytes of the file."""
+        codes = np.frombuffer(bytes([self._before]) + chunk, dtype=np.uint8)
+        if self._before == self._quote and not self._open:  # the last chunk ended with a closing mark
+            self._fine &= bool(self._beside[codes[1]])
+        places = np.flatnonzero(codes[1:] == self._quote) + 1
+        opens = (np.arange(len(places)) % 2 == 0) != self._open
+        self._fine &= bool(self._beside[codes[places[opens] - 1]].all())
+        closing = places[~opens]
+        closing = closing[closing + 1 < len(codes)]
+        self._fine &= bool(self._beside[codes[closing + 1]].all())
+        self._open ^= len(places) % 2 == 1
+        self._before = int(codes[-1])
+
+    def well_formed(self) -> bool:
+        """Tell, after the last chunk, whether the whole file was well formed."""
+        return self._fine and not self._open
 
 
 def record_ends(chunk: bytes, *, quote: str | None, is_open: bool) -> np.ndarray:
@@ -93,3 +131,41 @@ def _last_end(chunk: bytes, *, quote: str | None, is_open: bool) -> int:
         if len(ends):
             return len(chunk) - len(tail) + int(ends[-1])
     return 0
+
+
+@dataclass(frozen=True)
+class NulEscape:
+    """Escapes NUL as two other control characters, and restores it afterwards.
+
+    Arrow scans several bytes at a time for the end of a value or row and stops at a NUL among them, so a row with a NUL may swallow the
+    next row. Which code paths do this depends on the Arrow version and the machine; without a NUL none does.
+
+    Attributes:
+        mark: Starts an escape sequence.
+        nul: After the mark, stands for NUL.
+        itself: After the mark, stands for the mark itself.
+    """
+
+    mark: str
+    nul: str
+    itself: str
+
+    @classmethod
+    def beside(cls, taken: str) -> Self:
+        """Choose control characters other than those in `taken`."""
+        free = [chr(code) for code in range(1, ord("\n")) if chr(code) not in taken]
+        return cls(mark=free[0], nul=free[1], itself=free[2])
+
+    def hide(self, chunk: bytes) -> bytes:
+        r"""Return the bytes with every NUL escaped.
+
+        >>> NulEscape.beside("\1,").hide(b"a\0\2")
+        b'a\x02\x03\x02\x04'
+        """
+        marked = chunk.replace(self.mark.encode(), (self.mark + self.itself).encode())
+        return marked.replace(b"\0", (self.mark + self.nul).encode())
+
+    def show(self, values: pa.Array) -> pa.Array:
+        """Restore the original values from escaped ones."""
+        shown = compute.replace_substring(values, pattern=self.mark + self.nul, replacement="\0")
+        return compute.replace_substring(shown, pattern=self.mark + self.itself, replacement=self.mark)

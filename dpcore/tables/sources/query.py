@@ -116,9 +116,8 @@ class Query:
 
             if connection.dialect.name == "postgresql":
                 return answered(_parsed, statement, failure=SourceError)
-            if (
-                connection.dialect.name == "sqlite"
-            ):  # EXPLAIN only compiles it; the statement below may evaluate a subquery
+            if connection.dialect.name == "sqlite":
+                # EXPLAIN only compiles the query; the statement below may evaluate a subquery
                 answered(_explained, statement, failure=SourceError)
             names = answered(_named, f"{statement} WHERE 1 = 0", failure=SourceBroken)
             return [(name, pa.string()) for name in names]

@@ -175,7 +175,7 @@ def test_a_failure_while_making_the_key_leaves_no_half_of_it(tmp_path: Path, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", no_space)
-    with pytest.raises(LedgerError, match="cannot be kept"):
+    with pytest.raises(LedgerError, match="cannot be stored"):
         fingerprint_key(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -1,11 +1,14 @@
-"""Chunks of whole records: nothing is lost but records that are too long, and each chunk ends where a record does."""
+"""The bytes of a CSV file: quotation marks are checked, chunks end at record boundaries, and escaped NUL bytes come back."""
+
+import csv
+import io
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpcore.tables.sources.csv_records import record_ends, whole_records
+from dpcore.tables.sources.csv_records import NulEscape, QuotationScan, record_ends, whole_records
 
 RECORDS = st.lists(st.sampled_from([b"a", b"", b'"\r\n"', b'"""\r"', b'"\n",b', b"abcdef", b'"' + b"\r" * 9 + b'"']))
 
@@ -61,3 +64,73 @@ def test_a_block_that_begins_inside_a_quotation_has_no_end_before_its_mark() -> 
 def test_a_record_end_far_before_the_end_of_a_block_is_found() -> None:
     content = b"a\n" + b'""' * (1 << 16) + b"x" * (1 << 17)
     assert [len(chunk) for chunk in chunks(content, usual=1 << 18)] == [2, (1 << 18)]
+
+
+def well_formed(data: bytes, *, chunk: int = 1 << 20, delimiter: str = ",") -> bool:
+    scan = QuotationScan(delimiter)
+    for start in range(0, len(data), chunk):
+        scan.take(data[start : start + chunk])
+    return scan.well_formed()
+
+
+@given(
+    st.lists(st.lists(st.text(st.sampled_from('ab",;\n\r ö'), max_size=6), min_size=2, max_size=3), max_size=6),
+    st.integers(1, 7),
+    st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+)
+@settings(deadline=None)
+def test_whatever_a_proper_writer_writes_passes_in_blocks_of_any_size(
+    rows: list[list[str]], chunk: int, quoting: int
+) -> None:
+    file = io.StringIO(newline="")
+    csv.writer(file, quoting=quoting).writerows(rows)
+    assert well_formed(file.getvalue().encode(), chunk=chunk)
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 1000])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'a,b\n"hi,F\nok,M\n',
+        b'a\n"x"y\n',
+        b'a\nx"y"\n',
+        b'a\n5" pipe\n',
+        b'a\n"x\n',
+        b'"',
+        b'a\n"x" ,y\n',
+        b'a\n"one,1\ntwo,2\n"three,3\n',
+    ],
+)
+def test_a_mark_out_of_place_is_told(bad: bytes, chunk: int) -> None:
+    assert not well_formed(bad, chunk=chunk)
+
+
+@pytest.mark.parametrize(
+    "good",
+    [b"", b"a,b\n1,2\n", b'"a","b"\r\n"1","2"', b'a\n""\n', b'a\n""""\n', b'a\n"x\ny"\n', b'a\n"say ""hi"""\n'],
+)
+@pytest.mark.parametrize("chunk", [1, 2, 1000])
+def test_marks_in_their_place_pass(good: bytes, chunk: int) -> None:
+    assert well_formed(good, chunk=chunk)
+
+
+def test_the_delimiter_of_the_file_counts() -> None:
+    assert well_formed(b'"a"\t"b"\n', delimiter="\t")
+    assert not well_formed(b'"a"\t"b"\n', delimiter=",")
+
+
+@given(
+    st.lists(st.none() | st.text(st.sampled_from("\0\1\2\3\4ab"), max_size=8)), st.sampled_from([",", '\1"', "\2\4"])
+)
+def test_what_was_hidden_comes_back(texts: list[str | None], taken: str) -> None:
+    escape = NulEscape.beside(taken)
+    hidden = [None if text is None else escape.hide(text.encode()) for text in texts]
+    assert not any(b"\0" in text for text in hidden if text is not None)
+    shown = escape.show(pa.array(hidden, pa.binary()).cast(pa.string()))
+    assert shown.to_pylist() == texts
+
+
+@given(st.text(st.sampled_from("\0\1\2\3\4,"), max_size=8), st.sampled_from(["\1,", "\3\2", '\t"']))
+def test_no_character_with_a_meaning_comes_in_or_goes(text: str, taken: str) -> None:
+    hidden = NulEscape.beside(taken).hide(text.encode()).decode()
+    assert [character for character in hidden if character in taken] == [c for c in text if c in taken]
