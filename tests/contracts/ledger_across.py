@@ -108,7 +108,7 @@ class LedgerAcrossBlocks(LedgerStoreTests):
     @pytest.mark.parametrize(
         ("terms", "problem"),
         [
-            ({"blocks_by": None}, "needs blocks; say what they are with --blocks"),
+            ({"blocks_by": None}, "needs blocks; define them with --blocks"),
             ({"unit": "row"}, "a row lies in one block"),
             ({"across_epsilon": None}, "declared with its epsilon"),
             ({"across": None}, "whole number, of multiples of 1e-12"),

@@ -174,7 +174,7 @@ class LedgerLeases(LedgerStoreTests):
 
     @pytest.mark.parametrize("seconds", [0, -1, 1.5, True, None, "60", float("nan"), 7 * 86_400 + 1, 2**62])
     def test_a_lease_lasts_a_sensible_time(self, timed: Ledger, url: str, seconds: Any) -> None:
-        with self.refused(url, UsageError, "a lease is for a whole number of seconds"):
+        with self.refused(url, UsageError, "a lease lasts a whole number of seconds"):
             timed.lease("run", seconds=seconds)
 
     def test_a_dead_process_of_this_machine_is_not_waited_for(self, ledger: Ledger, url: str) -> None:

@@ -412,7 +412,7 @@ def test_a_cap_across_blocks_is_opened_shown_raised_and_exported(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("open", "visits", *PERSONS, "--across-blocks", "5"), "needs blocks; say what they are with --blocks"),
+        (("open", "visits", *PERSONS, "--across-blocks", "5"), "needs blocks; define them with --blocks"),
         (("open", "visits", *TERMS, "--blocks", "month", "--across-blocks", "5"), "a row lies in one block"),
         (("open", "visits", *PERSONS, "--blocks", "month", "--across-blocks", "0"), "--across-blocks must be a number"),
         (
