@@ -77,7 +77,7 @@ class LedgerAcrossBlocks(LedgerStoreTests):
         capped(ledger)
         reserve(ledger, "run", 900, JANUARY)
         for cap, epsilon in ((1_500, 1.5), (1_400, 2.0), (1_600, 1.4)):
-            with self.refused(url, UsageError, r"can only be raised, and is epsilon 1\.5 now"):
+            with self.refused(url, UsageError, r"can only be raised; it is epsilon 1\.5 now"):
                 ledger.raise_across("visits", cap=cap, epsilon=epsilon, reason="more")
         with self.refused(url, UsageError, "a reason must be"):
             ledger.raise_across("visits", cap=2_000, epsilon=2.0, reason="")

@@ -178,7 +178,7 @@ class LedgerRuns(LedgerStoreTests):
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run")
         ledger.charge(lease, step="select", amount=299, mechanism=MECHANISM)
-        with self.refused(url, BudgetRefused, "what is left of run 'run'") as refused:
+        with self.refused(url, BudgetRefused, "the rest of run 'run'") as refused:
             ledger.charge(lease, step="measure", amount=2, mechanism=MECHANISM)
         assert (refused.value.requested, refused.value.remaining) == (2, 1)
 

@@ -233,7 +233,7 @@ def test_a_run_that_will_not_go_on_is_ended_by_the_steward(
         (run,) = ledger.runs("visits")
     assert run.state == "open"
     assert dpflow("ledger", "settle", run.id) == 2  # the process that worked on it, this one, is not gone
-    assert "is worked on by process" in capsys.readouterr().err
+    assert "is held by process" in capsys.readouterr().err
     monkeypatch.setattr("dpcore.ledger.refusals.surely_gone", lambda _holder: True)
     assert dpflow("ledger", "refund", run.id) == 2
     assert f"dpflow ledger settle {run.id}" in capsys.readouterr().err
