@@ -166,7 +166,7 @@ class Ledger(Stewardship):
                 return run
             if run.data_version is not None:
                 raise UsageError(
-                    "the source data, or the folder named by DPFLOW_PRIVATE, changed since this run began; "
+                    "the source data changed since this run began, or DPFLOW_PRIVATE now names another folder; "
                     "put it back, or start a new run"
                 )
             run = replace(run, data_version=version)

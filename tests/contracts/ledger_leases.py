@@ -198,7 +198,7 @@ class LedgerLeases(LedgerStoreTests):
         with another_process(url) as process:
             process.kill()
             process.wait()
-        with self.refused(url, UsageError, "stay paid; end it with: dpflow ledger settle run"):
+        with self.refused(url, UsageError, "cannot be refunded; end it with: dpflow ledger settle run"):
             ledger.refund("run", lease=None)
         run = ledger.settle("run", release=None, lease=None)
         assert (run.state, run.spent, run.release) == ("settled", 100, None)

@@ -1,4 +1,4 @@
-"""What the body of each event holds."""
+"""The schema of each event's body."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -126,7 +126,7 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
 
 
 def read_body(event: Event) -> dict[str, Any]:
-    """Return what an event says, or refuse a body that no ledger wrote."""
+    """Parse an event's body. Raise if no ledger can have written it."""
     expected = _BODIES.get(event.kind)
     if expected is None:
         raise at_event(event, "is of a kind that this version does not know")
@@ -134,10 +134,10 @@ def read_body(event: Event) -> dict[str, Any]:
         details: dict[str, Any] = json.loads(event.body)
         text = canonical(details)
     except (ValueError, TypeError, RecursionError):
-        raise at_event(event, "has a body that does not read") from None
-    require(event, text == event.body and isinstance(details, dict), "has a body that no ledger wrote")
-    require(event, details.keys() == expected.keys(), "has a body that lacks something or says too much")
+        raise at_event(event, "has a body that cannot be parsed") from None
+    require(event, text == event.body and isinstance(details, dict), "has a body that is not a canonical JSON object")
+    require(event, details.keys() == expected.keys(), "has a body with missing or unknown keys")
     for key, check in expected.items():
         if not check(details[key]):
-            raise at_event(event, f"has a body whose {key} makes no sense")
+            raise at_event(event, f"has a body with an invalid {key}")
     return details

@@ -1,4 +1,4 @@
-"""The part of a ledger's check that no single event stands for: rows too many or too few, and the attempts of each step."""
+"""The checks that concern no single event: missing and extra rows, and the attempts of each step."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ Row = TypeVar("Row")
 
 
 def require_tables(scan: LedgerScan, replay: Replay) -> None:
-    """Hold accounts, blocks and allowances against what the events led to, in both directions."""
+    """Raise unless the accounts, blocks and allowances are exactly those that the events lead to."""
     _require_rows("account", scan.all_accounts(), replay.accounts, key=lambda row: row.name)
     _require_rows("block", scan.all_blocks(), replay.blocks(), key=lambda row: (row.account, row.name))
     _require_rows(
@@ -27,11 +27,11 @@ def _require_rows(
     for row in rows:
         told = untold.pop(key(row), None)
         if told is None:
-            raise at_row(f"{table} {_shown(key(row))}", "is there, and no event tells of it")
+            raise at_row(f"{table} {_shown(key(row))}", "exists, but no event records it")
         if row != told:
-            raise at_row(f"{table} {_shown(key(row))}", f"is not what the events tell, in: {differing(row, told)}")
+            raise at_row(f"{table} {_shown(key(row))}", f"differs from the events in: {differing(row, told)}")
     for name in untold:
-        raise at_row(f"{table} {_shown(name)}", "has lost its row")
+        raise at_row(f"{table} {_shown(name)}", "has no row")
 
 
 def _shown(key: Hashable) -> str:
@@ -39,9 +39,9 @@ def _shown(key: Hashable) -> str:
 
 
 def require_attempts(scan: LedgerScan, *, operations: int) -> None:
-    """Refuse a step whose attempts are not numbered in the order of their charges, or of which not just the last is committed.
+    """Raise unless each step's attempts are numbered in the order of their charges, and only the last one is committed.
 
-    The events were held against the same rows, so what is true of the rows' numbers is true of the events.
+    The events were already compared with these rows, so a check of the rows also covers the events.
     """
     before: AttemptRow | None = None
     found = 0
@@ -53,16 +53,16 @@ def require_attempts(scan: LedgerScan, *, operations: int) -> None:
             raise at_row(f"attempt {row.attempt} of step {named(row.step)} of run {named(row.run)}", problem)
         before = row
     if found != operations:
-        raise at_row("the table of operations", "does not read the same twice")
+        raise at_row("the table of operations", "changed between two reads")
 
 
 def _problem(row: AttemptRow, *, before: AttemptRow | None) -> str | None:
     if row.attempt != (before.attempt + 1 if before else 1):
-        return "does not count on from the attempt before it"
+        return "is not numbered next after the previous attempt"
     if before and not (before.committed is None and before.charged < row.charged):
-        return "was charged before the attempt that it follows, or after the commit of its step"
+        return "was charged before the previous attempt, or after its step was committed"
     if row.committed is None:
         whole = row.state == OperationState.CHARGED and row.sha256 is None and bool(row.empty)
     else:
         whole = row.state == OperationState.COMMITTED and row.charged < row.committed
-    return None if whole else "is committed in one column of its row and not in another"
+    return None if whole else "has columns that disagree on whether it is committed"

@@ -118,7 +118,7 @@ def test_an_absurd_budget_opens_no_account(
 def test_an_account_is_opened_once(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     assert open_visits() == 0
     assert open_visits(epsilon="100") == 2
-    assert "open already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
