@@ -5,24 +5,24 @@ accounts, blocks, allowances and open runs, not with that of events, operations 
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger.chain import GENESIS, canonical, link
-from dpcore.ledger.rows import Event, EventKind, in_currency
-from dpcore.ledger.scan import ChargedRow, CommittedRow, LedgerScan
+from dpcore.ledger.rows import Event, EventKind, OperationState, in_currency
+from dpcore.ledger.scan import AttemptRow, ChargedRow, CommittedRow, LedgerScan
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.ledger.verification.findings import at_event, at_row, differing, named, require
 from dpcore.ledger.verification.replay import Replay
 from dpcore.ledger.verification.replayed_run import Details
-from dpcore.ledger.verification.tables import require_attempts, require_tables
 from dpcore.privacy.accounting import Currency
 
+Row = TypeVar("Row")
 Price: TypeAlias = Callable[[Mapping[str, Any], Currency], int]
 """Returns a mechanism's price as an amount. Raises if it has none."""
 
@@ -143,8 +143,8 @@ class _Check:
             raise at_row(f"run {named(self._end.id)}", "has a row that names another run's event as its last")
         for run_id in (*self._replay.runs, *self._ids):
             raise at_row(f"run {named(run_id)}", "has no row, or has one that no event records")
-        require_tables(self._scan, self._replay)
-        require_attempts(self._scan, operations=self.operations)
+        _require_tables(self._scan, self._replay)
+        _require_attempts(self._scan, operations=self.operations)
         self._scan.require_sound_database()
 
     def _require_charged(self, event: Event, details: Details) -> None:
@@ -214,3 +214,60 @@ def _require_link(event: Event, *, seq: int, previous: str) -> None:
     except (TypeError, ValueError):
         readable = False
     require(event, readable, "is unreadable")
+
+
+def _require_tables(scan: LedgerScan, replay: Replay) -> None:
+    """Raise unless the accounts, blocks and allowances are exactly those that the events lead to."""
+    _require_rows("account", scan.all_accounts(), replay.accounts, key=lambda row: row.name)
+    _require_rows("block", scan.all_blocks(), replay.blocks(), key=lambda row: (row.account, row.name))
+    _require_rows(
+        "allowance", scan.all_allowances(), replay.allowances(), key=lambda row: (row.account, row.kind, row.name)
+    )
+
+
+def _require_rows(
+    table: str, rows: Iterable[Row], expected: Mapping[Any, Row], *, key: Callable[[Row], Hashable]
+) -> None:
+    untold = dict(expected)
+    for row in rows:
+        told = untold.pop(key(row), None)
+        if told is None:
+            raise at_row(f"{table} {_shown(key(row))}", "exists, but no event records it")
+        if row != told:
+            raise at_row(f"{table} {_shown(key(row))}", f"differs from the events in: {differing(row, told)}")
+    for name in untold:
+        raise at_row(f"{table} {_shown(name)}", "has no row")
+
+
+def _shown(key: Hashable) -> str:
+    return ", ".join(map(named, key if isinstance(key, tuple) else (key,)))
+
+
+def _require_attempts(scan: LedgerScan, *, operations: int) -> None:
+    """Raise unless each step's attempts are numbered in the order of their charges, and only the last one is committed.
+
+    The events were already compared with these rows, so a check of the rows also covers the events.
+    """
+    before: AttemptRow | None = None
+    found = 0
+    for row in scan.attempts():
+        found += 1
+        if before is not None and (before.run, before.step) != (row.run, row.step):
+            before = None
+        if problem := _problem(row, before=before):
+            raise at_row(f"attempt {row.attempt} of step {named(row.step)} of run {named(row.run)}", problem)
+        before = row
+    if found != operations:
+        raise at_row("the table of operations", "changed between two reads")
+
+
+def _problem(row: AttemptRow, *, before: AttemptRow | None) -> str | None:
+    if row.attempt != (before.attempt + 1 if before else 1):
+        return "is not numbered next after the previous attempt"
+    if before and not (before.committed is None and before.charged < row.charged):
+        return "was charged before the previous attempt, or after its step was committed"
+    if row.committed is None:
+        whole = row.state == OperationState.CHARGED and row.sha256 is None and bool(row.empty)
+    else:
+        whole = row.state == OperationState.COMMITTED and row.charged < row.committed
+    return None if whole else "has columns that disagree on whether it is committed"

@@ -1,7 +1,7 @@
 """Replay the protocol from the events alone, to derive what every account, block, allowance and run must be.
 
 An event that the protocol would not have allowed at its position is rejected. The order of timestamps is not checked, because a
-clock may be set back. The attempts of a step are checked by `tables`, which reads the operations' rows in that order.
+clock may be set back. The attempts of a step are checked by `check`, which reads the operations' rows in that order.
 """
 
 from collections.abc import Callable, Iterable, Mapping
