@@ -11,7 +11,7 @@ from dpcore.ledger.rows import Event, EventKind
 GENESIS = "0" * 64
 """The head of a chain without events."""
 
-
+_HEXADECIMAL = frozenset("0123456789abcdef")
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
@@ -26,6 +26,11 @@ def canonical(value: object) -> str:
     '{"by":["age","sex"],"scale":2.5}'
     """
     return _encode(value)
+
+
+def is_sha256(value: object) -> bool:
+    """Return whether a value is a SHA-256 in lower-case hexadecimal digits."""
+    return isinstance(value, str) and len(value) == 64 and _HEXADECIMAL.issuperset(value)
 
 
 def link(  # noqa: PLR0913  the parts of one event

@@ -1,15 +1,16 @@
 """Validation of the ledger's arguments, before anything is locked or written."""
 
 import math
-import re
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from fractions import Fraction
+from typing import TypeVar
 
 from dpcore.errors import UsageError
-from dpcore.ledger.chain import canonical
-from dpcore.ledger.rows import AllowanceKind
+from dpcore.ledger.chain import canonical, is_sha256
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
-from dpcore.privacy.protection import Neighbours
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 LARGEST = 2**62
 """The largest amount: the sum of any two still fits a database's 64-bit integer."""
@@ -78,32 +79,16 @@ def require_manifest_hash(manifest: str | None, digest: object) -> None:
     """Raise unless manifest and hash are given together, and the hash is a SHA-256."""
     if (manifest is None) != (digest is None):
         raise UsageError("a manifest is recorded with its SHA-256; give both, or neither")
-    if digest is not None and not (isinstance(digest, str) and re.fullmatch("[0-9a-f]{64}", digest)):
+    if digest is not None and not is_sha256(digest):
         raise UsageError("a manifest's SHA-256 is 64 hexadecimal digits in lower case")
 
 
-def checked_currency(currency: object) -> Currency:
-    """Return the currency with this name. Raise if there is none."""
+def checked_choice(choices: type[Choice], value: object, *, what: str) -> Choice:
+    """Return the member of an enumeration with this name. Raise if there is none; `what` begins the message."""
     try:
-        return Currency(str(currency))
+        return choices(str(value))
     except ValueError as error:
-        raise UsageError(f"the currency must be one of: {', '.join(Currency)}") from error
-
-
-def checked_neighbours(neighbours: object) -> Neighbours:
-    """Return the neighbouring relation with this name. Raise if there is none."""
-    try:
-        return Neighbours(str(neighbours))
-    except ValueError as error:
-        raise UsageError(f"the neighbours must be one of: {', '.join(Neighbours)}") from error
-
-
-def checked_kind(kind: object) -> AllowanceKind:
-    """Return the kind of allowance with this name. Raise if there is none."""
-    try:
-        return AllowanceKind(str(kind))
-    except ValueError as error:
-        raise UsageError(f"an allowance is for one of: {', '.join(AllowanceKind)}") from error
+        raise UsageError(f"{what} one of: {', '.join(choices)}") from error
 
 
 def require_across_applies(*, unit: str, blocks_by: str | None) -> None:

@@ -112,14 +112,14 @@ class Stewardship(LedgerReader):
         `across` caps the amounts of all runs together, which bounds the loss of a person with rows in many blocks. It is
         `across_epsilon` converted at the account's delta.
         """
-        currency = checks.checked_currency(currency)
+        currency = checks.checked_choice(Currency, currency, what="the currency must be")
         terms = {
             "currency": currency,
             "cap": checks.checked_budget(currency=currency, cap=cap, epsilon=epsilon, delta=delta),
             "epsilon": float(epsilon),
             "delta": float(delta),
             "unit": checks.checked_text(unit, what="the unit"),
-            "neighbours": checks.checked_neighbours(neighbours),
+            "neighbours": checks.checked_choice(Neighbours, neighbours, what="the neighbours must be"),
             "description": description and checks.checked_text(description, what="a description"),
             "blocks_by": blocks_by if blocks_by is None else checks.checked_text(blocks_by, what="the block rule"),
             "across": across,
@@ -193,7 +193,7 @@ class Stewardship(LedgerReader):
 
         Earlier runs under the same name count. An allowance may be raised or lowered, but not below the amount already used.
         """
-        kind = checks.checked_kind(kind)
+        kind = checks.checked_choice(AllowanceKind, kind, what="an allowance is for")
         checks.checked_text(name, what=f"the {kind}'s name")
         checks.checked_text(reason, what="a reason")
         with self._writing() as rows:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -37,22 +37,7 @@ _ACCOUNT = (
 )
 _BLOCK = "SELECT account, name, state, cap, used FROM block"
 _ALLOWANCE = "SELECT account, kind, name, cap, epsilon, used FROM allowance"
-_RUN_COLUMNS = (
-    *(
-        "id",
-        "account",
-        "reserved",
-        "spent",
-        "state",
-        "claim",
-        "analyst",
-        "purpose",
-        "data_version",
-        "opened_at",
-        "release",
-    ),
-    *("fence", "holder", "lease_seconds", "first", "last"),
-)
+_RUN_COLUMNS = tuple(field.name for field in fields(Run))
 _RUN_WIDTH = len(_RUN_COLUMNS)
 _RUN = f"SELECT {', '.join(_RUN_COLUMNS)} FROM run"
 _OPERATION = "run, step, attempt, state, amount, mechanism, fence, sha256"

@@ -13,13 +13,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dpcore.errors import DpflowError
 from dpcore.ledger import open_ledger
-from dpcore.places import current_places
+from dpcore.places import SQLITE, current_places
 from dpcore.spec import Declaration, load_spec
 from dpcore.steward.registry import Registered, registered, registered_names
 from dpcore.tables.sources.source import Source
 from dpcore.tables.sources.stored_file import local_path
 
-_SQLITE = "sqlite:///"
 _CONNECT_SECONDS = 5
 _OWNER = "SELECT bool_or(pg_has_role(tableowner, 'USAGE')) FROM pg_tables WHERE schemaname = 'dpflow'"
 
@@ -88,9 +87,9 @@ def ledger_keeping() -> LedgerKeeping:
             accounts = tuple(account.name for account in ledger.accounts())
     except DpflowError as error:
         trouble = str(error)
-    in_file = url.startswith(_SQLITE)
+    in_file = url.startswith(SQLITE)
     return LedgerKeeping(
-        file=Path(url.removeprefix(_SQLITE)) if in_file else None,
+        file=Path(url.removeprefix(SQLITE)) if in_file else None,
         address=None if in_file else _without_password(url),
         has_password=not in_file and bool(re.search(r"//[^/@]*:[^@]*@|[?&](ssl)?password=", url)),
         owns_tables=not in_file and trouble is None and _owns_tables(url),

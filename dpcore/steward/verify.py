@@ -12,6 +12,7 @@ from typing import Any
 
 from dpcore.errors import LedgerDamaged, UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState, open_ledger
+from dpcore.ledger.chain import is_sha256
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
@@ -20,8 +21,6 @@ from dpcore.release.integrity import MANIFEST, damage, one_line, permission_erro
 from dpcore.release.ownership import owner_changed
 from dpcore.release.publishing import release_id
 from dpcore.reporting.promises import release_promise
-
-_HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 def verify_ledger(
@@ -39,7 +38,7 @@ def verify_ledger(
         UsageError: If a folder does not exist, or the head is not a hash.
         LedgerError: If this user may not read a release, so that it cannot be verified.
     """
-    if expected_head is not None and not _is_head(expected_head):
+    if expected_head is not None and not is_sha256(expected_head):
         raise UsageError("a head is 64 hexadecimal digits in lower case; copy it from a manifest's ledger_head")
     with permission_errors(), open_ledger() as ledger:
         recorded = tuple(_recorded(ledger))
@@ -91,10 +90,6 @@ class _Manifest:
 
 def _price(mechanism: Mapping[str, Any], currency: Currency) -> int:
     return from_description(mechanism).price(currency)
-
-
-def _is_head(text: object) -> bool:
-    return isinstance(text, str) and len(text) == 64 and _HEXADECIMAL.issuperset(text)
 
 
 def _recorded(ledger: Ledger) -> Iterator[_Recorded]:
@@ -157,7 +152,7 @@ def _read(path: Path) -> _Manifest:
         privacy, digest = content["privacy"], hashlib.sha256(written).hexdigest()
         named = (privacy["run"], privacy["account"], privacy["ledger_head"])
         manifest = _Manifest(path, *named, privacy, content, digest)
-        readable = _is_head(manifest.head) and isinstance(manifest.run, str)
+        readable = is_sha256(manifest.head) and isinstance(manifest.run, str)
     except PermissionError:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

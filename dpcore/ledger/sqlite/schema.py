@@ -5,6 +5,8 @@ overspend. The tables that every charge writes have as few indexes and foreign k
 journal, each foreign key a lookup in another table.
 """
 
+import re
+
 APPLICATION_ID = 0x6470666C
 """Identifies a dpflow file ("dpfl") in the header."""
 BASE = 1
@@ -145,22 +147,7 @@ CREATE TRIGGER operation_kept BEFORE DELETE ON operation
 BEGIN SELECT raise(ABORT, 'operations are never deleted'); END;
 """
 
-NAMES = {
-    *("account", "block", "allowance", "event", "run", "operation", "run_by_account", "run_open"),
-    *("event_in_order", "event_kept_as_written", "event_kept"),
-    *(
-        "account_kept",
-        "account_only_raised",
-        "block_kept",
-        "block_has_the_cap",
-        "block_gets_the_cap",
-        "allowance_kept",
-        "block_kept_sealed",
-        "run_kept",
-        "run_stays_spent",
-    ),
-    *("operation_kept_as_committed", "operation_kept"),
-}
+NAMES = set(re.findall(r"CREATE (?:TABLE|INDEX|TRIGGER) (\w+)", TABLES + RULES))
 """The tables, indexes and triggers of a complete ledger."""
 
 MIGRATIONS: dict[int, str] = {}
