@@ -1,6 +1,6 @@
 """dpflow's core: declare, charge, measure, release, in that order.
 
-The front door for notebooks and programs. A name is loaded when it is first used, so that `import dpcore` takes no time.
+The public API for notebooks and programs. Names are imported lazily, so that `import dpcore` is fast.
 """
 
 from importlib import import_module
@@ -30,7 +30,7 @@ _MODULES = {
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """Load a name of the front door."""
+        """Import a public name on first use."""
         if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(_MODULES[name]), name)

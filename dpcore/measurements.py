@@ -1,6 +1,6 @@
-"""The transcript: public noisy values, in the order in which they were bought.
+"""The transcript: public noisy values, in the order of their charges.
 
-Everything that leaves is a function of these. They are kept in the ledger as bytes, beside the charges that paid for them.
+Everything that is released is a function of the transcript. The ledger stores its entries as bytes, with their charges.
 """
 
 import json
@@ -17,9 +17,10 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """One noisy marginal, or one noisy cell of it: what was asked, the answer, and the noise's standard deviation per value.
+    """A noisy marginal, or one noisy cell of a marginal, with the noise's standard deviation per value.
 
-    A whole marginal has `cell` None and values shaped like the marginal; a single cell has its flat index and one value.
+    For a whole marginal, `cell` is None and `values` has the marginal's shape. For a single cell, `cell` is its flat index and
+    `values` has one element.
     """
 
     step: str
@@ -29,13 +30,13 @@ class Measurement:
     noise: float
 
     def to_bytes(self) -> bytes:
-        """Write the measurement in the ledger's form: a line of JSON, then little-endian 64-bit integers."""
+        """Serialise the measurement for the ledger: a line of JSON, then little-endian 64-bit integers."""
         head = {"axes": self.axes, "cell": self.cell, "shape": self.values.shape, "noise": self.noise.hex()}
         return json.dumps(head, sort_keys=True).encode() + b"\n" + self.values.astype("<i8").tobytes()
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, step: str) -> "Measurement":
-        """Read the measurement back, bit for bit."""
+        """Read a measurement back exactly."""
         try:
             head, body = stored.split(b"\n", 1)
             public = json.loads(head)
@@ -49,30 +50,30 @@ class Measurement:
             )
         except (ValueError, KeyError, TypeError):
             raise LedgerDamaged(
-                f"the stored output of step {step} does not read as a measurement; restore the ledger"
+                f"the stored output of step {step} is not a valid measurement; restore the ledger from a backup"
             ) from None
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What the exponential mechanism chose, a marginal or one cell of one, and among how many candidates."""
+    """The marginal, or the cell of a marginal, that the exponential mechanism selected, and the number of candidates."""
 
     axes: Axes
     cell: int | None = None
     candidates: int = 1
 
     def to_bytes(self) -> bytes:
-        """Write the selection in the ledger's form."""
+        """Serialise the selection for the ledger."""
         public = {"axes": self.axes, "cell": self.cell, "candidates": self.candidates}
         return json.dumps(public, sort_keys=True).encode()
 
     @classmethod
     def from_bytes(cls, stored: bytes, *, step: str) -> "Selection":
-        """Read the selection back."""
+        """Read a selection back."""
         try:
             public = json.loads(stored)
             return cls(axes=tuple(public["axes"]), cell=public["cell"], candidates=int(public["candidates"]))
         except (ValueError, KeyError, TypeError):
             raise LedgerDamaged(
-                f"the stored output of step {step} does not read as a selection; restore the ledger"
+                f"the stored output of step {step} is not a valid selection; restore the ledger from a backup"
             ) from None

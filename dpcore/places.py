@@ -1,8 +1,8 @@
-"""Find the steward's folder `.dpflow` the way git finds `.git`, and say where ledger, private folder and registry lie.
+"""Find the steward's folder `.dpflow` as git finds `.git`, and locate the ledger, the private folder and the registry.
 
-The search begins in a folder that the caller names, the spec's own or the working folder, and goes upwards. So the same spec
-pays from the same ledger, whatever folder a command is called in. The variables `DPFLOW_LEDGER_URL`, `DPFLOW_PRIVATE` and
-`DPFLOW_REGISTRY` override what is found.
+The search starts in a folder that the caller names, the spec's or the working folder, and goes upwards. So the same spec is
+charged to the same ledger, whatever folder a command is run in. The variables `DPFLOW_LEDGER_URL`, `DPFLOW_PRIVATE` and
+`DPFLOW_REGISTRY` override the result.
 """
 
 import os
@@ -22,17 +22,17 @@ SQLITE = "sqlite:///"
 
 @dataclass(frozen=True)
 class Places:
-    """Where everything lies that belongs to one ledger. All paths are absolute.
+    """The locations that belong to one ledger. All paths are absolute.
 
     Attributes:
-        start: The folder in which the search began.
-        folder: The `.dpflow` that was found, or the one that `ledger open` would make.
+        start: The folder in which the search started.
+        folder: The `.dpflow` folder that was found, or the one that `ledger open` would create.
         found: Whether `folder` exists.
         outer: Another `.dpflow` further up, which is not used.
-        ledger_url: The ledger's address, with its password if it has one.
+        ledger_url: The ledger's address, including a password if it has one.
         named: Whether `DPFLOW_LEDGER_URL`, or the caller, names the ledger.
         private: The folder for keys, logs and remembered heads.
-        registry: The folder of what may be run by name, and of approvals.
+        registry: The folder of registered specs and approvals.
     """
 
     start: Path
@@ -46,7 +46,7 @@ class Places:
 
     @property
     def ledger_shown(self) -> str:
-        """The ledger's address for people, without any password; or that there is none."""
+        """The ledger's address without any password, or a note that there is none."""
         if not (self.named or self.found):
             return f"none: no {NAME} folder was found from {self.start} upwards"
         if self.ledger_url.startswith(SQLITE):
@@ -55,7 +55,7 @@ class Places:
         return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that lead another process, in any working folder, to the same places."""
+        """Return the environment variables that give another process, in any working folder, the same places."""
         return {
             LEDGER_VARIABLE: self.ledger_url,
             PRIVATE_VARIABLE: str(self.private),
@@ -67,14 +67,14 @@ _current: ContextVar[Places | None] = ContextVar("places", default=None)
 
 
 def places_from(start: Path, *, ledger_url: str | None = None) -> Places:
-    """Return the places for work that begins in a folder.
+    """Return the places found from a folder.
 
     Args:
-        start: Where to begin to look for `.dpflow`: the spec's folder, or the working folder for what has no spec.
-        ledger_url: The ledger's address, if the caller knows it; `DPFLOW_LEDGER_URL` comes next.
+        start: The folder in which to start: the spec's folder, or the working folder for a command without a spec.
+        ledger_url: The ledger's address, if the caller knows it. It takes precedence over `DPFLOW_LEDGER_URL`.
 
     Raises:
-        UsageError: If the `.dpflow` that was found belongs to another user, or is no folder.
+        UsageError: If the `.dpflow` found belongs to another user, or is not a folder.
     """
     url = ledger_url or os.environ.get(LEDGER_VARIABLE) or None
     named = url is not None
@@ -85,7 +85,7 @@ def places_from(start: Path, *, ledger_url: str | None = None) -> Places:
     if url is None:
         url = f"{SQLITE}{folder / LEDGER_FILE}"
     elif url.startswith(SQLITE) and "\0" not in url and url not in {SQLITE, f"{SQLITE}:memory:"}:
-        # Where a link leads to: whatever name a ledger is opened by, its heads and keys are the same.
+        # Resolve links, so that a ledger has the same heads and keys under every name.
         beside = Path(url.removeprefix(SQLITE)).resolve().parent
         url = f"{SQLITE}{Path(url.removeprefix(SQLITE)).absolute()}"
     private, registry = os.environ.get(PRIVATE_VARIABLE), os.environ.get(REGISTRY_VARIABLE)
@@ -93,7 +93,7 @@ def places_from(start: Path, *, ledger_url: str | None = None) -> Places:
     if searched and not (named and private and registry):
         _require_no_other_thing(start)
         if above:
-            # A folder that nobody has named is trusted only if it is ours: anybody may put one into /tmp.
+            # A folder found by searching is trusted only if it belongs to this user: anyone can create one in /tmp.
             _require_own(folder)
     return Places(
         start=start,
@@ -108,19 +108,19 @@ def places_from(start: Path, *, ledger_url: str | None = None) -> Places:
 
 
 def places_of_spec(spec: Path) -> Places:
-    """Return the places that a spec's runs use; a link is followed to the file itself."""
+    """Return the places that a spec's runs use. A link to the spec is resolved."""
     return places_from(spec.resolve().parent)
 
 
 def current_places() -> Places:
-    """Return the places that `using` has set, or else those found from the working folder."""
+    """Return the places set by `using`, or those found from the working folder."""
     chosen = _current.get()
     return chosen if chosen is not None else places_from(working_folder())
 
 
 @contextmanager
 def using(places: Places) -> Iterator[Places]:
-    """Let everything inside that asks for `current_places` get these, such as the steward's log."""
+    """Make `current_places` return these places inside the context, for example to the private log."""
     token = _current.set(places)
     try:
         yield places
@@ -134,12 +134,12 @@ def private_folder() -> Path:
 
 
 def registry_folder() -> Path:
-    """Return the folder of what may be run by name."""
+    """Return the folder of registered specs and approvals."""
     return current_places().registry
 
 
 def working_folder() -> Path:
-    """Return the working folder, where the search begins for whatever has no spec."""
+    """Return the working folder. Raise if it was deleted."""
     try:
         return Path.cwd()
     except OSError:
@@ -149,22 +149,22 @@ def working_folder() -> Path:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # a folder that this user may not look into can't be used either
+    except OSError:  # a folder that this user may not read can't be used either
         return False
 
 
 def _require_no_other_thing(start: Path) -> None:
-    """Refuse if the nearest `.dpflow` is a file, or a link that leads nowhere: whatever is used instead is another budget."""
+    """Raise if the nearest `.dpflow` is a file or a broken link: any other ledger would be another budget."""
     nearest = next((path for path in (each / NAME for each in (start, *start.parents)) if os.path.lexists(path)), None)
     if nearest is not None and not _is_folder(nearest):
         raise UsageError(
-            f"{nearest} is a file, or a link that leads nowhere, so nobody can tell which ledger is meant; put the folder back, remove what "
-            f"is there, or name the ledger with {LEDGER_VARIABLE}"
+            f"{nearest} is a file or a broken link, so the ledger is unknown; put the folder back, remove the file or link, "
+            f"or name the ledger with {LEDGER_VARIABLE}"
         )
 
 
 def _require_own(folder: Path) -> None:
-    """Refuse a folder of another user, or one that a link of another user leads to; root's is trusted as root is."""
+    """Raise if the folder, or the link that leads to it, belongs to another user than this one or root."""
     if not hasattr(os, "geteuid"):
         return
     trusted = {0, os.geteuid()}
@@ -172,6 +172,6 @@ def _require_own(folder: Path) -> None:
         trusted.add(int(os.environ["SUDO_UID"]))
     if not {folder.stat().st_uid, folder.lstat().st_uid} <= trusted:
         raise UsageError(
-            f"{folder} belongs to another user, so it is not used unasked; if it is the right one, "
+            f"{folder} belongs to another user, so it is not used by default; if it is the right one, "
             f"set {LEDGER_VARIABLE}={SQLITE}{folder / LEDGER_FILE}, otherwise work in a folder that is not below it"
         )

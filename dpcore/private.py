@@ -1,4 +1,4 @@
-"""The base of every value that must not leave the private side."""
+"""The base class of values that must not leave the private side."""
 
 from abc import abstractmethod
 from functools import partial
@@ -6,13 +6,13 @@ from typing import NoReturn, SupportsIndex
 
 
 class Private:
-    """A value that shows nothing of itself: not to a log, a debugger's repr, a cache, a pickle, or a comparison.
+    """A value that reveals nothing of itself to a log, a debugger's repr, a cache, a pickle or a comparison.
 
-    An orchestrator passes such a value from step to step as it is, and finds nothing in it to walk, store or hash.
-    Subclasses are plain classes with slots, never dataclasses or pydantic models, whose fields any library knows how to
-    list. Weak references stay possible, because an orchestrator tells two results apart with them.
+    An orchestrator can pass the value from step to step, but finds nothing in it to traverse, store or hash.
+    Subclasses are plain classes with slots, never dataclasses or pydantic models, because any library can list the fields of
+    those. Weak references are supported, because orchestrators use them to tell results apart.
 
-    This guards against accidents, not against code that sets out to read the data: that code is the curator.
+    This guards against accidents, not against code that sets out to read the data, as the curator does.
 
     >>> class Secret(Private):
     ...     __slots__ = ("_value",)
@@ -46,7 +46,7 @@ class Private:
     def __getstate__(self) -> NoReturn:
         self._refuse("pickled or copied")
 
-    def __hash__(self) -> NoReturn:  # noqa: PLE0309  refusing is what it is for
+    def __hash__(self) -> NoReturn:  # noqa: PLE0309  it always raises
         self._refuse("hashed")
 
     def __eq__(self, other: object, /) -> NoReturn:
@@ -84,7 +84,7 @@ class Private:
 
 
 class Carried(Private):
-    """A private value that the steward's own machines hand to each other: it may be pickled, and is as silent otherwise.
+    """A private value that the steward's own machines exchange. It can be pickled, and otherwise reveals nothing.
 
     >>> class Note(Carried):
     ...     __slots__ = ()
@@ -101,7 +101,7 @@ class Carried(Private):
 
     @abstractmethod
     def _parts(self) -> dict[str, object]:
-        """Return the arguments that make a value like this one."""
+        """Return the constructor's keyword arguments."""
 
     def __reduce__(self) -> tuple["partial[Carried]", tuple[()]]:  # type: ignore[override]
         return partial(type(self), **self._parts()), ()

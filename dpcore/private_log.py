@@ -1,7 +1,7 @@
-"""The steward's own log: what broke in a private step, in full, for nobody else.
+"""The steward's private log: complete tracebacks of failures in private steps.
 
-A traceback may quote the raw table, so it goes into a file that only the account that runs dpflow can read, and never
-into a message, a run's log or a database. Everything public names this file and nothing that is in it.
+A traceback may quote the raw table, so it goes to a file that only the user who runs dpflow can read, and never to a message, a
+run's log or a database. Public messages name this file, and nothing of its content.
 """
 
 import os
@@ -20,36 +20,36 @@ OUTPUT_NAME = "output.log"
 
 
 def record(error: BaseException, *, where: str = "dpflow") -> Path | None:
-    """Append the error with its traceback and its causes, and return the file, or None if it could not be written.
+    """Append an error with its traceback and causes. Return the file, or None if it could not be written.
 
     Args:
-        error: What was raised; nothing of it is changed.
-        where: The public name of what raised it, such as a step's.
+        error: The error, which is not modified.
+        where: The public name of the step or part that raised it.
     """
     try:
         text = "".join(traceback.format_exception(error))
-    except Exception:  # noqa: BLE001  the __str__ of a foreign error may itself fail, and the run goes on
-        text = f"{type(error).__name__}, whose text could not be made\n"
+    except Exception:  # noqa: BLE001  the __str__ of another library's error may itself fail, and the run continues
+        text = f"{type(error).__name__}, which could not be formatted\n"
     return note(text, where=where)
 
 
 def note(text: str, *, where: str, name: str = FILE_NAME) -> Path | None:
-    """Append a text under a dated heading, and return the file, or None if it could not be written.
+    """Append a text under a dated heading. Return the file, or None if it could not be written.
 
-    A log that cannot be written is no reason to lose a run that has already paid for its measurements, so nothing is raised.
+    Never raises: a log that cannot be written must not fail a run that has already paid for its measurements.
     """
     entry = f"=== {datetime.now(UTC).isoformat(timespec='seconds')} {where}\n{text.rstrip()}\n\n"
     try:
         return _append(entry.encode(errors="backslashreplace"), name)
-    except (OSError, UsageError):  # the second: no folder can be trusted
+    except (OSError, UsageError):  # UsageError: no folder can be trusted
         return None
 
 
 @contextmanager
 def output_taken() -> Iterator[None]:
-    """Let everything that this process, or a library in it, writes to its output and error streams go to the steward's folder.
+    """Redirect the standard output and error of this process, libraries included, to the steward's private folder.
 
-    Where nothing can be written there it goes nowhere. For processes whose streams others read, such as a worker's.
+    If that folder cannot be written, the output is discarded. For processes whose streams others can read, such as a worker's.
     """
     try:
         log = _opened(OUTPUT_NAME)
@@ -75,7 +75,7 @@ def output_taken() -> Iterator[None]:
 def _append(entry: bytes, name: str) -> Path:
     descriptor = _opened(name)
     try:
-        # One write, so that the entries of processes that fail together do not interleave.
+        # A single write, so that entries of concurrent processes do not interleave.
         os.write(descriptor, entry)
     finally:
         os.close(descriptor)
@@ -83,12 +83,12 @@ def _append(entry: bytes, name: str) -> Path:
 
 
 def _opened(name: str) -> int:
-    """Open a file of the steward's folder to append to it, closed to everybody else."""
+    """Open a file in the steward's private folder for appending, readable only by this user."""
     place = private_folder()
     place.parent.mkdir(parents=True, exist_ok=True)
-    # A folder that already exists keeps the mode its owner gave it: the file alone is then what is closed to others.
+    # An existing folder keeps the mode that its owner gave it; then only the file's own mode protects it.
     place.mkdir(mode=0o700, exist_ok=True)
-    # Not followed if it is a link: in a folder that others may write to, it could point anywhere.
+    # Do not follow a link: in a folder that others may write to, it could point anywhere.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(place / name, flags, 0o600)
     if hasattr(os, "fchmod"):

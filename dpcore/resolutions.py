@@ -1,4 +1,4 @@
-"""Columns and coarser versions of them: what a model of a large universe distributes over."""
+"""Columns at several resolutions: the axes of a model of a large universe."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,14 +10,14 @@ from dpcore.errors import UsageError
 from dpcore.workload import Axes
 
 Groups = NDArray[np.intp]
-"""For every cell of a column, or of a version of it, the cell of a coarser version that it belongs to."""
+"""For every cell of an axis, the cell of a coarser axis that contains it."""
 
 
 class Resolutions:
-    """The columns of a universe, each at one resolution or more.
+    """The columns of a universe, each at one or more resolutions.
 
-    Axis i below the number of columns is column i itself. Every later axis is a coarser version of a column, in which cells are taken
-    together. The versions of a column are nested: each takes cells of the one before together.
+    Axis i, below the number of columns, is column i itself. Every later axis is a coarser version of a column, which merges cells.
+    The versions of a column are nested: each merges whole cells of the one before.
 
     >>> resolutions = Resolutions((4, 2))
     >>> resolutions.coarsen(0, [0, 0, 1, 1])
@@ -30,14 +30,14 @@ class Resolutions:
         """Start with the columns themselves.
 
         Raises:
-            UsageError: there is no column, or one without a cell.
+            UsageError: If there is no column, or a column has no cells.
         """
         if not shape or any(size < 1 for size in shape):
             raise UsageError(
-                "A column has no cells, or there is none: give at least one column, each of one cell or more."
+                "There is no column, or a column has no cells: give at least one column, each of one cell or more."
             )
         self.columns = len(shape)
-        # By axis: unlike a list, a dictionary does not count a negative axis from the end.
+        # Dictionaries by axis: unlike a list, a dictionary does not accept a negative axis.
         self._sizes = dict(enumerate(shape))
         self._column = {axis: axis for axis in self._sizes}
         self._versions: dict[int, tuple[int, ...]] = {column: (column,) for column in self._sizes}
@@ -47,11 +47,11 @@ class Resolutions:
         """Add a coarser version of a column and return its axis.
 
         Args:
-            column: the column itself.
-            groups: for every cell of the column, the cell of the new version; they count from 0 without a gap.
+            column: The column.
+            groups: For every cell of the column, the cell of the new version, numbered from 0 without gaps.
 
         Raises:
-            UsageError: there is no such column, a group is missing, or the new version splits a cell of an earlier one.
+            UsageError: If there is no such column, a group is missing, or the new version splits a cell of an earlier one.
         """
         versions, given = self.versions(column), np.asarray(groups)
         size = len(np.unique(given))
@@ -62,7 +62,7 @@ class Resolutions:
             or given.max() != size - 1
         ):
             raise UsageError(
-                "A coarser version names a group for every cell of its column, counting from 0: give whole numbers, none left out."
+                "A coarser version needs a group for every cell of its column: give whole numbers from 0, without gaps."
             )
         axis, whole = len(self._sizes), given.astype(np.intp)
         found: dict[tuple[int, int], Groups] = {}
@@ -71,7 +71,7 @@ class Resolutions:
             coarser = np.zeros(self._sizes[finer], dtype=np.intp)
             coarser[within] = whole
             if not np.array_equal(coarser[within], whole):
-                raise UsageError("A coarser version takes whole cells of the version before it together.")
+                raise UsageError("A coarser version must merge whole cells of the version before it.")
             found[finer, axis] = coarser
         self._groups |= found
         self._sizes[axis] = size
@@ -96,21 +96,21 @@ class Resolutions:
         try:
             return self._versions[column]
         except KeyError:
-            raise UsageError(f"There is no such column: they count from 0 to {self.columns - 1}.") from None
+            raise UsageError(f"There is no such column: columns are numbered from 0 to {self.columns - 1}.") from None
 
     def groups(self, finer: int, coarser: int) -> Groups:
-        """Return, for every cell of an axis, the cell that it belongs to on a coarser axis of the same column, or on the same."""
+        """Return, for every cell of an axis, the cell that contains it on a coarser axis of the same column, or on the same axis."""
         if finer == coarser:
             return np.arange(*self.shape_of((finer,)), dtype=np.intp)
         try:
             return self._groups[finer, coarser]
         except KeyError:
             raise UsageError(
-                "Groups lead from an axis to a coarser version of the same column: see `versions`."
+                "Groups exist only from an axis to a coarser version of the same column: see `versions`."
             ) from None
 
     def named(self, axes: Axes, names: Sequence[str]) -> tuple[str, ...]:
-        """Return what to call these axes, given the columns' names.
+        """Return display names for these axes, given the columns' names.
 
         >>> resolutions = Resolutions((4, 2))
         >>> resolutions.named((1, resolutions.coarsen(0, [0, 0, 1, 1])), ["age", "sex"])
@@ -129,10 +129,10 @@ class Resolutions:
             raise self._unknown() from None
 
     def cells(self, axes: Axes) -> int:
-        """Return how many cells an array over these axes has."""
+        """Return the number of cells of an array over these axes."""
         return math.prod(self.shape_of(axes))
 
     def _unknown(self) -> UsageError:
         return UsageError(
-            f"There is no such axis: columns and their coarser versions count from 0 to {len(self._sizes) - 1}."
+            f"There is no such axis: columns and their versions are numbered from 0 to {len(self._sizes) - 1}."
         )

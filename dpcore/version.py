@@ -1,6 +1,6 @@
-"""The version of dpflow that is installed.
+"""The installed version of dpflow.
 
-The distribution has another name than the command: `dpflow` belongs to somebody else on the public package index.
+The distribution's name differs from the command's, because `dpflow` belongs to another project on PyPI.
 """
 
 from importlib.metadata import version

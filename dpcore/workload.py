@@ -1,4 +1,4 @@
-"""What an analyst will ask: marginals of the universe, and workloads of them."""
+"""Workloads: the marginals of the universe that analysts will query."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,20 +10,21 @@ from types import MappingProxyType
 Axes = tuple[int, ...]
 
 MOST_WEIGHT = 100
-"""How much more one marginal can matter than another: selections by weighted errors stay in whole numbers of 64 bits."""
+"""The largest weight of a marginal. It keeps the weighted errors of selections within 64-bit integers."""
 
 
 @dataclass(frozen=True)
 class Workload:
     """The marginals that matter, each as the sorted indices of its attributes in the universe.
 
-    Their parts may be a million: they are listed once, when they are first asked for.
+    A part of a marginal is a marginal over some of its attributes. There may be a million parts, so they are computed once, on
+    first use.
 
     Attributes:
-        marginals: Each once.
-        weights: How much each of them matters, in whole numbers from 1 to MOST_WEIGHT.
+        marginals: The marginals, without duplicates.
+        weights: The weight of each marginal, an integer from 1 to MOST_WEIGHT.
         target: The attribute whose pairs with others are learned first, if any.
-        ranges: The attributes on which counts up to a value, or between two, matter.
+        ranges: The attributes on which range counts (up to a value, or between two) matter.
 
     >>> Workload.all_of(attributes=3, order=2).marginals
     ((0, 1), (0, 2), (1, 2))
@@ -38,7 +39,7 @@ class Workload:
     def all_of(
         cls, *, attributes: int, order: int, target: int | None = None, ranges: Iterable[int] = ()
     ) -> "Workload":
-        """Return all marginals of `order` attributes that hold the target, if there is one; of all attributes, if there are fewer.
+        """Return all marginals of `order` attributes, or of all attributes if there are fewer. With a target, only those that contain it.
 
         >>> Workload.all_of(attributes=4, order=2, target=1).marginals
         ((0, 1), (1, 2), (1, 3))
@@ -55,7 +56,7 @@ class Workload:
         target: int | None = None,
         ranges: Iterable[int] = (),
     ) -> "Workload":
-        """Return the listed marginals, each once, with the largest of its weights; without weights, all matter alike.
+        """Return the listed marginals without duplicates, each with the largest of its weights. Without weights, all weigh the same.
 
         >>> Workload.of([(0, 1), (2, 1), (1, 0)], weights=[1, 1, 3])
         Workload(marginals=((0, 1), (1, 2)), weights=(3, 1), target=None, ranges=())
@@ -67,7 +68,7 @@ class Workload:
         return cls(tuple(found), tuple(found.values()), target=target, ranges=tuple(sorted(set(ranges))))
 
     def telling(self, sizes: Sequence[int]) -> "Workload":
-        """Return the workload without columns of one cell, which tell nothing; as it is, if all have one.
+        """Return the workload without columns of a single cell, which carry no information. If all columns have one cell, return it unchanged.
 
         >>> Workload.of([(0, 1), (1, 2)]).telling([2, 1, 3]).marginals
         ((0,), (2,))
@@ -85,7 +86,7 @@ class Workload:
         return Workload.of(found, weights=found.values(), target=self.target, ranges=ranges)
 
     def weighted_parts(self) -> Mapping[Axes, int]:
-        """Return every part of the workload's marginals, and the sum of the weights of those it lies in.
+        """Return every part of the workload's marginals, with the sum of the weights of the marginals that contain it.
 
         >>> Workload.all_of(attributes=3, order=2).weighted_parts()[(0,)]
         2
@@ -93,7 +94,7 @@ class Workload:
         return MappingProxyType(self._weighted_parts)
 
     def largest_weights(self) -> dict[Axes, int]:
-        """Return every part of the workload's marginals, and the largest weight of those it lies in.
+        """Return every part of the workload's marginals, with the largest weight of the marginals that contain it.
 
         >>> Workload.of([(0, 1), (1, 2)], weights=[3, 1]).largest_weights()
         {(0,): 3, (1,): 3, (0, 1): 3, (2,): 1, (1, 2): 1}
@@ -107,7 +108,7 @@ class Workload:
         return largest
 
     def parts(self) -> tuple[Axes, ...]:
-        """Return every marginal that says something about one of the workload's: all their parts, smaller ones first.
+        """Return every part of the workload's marginals, smaller ones first.
 
         >>> Workload.of([(0, 1)]).parts()
         ((0,), (1,), (0, 1))
@@ -115,7 +116,7 @@ class Workload:
         return self._sorted_parts
 
     def target_pairs(self) -> tuple[Axes, ...]:
-        """Return the pairs of the target with another column that are part of the workload: these are learned first.
+        """Return the pairs of the target with another column that are parts of the workload. These are learned first.
 
         >>> Workload.all_of(attributes=4, order=3, target=1).target_pairs()
         ((0, 1), (1, 2), (1, 3))
@@ -124,7 +125,7 @@ class Workload:
 
     @cached_property
     def _weighted_parts(self) -> dict[Axes, int]:
-        if len(set(self.weights)) == 1:  # then counting is enough, and much faster
+        if len(set(self.weights)) == 1:  # counting is enough, and much faster
             counted: Counter[Axes] = Counter()
             for size in range(1, max(map(len, self.marginals)) + 1):
                 counted.update(chain.from_iterable(map(combinations, self.marginals, repeat(size))))

@@ -1,4 +1,4 @@
-"""Durable charges in one place: a ledger refuses before anything is drawn, and forgets nothing that was."""
+"""The budget ledger: it refuses a charge before anything is drawn, and keeps every charge durably."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -73,17 +73,17 @@ def open_ledger(
     create: bool = False,
     clock: Callable[[], datetime] | None = None,
 ) -> Ledger:
-    """Open a ledger, and compare it with the newest head of it that was seen from here.
+    """Open a ledger, and compare it with the newest head that the private folder remembers of it.
 
     Args:
-        url: `postgresql://USER@HOST/DATABASE`; or `sqlite:///` and a path: relative to the working folder, or absolute with
-            one more slash.
-        places: Where the ledger is, and what was seen of it, if no `url` says so; otherwise the current places.
-        create: Make the ledger if there is none; without it nothing is ever created.
-        clock: What the time is; the database's or this machine's clock unless given.
+        url: `postgresql://USER@HOST/DATABASE`, or `sqlite:///PATH`. The path is relative to the working folder, or absolute
+            with one more slash.
+        places: The locations of the ledger and of the private folder. Defaults to the current places; ignored if `url` is given.
+        create: Create the ledger if it does not exist. Without this, nothing is created.
+        clock: Returns the current time. Defaults to the clock of the database server, or of this machine for SQLite.
 
     Raises:
-        UsageError: If no ledger is there.
+        UsageError: If there is no ledger.
     """
     if url is not None:
         places = places_from(working_folder(), ledger_url=url)
@@ -92,12 +92,12 @@ def open_ledger(
     if not (places.named or places.found or create):
         raise UsageError(
             f"no {NAME} folder was found from {places.start} upwards; open an account first: dpflow ledger open ACCOUNT "
-            "--epsilon E --delta D --unit row --neighbours add-remove; or name a ledger in DPFLOW_LEDGER_URL"
+            "--epsilon E --delta D --unit row --neighbours add-remove; or set DPFLOW_LEDGER_URL to a ledger"
         )
     if places.outer and not places.named and not (places.folder / LEDGER_FILE).exists():
         raise UsageError(
             f"{places.folder} holds no ledger and hides {places.outer}, which lies further up; remove the inner folder, "
-            "or name the ledger that is meant in DPFLOW_LEDGER_URL"
+            "or set DPFLOW_LEDGER_URL to the intended ledger"
         )
     memory = HeadMemory(places.private / FOLDER)
     ledger = Ledger(_store(places, memory, create=create), clock=clock, memory=memory)
@@ -115,7 +115,7 @@ def open_ledger(
 
 @contextmanager
 def noting_opened() -> Iterator[list[Ledger]]:
-    """Collect the ledgers that are opened inside, so that a command can say which one it has used."""
+    """Collect the ledgers that are opened inside the context, so that a command can report which one it used."""
     noted: list[Ledger] = []
     token = _opened.set(noted)
     try:
@@ -136,9 +136,9 @@ def _store(places: Places, memory: HeadMemory, *, create: bool) -> Store:
         # The rest of the address may hold a password.
         named = f"not {scheme}" if ":" in url else "and this has no scheme"
         raise UsageError(
-            f"a ledger is at sqlite:///PATH or postgresql://USER@HOST/DATABASE, {named}; set DPFLOW_LEDGER_URL so"
+            f"a ledger is at sqlite:///PATH or postgresql://USER@HOST/DATABASE, {named}; set DPFLOW_LEDGER_URL to such an address"
         )
     if not path or path == ":memory:" or "\0" in path:
-        raise UsageError("a ledger is kept in a file: name it, as in sqlite:///.dpflow/ledger.sqlite")
+        raise UsageError("a SQLite ledger needs a file; name it, as in sqlite:///.dpflow/ledger.sqlite")
     memory.require_never_lost(Path(path))
     return SqliteStore(Path(path), create=create)

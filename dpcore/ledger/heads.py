@@ -1,7 +1,7 @@
-"""The newest head of each ledger that was seen from here, so that an old copy that was put back is noticed.
+"""Remember the newest head seen of each ledger, so that a restored old copy is detected.
 
-A backup of a ledger is as sound as the ledger: its chain verifies, and its account has the budget of then. Only somebody who
-has seen a later event knows that it was spent since. The memory is one small file for each ledger in the steward's private folder.
+A backup is internally consistent: its chain verifies, and its accounts have the budget of that time. Only a record of a later
+event shows that budget was spent since. The memory is one small file per ledger in the steward's private folder.
 """
 
 import errno
@@ -27,15 +27,15 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True)
 class SeenHead:
-    """The newest event of a ledger that was seen from here.
+    """The newest event seen of a ledger.
 
     Attributes:
         ledger: The ledger's identity.
         seq: The event's number.
-        hash: Its hash, which stands for all events before it.
-        at: When it was seen.
-        place: Where the ledger was then, without any password; the name alone for a file beside the private folder, so that
-            both can be moved together.
+        hash: The event's hash, which commits to all events before it.
+        at: When the event was seen.
+        place: Where the ledger was then, without any password. For a file beside the private folder this is its name only, so
+            that both can be moved together.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -51,16 +51,16 @@ _SEEN = TypeAdapter(SeenHead)
 
 
 class HeadMemory:
-    """The remembered heads in a folder; any number of processes may use it at once."""
+    """The remembered heads in a folder. Safe for concurrent use by many processes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def recall(self, ledger: str) -> SeenHead | None:
-        """Return the newest head of a ledger that was seen, if one was.
+        """Return the newest head seen of a ledger, or None.
 
         Raises:
-            LedgerDamaged: If the file is there and does not read, or may not be read.
+            LedgerDamaged: If the file exists but is invalid, or this user may not read it.
         """
         path = self._path(ledger)
         try:
@@ -69,42 +69,42 @@ class HeadMemory:
             return None
         except PermissionError:
             if not os.access(self._folder, os.X_OK, effective_ids=True):
-                return None  # the memory of somebody else; who can't open the folder is refused before writing
+                return None  # the folder belongs to another user; `require_writable` refuses this user before any write
             raise LedgerDamaged(
-                f"{path} may not be read by this user, so nobody can tell whether this is an old copy of the ledger; give the "
-                "file to whoever owns its folder (chown), or work as the user who wrote it"
+                f"this user may not read {path}, so an old copy of the ledger would not be detected; give the "
+                "file to the owner of its folder (chown), or work as the user who wrote it"
             ) from None
         except (OSError, ValidationError):
             seen = None
         if seen is None or seen.ledger != ledger:
             raise LedgerDamaged(
-                f"{path} does not read as the newest head that was seen of the ledger; restore it from a backup, or, if "
+                f"{path} is not a valid record of the ledger's newest head; restore it from a backup, or, if "
                 "`dpflow ledger verify` with a head that you noted elsewhere finds nothing, delete it"
             )
         return seen
 
     def require_never_lost(self, file: Path) -> None:
-        """Refuse if a ledger is gone that was at this place: a new one there would have a new budget."""
+        """Raise if a ledger was seen at this path but the file is gone: a new ledger there would have a new budget."""
         if not file.exists():
-            for path, seen in self._seen_at(str(file.resolve())):  # also where the folder with both was moved
+            for path, seen in self._seen_at(str(file.resolve())):  # also finds a ledger moved with this folder
                 raise LedgerDamaged(
-                    f"the ledger at {file} is gone, and event {seen.seq} of it was seen on {seen.at[:19]}; put it back from "
-                    f"a backup, or, if a new ledger with a new budget shall take its place, delete {path}"
+                    f"the ledger at {file} is gone; its event {seen.seq} was seen on {seen.at[:19]}; restore it from "
+                    f"a backup, or, to replace it by a new ledger with a new budget, delete {path}"
                 )
 
     def require_no_other(self, ledger: str, *, place: str) -> None:
-        """Refuse a ledger at a place where another one was seen: its budget is another one, too."""
+        """Raise if another ledger, and so another budget, was seen at this place."""
         for path, seen in self._seen_at(place):
             if seen.ledger != ledger:
                 raise LedgerDamaged(
-                    f"at {place} is ledger {ledger[:12]}... now, and ledger {seen.ledger[:12]}... was seen there on "
-                    f"{seen.at[:19]}; put that one back, or, if this one shall take its place, delete {path}"
+                    f"{place} now holds ledger {ledger[:12]}..., but ledger {seen.ledger[:12]}... was seen there on "
+                    f"{seen.at[:19]}; put that one back, or, to accept the new ledger in its place, delete {path}"
                 )
 
     def _seen_at(self, place: str) -> Iterator[tuple[Path, SeenHead]]:
         try:
             paths = sorted(self._folder.glob("*.json"))
-        except PermissionError:  # the memory of somebody else
+        except PermissionError:  # the folder belongs to another user
             return
         for path in paths:
             seen = self.recall(path.stem)
@@ -112,26 +112,26 @@ class HeadMemory:
                 yield path, seen
 
     def remember(self, ledger: str, head: Head, *, place: str, holds: Callable[[SeenHead], bool]) -> None:
-        """Remember a head unless a later one is known, and where the ledger is now.
+        """Remember a head, unless a later one is known, and the ledger's current place.
 
         Args:
             ledger: The ledger's identity.
             head: Its newest event.
             place: Where it is.
-            holds: Says whether the ledger has the event that is known. Two copies of a ledger that are in use at once share this memory;
-                the second to charge finds here what the first did.
+            holds: Tells whether the ledger contains the remembered event. Two copies of a ledger in use at once share this memory,
+                so the second copy to charge finds the event of the first here.
 
         Raises:
-            LedgerDamaged: If the ledger lacks the event that is known.
+            LedgerDamaged: If the ledger lacks the remembered event.
         """
         with self._writable(), self._alone():
             try:
                 known = self.recall(ledger)
-            except LedgerDamaged:  # stays as it is, for the steward to look at
+            except LedgerDamaged:  # keep the invalid file for the steward to inspect
                 return
             if known is not None and not holds(known):
                 raise LedgerDamaged(
-                    f"the ledger at {place} lacks event {known.seq}, which another copy of it has had since {known.at[:19]}, at "
+                    f"the ledger at {place} lacks event {known.seq}, which was seen on {known.at[:19]} in another copy at "
                     f"{known.place}; nothing was drawn or published: stop all runs, decide which copy is the ledger, and remove the other"
                 )
             kept = self._kept_place(place)
@@ -141,7 +141,7 @@ class HeadMemory:
                 _replace(self._path(ledger), replace(known, place=kept))
 
     def replace(self, ledger: str, head: Head, *, place: str) -> None:
-        """Remember a head in place of whatever is known, after the steward has accepted what was lost."""
+        """Overwrite the remembered head, after the steward has accepted the loss of events."""
         with self._writable(), self._alone():
             self._replace(ledger, head, place=self._kept_place(place))
 
@@ -150,19 +150,19 @@ class HeadMemory:
         _replace(self._path(ledger), SeenHead(ledger=ledger, seq=head.seq, hash=head.hash, at=at, place=place))
 
     def _kept_place(self, place: str) -> str:
-        """Return a place as it is remembered: of a file beside the private folder, its name."""
+        """Return the form in which a place is stored: for a file beside the private folder, its name only."""
         beside = self._folder.parent.parent.resolve()
         return Path(place).name if Path(place).parent == beside else place
 
     def require_writable(self) -> None:
-        """Refuse, before anything is charged, if nothing can be remembered."""
+        """Raise, before anything is charged, if the memory cannot be written."""
         with self._writable(), self._alone():
-            if not os.access(self._folder, os.W_OK | os.X_OK, effective_ids=True):  # the lock was there already
+            if not os.access(self._folder, os.W_OK | os.X_OK, effective_ids=True):  # the lock file existed
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     @property
     def exists(self) -> bool:
-        """Whether the private folder is there already."""
+        """Whether the private folder exists."""
         return self._folder.parent.is_dir()
 
     @contextmanager
@@ -174,8 +174,8 @@ class HeadMemory:
             yield
         except OSError as error:
             raise LedgerError(
-                f"the newest head of the ledger cannot be kept in {self._folder} ({error.strerror}); make that folder "
-                "writable, or name another private folder in DPFLOW_PRIVATE"
+                f"the newest head of the ledger cannot be stored in {self._folder} ({error.strerror}); make that folder "
+                "writable, or set DPFLOW_PRIVATE to another private folder"
             ) from None
 
     @contextmanager
@@ -192,30 +192,30 @@ class HeadMemory:
 
 
 def continues(rows: LedgerTransaction, head: Head, *, seq: int, digest: str) -> bool:
-    """Say whether the chain that ends with `head` still holds the event of this number and hash."""
+    """Return whether the chain that ends with `head` still contains the event with this number and hash."""
     if head.seq <= seq:
         return (head.seq, head.hash) == (seq, digest)
     return seq == 0 or rows.hash_of(seq) == digest
 
 
 def require_continues(rows: LedgerTransaction, head: Head, *, seen: Head, place: str) -> None:
-    """Refuse a chain that has lost the event which this process has seen as its last."""
+    """Raise if the chain has lost the last event that this process saw."""
     if not continues(rows, head, seq=seen.seq, digest=seen.hash):
         raise LedgerDamaged(
             f"the ledger at {place} ends with event {head.seq} and has lost event {seen.seq}, which was its last a moment "
-            "ago; nothing was drawn or published: stop all runs, put the ledger back, then resume"
+            "ago; nothing was drawn or published: stop all runs, restore the ledger, then resume"
         )
 
 
 def loss_accepted(rows: LedgerTransaction, *, seq: int, digest: str, since: int | None = None) -> bool:
-    """Say whether the steward has put on record that an event was lost; looks at every event.
+    """Return whether the steward has recorded that an event was lost. Scans the whole chain.
 
     Args:
         rows: A transaction of the ledger.
-        seq: The number of the event that is missing.
-        digest: Its hash. A record names the last event that was lost by its hash, and those before it only by their numbers.
-        since: The newest record that was known when the event was seen; a later one whose range includes `seq` is about it. None where only
-            the last event of a loss counts.
+        seq: The number of the missing event.
+        digest: The hash of the missing event. A record names the last lost event by its hash, and those before it only by number.
+        since: The newest record known when the event was seen. A later record whose range includes `seq` covers the event.
+            With None, a record counts only if `seq` is the last event it names.
     """
     for event in rows.events_of_kind(EventKind.RESTORED):
         lost = event.details
@@ -227,12 +227,12 @@ def loss_accepted(rows: LedgerTransaction, *, seq: int, digest: str, since: int 
 
 
 def last_accepted_loss(rows: LedgerTransaction) -> int:
-    """Return the number of the newest event by which the steward has accepted a loss; 0 if there is none."""
+    """Return the number of the newest event in which the steward accepted a loss; 0 if there is none."""
     return max((event.seq for event in rows.events_of_kind(EventKind.RESTORED)), default=0)
 
 
 def _replace(path: Path, seen: SeenHead) -> None:
-    """Let the file appear whole; whoever calls holds the lock."""
+    """Write the file atomically. The caller holds the lock."""
     draft = path.with_name(f".{path.name}.new")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -247,7 +247,7 @@ def _replace(path: Path, seen: SeenHead) -> None:
 
 
 def _give_to_owner_of_folder(file: int, folder: Path) -> None:
-    """Let root, such as by one `sudo`, leave no file behind that the steward cannot read."""
+    """When running as root, as under `sudo`, give the file to the folder's owner so that the steward can read it."""
     if os.geteuid() == 0:
         owner = folder.stat()
         os.fchown(file, owner.st_uid, owner.st_gid)

@@ -1,4 +1,4 @@
-"""Who works on a run: this process, in a form in which other processes can tell whether it is gone for sure."""
+"""Names for the workers that hold leases, from which other processes can tell whether a worker has certainly ended."""
 
 import os
 import socket
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def this_worker() -> str:
-    """Return this process's name for a lease: the machine, the process number, when it began, and whose numbers these are.
+    """Return this process's name for a lease: host, process id, start time and process id namespace.
 
     >>> this_worker() == this_worker()
     True
@@ -17,14 +17,14 @@ def this_worker() -> str:
 
 
 def worker(process: int) -> str:
-    """Return the name of a process that shares its numbers with this one."""
+    """Return the name of a process in this process's id namespace."""
     return f"{socket.gethostname()} {process} {_began(process) or 0}@{_numbering()}"
 
 
 def surely_gone(holder: str) -> bool:
-    """Say whether a worker is known to have ended: one that shares this one's numbers, and whose process is no more.
+    """Return whether a worker has certainly ended: it is in this process id namespace, and its process no longer exists.
 
-    Of a worker elsewhere, in another container too, or one whose name does not read, nothing is known.
+    Return False for a worker on another machine or in another container, and for a name that cannot be parsed.
 
     >>> surely_gone(this_worker())
     False
@@ -38,7 +38,7 @@ def surely_gone(holder: str) -> bool:
     if (machine, numbering) != (socket.gethostname(), _numbering()) or not (moment and numbering):
         return False
     try:
-        os.kill(number, 0)  # sends nothing, and tells whether there is a process to send it to
+        os.kill(number, 0)  # sends no signal, only checks that the process exists
     except ProcessLookupError:
         return True
     except (OSError, OverflowError):
@@ -48,7 +48,7 @@ def surely_gone(holder: str) -> bool:
 
 @cache
 def _numbering() -> str:
-    """Name what gives processes their numbers: this start of the machine, and in it the container; empty if unknown."""
+    """Return a name for this process id namespace: this boot of the machine, and the container in it. Empty if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return sha256(f"{boot} {Path('/proc/self/ns/pid').readlink()}".encode()).hexdigest()[:12]
@@ -57,11 +57,11 @@ def _numbering() -> str:
 
 
 def _began(process: int) -> int | None:
-    """Return when a process began, in ticks since the machine did; 0 if it has ended, None if there is no way to know."""
+    """Return when a process started, in clock ticks since boot; 0 if it has ended, None if unknown."""
     try:
         status = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
-    # The second field, the program's name in brackets, may hold spaces and brackets of its own.
+    # The second field is the program's name in parentheses, which may itself contain spaces and parentheses.
     fields = status.rpartition(")")[2].split()
     return 0 if fields[0] in {"Z", "X"} else int(fields[19])

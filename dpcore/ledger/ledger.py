@@ -1,9 +1,9 @@
 """The ledger's protocol: reserve, lease, charge, commit, settle.
 
-A run reserves everything it may spend, in every block it may touch, before any data is read. A worker leases the run; each
+A run reserves everything it may spend, in every block it may touch, before any data is read. A worker leases the run. Each
 operation is charged before it draws: its price leaves the reservation and stays spent, whatever happens. Committing stores the
-noisy output, so that a retry reads it back and pays nothing. Settling gives back what was never charged. No decision here looks
-at data.
+noisy output, so a retry reads it back and pays nothing. Settling refunds the part of the reservation that was never charged. No
+decision in this module depends on private data.
 """
 
 import json
@@ -46,13 +46,13 @@ from dpcore.ledger.steward import Stewardship
 from dpcore.ledger.writing import WritingTransaction
 
 LEASE_SECONDS = 300
-"""How long after a run's last event another worker has to wait, unless the first is known to be gone."""
+"""The default lease: another worker waits this long after the run's last event, unless the holder is known to have ended."""
 
 
 class Ledger(Stewardship):
     """Durable charges, shared by all tasks, runs and machines that open the same store.
 
-    Every method is one transaction: it changes all that it says, durably, or nothing.
+    Every method is one durable transaction: all of its changes happen, or none.
     """
 
     def reserve(  # noqa: PLR0913  who pays, how much, for what, in which blocks, in whose name
@@ -67,26 +67,25 @@ class Ledger(Stewardship):
         purpose: str | None = None,
         new_to: str | None = None,
     ) -> Run:
-        """Hold `amount` for a run in all the blocks it may touch, or refuse and leave everything as it was.
+        """Reserve `amount` for a run in every block it may touch, or raise and change nothing.
 
-        The same id with the same request returns the run that is there. One that was refunded takes its amount again and begins
-        anew, without a data version.
+        Repeating a request with the same id returns the existing run. If that run was refunded, it reserves its amount again and
+        starts over, without a data version.
 
         Args:
-            run_id: The run's own name.
-            account: Who pays.
-            amount: All that the run's operations may take together.
-            claim: What the run is for; a reused id must claim the same.
-            blocks: Every block that the run may touch, in an account that is kept by block; else None.
-            analyst: In whose name, if the account has allowances for analysts.
-            purpose: What for, if the account has allowances for purposes.
-            new_to: A series of releases; if one of its runs has covered one of the blocks, this run is refused.
+            run_id: The run's id.
+            account: The account that pays.
+            amount: The most that all operations of the run may spend together.
+            claim: What the run is for. A reused id must have the same claim.
+            blocks: Every block that the run may touch, if the account is kept by block; otherwise None.
+            analyst: The analyst to charge, if the account has allowances for analysts.
+            purpose: The purpose to charge, if the account has allowances for purposes.
+            new_to: A series of releases. The run is refused if a run of the series has already covered one of the blocks.
 
         Raises:
             BlocksCovered: If a block is not new to the series.
-            BudgetRefused: If what remains of the account, one of the blocks, the cap across blocks or an allowance does not
-                suffice.
-            UsageError: If the account or a block is unknown or not ready, or the id stands for something else.
+            BudgetRefused: If the account, a block, the cap across blocks or an allowance has too little left.
+            UsageError: If the account or a block is unknown or not ready, or the id was used for a different request.
         """
         checks.checked_text(run_id, what="a run's id")
         checks.checked_amount(amount)
@@ -138,13 +137,13 @@ class Ledger(Stewardship):
         return run
 
     def lease(self, run_id: str, *, holder: str | None = None, seconds: int = LEASE_SECONDS) -> Lease:
-        """Take an open run to work on it, for `holder`, which is this process unless told otherwise.
+        """Lease an open run to `holder`, by default this process.
 
-        Only the newest lease can change the run: a worker whose run was taken over finds out at its next step, before it draws
+        Only the newest lease can change the run. A worker whose run was taken over is refused at its next step, before it draws
         and before it stores. Each change renews the lease.
 
         Raises:
-            RunHeld: If another worker may be alive and has changed the run within its lease's time.
+            RunHeld: If another worker may be alive and its lease has not expired since its last change of the run.
         """
         holder = checks.checked_text(this_worker() if holder is None else holder, what="a worker's name")
         checks.checked_seconds(seconds)
@@ -159,7 +158,7 @@ class Ledger(Stewardship):
         return Lease(run_id, run.fence)
 
     def record_data_version(self, lease: Lease, version: str) -> Run:
-        """Bind the run to one version of the source data; the same version again is fine, another is refused."""
+        """Bind the run to one version of the source data. Raise if it is already bound to another version."""
         checks.checked_text(version, what="a data version")
         with self._writing() as rows:
             run = leased_run(rows, lease)
@@ -167,20 +166,21 @@ class Ledger(Stewardship):
                 return run
             if run.data_version is not None:
                 raise UsageError(
-                    "the source data changed since this run began, or DPFLOW_PRIVATE names another folder than then; "
+                    "the source data changed since this run began, or DPFLOW_PRIVATE now names another folder; "
                     "put it back, or start a new run"
                 )
             run = replace(run, data_version=version)
             return _changed(rows, run, EventKind.DATA_VERSION, {"version": version})
 
     def charge(self, lease: Lease, *, step: str, amount: int, mechanism: Mapping[str, object]) -> Operation:
-        """Take an operation's price from the run's reservation; when this returns it is spent for good.
+        """Charge an operation's price to the run's reservation. Once this returns, the price is spent for good.
 
-        An earlier attempt of the step that was never committed stays paid, and can no longer be committed.
+        An earlier attempt of the step that was never committed stays charged, and can no longer be committed.
 
         Raises:
-            BudgetRefused: If the rest of the reservation does not suffice.
-            UsageError: If the lease is not the newest, or the step is committed already: look with `operation` first.
+            BudgetRefused: If the price exceeds the rest of the reservation.
+            RunHeld: If the lease is not the newest.
+            UsageError: If the step is committed already; check with `operation` first.
         """
         checks.checked_text(step, what="a step's name")
         checks.checked_amount(amount)
@@ -191,7 +191,7 @@ class Ledger(Stewardship):
                 raise UsageError(f"step '{step}' of run '{run.id}' is committed already; read its output instead")
             if amount > run.remaining:
                 currency = known_account(rows, run.account).currency
-                payer = f"what is left of run '{run.id}'"
+                payer = f"the rest of run '{run.id}'"
                 raise budget_refused(payer, currency=currency, requested=amount, remaining=run.remaining)
             operation = Operation(
                 run=run.id,
@@ -207,15 +207,15 @@ class Ledger(Stewardship):
             body = {key: getattr(operation, key) for key in ("step", "attempt", "amount", "mechanism", "fence")}
             event = rows.next_event(EventKind.CHARGED, account=run.account, run=run.id, body=body)
             rows.charge_operation(operation, mechanism=text, event=event)
-        self._remember()  # before anything is drawn: a copy of the ledger that lacks this charge is then refused
+        self._remember()  # before anything is drawn, so that a copy of the ledger without this charge is refused
         return operation
 
     def commit(self, operation: Operation, output: bytes) -> Operation:
-        """Store what a charged operation gave; from now on `operation` and `transcript` return it.
+        """Store the output of a charged operation; from now on `operation` and `transcript` return it.
 
         Raises:
-            UsageError: If the run was taken over since, the attempt is not the newest of its step any more, is committed
-                already, or its run has ended.
+            RunHeld: If another worker has taken over the run.
+            UsageError: If the attempt is no longer the newest of its step, is committed already, or its run has ended.
         """
         digest = sha256(checks.checked_output(output)).hexdigest()
         in_row = self._store.keep(output, sha256=digest)
@@ -236,17 +236,17 @@ class Ledger(Stewardship):
         manifest: str | None = None,
         manifest_sha256: str | None = None,
     ) -> Run:
-        """End a run: what was never charged goes back to the account, what was charged stays spent.
+        """End a run: refund the part of its reservation that was never charged; the charges stay spent.
 
-        Settling again changes no amount, and is refused only if it names another release. If the release was made again
-        meanwhile from the run's transcript, the hash of its new manifest is recorded.
+        Settling again changes no amount, and is refused only if it names another release. If the release was written again from
+        the run's transcript, the hash of its new manifest is recorded.
 
         Args:
             run_id: The run.
-            release: The release it led to, if it did.
-            lease: The worker's own; a steward who ends a run that lies idle has none.
-            manifest: Where the release's manifest was written, so that `verify` finds it.
-            manifest_sha256: The SHA-256 of the manifest as it was published, so that `verify` knows it.
+            release: The release that the run produced, if any.
+            lease: The worker's lease, or None for a steward who ends an idle run.
+            manifest: The path of the release's manifest, for `verify`.
+            manifest_sha256: The SHA-256 of the published manifest, for `verify`.
         """
         if release is not None:
             checks.checked_text(release, what="a release's name")
@@ -268,7 +268,7 @@ class Ledger(Stewardship):
         return settled
 
     def refund(self, run_id: str, *, lease: Lease | None) -> Run:
-        """Give all of a run's reservation back, which is possible only while none of its operations was ever charged."""
+        """Refund a run's whole reservation. Raise if any of its operations was ever charged."""
         with self._writing() as rows:
             run = known_run(rows, run_id)
             if run.state is RunState.REFUNDED:
@@ -276,7 +276,7 @@ class Ledger(Stewardship):
             run = _own_or_idle(rows, run, lease)
             if run.spent:
                 raise UsageError(
-                    f"run '{run_id}' was charged for operations, which stay paid; end it with: dpflow ledger settle {run_id}"
+                    f"run '{run_id}' has charged operations, which cannot be refunded; end it with: dpflow ledger settle {run_id}"
                 )
             body = {"returned": run.reserved}
             refunded = _changed(rows, replace(run, state=RunState.REFUNDED), EventKind.REFUNDED, body)
@@ -285,12 +285,12 @@ class Ledger(Stewardship):
 
 
 def _same(rows: WritingTransaction, run: Run, *, account: str, request: Mapping[str, object]) -> bool:
-    """Say whether a run was reserved for this very request."""
+    """Return whether a run was reserved by exactly this request."""
     return run.account == account and canonical(known_event(rows, run.first).details) == canonical(request)
 
 
 def _take(rows: WritingTransaction, payer: Account, *, amount: int, names: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return the names of the blocks to charge, or refuse if one of them cannot pay."""
+    """Return the names of the blocks to charge. Raise if one of them has too little left."""
     blocks = known_blocks(rows, payer, names)
     scarcest = min(blocks, key=lambda block: block.cap - block.used)
     requested, remaining = payer.weight * amount, scarcest.cap - scarcest.used
@@ -301,7 +301,7 @@ def _take(rows: WritingTransaction, payer: Account, *, amount: int, names: tuple
 
 
 def _require_across(payer: Account, *, amount: int) -> None:
-    """Refuse a run that exceeds the cap across blocks. Its amount counts once: it keeps a person's rows over all blocks together."""
+    """Raise if a run exceeds the cap across blocks. Its amount counts once, since it bounds the loss over all blocks together."""
     remaining = payer.across_remaining
     if remaining is not None and amount > remaining:
         raise across_refused(payer, requested=amount, remaining=remaining)
@@ -310,7 +310,7 @@ def _require_across(payer: Account, *, amount: int) -> None:
 def _allowances(
     rows: WritingTransaction, payer: Account, *, amount: int, analyst: str | None, purpose: str | None
 ) -> list[Allowance]:
-    """Return the allowances that a run uses, or refuse if it names none where one is needed, or one that cannot pay."""
+    """Return the allowances that a run uses. Raise if a required allowance is missing or has too little left."""
     known = rows.allowances(payer.name)
     used = []
     for kind, name in ((AllowanceKind.ANALYST, analyst), (AllowanceKind.PURPOSE, purpose)):
@@ -319,7 +319,9 @@ def _allowances(
             continue
         if name is None or name not in of_kind:
             whom = f"{kind} '{name}' has none" if name else f"this run names no {kind}"
-            raise UsageError(f"account '{payer.name}' has an allowance for each {kind}, and {whom}; ask the steward")
+            raise UsageError(
+                f"account '{payer.name}' requires an allowance for each {kind}, but {whom}; ask the steward"
+            )
         allowance = of_kind[name]
         if amount > allowance.remaining:
             who = f"the allowance of {kind} '{name}' in account '{payer.name}'"
@@ -329,7 +331,7 @@ def _allowances(
 
 
 def _give_back(rows: WritingTransaction, run: Run) -> None:
-    """Return what the run was never charged for to its blocks, to the cap across them and to the allowances that it used."""
+    """Refund the uncharged rest of a run to its blocks, to the cap across blocks and to its allowances."""
     account = known_account(rows, run.account)
     rows.use(run.account, blocks_of(rows, run), amount=-account.weight * run.remaining)
     if account.across is not None:
@@ -341,17 +343,17 @@ def _give_back(rows: WritingTransaction, run: Run) -> None:
 
 
 def _republish(rows: WritingTransaction, run: Run, **told: str | None) -> None:
-    """Record the manifest of a release that was made again, once."""
+    """Record the manifest of a release that was written again, unless it is recorded already."""
     body = {"run": run.id, "release": run.release, **told}
     if not rows.is_recorded(EventKind.REPUBLISHED, body=canonical(body)):
         rows.record(EventKind.REPUBLISHED, account=run.account, run=None, body=body)
 
 
 def _own_or_idle(rows: WritingTransaction, run: Run, lease: Lease | None) -> Run:
-    """Return the run if this lease is its newest, or, without a lease, if nobody is at work on it; else refuse."""
+    """Return the run. Raise unless this lease is its newest or, without a lease, no worker holds the run."""
     if lease is not None:
         if lease.run != run.id:
-            raise UsageError(f"that lease is of run '{lease.run}', not of run '{run.id}'; lease the run to end it")
+            raise UsageError(f"that lease is for run '{lease.run}', not for run '{run.id}'; lease the run to end it")
         return leased_run(rows, lease)
     refuse_unless_open(run)
     refuse_if_worked_on(run, touched=known_event(rows, run.last).time, now=rows.now)
@@ -359,7 +361,7 @@ def _own_or_idle(rows: WritingTransaction, run: Run, lease: Lease | None) -> Run
 
 
 def _committable(newest: Operation | None, operation: Operation) -> Operation:
-    """Return the newest attempt as it is stored, or refuse if that is not the one, or can't be committed."""
+    """Return the stored newest attempt of the step. Raise if it is not this attempt, or is committed already."""
     where = f"attempt {operation.attempt} of step '{operation.step}' of run '{operation.run}'"
     if newest is None or newest.attempt < operation.attempt:
         raise UsageError(f"{where} was never charged; charge it first")
@@ -371,7 +373,7 @@ def _committable(newest: Operation | None, operation: Operation) -> Operation:
 
 
 def _changed(rows: WritingTransaction, run: Run, kind: EventKind, body: Mapping[str, object]) -> Run:
-    """Record a change of a run and write the run as it is after it."""
+    """Record a change of a run and write the changed run."""
     event: Event = rows.record(kind, account=run.account, run=run.id, body=body)
     run = replace(run, last=event.seq)
     rows.replace_run(run)

@@ -1,4 +1,4 @@
-"""The reading side of a ledger: what anyone who may open it can look up."""
+"""The reading side of a ledger: look up accounts, runs, outputs and history."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -31,13 +31,13 @@ from dpcore.ledger.transaction import Head, LedgerTransaction
 from dpcore.ledger.verification.check import replay
 
 MOST_EVENTS_REPLAYED = 10_000
-"""A longer chain is not replayed in the middle of a run, which would keep all others waiting; `verify` does so."""
+"""Longer chains are not replayed in the middle of a run, which would block all other writers; `verify` replays them."""
 
 
 class LedgerReader:
-    """Accounts, runs, outputs and history as they are now.
+    """The current accounts, runs, outputs and history.
 
-    An object belongs to the process and the thread that opened it; others open their own.
+    A reader belongs to the process and the thread that opened it. Other processes and threads open their own.
     """
 
     def __init__(self, store: Store, *, memory: HeadMemory | None = None) -> None:
@@ -49,13 +49,13 @@ class LedgerReader:
         self._lost: SeenHead | None = None
         self._wrote = False
         self.hides: str | None = None
-        """Another `.dpflow` further up than this ledger's, if there is one."""
+        """Another `.dpflow` folder in a parent directory, which this ledger hides."""
         self.warning: str | None = None
-        """Why nothing may be written to this ledger, in a sentence; None if it may."""
+        """Why nothing may be written to this ledger; None if writing is allowed."""
 
     def close(self) -> None:
-        """Remember how far the ledger was, and let go of the store."""
-        with suppress(LedgerError, LedgerDamaged):  # that it can be remembered was checked before the first change
+        """Remember the newest head and close the store."""
+        with suppress(LedgerError, LedgerDamaged):  # the memory was checked to be writable before the first change
             self._remember()
         self._store.close()
 
@@ -66,29 +66,26 @@ class LedgerReader:
 
     @property
     def known_identity(self) -> str | None:
-        """The ledger's identity as far as this object knows it; None while nothing is recorded in it."""
+        """The ledger's identity, without reading the ledger; None while no event was seen in it."""
         return self._identity
 
     def recall(self) -> None:
-        """Compare the ledger with the newest head of it that was seen from here; what is older can only be read.
-
-        A reader that finds an old copy says so by `warning`.
-        """
+        """Compare the ledger with the remembered head. An older copy is opened read-only, and `warning` says so."""
         known = self._compared(None)
         if known is not None:
-            # Another process may have charged, and remembered it, after this one began to read. So what was remembered is compared
-            # once more, with a state of the ledger that is read after it.
+            # Another process may have charged and remembered its head after this transaction's snapshot. So compare the same head
+            # again, with a newer snapshot of the ledger.
             self._compared(known)
 
     def _compared(self, known: SeenHead | None) -> SeenHead | None:
-        """Compare the ledger with a head that was seen, or else with the newest; return that head if the ledger lacks it."""
+        """Compare the ledger with a seen head, by default the newest. Return that head if the ledger lacks it."""
         second = known is not None
         with self.reading() as rows:
             self._seen, self._identity = rows.head(), rows.hash_of(1)
             if self._memory is None or self._identity is None:
                 return None
             try:
-                if self._store.is_file:  # the name of a database says nothing: a server elsewhere may have one like it
+                if self._store.is_file:  # a database's name does not identify it
                     self._memory.require_no_other(self._identity, place=self.place)
                 known = known or self._memory.recall(self._identity)
             except LedgerDamaged as refused:
@@ -101,23 +98,19 @@ class LedgerReader:
                     last = rows.event(self._seen.seq)
                     self._lost, self.warning = known, _older(self.place, self._seen, last, known)
                 return known
-        with suppress(LedgerError):  # the event that accepts the loss is there again next time
+        with suppress(LedgerError):  # the event that accepts the loss is found again next time
             self._memory.replace(self._identity, self._seen, place=self.place)
         return None
 
     def require_current(self) -> None:
-        """Refuse a ledger that lacks events which were seen in it before.
-
-        Raises:
-            LedgerDamaged: If it does.
-        """
+        """Raise LedgerDamaged if the ledger lacks events that were seen in it before."""
         if self.warning is not None:
             raise LedgerDamaged(self.warning)
 
     def confirm(self) -> None:
-        """Refuse if this is not the ledger any more that was worked on so far, and remember its head.
+        """Raise unless the ledger continues the one used so far; otherwise remember its head.
 
-        To be called before anything is published: a release is of no ledger that does not know its run.
+        Call this before publishing, so that no release refers to a ledger that lost its run.
         """
         self.require_current()
         with self.reading() as rows:
@@ -128,7 +121,7 @@ class LedgerReader:
         self._remember()
 
     def _require_same_content(self, rows: LedgerTransaction) -> None:
-        """Refuse if something else is stored now than at the last transaction; looks only where that may be."""
+        """Raise if the stored content was replaced since the last transaction. Checks only if the store reports that it may have been."""
         if self._store.rewritten and self._seen is not None and self.warning is None:
             head = rows.head()
             require_continues(rows, head, seen=self._seen, place=self.place)
@@ -136,7 +129,7 @@ class LedgerReader:
                 self._require_sound()
 
     def _require_sound(self) -> None:
-        """Replay all events against all rows: pages of an old copy may lie between those of today."""
+        """Replay all events against all rows: the file may mix pages of an old copy with current ones."""
         try:
             with closing(LedgerScan(self._store)) as scan:
                 replay(scan)
@@ -146,7 +139,7 @@ class LedgerReader:
             ) from None
 
     def _remember(self) -> None:
-        """Remember the newest head that this object has seen; who only reads makes no folder for it."""
+        """Remember the newest head that this object has seen. A ledger that is only read creates no folder for it."""
         if self._memory is None or self._identity is None or self._seen is None or self.warning is not None:
             return
         if self._store.owned and (self._wrote or self._memory.exists):
@@ -154,7 +147,7 @@ class LedgerReader:
             self._remembered = self._seen
 
     def _holds(self, known: SeenHead) -> bool:
-        """Say whether the ledger has an event that was seen from here; what this object has remembered itself, it has."""
+        """Return whether the ledger contains a remembered event. One that this object remembered itself needs no query."""
         own = self._remembered
         if own is not None and (own.seq, own.hash) == (known.seq, known.hash):
             return True
@@ -171,7 +164,7 @@ class LedgerReader:
 
     @contextmanager
     def reading(self) -> Iterator[LedgerTransaction]:
-        """Begin a transaction that sees one state of all rows."""
+        """Begin a transaction with a consistent snapshot of all rows."""
         with self._store.transaction(writing=False):
             rows = LedgerTransaction(self._store)
             self._require_same_content(rows)
@@ -179,7 +172,7 @@ class LedgerReader:
 
     @contextmanager
     def scanning(self) -> Iterator[LedgerScan]:
-        """Begin a transaction that sees one state of all rows, and goes through whole tables."""
+        """Begin a transaction with a consistent snapshot that streams whole tables."""
         with self._store.transaction(writing=False), closing(LedgerScan(self._store)) as scan:
             yield scan
 
@@ -189,12 +182,12 @@ class LedgerReader:
             return known_account(rows, name)
 
     def accounts(self) -> tuple[Account, ...]:
-        """Return all accounts, in the order of their names."""
+        """Return all accounts, sorted by name."""
         with self.reading() as rows:
             return rows.accounts()
 
     def balance(self, account: str, *, blocks: Collection[str] | None = None) -> Balance:
-        """Return what an account has spent, holds and has left, in the block that has used most: of all, or of these."""
+        """Return the balance of an account's most used block, among all its blocks or those named."""
         with self.reading() as rows:
             terms = known_account(rows, account)
             found = balances(rows, terms)
@@ -202,12 +195,12 @@ class LedgerReader:
         return max(wanted, key=lambda balance: balance.used, default=Balance(terms.cap, 0, 0))
 
     def covered(self, account: str, *, series: str) -> dict[str, Run]:
-        """Return the blocks that a series of releases has covered, each with the run that did."""
+        """Return the blocks that a series of releases has covered, each with the run that covered it."""
         with self.reading() as rows:
             return covered(rows, known_account(rows, account).name, series)
 
     def blocks(self, account: str) -> tuple[tuple[Block, Balance], ...]:
-        """Return an account's blocks in the order of their names, each with its balance."""
+        """Return an account's blocks with their balances, sorted by name."""
         with self.reading() as rows:
             return balances(rows, known_account(rows, account))
 
@@ -218,23 +211,23 @@ class LedgerReader:
             return across_balance(terms, rows.open_runs(account))
 
     def allowances(self, account: str) -> tuple[Allowance, ...]:
-        """Return what analysts and purposes may use of an account."""
+        """Return an account's allowances for analysts and purposes."""
         with self.reading() as rows:
             known_account(rows, account)
             return rows.allowances(account)
 
     def run(self, run_id: str) -> Run:
-        """Return a run as it is now."""
+        """Return a run."""
         with self.reading() as rows:
             return known_run(rows, run_id)
 
     def leased(self, lease: Lease) -> Run:
-        """Return the run that this lease is still the newest of, or refuse: it has ended, or another worker has it."""
+        """Return the run of this lease. Raise if the run has ended, or another worker has taken it over."""
         with self.reading() as rows:
             return leased_run(rows, lease)
 
     def manifests_of(self, run_id: str) -> frozenset[str]:
-        """Return the SHA-256 of each manifest that a settled run has recorded: of its release, and of those written again."""
+        """Return the SHA-256 of every manifest recorded for a settled run: the first one, and those written again."""
         with self.reading() as rows:
             run = known_run(rows, run_id)
             if run.state is not RunState.SETTLED:
@@ -244,7 +237,7 @@ class LedgerReader:
         return frozenset(each["manifest_sha256"] for each in told if each.get("manifest_sha256"))
 
     def has_event(self, digest: str) -> bool:
-        """Say whether an event has this hash; looks at every event."""
+        """Return whether an event has this hash. Scans the whole chain."""
         return any(event.hash == digest for event in self.history(None))
 
     def runs(self, account: str) -> tuple[Run, ...]:
@@ -254,26 +247,26 @@ class LedgerReader:
             return rows.runs(account)
 
     def blocks_of(self, run_id: str) -> tuple[str, ...]:
-        """Return the names of the blocks that a run was granted."""
+        """Return the names of the blocks that a run reserved."""
         with self.reading() as rows:
             return blocks_of(rows, known_run(rows, run_id))
 
     def operation(self, run_id: str, step: str) -> Operation | None:
-        """Return the step's committed operation, if there is one: whoever finds it neither pays nor draws again."""
+        """Return the step's committed operation, or None. With it, a caller neither pays nor draws again."""
         with self.reading() as rows:
             known_run(rows, run_id)
             found = rows.committed(run_id, step=step)
         return self._whole(found[0]) if found else None
 
     def transcript(self, run_id: str) -> tuple[Operation, ...]:
-        """Return the run's committed operations in the order of commitment."""
+        """Return the run's committed operations in commit order."""
         with self.reading() as rows:
             known_run(rows, run_id)
             found = rows.committed(run_id, step=None)
         return tuple(self._whole(operation) for operation in found)
 
     def history(self, account: str | None) -> Iterator[Event]:
-        """Go through every change up to now, or those of one account, oldest first, whatever their number."""
+        """Iterate over all events so far, or those of one account, oldest first, in constant memory."""
         with self.reading() as rows:
             if account is not None:
                 known_account(rows, account)
@@ -281,18 +274,18 @@ class LedgerReader:
         return self._events(account, until=until)
 
     def identity(self) -> str:
-        """Return the hash of the chain's first event, which tells this ledger from any other."""
+        """Return the hash of the chain's first event, which identifies this ledger."""
         with self.reading() as rows:
             first = rows.event(1)
         return GENESIS if first is None else first.hash
 
     def head(self) -> str:
-        """Return the hash of the chain's last event, which stands for the whole history."""
+        """Return the hash of the chain's last event, which commits to the whole history."""
         with self.reading() as rows:
             return rows.head().hash
 
     def _events(self, account: str | None, *, until: int) -> Iterator[Event]:
-        # What is in the chain stays as it is, so that each page can be read in a transaction of its own.
+        # Events never change, so each page can be read in its own transaction.
         seen = 0
         while seen < until:
             with self.reading() as rows:
@@ -309,23 +302,23 @@ class LedgerReader:
 
 
 def _older(place: str, head: Head, last: Event | None, known: SeenHead) -> str:
-    """Say that a ledger lacks events that were seen in it, and what to do."""
+    """Return the warning that a ledger lacks events that were seen in it."""
     at = f" of {last.at[:19]}" if last else ""
     return (
         f"the ledger at {place} ends with event {head.seq}{at}, but event {known.seq} with another history was seen on "
-        f"{known.at[:19]}: it is an old or another copy; put the newest one back, or, if that is lost, as the steward: "
+        f"{known.at[:19]}: this is an old or a different copy; restore the newest one, or, if that is lost, run as the steward: "
         "dpflow ledger accept-restoration --reason TEXT"
     )
 
 
 def blocks_of(rows: LedgerTransaction, run: Run) -> tuple[str, ...]:
-    """Return the names of the blocks that a run was granted, which its reservation tells."""
+    """Return the names of the blocks that a run reserved, from its reservation event."""
     named: Sequence[str] | None = known_event(rows, run.first).details.get("blocks")
     return (WHOLE,) if named is None else tuple(named)
 
 
 def across_balance(account: Account, runs: Iterable[Run]) -> Balance | None:
-    """Return the balance of an account's cap across blocks, given its runs: those that are open hold a part of what is used."""
+    """Return the balance of an account's cap across blocks, or None. Open runs among `runs` hold a part of the used amount."""
     if account.across is None:
         return None
     held = sum(run.remaining for run in runs)
@@ -333,7 +326,7 @@ def across_balance(account: Account, runs: Iterable[Run]) -> Balance | None:
 
 
 def balances(rows: LedgerTransaction, account: Account) -> tuple[tuple[Block, Balance], ...]:
-    """Return an account's blocks in the order of their names, each with its balance."""
+    """Return an account's blocks with their balances, sorted by name."""
     held: Counter[str] = Counter()
     for run in rows.open_runs(account.name):
         for block in (WHOLE,) if account.blocks_by is None else blocks_of(rows, run):

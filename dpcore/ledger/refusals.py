@@ -1,4 +1,4 @@
-"""The rules that every step of the protocol looks up first, and the sentences with which a ledger refuses."""
+"""The preconditions of the protocol's steps, and the errors that report a violated one."""
 
 import json
 from collections.abc import Collection
@@ -27,7 +27,7 @@ from dpcore.privacy.accounting import Currency
 
 
 def known_account(rows: LedgerTransaction, name: str) -> Account:
-    """Return the account, or refuse with the names of those that exist."""
+    """Return the account. Raise with the names of the known accounts if it does not exist."""
     account = rows.account(checked_text(name, what="an account's name"))
     if account is None:
         names = ", ".join(known.name for known in rows.accounts())
@@ -41,20 +41,20 @@ def known_account(rows: LedgerTransaction, name: str) -> Account:
 
 
 def known_open_account(rows: LedgerTransaction, name: str) -> Account:
-    """Return an account that still takes changes, or refuse."""
+    """Return the account. Raise if it does not exist or is closed."""
     account = known_account(rows, name)
     refuse_if_closed(account)
     return account
 
 
 def refuse_if_closed(account: Account) -> None:
-    """Refuse to change an account that takes no more runs."""
+    """Raise if the account is closed."""
     if account.state is AccountState.CLOSED:
         raise UsageError(f"account '{account.name}' is closed; open another one under a new name")
 
 
 def known_blocks(rows: LedgerTransaction, account: Account, names: Collection[str] | None) -> tuple[Block, ...]:
-    """Return the blocks that a charge names, or refuse: it names some, all exist, and none grows any more."""
+    """Return the blocks that a reservation names. Raise unless it names some, all exist, and all are sealed."""
     if account.blocks_by is None:
         if names is not None:
             raise UsageError(f"account '{account.name}' is not kept by block; name no blocks")
@@ -63,7 +63,7 @@ def known_blocks(rows: LedgerTransaction, account: Account, names: Collection[st
         return whole
     if names is None:
         raise UsageError(
-            f"account '{account.name}' is kept by block ({account.blocks_by}); name every block that may be touched"
+            f"account '{account.name}' is kept by block ({account.blocks_by}); name every block that the run may touch"
         )
     blocks = rows.blocks(account.name, names)
     if unknown := sorted(set(names) - {block.name for block in blocks}):
@@ -76,7 +76,7 @@ def known_blocks(rows: LedgerTransaction, account: Account, names: Collection[st
 
 
 def known_run(rows: LedgerTransaction, run_id: str) -> Run:
-    """Return the run, or refuse."""
+    """Return the run. Raise if it does not exist."""
     return _known(rows.run(checked_text(run_id, what="a run's id")), run_id)
 
 
@@ -89,7 +89,7 @@ def _known(run: Run | None, run_id: str) -> Run:
 
 
 def known_event(rows: LedgerTransaction, seq: int) -> Event:
-    """Return an event that a row refers to, or say that the ledger is damaged."""
+    """Return an event that a row refers to. Raise LedgerDamaged if it is missing or invalid."""
     event = rows.event(seq)
     if event is None:
         raise LedgerDamaged(f"event {seq} of the ledger is missing; restore the ledger from a backup")
@@ -97,53 +97,53 @@ def known_event(rows: LedgerTransaction, seq: int) -> Event:
         json.loads(event.body)
         datetime.fromisoformat(event.at)
     except ValueError as error:
-        raise LedgerDamaged(f"event {seq} of the ledger does not read; restore the ledger from a backup") from error
+        raise LedgerDamaged(f"event {seq} of the ledger is unreadable; restore the ledger from a backup") from error
     return event
 
 
 def refuse_unless_open(run: Run) -> None:
-    """Refuse to change a run that holds no reservation any more."""
+    """Raise unless the run is open, and so still holds a reservation."""
     if run.state is not RunState.OPEN:
         raise UsageError(f"run '{run.id}' is {run.state} and takes no more operations; start a new run")
 
 
 def leased_run(rows: LedgerTransaction, lease: Lease) -> Run:
-    """Return the open run that this lease is still the newest of, or refuse."""
+    """Return the open run of this lease. Raise if the lease is not its newest."""
     return _still_leased(rows.run(lease.run), lease)
 
 
 def leased_step(rows: LedgerTransaction, lease: Lease, step: str) -> tuple[Run, Operation | None]:
-    """Return the open run that this lease is still the newest of, with the newest attempt of a step, or refuse."""
+    """Return the open run of this lease and the newest attempt of a step. Raise if the lease is not the run's newest."""
     run, newest, _ = rows.run_and_attempt(lease.run, step) or (None, None, None)
     return _still_leased(run, lease), newest
 
 
 def _still_leased(found: Run | None, lease: Lease) -> Run:
     run = _known(found, lease.run)
-    # Before the run's state: to a worker that has lost its run it does not matter how far the other one is.
-    if run.fence != lease.fence or run.holder is None:  # nobody holds a run that was refunded and reserved again
-        raise RunHeld(f"run '{run.id}' was taken over by another worker; stop here and leave the rest to it")
+    # Checked before the run's state: a worker that lost its run needs to know only that, whatever the other worker did since.
+    if run.fence != lease.fence or run.holder is None:  # a run that was refunded and reserved again has no holder
+        raise RunHeld(f"run '{run.id}' was taken over by another worker; stop here and let it finish the run")
     refuse_unless_open(run)
     return run
 
 
 def refuse_if_worked_on(run: Run, *, touched: datetime, now: datetime) -> None:
-    """Refuse to take a run from a worker that may be alive: its lease has not lapsed, and it is not known to be gone.
+    """Raise if the run's worker may be alive: its lease has not expired, and it is not known to have ended.
 
-    A clock that was set back lies before the last event; then the lease counts as lapsed. Taking a run from a living worker
-    costs that worker its current step and nothing else, since the fence keeps it from writing.
+    If the clock was set back to before the run's last event, the lease counts as expired. Taking a run from a live worker costs
+    only that worker's current step, because the fence rejects its writes.
     """
     length = timedelta(seconds=run.lease_seconds)
     if run.holder is not None and timedelta(0) <= now - touched < length and not surely_gone(run.holder):
         machine, process, _ = f"{run.holder} ? ?".split(" ", 2)
         raise RunHeld(
-            f"run '{run.id}' is worked on by process {process} on {machine}; if that worker is dead, "
+            f"run '{run.id}' is held by process {process} on {machine}; if that worker is dead, "
             f"try again in {ceil((length - (now - touched)).total_seconds())} seconds"
         )
 
 
 def budget_refused(payer: str, *, currency: Currency, requested: int, remaining: int) -> BudgetRefused:
-    """Return the refusal of a price above what remains, with the three numbers that tell how to go on."""
+    """Return the error for a request above the remaining budget, with the requested, remaining and missing amounts."""
     return BudgetRefused(
         f"{payer} cannot pay {in_currency(requested, currency)}: {in_currency(remaining, currency)} remains, "
         f"{in_currency(requested - remaining, currency)} too little; ask for less, or ask the steward for more budget",
@@ -153,13 +153,13 @@ def budget_refused(payer: str, *, currency: Currency, requested: int, remaining:
 
 
 def across_refused(account: Account, *, requested: int, remaining: int) -> BudgetRefused:
-    """Return the refusal of a run that the cap across blocks cannot pay."""
+    """Return the error for a run that exceeds the cap across blocks."""
     payer = f"the cap across blocks of account '{account.name}'"
     return budget_refused(payer, currency=account.currency, requested=requested, remaining=remaining)
 
 
 def undamaged(operation: Operation) -> Operation:
-    """Return a committed operation whose output is what was stored, or say that it is not."""
+    """Return a committed operation. Raise if its output does not match the committed hash."""
     if operation.output is None or sha256(operation.output).hexdigest() != operation.sha256:
         raise LedgerDamaged(
             f"the output of step '{operation.step}' of run '{operation.run}' is not what was committed; "
@@ -169,7 +169,7 @@ def undamaged(operation: Operation) -> Operation:
 
 
 def listed(names: Collection[str]) -> str:
-    """Write some names for a person: a few of them, and how many more there are.
+    """Format names for a message: the first three, and how many more there are.
 
     >>> listed(["a", "b", "c", "d", "e"])
     "'a', 'b', 'c' and 2 more"

@@ -1,6 +1,6 @@
-"""What a ledger remembers: accounts and their blocks, runs, operations, and the events that led to them.
+"""The ledger's records: accounts, blocks, allowances, runs, operations, and the events that changed them.
 
-Every amount is a whole multiple of 1e-12 of the account's currency, kept as that whole number, so that sums are exact on any machine.
+Every amount is an integer count of 1e-12 of the account's currency, so sums are exact on any machine.
 """
 
 import json
@@ -16,11 +16,11 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
 
 WHOLE = "all"
-"""The one block of an account that is not kept by block."""
+"""The only block of an account that is not kept by block."""
 
 
 def in_currency(amount: int, currency: Currency) -> str:
-    """Write an amount for a person, with all its digits.
+    """Format an amount with all its digits and its unit.
 
     >>> in_currency(250_000_000_000, Currency.PURE)
     '0.25 epsilon'
@@ -41,14 +41,14 @@ class AccountState(StrEnum):
 
 
 class BlockState(StrEnum):
-    """Whether a block's data may still grow; only a sealed block can be charged."""
+    """Whether a block's data may still grow. Only a sealed block can be charged."""
 
     OPEN = "open"
     SEALED = "sealed"
 
 
 class AllowanceKind(StrEnum):
-    """Whose part of an account an allowance bounds."""
+    """Whose spending an allowance limits."""
 
     ANALYST = "analyst"
     PURPOSE = "purpose"
@@ -63,14 +63,14 @@ class RunState(StrEnum):
 
 
 class OperationState(StrEnum):
-    """Whether a paid operation has its result."""
+    """Whether the output of a charged operation is stored."""
 
     CHARGED = "charged"
     COMMITTED = "committed"
 
 
 class EventKind(StrEnum):
-    """The changes a ledger knows."""
+    """The kinds of change that a ledger records."""
 
     ACCOUNT_OPENED = "account-opened"
     CAP_RAISED = "cap-raised"
@@ -93,12 +93,12 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True)
 class Account:
-    """The terms of one dataset's budget. The caps, with their epsilons, may be raised; all else is fixed when it is opened.
+    """The terms of one dataset's budget. The caps and their epsilons may be raised; all other terms are fixed at opening.
 
-    `epsilon` and `delta` are the declared total in the reader's terms, `cap` is what it amounts to in the currency.
-    `blocks_by` says what the blocks are, such as "month of visit_date"; None: the whole table is one block.
-    `across` caps what all runs together may use, whatever their blocks; None: only each block has a cap. It stands for
-    `across_epsilon` at the account's delta. `across_used` is all that runs were granted of it and did not give back.
+    `epsilon` and `delta` are the declared total. `cap` is that total converted to the currency.
+    `blocks_by` describes the blocks, such as "month of visit_date"; with None the whole table is one block.
+    `across` caps the amounts of all runs together, whatever their blocks; with None only each block has a cap. It is
+    `across_epsilon` converted at the account's delta. `across_used` is the amount reserved under it and not refunded.
     """
 
     name: str
@@ -118,22 +118,22 @@ class Account:
 
     @property
     def across_remaining(self) -> int | None:
-        """The amount that a new run can still reserve of the cap across blocks; None: there is no such cap."""
+        """The amount that a new run can still reserve under the cap across blocks; None without that cap."""
         return None if self.across is None else self.across - self.across_used
 
     @property
     def weight(self) -> int:
-        """How many blocks one neighbour step can touch, which is how often each of them pays a run's price.
+        """The number of blocks in which neighbours can differ, by which each block's charge is multiplied.
 
-        To replace a unit is to take it from one block and to put another into a second: the two blocks' sums must stay
-        within the cap together, which they do if each pays double. A unit that is added or removed touches one block.
+        Replacing a unit can remove it from one block and add another to a second block. The sums of the two blocks must stay
+        within the cap together, so each block pays double. Adding or removing a unit touches one block.
         """
         return 2 if self.blocks_by is not None and self.neighbours is Neighbours.REPLACE_ONE else 1
 
 
 @dataclass(frozen=True)
 class Balance:
-    """What a block has spent, and what open runs hold of it. An account's balance is that of its most used block."""
+    """The spent and reserved amounts of a block. An account's balance is that of its most used block."""
 
     cap: int
     spent: int
@@ -141,7 +141,7 @@ class Balance:
 
     @property
     def used(self) -> int:
-        """The amount that is not there any more for a new run."""
+        """The amount that is no longer available to a new run."""
         return self.spent + self.reserved
 
     @property
@@ -152,9 +152,9 @@ class Balance:
 
 @dataclass(frozen=True)
 class Block:
-    """A part of an account's data that no other block shares, with the account's cap to itself.
+    """A part of an account's data, disjoint from every other block. The account's cap applies to each block separately.
 
-    `used` is all that runs were granted and did not give back.
+    `used` is the amount that runs reserved and that was not refunded.
     """
 
     account: str
@@ -166,7 +166,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Allowance:
-    """What one analyst, or one purpose, may use of an account in all its runs, whatever their blocks."""
+    """A limit on what one analyst, or one purpose, may use of an account in all runs together, whatever their blocks."""
 
     account: str
     kind: AllowanceKind
@@ -183,10 +183,10 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Run:
-    """One run's reservation. `reserved` is what was granted and stays as it was; `spent` is what its operations took.
+    """One run's reservation. `reserved` is the granted amount, which never changes; `spent` is the sum of its charges.
 
-    `fence` counts the leases: only the newest can change the run. `first` and `last` are the numbers of the events that
-    reserved it and that changed it last.
+    `fence` counts the leases: only the newest can change the run. `first` is the number of the event that reserved the run,
+    `last` that of the event that last changed it.
     """
 
     id: str
@@ -208,13 +208,13 @@ class Run:
 
     @property
     def remaining(self) -> int:
-        """The amount that the run's next operations can still take."""
+        """The amount that the run's next operations can still spend."""
         return self.reserved - self.spent if self.state is RunState.OPEN else 0
 
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to work on a run, until the lease lapses and another worker takes it: the higher fence wins."""
+    """The right to work on a run until another worker takes the run over. The higher fence wins."""
 
     run: str
     fence: int
@@ -222,9 +222,9 @@ class Lease:
 
 @dataclass(frozen=True)
 class Operation:
-    """One paid look at the data: who pays, for what, how much, and what came out.
+    """One charged access to the data: its run, mechanism, price and output.
 
-    `mechanism` holds every parameter of the price, sensitivity and scale among them, so that anyone can account again.
+    `mechanism` holds every parameter that determines the price, including sensitivity and scale, so that anyone can recompute it.
     """
 
     run: str
@@ -240,7 +240,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Event:
-    """One link of the chain; `body` is the canonical JSON text that was hashed."""
+    """One link of the hash chain. `body` is the canonical JSON text that was hashed."""
 
     seq: int
     at: str
@@ -253,11 +253,11 @@ class Event:
 
     @property
     def time(self) -> datetime:
-        """The moment it was recorded."""
+        """The time of recording."""
         try:
             return datetime.fromisoformat(self.at)
         except ValueError as error:
-            raise LedgerDamaged(f"event {self.seq} does not read; restore the ledger from a backup") from error
+            raise LedgerDamaged(f"event {self.seq} is unreadable; restore the ledger from a backup") from error
 
     @property
     def details(self) -> dict[str, Any]:
@@ -265,5 +265,5 @@ class Event:
         try:
             details: dict[str, Any] = json.loads(self.body)
         except ValueError as error:
-            raise LedgerDamaged(f"event {self.seq} does not read; restore the ledger from a backup") from error
+            raise LedgerDamaged(f"event {self.seq} is unreadable; restore the ledger from a backup") from error
         return details

@@ -1,7 +1,7 @@
-"""Every row of a ledger, as it is stored, one after the other: what a check of the whole reads.
+"""Stream every stored row of a ledger, for verification.
 
-Nothing is converted, so that a row which makes no sense is compared like any other, and found by its name. Whatever the number
-of rows, only a few are in memory.
+Values are not converted, so an invalid row is compared like any other and reported by name. Memory use is constant, whatever
+the number of rows.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from dpcore.ledger.transaction import LedgerTransaction
 
 
 class ChargedRow(NamedTuple):
-    """What an operation's row says of its charge; `mechanism` is the text that is there."""
+    """The columns of an operation's row that describe its charge. `mechanism` is the stored text."""
 
     charged: int
     run: str
@@ -27,7 +27,7 @@ class ChargedRow(NamedTuple):
 
 
 class CommittedRow(NamedTuple):
-    """What an operation's row says of its output; `digest` is the hash of what the row holds now, if it holds it."""
+    """The columns of an operation's row that describe its output. `digest` is the hash of the output now in the row, or None."""
 
     committed: int
     run: str
@@ -39,7 +39,7 @@ class CommittedRow(NamedTuple):
 
 
 class AttemptRow(NamedTuple):
-    """What an operation's row says of its place among the attempts of its step."""
+    """The columns of an operation's row that order it among the attempts of its step."""
 
     run: str
     step: str
@@ -52,69 +52,69 @@ class AttemptRow(NamedTuple):
 
 
 class LedgerScan(LedgerTransaction):
-    """Reads of whole tables, in a transaction that sees one state of all of them."""
+    """Streams whole tables in a transaction with a consistent snapshot."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._streams: list[Any] = []
 
     def close(self) -> None:
-        """Let go of the reads that were not followed to their end; whoever holds an error that came up may hold them too."""
+        """Close the streams that were not read to their end. The traceback of an error may otherwise keep them open."""
         for stream in self._streams:
             stream.close()
 
     def all_accounts(self) -> Iterator[Account]:
-        """Go through all accounts."""
+        """Iterate over all accounts."""
         return self._every(Account, "account")
 
     def all_blocks(self) -> Iterator[Block]:
-        """Go through the blocks of all accounts."""
+        """Iterate over the blocks of all accounts."""
         return self._every(Block, "block")
 
     def all_allowances(self) -> Iterator[Allowance]:
-        """Go through the allowances of all accounts."""
+        """Iterate over the allowances of all accounts."""
         return self._every(Allowance, "allowance")
 
     def all_events(self) -> Iterator[Event]:
-        """Go through the whole chain, oldest event first."""
+        """Iterate over the whole chain, oldest event first."""
         return self._every(Event, "event ORDER BY seq")
 
     def publications(self) -> Iterator[Event]:
-        """Go through the events that record releases: of runs that ended, and of releases that were made again, oldest first."""
+        """Iterate over the events that record releases, oldest first: settled runs, and releases that were written again."""
         return self._every(Event, "event WHERE kind IN ('settled', 'republished') ORDER BY seq")
 
     def runs_by_last_event(self) -> Iterator[Run]:
-        """Go through all runs in the order in which they were last changed."""
+        """Iterate over all runs in the order of their last change."""
         return self._every(Run, "run ORDER BY last")
 
     def run_ids(self) -> Iterator[str]:
-        """Go through the names of all runs in the order in which they were first reserved."""
+        """Iterate over the ids of all runs in the order of their first reservation."""
         return (run_id for (run_id,) in self._stream("SELECT id FROM run ORDER BY number"))
 
     def charges(self) -> Iterator[ChargedRow]:
-        """Go through all operations in the order of the events that charged them."""
+        """Iterate over all operations in the order of their charges."""
         columns = ", ".join(ChargedRow._fields)
         return map(ChargedRow._make, self._stream(f"SELECT {columns} FROM operation ORDER BY charged"))
 
     def commits(self) -> Iterator[CommittedRow]:
-        """Go through all committed operations in the order of the events that committed them."""
+        """Iterate over all committed operations in commit order."""
         digest = f"CASE WHEN output IS NULL THEN NULL ELSE {self._store.output_digest} END"
         columns = f"committed, run, step, attempt, sha256, fence, {digest}"
         query = f"SELECT {columns} FROM operation WHERE committed IS NOT NULL ORDER BY committed"
         return map(CommittedRow._make, self._stream(query))
 
     def attempts(self) -> Iterator[AttemptRow]:
-        """Go through all operations, each step's attempts together and in order."""
+        """Iterate over all operations, grouped by step, in the order of attempts."""
         columns = "run, step, attempt, state, charged, committed, sha256, output IS NULL"
         query = f"SELECT {columns} FROM operation ORDER BY run, step, attempt"
         return map(AttemptRow._make, self._stream(query))
 
     def kept_digest(self, sha256: str) -> str | None:
-        """Return the hash of an output that lies beside the database under this name, or None if nothing does."""
+        """Return the actual hash of an output stored beside the database, or None if it is not there."""
         return self._store.kept_digest(sha256)
 
     def require_sound_database(self) -> None:
-        """Refuse a database that is damaged as such, even where all rows are as they were."""
+        """Raise if the database itself is damaged, even where every row is intact."""
         if problem := self._store.check():
             raise LedgerDamaged(f"the ledger at {self._store.place} is damaged: {problem}; restore it from a backup")
 

@@ -1,7 +1,7 @@
-"""A series of releases: which blocks its runs have covered, so that a run can ask for those that are new to it.
+"""A series of releases: track which blocks its runs have covered, so that a run can ask for new ones only.
 
-The series is the first part of what its runs claim. So it is in the chain, a run never changes its series, and a resumed run is
-still the one of the series that it was.
+The series is the prefix of its runs' claims. It is therefore recorded in the chain, and a run, even when resumed, never changes
+its series.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ _SEPARATOR = "/"
 
 
 def claim_in(series: str | None, claim: str) -> str:
-    """Return what a run of a series claims; one that is in no series claims just that.
+    """Return the claim of a run, prefixed with its series if it is in one.
 
     >>> claim_in("monthly", "9f86d081"), claim_in(None, "9f86d081")
     ('monthly/9f86d081', '9f86d081')
@@ -24,9 +24,10 @@ def claim_in(series: str | None, claim: str) -> str:
 
 
 def covered(rows: LedgerTransaction, account: str, series: str) -> dict[str, Run]:
-    """Return the blocks that a series has covered, each with the run that did: one that has led to a release, or still may.
+    """Return the blocks that a series has covered, each with the run that covered it.
 
-    A run that was refunded or ended without a release has covered nothing, whatever it has spent.
+    A run covers its blocks if it is open or has led to a release. A run that was refunded or settled without a release covers
+    nothing, whatever it spent.
     """
     found: dict[str, Run] = {}
     for run in rows.runs(account):
@@ -37,10 +38,10 @@ def covered(rows: LedgerTransaction, account: str, series: str) -> dict[str, Run
 
 
 def refuse_if_covered(rows: LedgerTransaction, account: str, *, series: str, names: Collection[str]) -> None:
-    """Refuse blocks of which a series has covered one already."""
+    """Raise if the series has already covered one of these blocks."""
     known = covered(rows, account, series)
     if both := [name for name in names if name in known]:
         raise BlocksCovered(
             f"block {listed(both)} is covered already by run '{known[both[0]].id}' of series {series}; "
-            "start a new run, which reads what is new by then"
+            "start a new run, which will read only the blocks that are new by then"
         )

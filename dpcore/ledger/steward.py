@@ -1,4 +1,4 @@
-"""The steward's side of a ledger: accounts with their caps, blocks and allowances. Each change is an event with its reason."""
+"""The steward's side of a ledger: accounts, caps, blocks and allowances. Each change is recorded as an event."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ from dpcore.privacy.protection import Neighbours
 
 
 class Stewardship(LedgerReader):
-    """Changes that only a steward makes. Every method is one transaction: it changes all that it says, or nothing."""
+    """The changes that only a steward makes. Every method is one transaction: all of its changes happen, or none."""
 
     def __init__(
         self, store: Store, *, clock: Callable[[], datetime] | None = None, memory: HeadMemory | None = None
@@ -38,7 +38,7 @@ class Stewardship(LedgerReader):
 
     @contextmanager
     def _writing(self) -> Iterator[WritingTransaction]:
-        """Begin a transaction that is the only writer; an exception undoes all of it."""
+        """Begin an exclusive write transaction. An exception rolls it back."""
         self.require_current()
         with self._changing() as rows:
             yield rows
@@ -56,10 +56,10 @@ class Stewardship(LedgerReader):
         self._identity, self._seen, self._wrote = identity, rows.known_last or self._seen, True
 
     def accept_restoration(self, *, reason: str) -> tuple[SeenHead, Head]:
-        """Go on with an older copy, after events of the ledger were lost; what they have spent is counted no more.
+        """Continue with an older copy after events were lost. The spending that they recorded no longer counts.
 
         Returns:
-            The head that was lost, and the one from which the ledger goes on.
+            The lost head, and the head from which the ledger continues.
         """
         checks.checked_text(reason, what="a reason")
         lost, before = self._lost, self._seen
@@ -76,13 +76,13 @@ class Stewardship(LedgerReader):
         return lost, before
 
     def adopt(self, account: str, *, folder: str, owner: str | None, reason: str) -> None:
-        """Put on record that an output folder that another ledger owns is released to from this one from now on.
+        """Record that this ledger takes over an output folder that another ledger owned.
 
         Args:
-            account: The account whose releases go there.
+            account: The account whose releases go to the folder.
             folder: The folder.
-            owner: The identity of the ledger that owned it; None if that could not be read.
-            reason: Why, which stays on record.
+            owner: The identity of the ledger that owned it; None if it could not be read.
+            reason: The reason to record.
         """
         checks.checked_text(reason, what="a reason")
         checks.checked_text(folder, what="a folder's path", longest=4096)
@@ -106,22 +106,22 @@ class Stewardship(LedgerReader):
         across: int | None = None,
         across_epsilon: float | None = None,
     ) -> Account:
-        """Open an account; of what is declared here only the caps, with their epsilons, can ever be raised.
+        """Open an account. Afterwards its caps and their epsilons can be raised; its other terms never change.
 
-        Without `blocks_by` the whole table is one block, sealed from the start: it pays for whatever is read of it.
+        Without `blocks_by` the whole table is one block, sealed from the start, which pays for every run.
         `across` caps the amounts of all runs together, which bounds the loss of a person with rows in many blocks. It is
-        what `across_epsilon` amounts to at the account's delta.
+        `across_epsilon` converted at the account's delta.
         """
-        currency = checks.checked_currency(currency)
+        currency = checks.checked_choice(Currency, currency, what="the currency must be")
         terms = {
             "currency": currency,
             "cap": checks.checked_budget(currency=currency, cap=cap, epsilon=epsilon, delta=delta),
             "epsilon": float(epsilon),
             "delta": float(delta),
             "unit": checks.checked_text(unit, what="the unit"),
-            "neighbours": checks.checked_neighbours(neighbours),
+            "neighbours": checks.checked_choice(Neighbours, neighbours, what="the neighbours must be"),
             "description": description and checks.checked_text(description, what="a description"),
-            "blocks_by": blocks_by if blocks_by is None else checks.checked_text(blocks_by, what="what blocks go by"),
+            "blocks_by": blocks_by if blocks_by is None else checks.checked_text(blocks_by, what="the block rule"),
             "across": across,
             "across_epsilon": None if across_epsilon is None else float(across_epsilon),
         }
@@ -131,7 +131,7 @@ class Stewardship(LedgerReader):
         checks.checked_text(name, what="an account's name")
         with self._writing() as rows:
             if rows.account(name) is not None:
-                raise UsageError(f"account '{name}' is open already and stays as it was declared; choose another name")
+                raise UsageError(f"account '{name}' exists already, and its terms cannot change; choose another name")
             account = Account(name=name, **terms, state=AccountState.OPEN, opened_at=rows.at)  # type: ignore[arg-type]
             rows.add_account(account)
             rows.record(EventKind.ACCOUNT_OPENED, account=name, run=None, body=terms)
@@ -140,14 +140,14 @@ class Stewardship(LedgerReader):
         return account
 
     def raise_cap(self, name: str, *, cap: int, epsilon: float, reason: str) -> Account:
-        """Raise an account's cap, and that of each of its blocks, for a reason that stays on record."""
+        """Raise the cap of an account and of each of its blocks, and record the reason."""
         checks.checked_text(reason, what="a reason")
         with self._writing() as rows:
             account = known_open_account(rows, name)
             checks.checked_budget(currency=account.currency, cap=cap, epsilon=epsilon, delta=account.delta)
             if cap <= account.cap or epsilon < account.epsilon:
                 raise UsageError(
-                    f"the cap of account '{name}' can only be raised, and is epsilon {account.epsilon!r} now"
+                    f"the cap of account '{name}' can only be raised; it is epsilon {account.epsilon!r} now"
                 )
             account = replace(account, cap=cap, epsilon=float(epsilon))
             rows.replace_account(account)
@@ -156,7 +156,7 @@ class Stewardship(LedgerReader):
         return account
 
     def raise_across(self, name: str, *, cap: int, epsilon: float, reason: str) -> Account:
-        """Raise an account's cap across blocks, for a reason that stays on record."""
+        """Raise an account's cap across blocks, and record the reason."""
         checks.checked_text(reason, what="a reason")
         with self._writing() as rows:
             account = known_open_account(rows, name)
@@ -165,7 +165,7 @@ class Stewardship(LedgerReader):
             checks.checked_across(cap, epsilon=epsilon, currency=account.currency, delta=account.delta)
             if cap <= account.across or epsilon < account.across_epsilon:
                 raise UsageError(
-                    f"the cap across blocks of account '{name}' can only be raised, and is epsilon "
+                    f"the cap across blocks of account '{name}' can only be raised; it is epsilon "
                     f"{account.across_epsilon!r} now"
                 )
             account = replace(account, across=cap, across_epsilon=float(epsilon))
@@ -175,7 +175,7 @@ class Stewardship(LedgerReader):
         return account
 
     def close_account(self, name: str, *, reason: str) -> Account:
-        """Let an account take no more runs; those that hold a reservation may finish. Closing again changes nothing."""
+        """Close an account to new runs. Runs that hold a reservation may finish. Closing again changes nothing."""
         checks.checked_text(reason, what="a reason")
         with self._writing() as rows:
             account = known_account(rows, name)
@@ -189,11 +189,11 @@ class Stewardship(LedgerReader):
     def allow(  # noqa: PLR0913  whom, how much, and why
         self, account: str, *, kind: AllowanceKind, name: str, cap: int, epsilon: float, reason: str
     ) -> Allowance:
-        """Say how much one analyst, or one purpose, may use of an account: from then on every run has to name one.
+        """Set how much one analyst, or one purpose, may use of an account. From then on every run must name one.
 
-        Earlier runs in the same name count. An allowance may be changed both ways, but not below what was used of it.
+        Earlier runs under the same name count. An allowance may be raised or lowered, but not below the amount already used.
         """
-        kind = checks.checked_kind(kind)
+        kind = checks.checked_choice(AllowanceKind, kind, what="an allowance is for")
         checks.checked_text(name, what=f"the {kind}'s name")
         checks.checked_text(reason, what="a reason")
         with self._writing() as rows:
@@ -202,7 +202,7 @@ class Stewardship(LedgerReader):
             used = rows.used_by(account, kind, name)
             if cap < used:
                 raise UsageError(
-                    f"{kind} '{name}' has used more of account '{account}' than that; allow at least as much"
+                    f"{kind} '{name}' has already used more than that of account '{account}'; allow at least as much"
                 )
             allowance = Allowance(account, kind, name, cap=cap, epsilon=float(epsilon), used=used)
             rows.put_allowance(allowance)
@@ -211,7 +211,7 @@ class Stewardship(LedgerReader):
         return allowance
 
     def open_blocks(self, account: str, names: Iterable[str]) -> tuple[str, ...]:
-        """Open new blocks, each with the account's cap; return their names. A block's data may grow until it is sealed."""
+        """Open new blocks, each with the account's cap, and return their names. A block's data may grow until it is sealed."""
         wanted = checks.checked_names(names, what="block")
         with self._writing() as rows:
             terms = self._by_block(rows, account)
@@ -225,7 +225,7 @@ class Stewardship(LedgerReader):
         return wanted
 
     def seal_blocks(self, account: str, names: Iterable[str]) -> tuple[str, ...]:
-        """Declare that the data of these blocks is complete, after which they can be charged; return their names.
+        """Declare the data of these blocks complete, so that they can be charged, and return their names.
 
         Sealing a block again changes nothing.
         """
@@ -244,5 +244,5 @@ class Stewardship(LedgerReader):
     def _by_block(self, rows: WritingTransaction, name: str) -> Account:
         account = known_open_account(rows, name)
         if account.blocks_by is None:
-            raise UsageError(f"account '{name}' is not kept by block; open one with --blocks to have blocks")
+            raise UsageError(f"account '{name}' is not kept by block; open an account with --blocks to have blocks")
         return account

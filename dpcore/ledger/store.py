@@ -1,7 +1,7 @@
-"""Where a ledger lies: what a database has to provide so that the protocol can be written once.
+"""The interface between the protocol and a database.
 
-A store promises that everything done in one writing transaction is alone (no other writer between its first read and its end),
-all or nothing, and on disk when it ends.
+A store guarantees that a write transaction is exclusive (no other writer between its first read and its end), atomic, and
+durable once it ends.
 """
 
 import os
@@ -14,25 +14,25 @@ from typing import Any
 from dpcore.errors import LedgerError
 
 PATIENCE_SECONDS = 30
-"""How long a transaction waits for another one before it gives up."""
+"""The lock timeout of a transaction."""
 
 
 class Store(ABC):
-    """One connection to a database that holds a ledger; it belongs to the process and the thread that opened it.
+    """One connection to a database that holds a ledger. It belongs to the process and the thread that opened it.
 
-    Statements are written once for all databases, with parameters as `:name`; what differs is said by the attributes.
+    Statements are shared by all databases, with parameters as `:name`. Class attributes hold the SQL that differs.
     """
 
     is_file = False
-    """Whether the ledger is a file on this machine, which is known by its path."""
+    """Whether the ledger is a file on this machine, identified by its path."""
     begin_reading: str
     begin_writing: str
     clock: str
-    """The time by the database's clock, if machines share it; else NULL."""
+    """SQL for the time of the database's clock, if several machines share the database; else NULL."""
     is_named: str
-    """Whether the column `name` is one of the `:names`."""
+    """SQL for whether the column `name` is one of the `:names`."""
     output_digest: str
-    """The SHA-256 of the column `output`, in hexadecimal."""
+    """SQL for the SHA-256 of the column `output`, in hexadecimal."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -40,9 +40,9 @@ class Store(ABC):
         self._thread = threading.get_ident()
         self._inside = False
         self.rewritten = False
-        """Whether what is stored may be something else since the last transaction, such as a backup that was put back."""
+        """Whether the stored content may have been replaced since the last transaction, for example by a restored backup."""
         self.unexplained = False
-        """Whether somebody has written to it past the database's own program."""
+        """Whether the content was written to by something other than the database engine."""
 
     @abstractmethod
     def execute(self, statement: str, parameters: Mapping[str, Any] | None = None) -> Sequence[Any]:
@@ -50,64 +50,64 @@ class Store(ABC):
 
     @abstractmethod
     def names(self, names: Collection[str]) -> object:
-        """Return some names as the parameter `:names`."""
+        """Convert names to a value for the parameter `:names`."""
 
     def execute_together(self, statements: Sequence[str], parameters: Mapping[str, Any]) -> None:
-        """Run several statements that return nothing, each on a table of its own, in any order."""
+        """Run several statements that return nothing, each on a different table, in any order."""
         for statement in statements:
             self.execute(statement, parameters)
 
     @abstractmethod
     def stream(self, statement: str) -> Iterator[Any]:
-        """Go through the rows of a query of any length, inside a transaction and within constant memory."""
+        """Iterate over the rows of a query inside a transaction, in constant memory."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection."""
 
     @abstractmethod
     def keep(self, output: bytes, *, sha256: str) -> bytes | None:
-        """Return what of an output goes into its row: all of it, or None once it lies durably beside the database."""
+        """Return the output if it belongs in its row; otherwise store it durably beside the database and return None."""
 
     @abstractmethod
     def kept(self, sha256: str) -> bytes | None:
-        """Return an output that lies beside the database, or None if it is not there."""
+        """Return an output stored beside the database, or None if it is not there."""
 
     @abstractmethod
     def kept_digest(self, sha256: str) -> str | None:
-        """Return the hash of what lies beside the database under this name now, or None if nothing does."""
+        """Return the actual hash of an output stored beside the database, or None if it is not there."""
 
     @abstractmethod
     def check(self) -> str | None:
-        """Return what is wrong with the database as such, whatever its rows say, or None; inside a transaction."""
+        """Return a problem of the database itself, apart from the content of its rows, or None. Call inside a transaction."""
 
     @abstractmethod
     def _translated(self) -> AbstractContextManager[None]:
-        """Turn every error of the database into one line of ours about this ledger."""
+        """Convert every error of the database to a one-line DpflowError about this ledger."""
 
     @abstractmethod
     def _roll_back(self) -> None:
-        """Undo an open transaction, if there is one; never raises."""
+        """Roll back the open transaction, if there is one. Never raises."""
 
     def require_same(self) -> None:
-        """Refuse if the place that was opened is not there any more, or is another one now; inside a transaction."""
+        """Raise if the opened ledger was removed or replaced. Call inside a transaction."""
         return
 
     def _begin(self, statement: str) -> None:
         self.execute(statement)
 
     def _ended(self) -> None:
-        """Take note that a transaction has ended well."""
+        """Run after a transaction has ended successfully."""
         return
 
     @property
     def owned(self) -> bool:
-        """Whether this process has opened it, and is no fork of the one that has."""
+        """Whether this process opened the store, as opposed to a fork of it."""
         return os.getpid() == self._owner
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[None]:
-        """Begin a transaction; an exception undoes all of it."""
+        """Begin a transaction. An exception rolls it back."""
         if os.getpid() != self._owner:
             raise LedgerError(
                 f"the ledger at {self.place} was opened by the parent of this process; open it again here"
@@ -116,19 +116,19 @@ class Store(ABC):
             raise LedgerError(
                 f"the ledger at {self.place} was opened by another thread; open it again where it is used"
             )
-        if self._inside:  # PostgreSQL would only warn, and end both with the inner one
-            raise LedgerError(f"the ledger at {self.place} is in the middle of another transaction; end that first")
+        if self._inside:  # PostgreSQL would only warn, and end both transactions with the inner one
+            raise LedgerError(f"the ledger at {self.place} is in the middle of another transaction; end that one first")
         self._inside = True
         try:
             self._begin(self.begin_writing if writing else self.begin_reading)
             self.require_same()
             yield
             self.execute("COMMIT")
-            # Again: what was committed to a file that has just lost its name was never charged.
+            # Check again: a commit to a file that was just removed or replaced charges nothing.
             self.require_same()
             self._ended()
         except BaseException:
-            with self._translated():  # also what the rollback may say
+            with self._translated():  # errors of the rollback included
                 self._roll_back()
                 raise
         finally:

@@ -1,8 +1,8 @@
-"""The rows of a ledger inside one transaction, in the SQL that all stores understand."""
+"""The ledger's queries inside one transaction, in SQL that every store understands."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from dpcore.privacy.protection import Neighbours
 Row = TypeVar("Row")
 
 PAGE = 1_000
-"""Events that are read at a time."""
+"""The number of events in a page."""
 
 _ACCOUNT = (
     "SELECT name, currency, cap, epsilon, delta, unit, neighbours, description, blocks_by, state, opened_at,"
@@ -37,22 +37,7 @@ _ACCOUNT = (
 )
 _BLOCK = "SELECT account, name, state, cap, used FROM block"
 _ALLOWANCE = "SELECT account, kind, name, cap, epsilon, used FROM allowance"
-_RUN_COLUMNS = (
-    *(
-        "id",
-        "account",
-        "reserved",
-        "spent",
-        "state",
-        "claim",
-        "analyst",
-        "purpose",
-        "data_version",
-        "opened_at",
-        "release",
-    ),
-    *("fence", "holder", "lease_seconds", "first", "last"),
-)
+_RUN_COLUMNS = tuple(field.name for field in fields(Run))
 _RUN_WIDTH = len(_RUN_COLUMNS)
 _RUN = f"SELECT {', '.join(_RUN_COLUMNS)} FROM run"
 _OPERATION = "run, step, attempt, state, amount, mechanism, fence, sha256"
@@ -81,7 +66,7 @@ _EVENT = "SELECT seq, at, kind, account, run, body, previous, hash FROM event"
 
 @dataclass(frozen=True)
 class Head:
-    """The chain's last link; `clock` is the time by the database's clock, if machines share it."""
+    """The last link of the chain. `clock` is the time of the database's clock, if several machines share it."""
 
     seq: int
     hash: str
@@ -89,7 +74,7 @@ class Head:
 
 
 class LedgerTransaction:
-    """Reads and writes through a store that is inside a transaction."""
+    """Reads and writes rows through a store that is inside a transaction."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -101,26 +86,26 @@ class LedgerTransaction:
         return self._store.place
 
     def head(self) -> Head:
-        """Return the chain's last link, and the time by the database's clock, if machines share it."""
+        """Return the last link of the chain, with the time of the database's clock if several machines share it."""
         return _first(
             Head, self._execute(f"SELECT seq, hash, {self._store.clock} FROM event ORDER BY seq DESC LIMIT 1")
         ) or Head(0, GENESIS, None)
 
     def hash_of(self, seq: int) -> str | None:
-        """Return the hash of the event of this number, if there is one."""
+        """Return the hash of the event with this number, or None."""
         found = self._execute("SELECT hash FROM event WHERE seq = :seq", {"seq": seq})
         return str(found[0][0]) if found else None
 
     def account(self, name: str) -> Account | None:
-        """Return the account's terms, if there is one."""
+        """Return the account, or None."""
         return _first(_account, self._execute(f"{_ACCOUNT} WHERE name = :name", {"name": name}))
 
     def accounts(self) -> tuple[Account, ...]:
-        """Return all accounts, in the order of their names."""
+        """Return all accounts, sorted by name."""
         return tuple(sorted(_all(_account, self._execute(_ACCOUNT)), key=lambda account: account.name))
 
     def blocks(self, account: str, names: Collection[str] | None) -> tuple[Block, ...]:
-        """Return the account's blocks, or those of these names that exist, in the order of their names."""
+        """Return the account's blocks, or those of `names` that exist, sorted by name."""
         if names is None:
             found = self._execute(f"{_BLOCK} WHERE account = :account", {"account": account})
         else:
@@ -131,12 +116,12 @@ class LedgerTransaction:
         return tuple(sorted(_all(_block, found), key=lambda block: block.name))
 
     def allowances(self, account: str) -> tuple[Allowance, ...]:
-        """Return what analysts and purposes may use of the account."""
+        """Return the account's allowances for analysts and purposes."""
         found = _all(_allowance, self._execute(f"{_ALLOWANCE} WHERE account = :account", {"account": account}))
         return tuple(sorted(found, key=lambda allowance: (allowance.kind, allowance.name)))
 
     def run(self, run_id: str) -> Run | None:
-        """Return the run, if there is one."""
+        """Return the run, or None."""
         return _first(_run, self._execute(f"{_RUN} WHERE id = :id", {"id": run_id}))
 
     def runs(self, account: str) -> tuple[Run, ...]:
@@ -148,7 +133,7 @@ class LedgerTransaction:
         return _all(_run, self._execute(f"{_RUN} WHERE account = :account AND state = 'open'", {"account": account}))
 
     def used_by(self, account: str, kind: AllowanceKind, name: str) -> int:
-        """Return what all the runs of an analyst, or for a purpose, have been granted and did not give back."""
+        """Return the amount that all runs of an analyst, or for a purpose, reserved and that was not refunded."""
         ((used,),) = self._execute(
             "SELECT coalesce(sum(CASE state WHEN 'open' THEN reserved WHEN 'settled' THEN spent ELSE 0 END), 0)"
             f" FROM run WHERE account = :account AND {kind} = :name",
@@ -157,12 +142,12 @@ class LedgerTransaction:
         return int(used)
 
     def run_and_attempt(self, run_id: str, step: str) -> tuple[Run, Operation | None, Head] | None:
-        """Return a run, the newest attempt of one of its steps without its output, and the chain's last link: in one go."""
+        """Return a run, the newest attempt of a step without its output, and the last link of the chain, in one query."""
         found = self._execute(f"SELECT {self._store.clock}, {_RUN_AND_ATTEMPT}", {"id": run_id, "step": step})
         return _first(_run_and_attempt, found)
 
     def committed(self, run_id: str, *, step: str | None) -> tuple[Operation, ...]:
-        """Return the run's committed operations (of one step, if named) in the order of commitment."""
+        """Return the run's committed operations, or those of one step, in commit order."""
         wanted = "" if step is None else " AND step = :step"
         found = self._execute(
             f"SELECT {_OPERATION}, output FROM operation"
@@ -172,13 +157,13 @@ class LedgerTransaction:
         return _all(_operation, found)
 
     def event(self, seq: int) -> Event | None:
-        """Return the event of this number, if there is one."""
+        """Return the event with this number, or None."""
         return _first(_event, self._execute(f"{_EVENT} WHERE seq = :seq", {"seq": seq}))
 
     def first_cap(self, account: str, *, across: bool = False) -> int | None:
-        """Return the cap that an account had when its first operation was charged; None: no operation was charged yet.
+        """Return an account's cap when its first operation was charged, or None if none was charged yet.
 
-        With `across` it is the cap across blocks, of an account that has one.
+        With `across`, return the cap across blocks instead; the account must have one.
         """
         raised, key = (EventKind.ACROSS_RAISED, "across") if across else (EventKind.CAP_RAISED, "cap")
         charged = (
@@ -194,11 +179,11 @@ class LedgerTransaction:
             return None if found is None else int(json.loads(found.body)[key])
         except (ValueError, KeyError, TypeError):
             raise LedgerDamaged(
-                f"an event of account '{account}' tells no cap; run dpflow ledger verify, and restore the ledger"
+                f"an event of account '{account}' holds no cap; run dpflow ledger verify, and restore the ledger"
             ) from None
 
     def is_recorded(self, kind: EventKind, *, body: str) -> bool:
-        """Say whether an event of this kind says just this; it looks through the whole chain."""
+        """Return whether an event of this kind has exactly this body. Scans the whole chain."""
         query = "SELECT count(*) FROM event WHERE kind = :kind AND body = :body"
         ((number,),) = self._execute(query, {"kind": kind, "body": body})
         return bool(number)
@@ -210,7 +195,7 @@ class LedgerTransaction:
         return _all(_event, self._execute(query, between))
 
     def events_of_kind(self, kind: EventKind) -> tuple[Event, ...]:
-        """Return all events of a rare kind, oldest first; looks at every event."""
+        """Return all events of a rare kind, oldest first. Scans the whole chain."""
         return _all(_event, self._execute(f"{_EVENT} WHERE kind = :kind ORDER BY seq", {"kind": kind}))
 
     def add_account(self, account: Account) -> None:
@@ -223,7 +208,7 @@ class LedgerTransaction:
         )
 
     def replace_account(self, account: Account) -> None:
-        """Write the account's caps and epsilons, with the caps of its blocks, and its state; its other terms never change."""
+        """Update the account's caps, epsilons and state, and its blocks' caps. Its other terms never change."""
         self._execute(
             "UPDATE account SET cap = :cap, epsilon = :epsilon, across = :across, across_epsilon = :across_epsilon,"
             " state = :state WHERE name = :name",
@@ -239,28 +224,28 @@ class LedgerTransaction:
         )
 
     def seal_blocks(self, account: str, names: Collection[str]) -> None:
-        """Let the blocks grow no more."""
+        """Seal the blocks: their data is complete."""
         self._execute(
             f"UPDATE block SET state = 'sealed' WHERE account = :account AND {self._store.is_named}",
             {"account": account, "names": self._store.names(names)},
         )
 
     def use(self, account: str, names: Collection[str], *, amount: int) -> None:
-        """Add to what is used of each of these blocks; the store itself refuses to leave 0 <= used <= cap."""
+        """Add to the used amount of each of these blocks. The database enforces 0 <= used <= cap."""
         self._execute(
             f"UPDATE block SET used = used + :amount WHERE account = :account AND {self._store.is_named}",
             {"account": account, "names": self._store.names(names), "amount": amount},
         )
 
     def use_across(self, account: str, *, amount: int) -> None:
-        """Add to what is used of the cap across blocks; the store itself refuses to leave 0 <= used <= cap."""
+        """Add to the used amount of the cap across blocks. The database enforces 0 <= used <= cap."""
         self._execute(
             "UPDATE account SET across_used = across_used + :amount WHERE name = :name",
             {"name": account, "amount": amount},
         )
 
     def put_allowance(self, allowance: Allowance) -> None:
-        """Insert an allowance, or write its cap and epsilon."""
+        """Insert an allowance, or update its cap and epsilon."""
         self._execute(
             "INSERT INTO allowance (account, kind, name, cap, epsilon, used)"
             " VALUES (:account, :kind, :name, :cap, :epsilon, :used)"
@@ -270,7 +255,7 @@ class LedgerTransaction:
         )
 
     def use_allowance(self, allowance: Allowance, *, amount: int) -> None:
-        """Add to what is used of an allowance; the store itself refuses to leave 0 <= used <= cap."""
+        """Add to the used amount of an allowance. The database enforces 0 <= used <= cap."""
         self._execute(
             "UPDATE allowance SET used = used + :amount WHERE account = :account AND kind = :kind AND name = :name",
             vars(allowance) | {"amount": amount},
@@ -287,7 +272,7 @@ class LedgerTransaction:
         )
 
     def replace_run(self, run: Run) -> None:
-        """Write what changes of a run: not its id, account, amount, claim, analyst, purpose and beginning."""
+        """Update a run. Its id, account, amount, claim, analyst, purpose and opening time never change."""
         self._execute(
             "UPDATE run SET spent = :spent, state = :state, data_version = :data_version, release = :release,"
             " fence = :fence, holder = :holder, lease_seconds = :lease_seconds, first = :first, last = :last"
@@ -296,18 +281,18 @@ class LedgerTransaction:
         )
 
     def charge_operation(self, operation: Operation, *, mechanism: str, event: Event) -> None:
-        """Append an event and insert the operation that it charges, at its price; the mechanism is canonical text."""
+        """Append an event, insert the operation that it charges, and add its price. The mechanism is canonical JSON."""
         price = {"mechanism": mechanism, "charged": event.seq, "id": operation.run, "price": operation.amount}
         self._store.execute_together((_APPEND, _CHARGE, _ADVANCE), vars(operation) | vars(event) | price)
 
     def commit_operation(self, operation: Operation, *, output: bytes | None, sha256: str, event: Event) -> None:
-        """Append an event and write the output that it commits, unless that lies beside the database, and its hash."""
+        """Append an event and store the committed output and its hash. `output` is None if it lies beside the database."""
         result = {"output": output, "sha256": sha256, "committed": event.seq, "id": operation.run, "price": 0}
         key = {"step": operation.step, "attempt": operation.attempt}
         self._store.execute_together((_APPEND, _COMMIT, _ADVANCE), vars(event) | key | result)
 
     def append(self, event: Event) -> None:
-        """Insert the chain's next event, which becomes its head."""
+        """Append an event to the chain, as its new head."""
         self._execute(_APPEND, vars(event))
 
 
@@ -356,7 +341,7 @@ def _each(make: Callable[..., Row], found: Iterable[Any]) -> Iterator[Row]:
         try:
             yield make(*row)
         except (ValueError, TypeError) as error:
-            raise LedgerDamaged("a row of the ledger does not read; restore the ledger from a backup") from error
+            raise LedgerDamaged("a row of the ledger is unreadable; restore the ledger from a backup") from error
 
 
 def _first(make: Callable[..., Row], found: Iterable[Any]) -> Row | None:

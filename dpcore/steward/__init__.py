@@ -1,1 +1,1 @@
-"""What a steward decides and checks: registered specs, approvals, the inventory of private files, and verification of the ledger."""
+"""The steward's tools: the registry of specs, approvals, the inventory of private files, and verification of the ledger."""

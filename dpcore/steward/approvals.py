@@ -1,4 +1,4 @@
-"""Approval: above which epsilon a run of an account waits until the steward has said yes. Kept in the registry's folder."""
+"""The epsilon above which a run of an account needs the steward's approval. Stored in the registry's folder."""
 
 import math
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ LONGEST_SECONDS = 366 * 86400
 
 @dataclass(frozen=True)
 class Approval:
-    """What an account's runs need before they start.
+    """An account's approval threshold.
 
     Attributes:
-        account: The account whose runs it is about.
+        account: The account.
         above: A run that may spend more epsilon than this needs approval; 0 means every run.
-        delta: The delta at which that epsilon is meant, the account's: with a larger one the same epsilon takes more of it, so
-            such a run needs approval whatever its epsilon.
-        within_seconds: How long a run waits for it, after which it is refused.
+        delta: The account's delta, at which `above` applies. At a larger delta the same epsilon costs more budget, so a run with
+            a larger delta needs approval whatever its epsilon.
+        within_seconds: How long a run waits for approval before it is refused.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -44,24 +44,24 @@ class Approval:
             raise UsageError("--within must be from a second to 366 days, such as 30m, 24h or 7d")
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
+        """Return the approval as plain JSON values."""
         return dict(_entries().to_json(self))
 
 
 def require_approval(account: str, *, above: float, delta: float, within_seconds: int) -> Approval:
-    """Let every run of an account that may spend more epsilon than `above` wait for approval, in place of what was said before."""
+    """Require approval for every run of an account that may spend more epsilon than `above`. Replaces an earlier threshold."""
     approval = Approval(account=account, above=above, delta=delta, within_seconds=within_seconds)
     _entries().write(account, approval)
     return approval
 
 
 def require_none(account: str) -> bool:
-    """Let the runs of an account start without approval; return whether they needed it before."""
+    """Let the runs of an account start without approval. Return whether they needed it before."""
     return _entries().remove(account)
 
 
 def approval_of(account: str) -> Approval | None:
-    """Return what the runs of an account need, or None. A file that does not read is an error, never a yes."""
+    """Return an account's approval threshold, or None. An unreadable file raises; it never counts as approval."""
     approval = _entries().read(account)
     if approval is not None and approval.account != account:
         raise UsageError(f"the approval of account {account} names {approval.account}; {_MEND.format(name=account)}")
@@ -77,16 +77,16 @@ def approval_for(declaration: Declaration) -> Approval | None:
 
 
 def check_approved(declaration: Declaration, *, approved: bool) -> None:
-    """Refuse a run that needs approval, where nobody can be asked for it: whoever starts it has to have said yes."""
+    """Raise if a run needs approval and was not approved when it was started. For runs that cannot wait for approval."""
     approval = approval_for(declaration)
     if approval is not None and not approved:
         raise UsageError(
-            f"{request(declaration, approval)}; as the steward, run it again with --approve, else ask for less"
+            f"{request(declaration, approval)}; as the steward, run it again with --approve, or ask for less"
         )
 
 
 def request(declaration: Declaration, approval: Approval) -> str:
-    """Say what is asked for, and from where on that needs approval."""
+    """Describe the requested epsilon and the account's threshold."""
     privacy = declaration.spec.privacy
     at, asked = (
         (
@@ -99,7 +99,7 @@ def request(declaration: Declaration, approval: Approval) -> str:
     return f"account {approval.account} needs the steward's approval above epsilon {at_most(approval.above)}{at}, and this run asks for {asked}"
 
 
-_MEND = "say again what is needed: dpflow approval {name} --none, then with --above"
+_MEND = "set it again: dpflow approval {name} --none, then with --above"
 
 
 def _entries() -> Entries[Approval]:

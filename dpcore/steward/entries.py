@@ -1,4 +1,4 @@
-"""One small JSON file for each name: what a steward has decided, kept so that it can be read, copied and mended by hand."""
+"""The steward's decisions as small JSON files, one per name, which can be read, copied and repaired by hand."""
 
 import os
 import re
@@ -18,7 +18,7 @@ Entry = TypeVar("Entry")
 
 
 def checked_name(name: str, *, what: str) -> str:
-    """Return a name that is also safe as a file's name, or refuse it."""
+    """Return the name. Raise unless it is also safe as a file name."""
     if not re.fullmatch(NAME, name):
         raise UsageError(
             f"{name[:100]!r} can't be {what}; use letters, digits, dots, dashes and underscores, "
@@ -32,10 +32,10 @@ class Entries(Generic[Entry]):
     """The entries of one kind in a folder.
 
     Attributes:
-        folder: Where they are; made with the first entry, for others to read as well.
-        suffix: What their files' names end with.
-        form: The dataclass of an entry. Its `__post_init__` refuses what makes no sense, in a file as in a call.
-        mend: What to do about a file that does not read as an entry; `{name}` stands for its name.
+        folder: Their folder. It is created with the first entry, and other users may read it.
+        suffix: The suffix of their file names.
+        form: The dataclass of an entry. Its `__post_init__` validates the values, whether from a file or a call.
+        mend: The advice for a file that is not a valid entry. `{name}` stands for its name.
     """
 
     folder: Path
@@ -44,7 +44,7 @@ class Entries(Generic[Entry]):
     mend: str
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all entries in order, whether or not their files read."""
+        """Return the sorted names of all entries, valid or not."""
         try:
             files = [path.name for path in self.folder.iterdir()]
         except FileNotFoundError:
@@ -57,11 +57,11 @@ class Entries(Generic[Entry]):
         return tuple(sorted(name for name in named if re.fullmatch(NAME, name)))
 
     def read(self, name: str) -> Entry | None:
-        """Return the entry of a name, or None if there is none; a file that does not read as one is an error."""
+        """Return the entry of a name, or None if there is none. Raise if its file is invalid."""
         if not re.fullmatch(NAME, name):
             return None
         path = self._path(name)
-        # Not followed if it is a link, and not waited for if it is a pipe: an entry is a file and nothing else.
+        # An entry must be a regular file: do not follow a link, and do not block on a pipe.
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         try:
             with os.fdopen(os.open(path, flags), "rb") as file:
@@ -69,20 +69,20 @@ class Entries(Generic[Entry]):
         except FileNotFoundError:
             return None
         except (OSError, ValidationError, DpflowError):
-            raise UsageError(f"{path} does not read as what dpflow wrote there; {self._mend(name)}") from None
+            raise UsageError(f"{path} is unreadable, or not as dpflow wrote it; {self._mend(name)}") from None
 
     def write(self, name: str, entry: Entry) -> None:
-        """Keep an entry under a name, in place of the one before; a failure leaves that one as it was."""
+        """Store an entry under a name, replacing the one before. After a failure the earlier entry is unchanged."""
         path = self._path(checked_name(name, what="a name here"))
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            raise UsageError(f"{path} is a link, or no file; {self._mend(name)}")
+            raise UsageError(f"{path} is not a regular file; {self._mend(name)}")
         _make(self.folder)
         with replacing(self.folder, [path.name]) as (partial,):
             partial.write_bytes(self._adapter.dump_json(entry, indent=2) + b"\n")
             partial.chmod(0o644)
 
     def remove(self, name: str) -> bool:
-        """Remove the entry of a name, even one that does not read; return whether there was one."""
+        """Remove the entry of a name, even an invalid one. Return whether there was one."""
         if not re.fullmatch(NAME, name):
             return False
         try:
@@ -94,7 +94,7 @@ class Entries(Generic[Entry]):
         return True
 
     def to_json(self, entry: Entry) -> Mapping[str, Any]:
-        """Return an entry as plain JSON values, as they are in its file."""
+        """Return an entry as plain JSON values, as in its file."""
         plain: Mapping[str, Any] = self._adapter.dump_python(entry, mode="json")
         return plain
 
@@ -110,15 +110,15 @@ class Entries(Generic[Entry]):
 
 
 def _make(folder: Path) -> None:
-    """Make the folder for all to read; the one above it may be the ledger's own, and is closed like that."""
+    """Create the folder, readable for everyone. Its parent may be the ledger's own folder, and is created readable for its owner only."""
     try:
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir()
-        folder.chmod(0o755)  # whatever the mask of this shell
+        folder.chmod(0o755)  # whatever the umask
     except FileExistsError:
         if not folder.is_dir():
             raise OutputError(f"{folder} is not a folder; move it away, or set DPFLOW_REGISTRY to another") from None
     except OSError:
         raise OutputError(
-            f"{folder} can't be made here; check the permissions, or set DPFLOW_REGISTRY to another folder"
+            f"{folder} can't be created; check the permissions, or set DPFLOW_REGISTRY to another folder"
         ) from None

@@ -1,6 +1,6 @@
-"""What is in the steward's keeping and how it is kept: the ledger, the registered specs and the raw files they read.
+"""The inventory of the steward's files: the ledger, the registered specs and the raw files that they read.
 
-For whoever checks a machine. Nothing here reads a row of a table, and no password is ever part of an answer.
+For checks of a machine, such as `dpflow doctor`. Nothing here reads a row of a table or returns a password.
 """
 
 import re
@@ -13,27 +13,26 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from dpcore.errors import DpflowError
 from dpcore.ledger import open_ledger
-from dpcore.places import current_places
+from dpcore.places import SQLITE, current_places
 from dpcore.spec import Declaration, load_spec
 from dpcore.steward.registry import Registered, registered, registered_names
 from dpcore.tables.sources.source import Source
 from dpcore.tables.sources.stored_file import local_path
 
-_SQLITE = "sqlite:///"
 _CONNECT_SECONDS = 5
 _OWNER = "SELECT bool_or(pg_has_role(tableowner, 'USAGE')) FROM pg_tables WHERE schemaname = 'dpflow'"
 
 
 @dataclass(frozen=True)
 class LedgerKeeping:
-    """Where the ledger is and what it lets us do.
+    """Where the ledger is and what this user may do with it.
 
     Attributes:
-        file: Its file, if it is one; nothing says that it is there.
-        address: Its URL without any password, if it is a database that reads as one.
-        has_password: Whether a password stands in the URL.
-        owns_tables: Whether our role could drop the rules that keep the history as it is.
-        accounts: The accounts in it.
+        file: The path of a SQLite ledger, which need not exist; None for a database.
+        address: The URL of a database without any password; None for a file or an invalid URL.
+        has_password: Whether the URL contains a password.
+        owns_tables: Whether the current role could drop the rules that protect the history.
+        accounts: The names of its accounts.
         trouble: Why it could not be opened, if it could not.
     """
 
@@ -47,12 +46,12 @@ class LedgerKeeping:
 
 @dataclass(frozen=True)
 class SpecKeeping:
-    """A registered spec as it is now.
+    """The current state of a registered spec.
 
     Attributes:
-        name: What it is registered as.
-        entry: What was registered, if its file in the registry reads.
-        declaration: What the spec declares now, if it can be read.
+        name: The registered name.
+        entry: The registry's entry, if it is valid.
+        declaration: The spec's current declaration, if it can be read.
         sources: The files on this machine that hold the raw table.
     """
 
@@ -63,23 +62,23 @@ class SpecKeeping:
 
     @property
     def changed(self) -> bool:
-        """Whether the spec is not what was registered, or not there at all."""
+        """Whether the spec differs from what was registered, or is missing."""
         return self.entry is None or self.declaration is None or self.declaration.digest != self.entry.sha256
 
     @property
     def releases(self) -> Path | None:
-        """The folder that its releases go to."""
+        """The folder for its releases."""
         return self.declaration.path.parent / self.declaration.spec.output.path if self.declaration else None
 
     @property
     def declared_source(self) -> Path | None:
-        """The file, folder or pattern on this machine that the spec names: unlike the names of the files in it, it is public."""
+        """The file, folder or pattern on this machine that the spec names. It is public, unlike the names of the files it matches."""
         path = self.declaration.spec.source.path if self.declaration else None
         return local_path(path, base=self.declaration.path.parent) if self.declaration and path else None
 
 
 def ledger_keeping() -> LedgerKeeping:
-    """Look at the ledger that is used here, without changing anything that it records."""
+    """Inspect the current ledger, without changing its records."""
     url = current_places().ledger_url
     accounts: tuple[str, ...] = ()
     trouble = None
@@ -88,9 +87,9 @@ def ledger_keeping() -> LedgerKeeping:
             accounts = tuple(account.name for account in ledger.accounts())
     except DpflowError as error:
         trouble = str(error)
-    in_file = url.startswith(_SQLITE)
+    in_file = url.startswith(SQLITE)
     return LedgerKeeping(
-        file=Path(url.removeprefix(_SQLITE)) if in_file else None,
+        file=Path(url.removeprefix(SQLITE)) if in_file else None,
         address=None if in_file else _without_password(url),
         has_password=not in_file and bool(re.search(r"//[^/@]*:[^@]*@|[?&](ssl)?password=", url)),
         owns_tables=not in_file and trouble is None and _owns_tables(url),
@@ -100,10 +99,10 @@ def ledger_keeping() -> LedgerKeeping:
 
 
 def spec_keepings() -> tuple[SpecKeeping, ...]:
-    """Look at all registered specs and find the files of their tables; those that do not read are among them.
+    """Inspect all registered specs, including unreadable ones, and find the files of their tables.
 
     Raises:
-        UsageError: The registry itself can't be read.
+        UsageError: If the registry itself can't be read.
     """
     return tuple(map(_spec_keeping, registered_names()))
 
@@ -115,9 +114,9 @@ def _spec_keeping(name: str) -> SpecKeeping:
         entry = registered(name)
         declaration = load_spec(entry.spec)
         kept = SpecKeeping(name, entry, declaration, sources)
-        if kept.declared_source is not None:  # nothing elsewhere is asked for
+        if kept.declared_source is not None:  # sources on other machines are not contacted
             sources = Source.locate(declaration.spec.source, base=declaration.path.parent).local_files
-    except DpflowError:  # what was found until here is what there is
+    except DpflowError:  # report what was found so far
         pass
     return SpecKeeping(name, entry, declaration, sources)
 
@@ -127,7 +126,7 @@ def _without_password(url: str) -> str | None:
         address = make_url(url)
     except (SQLAlchemyError, ValueError):
         return None
-    if "@" in f"{address.host}{address.database}":  # what comes before the last @ may be a part of the password
+    if "@" in f"{address.host}{address.database}":  # the text before the last @ may be a part of the password
         return None
     secret = [key for key in address.query if "password" in key]
     return address.difference_update_query(secret)._replace(password=None).render_as_string()

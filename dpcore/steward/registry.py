@@ -1,7 +1,7 @@
-"""The registry: which release specs a steward lets be run by name, from a form or by a schedule.
+"""The registry of release specs that may be run by name, from a form or by a schedule.
 
-A person who may start runs names a registered spec and never a path, so nobody can run what the steward has not seen. What
-was registered is remembered by its hash: a spec that was edited since is refused until it is registered again.
+A person who may start runs names a registered spec and never a path, so nobody can run a spec that the steward has not seen. The
+registry stores the hash of each spec: a spec that was edited since is refused until it is registered again.
 """
 
 import shlex
@@ -26,11 +26,11 @@ class Registered:
     """A spec that may be run by its name.
 
     Attributes:
-        name: What forms, schedules and `dpflow run` call it.
+        name: Its name in forms, schedules and `dpflow run`.
         spec: The absolute path of the spec.
-        sha256: The digest of the spec as it was registered.
+        sha256: The digest of the registered spec.
         account: The ledger account that pays.
-        cron: When it runs by itself, if it does.
+        cron: Its schedule; None if it is not scheduled.
         timezone: The time zone of `cron`; None if there is no `cron`.
         registered_at: When it was registered.
     """
@@ -55,24 +55,24 @@ class Registered:
 
     @property
     def command(self) -> str:
-        """The command that registers it again as it is."""
+        """The command that registers it again with the same schedule."""
         when = f' --cron "{self.cron}" --timezone {self.timezone}' if self.cron else ""
         return f"dpflow register {shlex.quote(str(self.spec))} --name {self.name}{when}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
+        """Return the entry as plain JSON values."""
         return dict(_entries().to_json(self))
 
 
 def register(
     spec: str | Path, *, name: str | None = None, cron: str | None = None, timezone: str | None = None
 ) -> Registered:
-    """Check a spec wholly, touching no data, and let it be run by name from now on.
+    """Validate a spec, without reading data, and register it to be run by name.
 
     Args:
-        spec: The spec's file. One that changed since it was registered is registered anew.
-        name: Its name; by default the file's, without the ending.
-        cron: When to run it by itself; without it only when somebody asks, whatever was registered before.
+        spec: The spec's file. Registering it again updates the entry.
+        name: Its name; by default the file's, without the suffix.
+        cron: Its schedule. None removes an earlier schedule.
         timezone: The time zone of `cron`, by default UTC.
     """
     path = Path(spec)
@@ -98,7 +98,7 @@ def _register(path: Path, *, name: str | None, cron: str | None, timezone: str |
     before = _entries().read(name)
     if before is not None and before.spec != entry.spec:
         raise UsageError(
-            f"{name!r} is the name of {before.spec} already; choose another with --name, "
+            f"{name!r} is already the name of {before.spec}; choose another with --name, "
             f"or remove that one first: dpflow register {name} --remove"
         )
     _entries().write(name, entry)
@@ -106,13 +106,13 @@ def _register(path: Path, *, name: str | None, cron: str | None, timezone: str |
 
 
 def unregister(name: str) -> None:
-    """Let a spec be run by name no more; releases that were made of it stay."""
+    """Remove a spec from the registry. Its releases stay."""
     if not _entries().remove(name):
         raise _unknown(name)
 
 
 def registered(name: str) -> Registered:
-    """Return what is registered under a name, or refuse and list the names there are."""
+    """Return the entry with this name. Raise, listing the registered names, if there is none."""
     entry = _entries().read(name)
     if entry is None:
         raise _unknown(name)
@@ -125,12 +125,12 @@ def registered(name: str) -> Registered:
 
 
 def registered_names() -> tuple[str, ...]:
-    """Return the names of all registered specs, in order."""
+    """Return the sorted names of all registered specs."""
     return _entries().names()
 
 
 def all_registered() -> tuple[Registered, ...]:
-    """Return all registered specs, in the order of their names."""
+    """Return all registered specs, sorted by name."""
     return tuple(map(registered, registered_names()))
 
 
@@ -143,7 +143,7 @@ def declared(release: str, *, registered_only: bool) -> Declaration:
         entry = registered(release)
         if path.is_file() and path.resolve() != entry.spec:
             raise UsageError(
-                f"{release!r} is a registered name and a file here; write the file's whole path, or rename it"
+                f"{release!r} is both a registered name and a file here; give the file's full path, or rename it"
             )
         return _as_registered(entry)
     if not path.suffix and len(path.parts) == 1 and not path.exists():
@@ -152,10 +152,10 @@ def declared(release: str, *, registered_only: bool) -> Declaration:
 
 
 def _as_registered(entry: Registered) -> Declaration:
-    """Return the declaration of a registered spec, unless its file is not what the steward registered."""
+    """Return the declaration of a registered spec. Raise if its file is missing or has changed since it was registered."""
     if not entry.spec.exists():
         raise UsageError(
-            f"the spec of {entry.name!r} is not at {entry.spec} any more; put it back, "
+            f"the spec of {entry.name!r} is no longer at {entry.spec}; put it back, "
             f"or run `dpflow register {entry.name} --remove` and register it where it is now"
         )
     changed_since = f"the spec of {entry.name!r}, {entry.spec}, was changed since it was registered"
@@ -166,13 +166,13 @@ def _as_registered(entry: Registered) -> Declaration:
             f"{changed_since}, and is not valid now; see: dpflow check {shlex.quote(str(entry.spec))}"
         ) from None
     if declaration.digest != entry.sha256:
-        raise UsageError(f"{changed_since}; if that is as it should be, register it again: {entry.command}")
+        raise UsageError(f"{changed_since}; if that is intended, register it again: {entry.command}")
     return declaration
 
 
 def _unknown(name: str) -> UsageError:
     names = ", ".join(registered_names())
-    known = f"the registered ones are {names}" if names else "none is registered yet"
+    known = f"registered specs: {names}" if names else "none is registered yet"
     return UsageError(f"no spec is registered as {name[:100]!r}; {known}; register one with `dpflow register SPEC`")
 
 

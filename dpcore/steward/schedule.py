@@ -1,4 +1,4 @@
-"""When a registered release is to be made by itself: a cron text and a time zone, checked before anybody relies on them."""
+"""Validate the schedule of a registered release: a cron expression and a time zone."""
 
 import re
 from datetime import UTC, datetime
@@ -12,24 +12,24 @@ from dpcore.errors import UsageError
 EXAMPLE = '--cron "0 3 * * *" --timezone Europe/Zurich is every night at three'
 DEFAULT_TIMEZONE = "UTC"
 
-# The plain forms: numbers, names, ranges, steps and lists. L, W, # and @daily mean different things to different crons, or none.
+# Portable cron syntax: numbers, names, ranges, steps and lists. Implementations disagree on L, W, # and @daily, or do not support them.
 _ITEM = r"(\*|[0-9]{1,2}|[A-Za-z]{3})(-([0-9]{1,2}|[A-Za-z]{3}))?(/[0-9]{1,2})?"
 _FIELD = re.compile(rf"{_ITEM}(,{_ITEM})*")
 _LONGEST_MONTH = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}
 
 
 def checked_schedule(cron: str | None, timezone: str | None) -> tuple[str | None, str | None]:
-    """Return the schedule in its plain form, in UTC if no time zone is named, or refuse it.
+    """Return the schedule in its normal form, in UTC unless a time zone is given. Raise if it is invalid.
 
     >>> checked_schedule("0  3 * * mon-fri", None)
     ('0 3 * * mon-fri', 'UTC')
     >>> checked_schedule("0 0 3 * * *", None)
     Traceback (most recent call last):
-    dpcore.errors.UsageError: a cron text has 5 fields (minute, hour, day, month, weekday), not 6; --cron "0 3 * * *" --timezone Europe/Zurich is every night at three
+    dpcore.errors.UsageError: a cron expression has 5 fields (minute, hour, day, month, weekday), not 6; --cron "0 3 * * *" --timezone Europe/Zurich is every night at three
     """
     if cron is None:
         if timezone is not None:
-            raise UsageError(f"--timezone says nothing without --cron; {EXAMPLE}")
+            raise UsageError(f"--timezone needs --cron; {EXAMPLE}")
         return None, None
     return _checked_cron(cron), _checked_timezone(DEFAULT_TIMEZONE if timezone is None else timezone)
 
@@ -37,15 +37,17 @@ def checked_schedule(cron: str | None, timezone: str | None) -> tuple[str | None
 def _checked_cron(cron: str) -> str:
     fields = cron.split()
     if len(fields) != 5:
-        raise UsageError(f"a cron text has 5 fields (minute, hour, day, month, weekday), not {len(fields)}; {EXAMPLE}")
+        raise UsageError(
+            f"a cron expression has 5 fields (minute, hour, day, month, weekday), not {len(fields)}; {EXAMPLE}"
+        )
     plain = " ".join(fields)
     try:
         parsed = CronSim(plain, datetime.now(UTC)) if all(map(_FIELD.fullmatch, fields)) else None
     except CronSimError:
         parsed = None
     if parsed is None:
-        raise UsageError(f"{plain[:100]!r} is no cron text; {EXAMPLE}")
-    # Even where a weekday would do as well: the scheduler looks for the day first, and ends when no month has it.
+        raise UsageError(f"{plain[:100]!r} is not a cron expression; {EXAMPLE}")
+    # Rejected even if the expression also names a weekday: the scheduler looks for the day first, and fails if no month has it.
     if min(parsed.days) > max(_LONGEST_MONTH.get(month, 31) for month in parsed.months):
         raise UsageError(f"{plain!r} names a day that none of its months has; {EXAMPLE}")
     return plain
@@ -53,7 +55,7 @@ def _checked_cron(cron: str) -> str:
 
 def _checked_timezone(timezone: str) -> str:
     if timezone not in _timezones():
-        raise UsageError(f"{timezone[:100]!r} is no time zone of this machine; name one such as Europe/Zurich, or UTC")
+        raise UsageError(f"{timezone[:100]!r} is not a time zone known here; name one such as Europe/Zurich, or UTC")
     return timezone
 
 

@@ -1,4 +1,4 @@
-"""The whole ledger held against itself, against the prices of its mechanisms, and against the releases that name it."""
+"""Verify the ledger, the prices of its mechanisms, and the releases that its runs have published."""
 
 import hashlib
 import json
@@ -12,6 +12,7 @@ from typing import Any
 
 from dpcore.errors import LedgerDamaged, UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState, open_ledger
+from dpcore.ledger.chain import is_sha256
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
@@ -21,30 +22,28 @@ from dpcore.release.ownership import owner_changed
 from dpcore.release.publishing import release_id
 from dpcore.reporting.promises import release_promise
 
-_HEXADECIMAL = frozenset("0123456789abcdef")
-
 
 def verify_ledger(
     *, releases: Sequence[Path] = (), complete: Sequence[Path] = (), expected_head: str | None = None
 ) -> Verified:
-    """Check the ledger, and every file of all releases that its runs have recorded and that are still there.
+    """Verify the ledger, and every file of all recorded releases that still exist.
 
     Args:
-        releases: Folders with more releases to check, or their manifests.
-        complete: More of them; a release that was published there must still be there.
-        expected_head: A head of its chain that was written down elsewhere.
+        releases: More folders of releases, or manifests, to verify.
+        complete: Like `releases`, but a release that was published there must still exist.
+        expected_head: A head of its chain that was noted elsewhere.
 
     Raises:
-        LedgerDamaged: At the first thing that does not fit.
-        UsageError: If a folder is not there, or the head is none.
-        LedgerError: If this user may not read a release, which says nothing about it.
+        LedgerDamaged: At the first discrepancy.
+        UsageError: If a folder does not exist, or the head is not a hash.
+        LedgerError: If this user may not read a release, so that it cannot be verified.
     """
-    if expected_head is not None and not _is_head(expected_head):
+    if expected_head is not None and not is_sha256(expected_head):
         raise UsageError("a head is 64 hexadecimal digits in lower case; copy it from a manifest's ledger_head")
     with permission_errors(), open_ledger() as ledger:
         recorded = tuple(_recorded(ledger))
         there = sorted({each.path for each in recorded if _is_there(each.path)})
-        # A ledger that was put back to an earlier state does not know its later releases: they lie beside the ones it knows.
+        # A ledger restored from a backup does not know its later releases. They lie beside the ones it knows.
         beside = sorted({each.beside for each in recorded if _is_folder(each.beside)})
         read = [_read(path) for path in dict.fromkeys([*_found([*releases, *complete, *beside]), *there])]
         identity = ledger.identity()
@@ -53,7 +52,7 @@ def verify_ledger(
         verified = verify(ledger, price=_price, heads=heads, expected_head=expected_head)
         _require_in_place(recorded, read, identity=identity)
         runs = {manifest.run: _require_agreement(ledger, manifest) for manifest in manifests}
-        # Read again after the states of the runs: a run that was settled meanwhile has its record by now.
+        # Read the records again, after the states of the runs: a run that was settled meanwhile has its record by now.
         files = _require_published(manifests, runs, tuple(_recorded(ledger)))
         _require_releases_only(ledger, beside, recorded)
     absent = _absent(recorded, runs=runs, complete=complete)
@@ -62,23 +61,23 @@ def verify_ledger(
 
 @dataclass(frozen=True)
 class _Recorded:
-    """What the ledger says of a release: which run published it where, and the hash of its manifest."""
+    """A release as recorded in the ledger: its run, the path of its manifest, and the manifest's hash."""
 
     run: str
     path: Path
     sha256: str
     folder: Path
-    """The folder of the release as it was recorded, which may be a link by now."""
+    """The recorded folder of the release, which may have become a link."""
 
     @property
     def beside(self) -> Path:
-        """The folder of releases that it was published in; where it was moved to, if a link was left behind, is none."""
+        """The folder of releases in which it was published. A link left behind by a move of the release is not followed."""
         return Path(os.path.realpath(self.folder.parent))
 
 
 @dataclass(frozen=True)
 class _Manifest:
-    """What a release says of the run that it came from."""
+    """A release's manifest, with its statements about its run."""
 
     path: Path
     run: str
@@ -93,14 +92,10 @@ def _price(mechanism: Mapping[str, Any], currency: Currency) -> int:
     return from_description(mechanism).price(currency)
 
 
-def _is_head(text: object) -> bool:
-    return isinstance(text, str) and len(text) == 64 and _HEXADECIMAL.issuperset(text)
-
-
 def _recorded(ledger: Ledger) -> Iterator[_Recorded]:
-    """Go through the releases that runs have recorded.
+    """Iterate over the releases that runs have recorded.
 
-    Whatever does not read here is left for the check of the chain to find.
+    Unreadable records are skipped here; the verification of the chain reports them.
     """
     with ledger.scanning() as scan:
         for event in scan.publications():
@@ -113,12 +108,12 @@ def _recorded(ledger: Ledger) -> Iterator[_Recorded]:
 
 
 def _placed(path: Path) -> Path:
-    """Return where a manifest lies, by whatever way it was reached; if it is itself a link, that is for a check to see."""
-    return Path(os.path.realpath(path.parent), path.name)  # unlike `resolve`, it takes a link to itself
+    """Return the manifest's path with links in its folder resolved. The manifest itself is not followed, so that checks see a link."""
+    return Path(os.path.realpath(path.parent), path.name)  # unlike `resolve`, `realpath` accepts a link to itself
 
 
 def _is_there(path: Path) -> bool:
-    """Say whether there is something, even a link that leads nowhere, as far as this user may look."""
+    """Return whether the path exists, even as a broken link, as far as this user may see."""
     return os.path.lexists(path)
 
 
@@ -130,9 +125,9 @@ def _is_folder(path: Path) -> bool:
 
 
 def _found(places: Iterable[Path]) -> Iterator[Path]:
-    """Go through the manifests in and below some folders; one that is still being written is not there yet.
+    """Iterate over the manifests in and below some folders, except those of releases still being written.
 
-    A folder that begins with a dot is looked at if it holds `data`, since who reads all of `*/data` reads it.
+    A folder whose name begins with a dot is searched if it contains `data`, because a reader of `*/data` may read it.
     """
     for place in places:
         if not place.exists():
@@ -144,31 +139,31 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
             below[:] = sorted(
                 name for name in below if not name.startswith(".") or _is_there(Path(folder, name, "data"))
             )
-            # Also in the folders below: one that is a link is not walked into, but its release would be read like the others.
+            # Also look in the subfolders: `walk` does not enter links, but a reader would read a linked release like the others.
             paths = (Path(folder, name, MANIFEST) for name in ("", *below))
             yield from (_placed(path) for path in paths if _is_there(path))
 
 
 def _read(path: Path) -> _Manifest:
-    """Read a manifest, or say that it cannot be."""
+    """Read a manifest. Raise if it is invalid."""
     try:
         written = read_regular(path)
         content = json.loads(written.decode("utf-8"))
         privacy, digest = content["privacy"], hashlib.sha256(written).hexdigest()
         named = (privacy["run"], privacy["account"], privacy["ledger_head"])
         manifest = _Manifest(path, *named, privacy, content, digest)
-        readable = _is_head(manifest.head) and isinstance(manifest.run, str)
+        readable = is_sha256(manifest.head) and isinstance(manifest.run, str)
     except PermissionError:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         readable = False
     if not readable:
-        raise LedgerDamaged(f"the manifest {one_line(path)} does not read; restore the release from a backup")
+        raise LedgerDamaged(f"the manifest {one_line(path)} is unreadable; restore the release from a backup")
     return manifest
 
 
 def _require_in_place(recorded: Iterable[_Recorded], read: Iterable[_Manifest], *, identity: str) -> None:
-    """Refuse a recorded place that holds something other than the release of its run, whatever copies lie elsewhere."""
+    """Raise if a recorded place holds something other than its run's release, whatever copies exist elsewhere."""
     found = {manifest.path: manifest for manifest in read}
     for each in recorded:
         if manifest := found.get(each.path):
@@ -179,11 +174,11 @@ def _require_in_place(recorded: Iterable[_Recorded], read: Iterable[_Manifest], 
         elif (_is_there(each.folder) or _is_there(each.path.parent)) and not _is_there(each.path):
             require_permitted(each.path)
             leads = _is_there(each.path.parent)
-            raise _changed(each.folder, f"{MANIFEST} is missing" if leads else "it is a link that leads nowhere")
+            raise _changed(each.folder, f"{MANIFEST} is missing" if leads else "it is a broken link")
 
 
 def _require_published(manifests: Sequence[_Manifest], runs: Mapping[str, Run], recorded: Iterable[_Recorded]) -> int:
-    """Refuse a release that its run did not publish, or of which any byte has changed; return how many files were compared."""
+    """Raise if a release was not published by its run, or any byte of it has changed. Return the number of files compared."""
     files, published = 0, defaultdict[str, set[str]](set)
     for each in recorded:
         published[each.run].add(each.sha256)
@@ -196,10 +191,10 @@ def _require_published(manifests: Sequence[_Manifest], runs: Mapping[str, Run], 
 
 
 def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) -> None:
-    """Refuse a manifest that its run has not recorded.
+    """Raise if a run has not recorded this manifest.
 
-    Only an open run can have published without a record, because the record is made when it is settled. Until then, the files
-    are compared with their manifest alone.
+    A run records its manifest when it is settled. Until then, an open run may have published without a record, and its files
+    are compared only with their manifest.
     """
     if run.state is RunState.OPEN or (run.state is RunState.SETTLED and run.release and manifest.sha256 in hashes):
         return
@@ -214,19 +209,19 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
 
 
 def _require_releases_only(ledger: Ledger, folders: Iterable[Path], recorded: Sequence[_Recorded]) -> None:
-    """Refuse a folder of releases in which something else could be taken for one, an older release for the newest, or another owner."""
+    """Raise if a folder of releases holds something that could pass for a release, points to an older release as the newest, or has another owner."""
     for folder in folders:
         here = {each.folder.name: each.run for each in recorded if each.beside == folder}
         numbers = _numbers(ledger, folder.name, here)
         if problem := misplaced(folder, recorded=here, numbers=numbers) or owner_changed(ledger, folder):
             raise LedgerDamaged(
                 f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
-                "run write what is missing again with --resume RUN"
+                "run write the missing files again with --resume RUN"
             )
 
 
 def _numbers(ledger: Ledger, account: str, recorded: Mapping[str, str]) -> dict[str, int]:
-    """Return the number of the event that reserved the run of each release of an account, by the name of the release."""
+    """Return, for each release of an account by name, the number of the event that reserved its run."""
     if account not in {each.name for each in ledger.accounts()}:
         return {}  # the folder was renamed
     runs = {run.id: run for run in ledger.runs(account)}
@@ -239,8 +234,8 @@ def _changed(release: Path, problem: str) -> LedgerDamaged:
 
 
 def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: Sequence[Path]) -> int:
-    """Count the releases that were found nowhere; refuse one that has to be there."""
-    absent = list({each.run: each for each in recorded if each.run not in runs}.values())  # where it was made last
+    """Count the releases that were not found. Raise if one of them was published below `complete`."""
+    absent = list({each.run: each for each in recorded if each.run not in runs}.values())  # the last record of each run
     whole = [place.resolve() for place in complete]
     for each in absent:
         if any(each.path.is_relative_to(place) for place in whole):
@@ -252,7 +247,7 @@ def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: S
 
 
 def _require_agreement(ledger: Ledger, manifest: _Manifest) -> Run:
-    """Return the run of a manifest; refuse a manifest that says something else about it than the ledger does."""
+    """Return the run of a manifest. Raise if the manifest contradicts the ledger."""
     problem: str | None
     try:
         run = ledger.run(manifest.run)
@@ -271,13 +266,13 @@ def _require_agreement(ledger: Ledger, manifest: _Manifest) -> Run:
 
 
 def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run) -> str | None:
-    """Say what a manifest states about its run otherwise than the ledger does, if anything."""
+    """Return a statement in which a manifest contradicts the ledger, or None."""
     booked = privacy.get("bookkeeping")
     spent = booked.get("spent") if isinstance(booked, dict) else None
     reserved = booked.get("reserved") if isinstance(booked, dict) else None
     if reserved != run.reserved / AMOUNT_OF_ONE:
         return "states another reservation than its run has"
-    # What a run has spent never falls; until it is settled it may still rise after its release was published.
+    # A run's spending never falls. Until the run is settled, it may still rise after the release was published.
     rising = run.state is RunState.OPEN and isinstance(spent, float) and 0 < spent < run.spent / AMOUNT_OF_ONE
     if spent != run.spent / AMOUNT_OF_ONE and not rising:
         return "states another amount than its run has spent"
@@ -285,7 +280,7 @@ def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run) -> str
     pure = account.currency is Currency.PURE
     if not (isinstance(epsilon, float) and isinstance(delta, float) and 0 <= delta < 1 and (delta == 0) == pure):
         return "states no epsilon and delta that a run of its account can have"
-    # Another machine's exponential function may lead to another last digit.
+    # Exponential functions of other machines may differ in the last digit.
     if not math.isclose(epsilon, release_promise(account, run, delta=delta).epsilon, rel_tol=1e-9):
         return "states another epsilon than its run's reservation promises"
     return None

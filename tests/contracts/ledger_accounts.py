@@ -47,7 +47,7 @@ class LedgerAccounts(LedgerStoreTests):
         assert ledger.account("births").currency is currency
 
     def test_an_account_is_opened_only_once(self, ledger: Ledger, url: str) -> None:
-        with self.refused(url, UsageError, "open already"):
+        with self.refused(url, UsageError, "exists already"):
             opened(ledger, cap=5)
 
     def test_an_unknown_account_is_answered_with_the_known_ones(self, ledger: Ledger, url: str) -> None:
@@ -191,7 +191,7 @@ class LedgerAccounts(LedgerStoreTests):
         for ask in asks:
             with self.refused(url, UsageError, "account 'visits' is closed; open another one"):
                 ask()
-        with self.refused(url, UsageError, "open already"):
+        with self.refused(url, UsageError, "exists already"):
             opened(ledger, "visits")
         with self.unchanged(url):
             assert ledger.close_account("visits", reason="again").state == "closed"

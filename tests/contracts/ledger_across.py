@@ -77,7 +77,7 @@ class LedgerAcrossBlocks(LedgerStoreTests):
         capped(ledger)
         reserve(ledger, "run", 900, JANUARY)
         for cap, epsilon in ((1_500, 1.5), (1_400, 2.0), (1_600, 1.4)):
-            with self.refused(url, UsageError, r"can only be raised, and is epsilon 1\.5 now"):
+            with self.refused(url, UsageError, r"can only be raised; it is epsilon 1\.5 now"):
                 ledger.raise_across("visits", cap=cap, epsilon=epsilon, reason="more")
         with self.refused(url, UsageError, "a reason must be"):
             ledger.raise_across("visits", cap=2_000, epsilon=2.0, reason="")
@@ -108,12 +108,12 @@ class LedgerAcrossBlocks(LedgerStoreTests):
     @pytest.mark.parametrize(
         ("terms", "problem"),
         [
-            ({"blocks_by": None}, "needs blocks; say what they are with --blocks"),
+            ({"blocks_by": None}, "needs blocks; define them with --blocks"),
             ({"unit": "row"}, "a row lies in one block"),
             ({"across_epsilon": None}, "declared with its epsilon"),
-            ({"across": None}, "whole number, of multiples of 1e-12"),
+            ({"across": None}, "whole number, in multiples of 1e-12"),
             ({"across": 0}, "at least 1 and at most"),
-            ({"across": 2 * 10**12}, "must not exceed what its epsilon amounts to"),
+            ({"across": 2 * 10**12}, "must not exceed its epsilon converted"),
             ({"across_epsilon": float("nan")}, "finite number above 0"),
         ],
         ids=str,

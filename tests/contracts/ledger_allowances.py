@@ -44,9 +44,9 @@ class LedgerAllowances(LedgerStoreTests):
 
     def test_once_there_is_an_allowance_every_run_names_one(self, ledger: Ledger, url: str) -> None:
         allow(ledger, "ann", 300)
-        with self.refused(url, UsageError, "an allowance for each analyst, and this run names no analyst; ask the"):
+        with self.refused(url, UsageError, "an allowance for each analyst, but this run names no analyst; ask the"):
             reserve(ledger, "run", 1)
-        with self.refused(url, UsageError, "an allowance for each analyst, and analyst 'bob' has none; ask the"):
+        with self.refused(url, UsageError, "an allowance for each analyst, but analyst 'bob' has none; ask the"):
             reserve(ledger, "run", 1, analyst="bob")
         reserve(ledger, "run", 1, analyst="ann")
         allow(ledger, "research", 300, kind="purpose")
@@ -104,7 +104,7 @@ class LedgerAllowances(LedgerStoreTests):
         ledger.charge(lease, step="measure", amount=30, mechanism=MECHANISM)
         ledger.settle("settled", release=None, lease=lease)
         ledger.refund("refunded", lease=None)
-        with self.refused(url, UsageError, "analyst 'bob' has used more of account 'clinic' than that"):
+        with self.refused(url, UsageError, "analyst 'bob' has already used more than that of account 'clinic'"):
             allow(ledger, "bob", 131)
         allow(ledger, "bob", 132)
         allow(ledger, "research", CAP, kind="purpose")

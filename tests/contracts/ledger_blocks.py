@@ -55,7 +55,7 @@ class LedgerBlocks(LedgerStoreTests):
 
     def test_a_charge_names_blocks_that_exist(self, ledger: Ledger, url: str) -> None:
         opened_by_month(ledger, JANUARY)
-        with self.refused(url, UsageError, "kept by block .*; name every block that may be touched"):
+        with self.refused(url, UsageError, "kept by block .*; name every block that the run may touch"):
             ledger.reserve("run", account="visits", amount=1, claim="claim")
         with self.refused(url, UsageError, f"no block '{FEBRUARY}', '{MARCH}'; open it first"):
             ledger.reserve("run", account="visits", amount=1, claim="claim", blocks=[MARCH, JANUARY, FEBRUARY])

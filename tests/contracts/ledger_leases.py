@@ -84,7 +84,7 @@ class LedgerLeases(LedgerStoreTests):
     def test_a_worker_elsewhere_has_to_be_waited_for(self, timed: Ledger, url: str, clock: Clock) -> None:
         timed.lease("run", holder=ELSEWHERE, seconds=60)
         clock.advance(60 - 1e-6)
-        with self.refused(url, RunHeld, r"worked on by process 4711 on elsewhere; .* again in \d+ seconds"):
+        with self.refused(url, RunHeld, r"held by process 4711 on elsewhere; .* again in \d+ seconds"):
             timed.lease("run", holder=ANOTHER)
         clock.advance(1e-6)
         lease = timed.lease("run", holder=ANOTHER)
@@ -102,7 +102,7 @@ class LedgerLeases(LedgerStoreTests):
             clock.advance(59)
             change()
             clock.advance(59)
-            with self.refused(url, RunHeld, "worked on by"):
+            with self.refused(url, RunHeld, "held by"):
                 timed.lease("run", holder=ANOTHER)
         clock.advance(1)
         timed.lease("run", holder=ANOTHER)
@@ -167,22 +167,22 @@ class LedgerLeases(LedgerStoreTests):
     def test_the_lease_of_one_run_does_not_end_another(self, timed: Ledger, url: str) -> None:
         timed.reserve("other", account="clinic", amount=300, claim="claim")
         lease = timed.lease("other")
-        with self.refused(url, UsageError, "that lease is of run 'other', not of run 'run'"):
+        with self.refused(url, UsageError, "that lease is for run 'other', not for run 'run'"):
             timed.settle("run", release="release-1", lease=lease)
-        with self.refused(url, UsageError, "that lease is of run 'other', not of run 'run'"):
+        with self.refused(url, UsageError, "that lease is for run 'other', not for run 'run'"):
             timed.refund("run", lease=lease)
 
     @pytest.mark.parametrize("seconds", [0, -1, 1.5, True, None, "60", float("nan"), 7 * 86_400 + 1, 2**62])
     def test_a_lease_lasts_a_sensible_time(self, timed: Ledger, url: str, seconds: Any) -> None:
-        with self.refused(url, UsageError, "a lease is for a whole number of seconds"):
+        with self.refused(url, UsageError, "a lease lasts a whole number of seconds"):
             timed.lease("run", seconds=seconds)
 
     def test_a_dead_process_of_this_machine_is_not_waited_for(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         with another_process(url) as process:
-            with self.refused(url, RunHeld, rf"worked on by process {process.pid} on "):
+            with self.refused(url, RunHeld, rf"held by process {process.pid} on "):
                 ledger.lease("run")
-            with self.refused(url, RunHeld, rf"worked on by process {process.pid} on "):
+            with self.refused(url, RunHeld, rf"held by process {process.pid} on "):
                 ledger.settle("run", release=None, lease=None)
             process.kill()
             # Dead, though its parent has not taken note of it: its number is still in use.
@@ -198,7 +198,7 @@ class LedgerLeases(LedgerStoreTests):
         with another_process(url) as process:
             process.kill()
             process.wait()
-        with self.refused(url, UsageError, "stay paid; end it with: dpflow ledger settle run"):
+        with self.refused(url, UsageError, "cannot be refunded; end it with: dpflow ledger settle run"):
             ledger.refund("run", lease=None)
         run = ledger.settle("run", release=None, lease=None)
         assert (run.state, run.spent, run.release) == ("settled", 100, None)

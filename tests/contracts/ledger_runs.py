@@ -178,7 +178,7 @@ class LedgerRuns(LedgerStoreTests):
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run")
         ledger.charge(lease, step="select", amount=299, mechanism=MECHANISM)
-        with self.refused(url, BudgetRefused, "what is left of run 'run'") as refused:
+        with self.refused(url, BudgetRefused, "the rest of run 'run'") as refused:
             ledger.charge(lease, step="measure", amount=2, mechanism=MECHANISM)
         assert (refused.value.requested, refused.value.remaining) == (2, 1)
 
@@ -292,11 +292,11 @@ class LedgerRuns(LedgerStoreTests):
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         lease = ledger.lease("run", holder="elsewhere 4711 99", seconds=1)
         ledger.charge(lease, step="measure", amount=1, mechanism=MECHANISM)
-        with self.refused(url, UsageError, "stay paid; end it with: dpflow ledger settle run"):
+        with self.refused(url, UsageError, "cannot be refunded; end it with: dpflow ledger settle run"):
             ledger.refund("run", lease=lease)
         with (
             open_ledger(url, clock=lambda: datetime.fromisoformat("2100-01-01T00:00:00Z")) as later,
-            self.refused(url, UsageError, "stay paid; end it with: dpflow ledger settle run"),
+            self.refused(url, UsageError, "cannot be refunded; end it with: dpflow ledger settle run"),
         ):
             later.refund("run", lease=None)
 

@@ -245,7 +245,7 @@ def test_a_restored_postgres_ledger_shows_that_it_forgot_a_release(
     # The roles hold in the restored database, too.
     Path("releases").rename("away")
     verify_ledger(expected_head=Path("backup/head").read_text(encoding="utf-8").strip())
-    with open_ledger() as ledger, pytest.raises(LedgerError, match="may not be used so by this role"):
+    with open_ledger() as ledger, pytest.raises(LedgerError, match="denies this to the current role"):
         ledger.accept_restoration(reason="the disk broke")
     as_person(server, monkeypatch, "steward")
     with open_ledger() as ledger:
@@ -259,5 +259,5 @@ def test_prefects_own_login_gets_into_no_ledger(
     server: PostgresServer, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"postgresql://prefect:prefect@/ledger?host={server.folder}")
-    with pytest.raises(LedgerError, match="may not be used so by this role"):
+    with pytest.raises(LedgerError, match="denies this to the current role"):
         open_ledger()

@@ -68,7 +68,7 @@ def test_something_else_of_that_name_is_refused_and_not_passed_over(
     if further_up:
         (tmp_path / ".dpflow").mkdir()
     NO_FOLDER[what](project / ".dpflow")
-    with pytest.raises(UsageError, match=r"project/\.dpflow is a file, or a link that leads nowhere"):
+    with pytest.raises(UsageError, match=r"project/\.dpflow is a file or a broken link"):
         places_from(project)
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/ledger.sqlite")
     assert places_from(project).named  # whoever names a ledger needs no folder

@@ -1,16 +1,17 @@
-"""The rules of a ledger as PostgreSQL's own catalogue states them, compared with those of a new ledger.
+"""Compare the ledger's rules, as PostgreSQL's catalogue defines them, with those of a new ledger.
 
-Names and numbers are not enough: a check can be weakened under its name, a trigger can be kept and not fire, a function can run with
-another search path or other rights, and a grant or a child table can go around all of them. So everything that a schema can hold is
-listed with its complete definition, one line an object. `catalogue.txt` holds the lines of a new ledger. Any role may read the
-catalogue, and nothing has to be created for the comparison, so a reader verifies as much as the owner.
+Comparing names and counts is not enough: a check can be weakened under the same name, a trigger can be disabled, a function can run with
+another search path or other rights, and a grant or a child table can bypass all of them. So every object that a schema can contain is
+listed with its complete definition, one line per object. `catalogue.txt` holds the lines of a new ledger. Any role may read the
+catalogue, and the comparison creates nothing, so a reader verifies as much as the owner.
 
-Owners are written as `owner`, whoever owns the schema; no other role is written so. What an owner may do is left out: it differs between versions of PostgreSQL, and an
-owner can give it back to itself. Lines of `catalogue.txt` that begin with `roles ` hold where the ledger belongs to `dpflow_steward`.
+The owner of the schema is written as `owner`, and no other role is. The owner's privileges are left out: they differ between versions of
+PostgreSQL, and an owner can grant them to itself again. Lines of `catalogue.txt` that begin with `roles ` apply if the ledger belongs to
+`dpflow_steward`.
 
-The comparison also covers what can bypass the rules without changing them: the session's settings, the right to change settings, views and
-functions elsewhere that lend the steward's rights, casts and functions that were added to PostgreSQL itself, and what the members of
-`dpflow_runner` and `dpflow_reader` may do through their attributes, other roles and what they own. A new ledger has no line of these kinds.
+The comparison also covers ways to bypass the rules without changing them: the session's settings, the right to change settings, views and
+functions elsewhere that lend the steward's rights, casts and functions added to PostgreSQL itself, and the powers that the members of
+`dpflow_runner` and `dpflow_reader` have through their attributes, other roles and objects they own. A new ledger has no line of these kinds.
 """
 
 from collections import Counter
@@ -25,8 +26,8 @@ EXPECTED = Path(__file__).with_name("catalogue.txt")
 WITH_ROLES = "roles "
 _MOST_NAMED = 3
 
-# Each query gives the kind of an object, its name, and all that is to be compared of it.
-# A role whose name could be taken for one of these words, or for two, is written as a literal.
+# Each query returns the kind of an object, its name, and the definition to compare.
+# A role name that could be mistaken for `PUBLIC`, `owner` or more than one word is written as a literal.
 _WHOSE = (
     "CASE WHEN {role} = 0 THEN 'PUBLIC' WHEN {role} = home.nspowner THEN 'owner'"
     " WHEN {name} ~ '^[a-z0-9_]+$' AND {name} <> 'owner' THEN {name} ELSE quote_literal({name}) END"
@@ -36,9 +37,9 @@ _HERE = "home.nspname = 'dpflow'"
 _TABLES = f"{_HOME} JOIN pg_class AS c ON {_HERE} AND c.relnamespace = home.oid"
 _WITH_ROLES_HERE = f"{_HERE} AND pg_get_userbyid(home.nspowner) = 'dpflow_steward'"
 
-# `holder` has every role that can act as runner or reader, and `reach` every role that each of them can act as, itself included.
-# From PostgreSQL 16 on, whoever creates a role without being a superuser gets a membership that only permits to administer it. With it,
-# a role can make itself a real member: so it counts for what a holder can reach. But it does not make the administrator a runner.
+# `holder` contains every role that can act as runner or reader, and `reach` every role that each holder can act as, itself included.
+# Since PostgreSQL 16, a role that is not a superuser gets, for each role it creates, a membership that only permits administering it. With
+# it, a role can make itself a full member, so the membership counts for `reach`. It does not make the administrator a holder.
 _REACH = (
     "WITH RECURSIVE link AS (SELECT m.member, m.roleid,"
     " coalesce(CAST(to_jsonb(m) ->> 'inherit_option' AS boolean), TRUE)"
@@ -48,7 +49,7 @@ _REACH = (
     " reach (role, other) AS (SELECT role, role FROM holder"
     " UNION SELECT reach.role, link.roleid FROM reach JOIN link ON link.member = reach.other)"
 )
-# The predefined roles that only read. Any other, also one of a later version of PostgreSQL, is more than a runner or reader needs.
+# The predefined roles that only read. Any other, including those of later PostgreSQL versions, is more than a runner or reader needs.
 _ONLY_READ = "'pg_read_all_data', 'pg_monitor', 'pg_read_all_settings', 'pg_read_all_stats', 'pg_stat_scan_tables', 'pg_database_owner'"
 
 
@@ -57,7 +58,7 @@ def _whose(role: str) -> str:
 
 
 def _grants(kind: str, name: str, held: str, tables: str) -> str:
-    """List who may do what with something, by its access list, apart from its owner."""
+    """Return a query of the privileges in an object's access control list, except its owner's."""
     return (
         f"SELECT 'grant', {name}, concat_ws(' ', '{kind}', {_whose('given.grantee')}, given.privilege_type,"
         f" CASE WHEN given.is_grantable THEN 'with grant option' END)"
@@ -66,7 +67,7 @@ def _grants(kind: str, name: str, held: str, tables: str) -> str:
 
 
 _QUERIES = (
-    # Whatever lies in the schema, of any kind but functions, which are listed below.
+    # Every object in the schema except functions, which are listed below.
     (
         "SELECT 'object', o.type || ' ' || o.identity, ''"
         f" FROM {_HOME} JOIN pg_depend AS d ON {_HERE} AND d.refobjid = home.oid"
@@ -79,13 +80,13 @@ _QUERIES = (
         f"SELECT 'relation', c.relname, concat_ws(' ', c.relkind, c.relpersistence, {_whose('c.relowner')},"
         " 'options', c.reloptions, 'row security', c.relrowsecurity, c.relforcerowsecurity, 'partition', c.relispartition,"
         " 'access', a.amname, 'of type', c.reloftype,"
-        # By these marks the server knows that there is something to look for. They stay set when the last one is gone, which is no harm.
+        # The server looks for triggers, indexes and checks only where these flags are set. A flag that outlives its last object is harmless.
         " 'applied', c.relhastriggers OR NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid),"
         " c.relhasindex OR NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid),"
         " c.relchecks = (SELECT count(*) FROM pg_constraint WHERE conrelid = c.oid AND contype = 'c'))"
         f" FROM {_TABLES} LEFT JOIN pg_am AS a ON a.oid = c.relam"
     ),
-    # How a sequence counts; its position is no part of the definition.
+    # The parameters of a sequence. Its current value is not part of the definition.
     (
         "SELECT 'sequence', c.relname, concat_ws(' ', format_type(s.seqtypid, NULL), 'start', s.seqstart, 'increment', s.seqincrement,"
         " 'from', s.seqmin, 'to', s.seqmax, 'cache', s.seqcache, 'cycle', s.seqcycle)"
@@ -101,7 +102,7 @@ _QUERIES = (
         " LEFT JOIN pg_attrdef AS d ON d.adrelid = c.oid AND d.adnum = a.attnum"
         " LEFT JOIN pg_collation AS o ON o.oid = a.attcollation LEFT JOIN pg_namespace AS n ON n.oid = o.collnamespace"
     ),
-    # That a column is not null is said of the column; newer versions have a constraint for it, which must hold for all rows.
+    # NOT NULL is compared with the column. Newer versions also have a constraint for it, which must be valid for all rows.
     (
         "SELECT 'constraint', c.relname || '.' || k.conname, concat_ws(' ', k.contype, pg_get_constraintdef(k.oid),"
         " 'deferrable', k.condeferrable, k.condeferred, 'valid', k.convalidated, 'local', k.conislocal, k.coninhcount)"
@@ -112,7 +113,7 @@ _QUERIES = (
         " 'valid', i.indisvalid, i.indisready, i.indislive)"
         f" FROM {_TABLES} JOIN pg_index AS i ON i.indexrelid = c.oid"
     ),
-    # The triggers behind foreign keys have names with numbers in them: they are known by what they call, and for which key.
+    # The names of foreign key triggers contain object ids, so these triggers are identified by their constraint and function instead.
     (
         "SELECT 'trigger', c.relname || '.' || CASE WHEN t.tgisinternal THEN concat_ws(' ', k.conname, p.proname)"
         " ELSE t.tgname END, concat_ws(' ', 'enabled', t.tgenabled, 'calls', n.nspname || '.' || p.proname,"
@@ -136,7 +137,7 @@ _QUERIES = (
         " pg_get_expr(p.polqual, p.polrelid), pg_get_expr(p.polwithcheck, p.polrelid))"
         f" FROM {_TABLES} JOIN pg_policy AS p ON p.polrelid = c.oid"
     ),
-    # A child of one of the tables, wherever it lies, adds rows to what a query of its parent sees.
+    # A child table, in whatever schema, adds its rows to queries of its parent.
     (
         "SELECT 'inheritance', c.relname, concat_ws(' ', CAST(i.inhrelid AS regclass), 'from', CAST(i.inhparent AS regclass))"
         f" FROM {_TABLES} AND c.relkind <> 'i' JOIN pg_inherits AS i ON c.oid IN (i.inhrelid, i.inhparent)"
@@ -160,16 +161,16 @@ _QUERIES = (
         f" FROM {_HOME} JOIN pg_default_acl AS d ON {_HERE} AND (d.defaclnamespace = home.oid"
         " OR d.defaclnamespace = 0 AND d.defaclrole = home.nspowner)"
     ),
-    # A view, or a rule of a table elsewhere, uses these tables with the rights of its own owner.
+    # A view, or a rule of a table, in another schema accesses these tables with the rights of its own owner.
     (
         "SELECT DISTINCT 'view or rule', n.nspname || '.' || v.relname, concat_ws(' ', r.rulename, 'uses', c.relname)"
         f" FROM {_TABLES} JOIN pg_depend AS d ON d.refclassid = CAST('pg_catalog.pg_class' AS regclass) AND d.refobjid = c.oid"
         " AND d.classid = CAST('pg_catalog.pg_rewrite' AS regclass) JOIN pg_rewrite AS r ON r.oid = d.objid"
         " JOIN pg_class AS v ON v.oid = r.ev_class AND v.relnamespace <> home.oid JOIN pg_namespace AS n ON n.oid = v.relnamespace"
     ),
-    # A function elsewhere that runs with the rights of the steward, or of a role that may administer the steward's; or with those of a superuser
-    # or of a role with CREATEROLE, if a runner or reader may call it, by itself or through a trigger, an event trigger or an aggregate, for
-    # which they need no right to the function. Those of extensions are left out: only a superuser makes one.
+    # SECURITY DEFINER functions in other schemas that run with the rights of the steward, or of a role that may administer the steward's; or
+    # with those of a superuser or of a role with CREATEROLE, if a runner or reader may call them, directly or through a trigger, an event
+    # trigger or an aggregate, which need no right to the function. Functions of extensions are left out: only a superuser creates those.
     (
         f"{_REACH} SELECT DISTINCT 'definer function', n.nspname || '.' || p.proname || '(' || pg_get_function_arguments(p.oid) || ')',"
         f" {_whose('p.proowner')} FROM {_HOME} JOIN pg_proc AS p ON {_HERE} AND p.pronamespace <> home.oid AND p.prosecdef"
@@ -183,14 +184,14 @@ _QUERIES = (
         " OR EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS given"
         " WHERE given.grantee = 0 OR given.grantee IN (SELECT other FROM reach))))"
     ),
-    # It acts in the session of whoever logs in or changes a definition, the steward included.
+    # An event trigger runs in the session of any role that logs in or changes a definition, including the steward's.
     (
         "SELECT 'event trigger', e.evtname, concat_ws(' ', e.evtevent, e.evtenabled, CAST(e.evtfoid AS regprocedure))"
         f" FROM {_HOME} JOIN pg_event_trigger AS e ON {_HERE} WHERE NOT EXISTS (SELECT FROM pg_depend AS d"
         " WHERE d.classid = CAST('pg_catalog.pg_event_trigger' AS regclass) AND d.objid = e.oid AND d.deptype = 'e')"
     ),
-    # What was added to PostgreSQL itself comes before whatever has the same name here, and a cast needs no name. 16384 is where the numbers
-    # begin of what did not come with the server.
+    # An object added to pg_catalog takes precedence over one of the same name here, and a cast applies without a name. Object ids from 16384
+    # on belong to objects that did not come with the server.
     (
         "SELECT 'cast', format_type(k.castsource, NULL) || ' as ' || format_type(k.casttarget, NULL), concat_ws(' ', k.castcontext, k.castmethod)"
         f" FROM {_HOME} JOIN pg_cast AS k ON {_HERE} AND k.oid >= 16384"
@@ -204,18 +205,18 @@ _QUERIES = (
         " WHERE added.oid >= 16384 AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = added.class AND d.objid = added.oid"
         " AND d.deptype = 'e')"
     ),
-    # With this setting no ordinary trigger fires and no foreign key is looked at.
+    # With this setting no ordinary trigger fires and no foreign key is checked.
     (
         "SELECT 'setting', 'session_replication_role', coalesce((SELECT concat_ws(' ', datname) FROM pg_database"
         " WHERE oid = s.setdatabase), 'every database') FROM pg_db_role_setting AS s CROSS JOIN LATERAL unnest(s.setconfig) AS line"
         " WHERE lower(line) = 'session_replication_role=replica'"
         " AND s.setdatabase IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))"
     ),
-    # The server's configuration, an administrator or the address can set it as well.
+    # The server's configuration, an administrator or the address can also set it.
     (
         "SELECT 'setting', 'session_replication_role', 'this session' WHERE current_setting('session_replication_role') <> 'origin'"
     ),
-    # The right to set it leaves no trace when it is used. Some other settings let their user run code as the server.
+    # Using the right to set it leaves no trace. Some other settings let a role run code as the server.
     (
         f"{_REACH} SELECT 'grant', p.parname, concat_ws(' ', 'parameter', {_whose('given.grantee')}, given.privilege_type,"
         f" CASE WHEN given.is_grantable THEN 'with grant option' END) FROM {_HOME} JOIN pg_parameter_acl AS p ON {_HERE}"
@@ -223,7 +224,7 @@ _QUERIES = (
         " WHERE r.rolsuper IS NOT TRUE AND (p.parname = 'session_replication_role' OR"
         f" ({_WITH_ROLES_HERE} AND (given.grantee = 0 OR given.grantee IN (SELECT other FROM reach))))"
     ),
-    # The roles of the script are there for their rights alone: nobody logs in as one, and none is a member of another.
+    # The roles of the script only carry privileges: nobody logs in as one, and none is a member of another.
     (
         f"SELECT 'role', r.rolname, concat_ws(' ', 'superuser', r.rolsuper, 'login', r.rolcanlogin, 'create', r.rolcreaterole,"
         f" r.rolcreatedb, 'replication', r.rolreplication, 'bypass', r.rolbypassrls) FROM {_HOME}"
@@ -234,7 +235,7 @@ _QUERIES = (
         " JOIN pg_roles AS member ON member.oid = m.member JOIN pg_roles AS whole ON whole.oid = m.roleid"
         " WHERE member.rolname IN ('dpflow_steward', 'dpflow_runner', 'dpflow_reader')"
     ),
-    # Whoever can act as runner or reader can act as nobody who stands above the rules.
+    # A role that can act as runner or reader must not be able to act as a role that can bypass the rules.
     (
         f"{_REACH} SELECT 'privilege', r.rolname, concat_ws(' ', CASE WHEN o.oid <> r.oid THEN 'member of ' || o.rolname END,"
         " CASE WHEN o.rolsuper THEN 'superuser' END, CASE WHEN o.rolcreaterole THEN 'createrole' END,"
@@ -243,7 +244,7 @@ _QUERIES = (
         " JOIN pg_roles AS o ON o.oid = reach.other WHERE o.rolsuper OR o.rolcreaterole OR o.rolreplication OR o.rolbypassrls"
         f" OR o.oid = home.nspowner OR left(o.rolname, 3) = 'pg_' AND o.rolname NOT IN ({_ONLY_READ})"
     ),
-    # Nor is it theirs to drop the database, or to make others runners and readers.
+    # Nor may it drop the database, or make other roles runners and readers.
     (
         f"{_REACH} SELECT 'ownership', r.rolname, 'of the database' FROM {_HOME} JOIN reach ON {_WITH_ROLES_HERE}"
         " JOIN pg_roles AS r ON r.oid = reach.role JOIN pg_database AS d ON d.datname = current_database() AND d.datdba = reach.other"
@@ -258,13 +259,13 @@ _QUERIES = (
 
 
 def found(execute: Execute) -> Counter[tuple[str, str, str]]:
-    """Return every object of the ledger in this database: its kind, its name and its definition."""
+    """Return every object of the ledger in this database, as kind, name and definition."""
     rows = (row for query in _QUERIES for row in execute(query))
     return Counter((str(kind), str(name), str(text).replace("\t", " ").replace("\n", " ")) for kind, name, text in rows)
 
 
 def rules_changed(execute: Execute) -> str | None:
-    """Name what is missing, added or defined otherwise than in a new ledger, or return None."""
+    """Describe the objects that are missing, added or changed compared with a new ledger. Return None if there are none."""
     ((owner,),) = execute("SELECT pg_get_userbyid(nspowner) FROM pg_namespace WHERE nspname = 'dpflow'")
     there, expected = found(execute), Counter(_expected(roles=owner == "dpflow_steward"))
     missing, added = expected - there, there - expected
@@ -284,7 +285,7 @@ def _problem(kind: str, name: str, missing: Iterable[tuple[str, ...]], added: It
 
 
 def written(lines: Collection[tuple[str, str, str]]) -> list[str]:
-    """Return objects as lines of text, in a fixed order."""
+    """Return objects as sorted lines of text."""
     return sorted("\t".join(line) for line in lines)
 
 

@@ -1,6 +1,6 @@
-"""The one place where what PostgreSQL and its driver say becomes an error of ours, with what to do next.
+"""Convert the errors of PostgreSQL and its driver to DpflowErrors that say what to do next.
 
-None of their own words are shown: they may quote an address, or a value.
+The original messages are never shown: they may quote an address, or a value.
 """
 
 import re
@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from dpcore.errors import DpflowError, LedgerDamaged, LedgerError, UsageError
 
-_DAMAGED = "does not read as a ledger; restore it from a backup"
+_DAMAGED = "is not a readable ledger; restore it from a backup"
 _GONE = "cannot be reached; check DPFLOW_LEDGER_URL and that the database runs, then run again: nothing that was stored is lost"
 _BROKE = "lost its connection; run again: what was stored is found, and at most the step in flight is paid twice"
 
@@ -20,13 +20,13 @@ _MEANINGS: dict[str, tuple[type[DpflowError], str]] = {
     "55P03": (LedgerError, "stayed locked by another process; wait until it ends, then try again"),
     "57014": (LedgerError, "took too long to answer; try again"),
     "57P03": (LedgerError, _GONE),
-    "40P01": (LedgerError, "met another change that waited for this one; try again"),
-    "40001": (LedgerError, "met another change at the same moment; try again"),
+    "40P01": (LedgerError, "had a deadlock with another transaction; try again"),
+    "40001": (LedgerError, "had a conflict with a concurrent transaction; try again"),
     "25006": (LedgerError, "is read-only, as on a standby; name the primary database in DPFLOW_LEDGER_URL"),
     "25P03": (LedgerError, _BROKE),
     "42501": (
         LedgerError,
-        "may not be used so by this role; a steward's verb needs the steward's role, a run the runner's",
+        "denies this to the current role; a steward's command needs the steward's role, a run the runner's",
     ),
     "28P01": (LedgerError, "refuses this user or password; check DPFLOW_LEDGER_URL"),
     "28000": (LedgerError, "refuses this user; check DPFLOW_LEDGER_URL"),
@@ -35,7 +35,7 @@ _MEANINGS: dict[str, tuple[type[DpflowError], str]] = {
     "53200": (LedgerError, "needs more memory than there is; free some, then try again"),
     "53300": (LedgerError, "has too many connections; close some, or raise max_connections"),
     "54000": (LedgerError, "cannot hold an output this large; measure fewer cells at once"),
-    # The protocol checks before it writes, so a rule of the tables is broken only by rows that contradict each other.
+    # The protocol checks before it writes, so only contradictory rows can violate a constraint.
     "P0001": (LedgerDamaged, "contradicts itself; nothing was changed: restore it from a backup"),
 }
 _CLASSES: dict[str, tuple[type[DpflowError], str]] = {
@@ -45,7 +45,7 @@ _CLASSES: dict[str, tuple[type[DpflowError], str]] = {
     "42": (LedgerDamaged, _DAMAGED),
     "22": (LedgerDamaged, _DAMAGED),
     "3F": (LedgerDamaged, _DAMAGED),
-    "XX": (LedgerDamaged, "is damaged, says PostgreSQL; look at the server's log, and restore it from a backup"),
+    "XX": (LedgerDamaged, "is damaged according to PostgreSQL; check the server's log, and restore it from a backup"),
 }
 _WORDS = {
     r"password authentication failed|no password supplied": "28P01",
@@ -54,12 +54,12 @@ _WORDS = {
     r"permission denied for database": "42501",
     r"too many (clients|connections)|connection slots are reserved": "53300",
 }
-"""What a server that speaks English says when it lets nobody in: of these refusals the driver passes on no code."""
+"""English server messages for rejected connections, for which the driver passes on no error code."""
 
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """Turn every error of the database, its driver and SQLAlchemy into one line about the ledger at `place`."""
+    """Convert every error of the database, its driver and SQLAlchemy to a one-line error about the ledger at `place`."""
     try:
         yield
     except (psycopg.Error, DBAPIError) as error:
@@ -78,5 +78,5 @@ def _meaning(error: psycopg.Error | DBAPIError) -> tuple[type[DpflowError], str]
             return LedgerError, _GONE
     if code is None:
         return LedgerError, _BROKE
-    unforeseen = (LedgerError, f"cannot be used (PostgreSQL code {code}); look at the server's log")
+    unforeseen = (LedgerError, f"cannot be used (PostgreSQL code {code}); check the server's log")
     return _MEANINGS.get(code) or _CLASSES.get(code[:2]) or unforeseen

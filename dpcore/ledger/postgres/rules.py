@@ -1,12 +1,12 @@
-"""What the database itself sees to, whoever sends the statement: rows change only as the last event of the chain tells.
+"""The rules that the database enforces on every statement: a row changes only as the last event of the chain says.
 
-The protocol is written once, in Python. It is stated here again because in PostgreSQL more than one program may have a password: a
-runner's is good for reserving and spending within the caps, in the order of the protocol, and for nothing else, whatever is sent with
-it. The owner of the tables, who is the steward, is held by the same rules, but can drop them; then `verify` shows what was done.
+The protocol is implemented once, in Python. The triggers repeat it, because several programs may have a password for a PostgreSQL
+database. A runner's password permits reserving and spending within the caps, in the order of the protocol, and nothing else, whatever
+statements are sent with it. The steward, who owns the tables, is bound by the same rules but can drop them; `verify` then reports it.
 
-Every function runs with the rights of whoever sent the statement, and looks names up in `dpflow` alone. The plan of a query is kept, so
-each is written such that one plan does for a single block and for thousands, for the first event and for the millionth: rows are
-looked up by their keys, and the two sides of a change are put together without nested loops.
+Every function runs with the rights of the statement's sender and resolves names only in `dpflow`. PostgreSQL caches query plans, so each
+query is written for one plan that suits one block or thousands, the first event or the millionth: rows are looked up by key, and the old
+and new rows of a change are joined without nested loops.
 """
 
 from typing import Final
@@ -244,4 +244,4 @@ BEGIN
 END $$;
 SELECT grant_roles();
 """
-"""What each role may do, given to those that exist now; `deployments/postgres-roles.sql` calls the function for those made later."""
+"""Grants the privileges of each role that exists now. `deployments/postgres-roles.sql` calls the function for roles created later."""

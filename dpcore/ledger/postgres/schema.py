@@ -1,10 +1,10 @@
-"""The tables of a ledger in PostgreSQL, in a schema of their own, and how they come into being.
+"""The PostgreSQL schema of a ledger: create and migrate it.
 
-As in SQLite, the rules of the protocol that a table can state are stated here again; `rules` has those that take a trigger.
-Where the three roles of `deployments/postgres-roles.sql` exist, the tables belong to the steward, and each of the others gets no more
-than it needs. `moved` and `across_moved` are the number of the event that last changed what is used. Rows that every charge writes refer to each other
-by rule, not by foreign key: the rule compares more, and takes no lock on the row that is referred to. Whoever writes first locks
-`writer`, which is there for nothing else.
+As in SQLite, constraints repeat the protocol's rules where a table can express them; `rules` holds those that need a trigger.
+Where the three roles of `deployments/postgres-roles.sql` exist, the tables belong to the steward, and each other role gets only the
+privileges it needs. `moved` and `across_moved` are the number of the event that last changed the used amount. Triggers, not foreign
+keys, connect the rows that every charge writes: a trigger compares more, and does not lock the referenced row. Every write transaction
+first locks the table `writer`, which has no other purpose.
 """
 
 from contextlib import suppress
@@ -17,7 +17,7 @@ from dpcore.ledger.postgres.rules import GRANTS, RULES
 
 SCHEMA = "dpflow"
 BASE = 1
-"""The version of these tables and rules, which never change: a later version comes by migration, to new ledgers too."""
+"""The version of the schema below, which never changes. New ledgers, too, reach later versions by migration."""
 VERSION = 1
 
 _TABLES = """
@@ -129,7 +129,7 @@ CREATE UNIQUE INDEX operation_once ON operation (run, step) WHERE state = 'commi
 """
 
 MIGRATIONS: dict[int, str] = {}
-"""The script that leads from each version to the next; the grants are given anew after it."""
+"""The script that migrates each version to the next. The grants are repeated after it."""
 
 _AS_STEWARD = """
 DO $$
@@ -148,7 +148,7 @@ _ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(1684825708)"
 
 
 def bring_up_to_date(connection: psycopg.Connection[Any], *, place: str, create: bool) -> None:
-    """Refuse a database without a ledger, or one of a newer version; make the ledger if `create` says so; convert an older one."""
+    """Create the ledger if `create` is true, or migrate an older one. Raise if there is none, or its version is newer."""
     version = _version(connection)
     if version is None and not create:
         raise UsageError(
@@ -161,8 +161,8 @@ def bring_up_to_date(connection: psycopg.Connection[Any], *, place: str, create:
 
 
 def _migrate(connection: psycopg.Connection[Any], *, place: str) -> None:
-    """Take the database from what it has to this version, in one transaction; another process may have done it meanwhile."""
-    connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")  # so that what is done meanwhile is seen
+    """Create or migrate the ledger in one transaction. Another process may have done so meanwhile."""
+    connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")  # to see what another process commits meanwhile
     try:
         connection.execute(_ONE_AT_A_TIME)
         version = _version(connection)
@@ -177,7 +177,7 @@ def _migrate(connection: psycopg.Connection[Any], *, place: str) -> None:
         connection.execute(f"UPDATE version SET number = {VERSION}; {GRANTS}")
         connection.execute("COMMIT")
     except BaseException:
-        with suppress(psycopg.Error):  # a connection that broke has rolled back by itself
+        with suppress(psycopg.Error):  # the server rolls back a broken connection by itself
             connection.execute("ROLLBACK")
         raise
 
@@ -191,13 +191,13 @@ def _refuse_newer(version: int | None, *, place: str) -> None:
 
 def _migration(version: int, *, place: str) -> str:
     if version not in MIGRATIONS:
-        raise LedgerDamaged(f"the ledger at {place} has no version that ever was; restore it from a backup")
+        raise LedgerDamaged(f"the ledger at {place} has an unknown version; restore it from a backup")
     return MIGRATIONS[version]
 
 
 def _version(connection: psycopg.Connection[Any]) -> int | None:
-    """Return the version of the ledger in this database, or None if there is none."""
-    # Not by to_regclass, which may remember from before it waited for a lock that there was no such table.
+    """Return the version of the ledger in this database, or None if there is no ledger."""
+    # to_regclass would not do: after waiting for the lock it may still return a cached miss.
     (there,) = _row(connection, f"{_THERE} WHERE nspname = '{SCHEMA}' AND relname = 'version'")
     return int(_row(connection, f"SELECT number FROM {SCHEMA}.version")[0]) if there else None
 
@@ -205,5 +205,5 @@ def _version(connection: psycopg.Connection[Any]) -> int | None:
 def _row(connection: psycopg.Connection[Any], query: str) -> Any:
     row = connection.execute(query).fetchone()
     if row is None:
-        raise LedgerDamaged("the ledger has lost the number of its version; restore it from a backup")
+        raise LedgerDamaged("the ledger has lost its version number; restore it from a backup")
     return row

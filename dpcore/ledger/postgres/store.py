@@ -1,4 +1,4 @@
-"""The ledger in a PostgreSQL database, which any number of machines may open at once."""
+"""The ledger in a PostgreSQL database, shared by any number of machines."""
 
 import os
 import re
@@ -20,18 +20,18 @@ from dpcore.ledger.postgres.schema import SCHEMA, bring_up_to_date
 from dpcore.ledger.store import PATIENCE_SECONDS, Store
 
 LARGEST_OUTPUT = 1 << 28
-"""Bytes; PostgreSQL holds up to a gigabyte in a value, and takes several copies of it on the way."""
+"""Bytes. PostgreSQL limits a value to one gigabyte, and makes several copies of it on the way."""
 
 _PAGE = 1_000
 _CUSTOMARY = {
     "lock_timeout": f"{PATIENCE_SECONDS}s",
-    "idle_in_transaction_session_timeout": "60s",  # a machine that froze with the lock in hand does not stop the others
+    "idle_in_transaction_session_timeout": "60s",  # a machine that froze while holding the lock does not block the others
 }
-"""Settings that the address may change with its own `options`."""
+"""Settings that the address may override with its own `options`."""
 _FIXED = {
     "search_path": SCHEMA,
-    "synchronous_commit": "on",  # a transaction that returned survives a power failure, whatever the server's default
-    # Whatever the database, the role or the environment prefers, values and definitions are written in one way.
+    "synchronous_commit": "on",  # a committed transaction survives a power failure, whatever the server's default
+    # Fix the format of values and definitions, whatever the database, the role or the environment sets.
     "timezone": "UTC",
     "datestyle": "ISO, MDY",
     "intervalstyle": "postgres",
@@ -43,17 +43,16 @@ _FIXED = {
     "array_nulls": "on",
 }
 _FIX = "SELECT " + ", ".join(f"set_config('{name}', '{value}', FALSE)" for name, value in _FIXED.items())
-"""Statements come last: the environment's PGDATESTYLE and PGTZ override what an address asks for."""
+"""Set by a statement after connecting, because PGDATESTYLE and PGTZ in the environment override an address's options."""
 
 
 class PostgresStore(Store):
     """A connection to a database with a ledger in its schema `dpflow`.
 
-    Every writer first takes the one lock there is. So writers come one after the other, what they read is
-    what they change, and there is no order of locks to get wrong. A connection that broke is replaced at the next transaction.
+    Every write transaction first takes one global lock. So writers are serialised, no row changes between a read and the write
+    that depends on it, and deadlocks between lock orders cannot occur. A broken connection is replaced at the next transaction.
 
-    SQLAlchemy reads the address and makes the connection; statements go straight to a cursor of its driver, which halves the
-    time of each.
+    SQLAlchemy parses the address and connects. Statements go directly to a cursor of its driver, which halves their time.
     """
 
     begin_reading = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -66,7 +65,7 @@ class PostgresStore(Store):
     output_digest = "encode(sha256(output), 'hex')"
 
     def __init__(self, url: str, *, create: bool) -> None:
-        """Connect to the database, and make the ledger in it first if `create` says so and there is none."""
+        """Connect to the database, and create the ledger in it first if there is none and `create` is true."""
         self._engine, place = _engine(url)
         super().__init__(place)
         self._open: Connection | None = None
@@ -82,7 +81,7 @@ class PostgresStore(Store):
     @property
     def _driver(self) -> psycopg.Connection[Any]:
         if self._closed:
-            raise LedgerError(f"the ledger at {self.place} is closed here; open it again where it is used")
+            raise LedgerError(f"the ledger at {self.place} is closed; open it again where it is used")
         if self._open is None:
             self._open = self._connected()
         return _driver_of(self._open)
@@ -101,24 +100,24 @@ class PostgresStore(Store):
         """Run one statement and return its rows."""
         if self._cursor is None:
             self._cursor = self._driver.cursor()
-        # A server takes two statements in one text, but can't prepare them.
+        # The server accepts several statements in one string, but cannot prepare them.
         prepare = False if ";" in statement else None
         self._cursor.execute(_in_driver_style(statement), parameters, prepare=prepare)
-        result = self._cursor.pgresult  # asking for a description would make one of every column
+        result = self._cursor.pgresult  # cheaper than `description`, which builds an object for each column
         return self._cursor.fetchall() if result is not None and result.nfields else ()
 
     def names(self, names: Collection[str]) -> object:
-        """Return some names as an array."""
+        """Return the names as an array."""
         return list(names)
 
     def execute_together(self, statements: Sequence[str], parameters: Mapping[str, Any]) -> None:
-        """Run several statements as one, which saves the journeys between them; the rules look at what all of them did."""
+        """Run several statements as one, which saves round trips. The triggers then see the effect of all of them."""
         *first, last = statements
         parts = ", ".join(f"part_{number} AS ({statement})" for number, statement in enumerate(first))
         self.execute(f"WITH {parts} {last}", parameters)
 
     def stream(self, statement: str) -> Iterator[Any]:
-        """Go through the rows of a query of any length."""
+        """Iterate over the rows of a query, page by page."""
         cursor = f"rows_{os.urandom(4).hex()}"
         self.execute(f"DECLARE {cursor} NO SCROLL CURSOR FOR {statement}")
         while page := self.execute(f"FETCH {_PAGE} FROM {cursor}"):
@@ -126,21 +125,21 @@ class PostgresStore(Store):
         self.execute(f"CLOSE {cursor}")
 
     def close(self) -> None:
-        """Let go of the database; a copy of this object in a forked process leaves its parent's connection alone."""
+        """Close the connection. A copy of this object in a forked process leaves its parent's connection open."""
         if os.getpid() == self._owner:
             self._closed = True
             self._drop()
             self._engine.dispose()
 
-    def keep(self, output: bytes, *, sha256: str) -> bytes | None:  # noqa: ARG002  the row takes it, whatever its hash
-        """Return the output: PostgreSQL itself puts a large value aside."""
+    def keep(self, output: bytes, *, sha256: str) -> bytes | None:  # noqa: ARG002  the row holds every output
+        """Return the output. PostgreSQL itself stores a large value out of line."""
         if len(output) > LARGEST_OUTPUT:
             raise LedgerError(
                 f"the ledger at {self.place} cannot hold an output this large; measure fewer cells at once"
             )
         return output
 
-    def kept(self, sha256: str) -> bytes | None:  # noqa: ARG002  nothing lies beside the database
+    def kept(self, sha256: str) -> bytes | None:  # noqa: ARG002  no output lies beside the database
         """Return None: no output lies beside the database."""
         return None
 
@@ -149,7 +148,7 @@ class PostgresStore(Store):
         return None
 
     def check(self) -> str | None:
-        """Compare the rules with those of a new ledger; the server watches its own files."""
+        """Compare the rules with those of a new ledger. The server checks its own files."""
         changed = rules_changed(self.execute)
         return f"its rules are not those it was made with: {changed}" if changed else None
 
@@ -157,7 +156,7 @@ class PostgresStore(Store):
         return translated(self.place)
 
     def _begin(self, statement: str) -> None:
-        """Begin; if the connection broke while it was idle, which costs nothing yet, begin on a new one."""
+        """Begin a transaction. If the connection broke while idle, when nothing can be lost, begin on a new one."""
         used = self._open is not None
         self.rewritten = not used
         try:
@@ -172,7 +171,7 @@ class PostgresStore(Store):
             self._require_rules()
 
     def _require_rules(self) -> None:
-        """Refuse to write while no trigger fires; a server that reads its configuration again changes open sessions too."""
+        """Raise if triggers are disabled. Checked in every transaction, because reloading the server's configuration affects open sessions."""
         cursor = self._cursor
         while cursor is not None and cursor.nextset():
             pass
@@ -197,22 +196,22 @@ class PostgresStore(Store):
 
 
 def _engine(url: str) -> tuple[Engine, str]:
-    """Return the engine of an address, and the address as it may be shown."""
+    """Return the engine for an address, and the address without credentials."""
     address = _address(url)
     place = f"{address.host or 'localhost'}/{address.database or ''}" if address else "@"
-    if address is None or "@" in place:  # what comes before the last @ may be a part of the password
+    if address is None or "@" in place:  # the text before the last @ may be a part of the password
         raise UsageError(
-            "DPFLOW_LEDGER_URL does not read as an address; write postgresql://USER@HOST/DATABASE, and what is special"
-            " in a password as in %40 for @"
+            "DPFLOW_LEDGER_URL is not a valid address; write postgresql://USER@HOST/DATABASE, and percent-encode special"
+            " characters in the password, such as %40 for @"
         )
     given = address.normalized_query.get("options", ())
-    options = " ".join((*_as_options(_CUSTOMARY), *given))  # what comes later wins
+    options = " ".join((*_as_options(_CUSTOMARY), *given))  # later options win
     address = address.update_query_dict({"options": options})
     engine = create_engine(
         address,
-        isolation_level="AUTOCOMMIT",  # transactions begin and end by the statements that say so
+        isolation_level="AUTOCOMMIT",  # the store sends BEGIN, COMMIT and ROLLBACK itself
         poolclass=NullPool,
-        pool_reset_on_return=None,  # nothing is ever left open, and a broken connection can't be reset
+        pool_reset_on_return=None,  # no transaction is ever left open, and a broken connection cannot be reset
         hide_parameters=True,
         connect_args={"connect_timeout": 10, "application_name": "dpflow", "client_encoding": "UTF8"},
     )
@@ -225,7 +224,7 @@ def _driver_of(connection: Connection) -> psycopg.Connection[Any]:
 
 
 def _address(url: str) -> URL | None:
-    """Read an address, or return None: an error would quote it, with its password."""
+    """Parse an address, or return None: an error would quote it, with its password."""
     try:
         return make_url(url).set(drivername="postgresql+psycopg")
     except (SQLAlchemyError, ValueError):

@@ -1,4 +1,4 @@
-"""The one place where what SQLite and the file system say becomes an error of ours, with what to do next."""
+"""Convert the errors of SQLite and the file system to DpflowErrors that say what to do next."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpcore.errors import DpflowError, LedgerDamaged, LedgerError
 
-_DAMAGED = "does not read as a ledger; restore it from a backup"
+_DAMAGED = "is not a readable ledger; restore it from a backup"
 
 _MEANINGS: dict[int, tuple[type[DpflowError], str]] = {
     sqlite3.SQLITE_BUSY: (LedgerError, "stayed locked by another process; wait until it ends, then try again"),
@@ -23,7 +23,7 @@ _MEANINGS: dict[int, tuple[type[DpflowError], str]] = {
     ),
     sqlite3.SQLITE_IOERR_SHORT_READ: (
         LedgerDamaged,
-        "or its log was cut while it was open; nothing was drawn or published: stop all runs, put the ledger back, then resume",
+        "or its log was cut while it was open; nothing was drawn or published: stop all runs, restore the ledger, then resume",
     ),
     sqlite3.SQLITE_PROTOCOL: (LedgerError, "cannot be locked; keep it on a local disk, not on a network folder"),
     sqlite3.SQLITE_NOLFS: (LedgerError, "is too large for its file system; move it to another disk"),
@@ -35,28 +35,28 @@ _MEANINGS: dict[int, tuple[type[DpflowError], str]] = {
     sqlite3.SQLITE_SCHEMA: (LedgerDamaged, _DAMAGED),
     sqlite3.SQLITE_ERROR: (LedgerDamaged, _DAMAGED),
     sqlite3.SQLITE_MISMATCH: (LedgerDamaged, _DAMAGED),
-    # The protocol checks before it writes, so a rule of the tables is broken only by rows that contradict each other.
+    # The protocol checks before it writes, so only contradictory rows can violate a constraint.
     sqlite3.SQLITE_CONSTRAINT: (LedgerDamaged, "contradicts itself; nothing was changed: restore it from a backup"),
 }
 
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn every error of SQLite or the file system into one line about the ledger at `path`."""
+    """Convert every error of SQLite or the file system to a one-line error about the ledger at `path`."""
     try:
         yield
     except sqlite3.ProgrammingError as error:
         raise LedgerError(
-            f"the ledger at {path} is closed here, or was opened by another thread; open it again where it is used"
+            f"the ledger at {path} is closed, or was opened by another thread; open it again where it is used"
         ) from error
     except sqlite3.Error as error:
-        # Without a code the module itself could not make sense of a stored value.
+        # An error without a code means that the module could not convert a stored value.
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         unforeseen = (LedgerError, f"cannot be used (SQLite code {code}); check the file and its disk")
         kind, meaning = _MEANINGS.get(code) or _MEANINGS.get(code & 0xFF, unforeseen)
         raise kind(f"the ledger at {path} {meaning}") from error
     except UnicodeDecodeError as error:
-        # Not even what SQLite says about it reads as text: it quotes what it found.
+        # SQLite's own message is not valid text, because it quotes the damaged content.
         raise LedgerDamaged(f"the ledger at {path} {_DAMAGED}") from error
     except OSError as error:
         raise LedgerError(

@@ -1,4 +1,4 @@
-"""A ledger's file in SQLite: how a new one is made, an old one recognised, and one of an earlier version brought up to date."""
+"""The SQLite file of a ledger: create it, recognise it, and migrate it from an earlier version."""
 
 import os
 import sqlite3
@@ -16,16 +16,16 @@ _STATISTICS = {
     ("table", "sqlite_stat1", "sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
     ("table", "sqlite_stat4", "sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
 }
-"""What ANALYZE adds to a file, which no rule depends on."""
+"""The tables that ANALYZE adds to a file. No rule depends on them."""
 
 
 def create_file(path: Path) -> None:
-    """Make a new ledger at `path`, or leave the one that another process has just made there.
+    """Create a new ledger at `path`, or keep the one that another process has just created there.
 
-    The file is made complete under another name and then linked: whatever lies at `path` was once a whole ledger, so an
-    empty file there is never mistaken for a new one.
+    The file is completed under another name and then linked to `path`. Every file at `path` was therefore once a complete
+    ledger, and an empty file there is never mistaken for a new one.
     """
-    # In this order: whoever makes the ledger at the same moment links the file before its journal comes into being.
+    # Test the journal first: a process that creates the ledger concurrently links the file before its journal exists.
     if path.with_name(f"{path.name}-wal").exists() and not path.exists():
         raise LedgerDamaged(f"the ledger at {path} is gone, but its journal is still there; restore it from a backup")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -43,18 +43,18 @@ def create_file(path: Path) -> None:
             return
         sync_folder(path.parent)
     finally:
-        new.unlink(missing_ok=True)  # whoever opened the ledger meanwhile may have removed it
+        new.unlink(missing_ok=True)  # a process that opened the ledger meanwhile may have removed it
 
 
 def maker_prefix(path: Path) -> str:
-    """Return how the names begin under which a new ledger is made."""
+    """Return the prefix of the temporary names under which a new ledger is created."""
     return f".{path.name}-"
 
 
 def bring_up_to_date(connection: sqlite3.Connection, path: Path, *, immutable: bool = False) -> None:
-    """Refuse a file that is no ledger, lacks a part of one, or was written by a newer version; convert an older one.
+    """Migrate a file of an older version. Raise if it is not a ledger, is incomplete, or was written by a newer version.
 
-    A file that is opened as immutable has no journal mode to look at.
+    A file opened as immutable has no journal mode to check.
     """
     if _number(connection, "PRAGMA application_id") != APPLICATION_ID:
         raise LedgerDamaged(f"the file at {path} is not a dpflow ledger; check DPFLOW_LEDGER_URL or restore a backup")
@@ -73,7 +73,7 @@ def bring_up_to_date(connection: sqlite3.Connection, path: Path, *, immutable: b
 
 
 def rules_changed(connection: sqlite3.Connection) -> str | None:
-    """Name a table, index or rule that a file lacks, has besides or has otherwise than a new one; None if all are alike."""
+    """Return the name of a table, index or trigger that is missing, extra or different from a new file's, or None."""
     rules = "SELECT type, name, tbl_name, sql FROM sqlite_master"
     more = " UNION ALL SELECT 'temporary ' || type, name, tbl_name, sql FROM temp.sqlite_master"
     with closing(sqlite3.connect(":memory:")) as fresh:
@@ -86,7 +86,7 @@ def rules_changed(connection: sqlite3.Connection) -> str | None:
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    """Take the file from its version to this one, in one transaction; another process may have done it meanwhile."""
+    """Migrate the file to this version in one transaction. Another process may have done so meanwhile."""
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -96,19 +96,19 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
             connection.execute(f"PRAGMA user_version = {version + 1}")
         connection.execute("COMMIT")
     except BaseException:
-        if connection.in_transaction:  # a full disk may have ended it already
+        if connection.in_transaction:  # a full disk may already have rolled it back
             connection.execute("ROLLBACK")
         raise
 
 
 def _migration(version: int, path: Path) -> str:
     if version not in MIGRATIONS:
-        raise LedgerDamaged(f"the ledger at {path} has no version that ever was; restore it from a backup")
+        raise LedgerDamaged(f"the ledger at {path} has an unknown version; restore it from a backup")
     return MIGRATIONS[version]
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Cut a script into its statements: running it as a whole would end the transaction that it is part of."""
+    """Split a script into statements: `executescript` would commit the open transaction."""
     statement = ""
     for line in script.splitlines(keepends=True):
         statement += line

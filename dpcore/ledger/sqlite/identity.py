@@ -1,7 +1,7 @@
-"""Whether the file of an open ledger is still the one that was opened: not deleted, replaced, linked or overwritten.
+"""Detect that the file of an open ledger was deleted, replaced, hard-linked or overwritten.
 
-SQLite goes on with its open files whatever happens to their names. A charge would then be durable in a file that nobody will
-find again. So device and inode are remembered when the ledger is opened, and compared in every transaction.
+SQLite keeps using its open files whatever happens to their names. A charge would then be durable in a file that nobody can find
+again. So device and inode are remembered when the ledger is opened, and compared in every transaction.
 """
 
 import os
@@ -12,22 +12,22 @@ from pathlib import Path
 from dpcore.errors import LedgerDamaged
 
 LONG_LOG = 1000 * 4096
-"""Bytes; SQLite checkpoints a log of 1000 pages or more, and nothing else writes to a database file that is in use."""
+"""Bytes. SQLite checkpoints a log of 1000 pages or more, and nothing else writes to a database file in use."""
 MOUNTS = Path("/proc/self/mountinfo")
 _OCTAL = re.compile(r"\\([0-7]{3})")
-"""How a mount's path has its blanks."""
+"""How `mountinfo` escapes blanks in a path."""
 _Inode = tuple[int, int]
-_THEN = "nothing was drawn or published; stop all runs, put the ledger back, then resume"
+_THEN = "nothing was drawn or published; stop all runs, restore the ledger, then resume"
 
 
 class LedgerFiles:
-    """The database file of a connection, with its write-ahead log and its shared memory.
+    """The database file of a connection, with its write-ahead log and its shared memory file.
 
-    Nothing is opened here: closing a second descriptor of these files would end SQLite's locks on them.
+    No file is opened here: closing a second descriptor of these files would release SQLite's locks on them.
     """
 
     def __init__(self, path: Path) -> None:
-        """Remember the file at `path`, which is no link; its companions are remembered when SQLite has made them."""
+        """Remember the file at `path`, which must not be a link. `pin_companions` remembers the others once they exist."""
         self._path = path
         self._opened = _inode(self._found(path))
         self._companions: dict[Path, _Inode] = {}
@@ -36,14 +36,14 @@ class LedgerFiles:
         self.note_content()
 
     def pin_companions(self) -> None:
-        """Remember log and shared memory, which stay the same while this connection is open."""
+        """Remember the log and the shared memory file, which stay the same while this connection is open."""
         for suffix in ("-wal", "-shm"):
             companion = self._path.with_name(f"{self._path.name}{suffix}")
             with suppress(FileNotFoundError):
                 self._companions[companion] = _inode(companion.lstat())
 
     def require_same(self) -> None:
-        """Refuse if another file, or none, now has the name of one of these."""
+        """Raise if one of these files was removed, replaced or hard-linked."""
         found = self._found(self._path)
         if _inode(found) != self._opened:
             raise LedgerDamaged(f"the ledger at {self._path} was replaced by another file while it was open; {_THEN}")
@@ -57,25 +57,25 @@ class LedgerFiles:
                 raise LedgerDamaged(f"{companion.name} of the ledger at {self._path} was replaced; {_THEN}")
 
     def content_changed(self) -> bool:
-        """Say whether the database file was written to since `note_content`: by a checkpoint, or by somebody else."""
+        """Return whether the database file was written to since `note_content`, by a checkpoint or by another program."""
         return _content(self._found(self._path)) != self._content
 
     def log_shrank(self) -> bool:
-        """Say whether the log is shorter than at `note_content`: SQLite begins it anew, but cuts it only when told to."""
+        """Return whether the log is shorter than at `note_content`. SQLite reuses its log from the start, and truncates it only on request."""
         return self._log_size() < self._log_bytes
 
     def may_be_checkpointed(self) -> bool:
-        """Say whether the log is long enough for SQLite to copy it into the database file by itself."""
+        """Return whether the log is long enough for SQLite to checkpoint it automatically."""
         return self._log_size() >= LONG_LOG
 
     def note_content(self) -> None:
-        """Remember the database file, and how long its log is, as they are now."""
+        """Remember the current state of the database file and the length of its log."""
         self._content, self._log_bytes = _content(self._found(self._path)), self._log_size()
 
     def _log_size(self) -> int:
         try:
             return self._path.with_name(f"{self._path.name}-wal").lstat().st_size
-        except FileNotFoundError:  # nobody has it open; one that vanishes while it is open is found by its inode
+        except FileNotFoundError:  # no connection is open; `require_same` detects a log that vanishes from an open one
             return 0
 
     def _found(self, path: Path) -> os.stat_result:
@@ -86,7 +86,7 @@ class LedgerFiles:
 
 
 def require_no_mount(path: Path) -> None:
-    """Refuse a file that is mounted by itself: its log would lie beside this name, and other names of the file have another one."""
+    """Raise if the file is a mount point: its log would lie beside this name, and each other name of the file has a log of its own."""
     try:
         mounts = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:  # not Linux
@@ -96,12 +96,12 @@ def require_no_mount(path: Path) -> None:
         if _OCTAL.sub(lambda found: chr(int(found[1], 8)), point) == str(path):
             raise LedgerDamaged(
                 f"the ledger at {path} is a file that is mounted by itself, and spending through one of its names is lost to the others; "
-                "mount its whole folder instead, or name the file where it really lies"
+                "mount its whole folder instead, or give the file's original path"
             )
 
 
 def remove_maker_names(path: Path, *, prefix: str) -> None:
-    """Remove the names under which a new ledger was made before it got its own, if its maker had no time to do so."""
+    """Remove the temporary names of a new ledger, if the process that created it was interrupted before it could."""
     with suppress(FileNotFoundError):
         made = path.stat()
         if made.st_nlink > 1:

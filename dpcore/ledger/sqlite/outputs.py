@@ -1,4 +1,4 @@
-"""Outputs too large for a row of SQLite: each a file beside the database, named by its hash."""
+"""Store outputs that are too large for a row of SQLite, each in a file beside the database, named by its hash."""
 
 import os
 import secrets
@@ -6,17 +6,17 @@ from hashlib import sha256
 from pathlib import Path
 
 LARGEST_IN_ROW = 1 << 20
-"""Bytes; a larger output would slow down everything that reads past it in the file."""
+"""Bytes. A larger output in a row would slow down every scan of the table."""
 
 
 class OutputFolder:
-    """A folder of files that are complete from the moment they have their name."""
+    """A folder of files that are written atomically."""
 
     def __init__(self, ledger: Path) -> None:
         self._folder = ledger.with_name(f"{ledger.name}.outputs")
 
     def write(self, output: bytes, *, digest: str) -> None:
-        """Let the file appear, durably and whole, whatever was there under its name."""
+        """Write the file atomically and durably, replacing any file of that name."""
         path = self._folder / digest
         self._folder.mkdir(mode=0o700, exist_ok=True)
         partial = self._folder / f".{digest}-{secrets.token_hex(4)}"
@@ -33,14 +33,14 @@ class OutputFolder:
         sync_folder(self._folder.parent)
 
     def read(self, digest: str) -> bytes | None:
-        """Return the file's content, or None if there is none."""
+        """Return the file's content, or None if it does not exist."""
         try:
             return (self._folder / digest).read_bytes()
         except FileNotFoundError:
             return None
 
     def digest(self, name: str) -> str | None:
-        """Return the hash of what a file holds now, read piece by piece, or None if there is none."""
+        """Return the hash of a file's current content, read in pieces, or None if it does not exist."""
         try:
             with (self._folder / name).open("rb") as file:
                 found = sha256()
@@ -52,7 +52,7 @@ class OutputFolder:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a new name in the folder durable."""
+    """Make a new directory entry durable."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)

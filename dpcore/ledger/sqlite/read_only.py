@@ -1,8 +1,8 @@
-"""Open a ledger that this user may read and not write: a protected file or folder, or a read-only disk.
+"""Open a ledger that this user may only read: a protected file or folder, or a read-only disk.
 
-SQLite in write-ahead mode writes beside the file even to read it. Where the journal's files are there already, it can do without; where
-they are not, nobody has the ledger open, and the file alone is the ledger. Then it is read as an immutable file, which makes and locks
-nothing, and after each transaction the file is looked at again: whoever began to write meanwhile has made what was read doubtful.
+In write-ahead mode SQLite writes files beside the database even to read it, unless they exist already. If they do not exist, nobody has
+the ledger open, and the database file alone is the ledger. It is then read as an immutable file, which creates and locks nothing. The
+file is checked after each transaction, because a writer that started meanwhile may have invalidated the reads.
 """
 
 import os
@@ -18,39 +18,39 @@ _REFUSED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PER
 REFUSAL = "is read-only for this user; allow writing to the file and its folder"
 
 Connect = Callable[[str], sqlite3.Connection]
-"""Open the file with these parameters of a URI."""
+"""Opens the file with the given URI parameters."""
 
 
 @dataclass(frozen=True)
 class Frozen:
-    """A ledger's file as it was when it was opened as one that nobody writes."""
+    """The state of a ledger's file when it was opened as immutable."""
 
     path: Path
     state: tuple[int, ...]
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Look at the file and at its journal."""
+        """Record the state of the file and its journal."""
         return cls(path, _state(path))
 
     def require_unchanged(self) -> None:
-        """Refuse what was read if somebody has written since."""
+        """Raise if the file was written to since."""
         if _state(self.path) != self.state:
             raise LedgerError(f"the ledger at {self.path} was written to while it was read without a lock; try again")
 
 
 def may_write(path: Path) -> bool:
-    """Say whether the file's permissions and its disk let this user write; its folder may still refuse."""
+    """Return whether the file's permissions and its disk let this user write. Its folder may still refuse."""
     return os.access(path, os.W_OK)
 
 
 def refuses_writing(error: sqlite3.Error) -> bool:
-    """Say whether SQLite could not open a file because it would have to write."""
+    """Return whether SQLite failed to open a file because it may not write."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _REFUSED
 
 
 def connect_to_read(path: Path, connect: Connect) -> tuple[sqlite3.Connection, Frozen | None]:
-    """Open a file to read it; return what to compare it with afterwards if it could not be locked."""
+    """Open a file for reading. If it cannot be locked, also return its state, to compare after each transaction."""
     journal, shared = (path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))
     frozen = Frozen.of(path)
     if journal.exists() and shared.exists():
@@ -61,7 +61,7 @@ def connect_to_read(path: Path, connect: Connect) -> tuple[sqlite3.Connection, F
                 raise
     if journal.exists() and journal.stat().st_size:
         raise LedgerError(
-            f"the ledger at {path} {REFUSAL}, or let whoever may write it run dpflow ledger show once: "
+            f"the ledger at {path} {REFUSAL}, or ask a user who may write it to run dpflow ledger show once: "
             "its journal has to be merged before it can be read"
         )
     return connect("mode=ro&immutable=1"), frozen

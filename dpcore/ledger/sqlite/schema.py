@@ -1,13 +1,16 @@
-"""The tables of a ledger in SQLite.
+"""The SQLite schema of a ledger.
 
-The rules of the protocol that a table can state are stated here again, so that the database itself refuses to overspend. What every
-charge writes has as few indexes and references as can be: each costs a page of the journal, or a look at another table.
+Constraints and triggers repeat the protocol's rules where a schema can express them, so that the database itself refuses to
+overspend. The tables that every charge writes have as few indexes and foreign keys as possible: each index costs a page of the
+journal, each foreign key a lookup in another table.
 """
 
+import re
+
 APPLICATION_ID = 0x6470666C
-"""Marks the file as ours ("dpfl") for whoever looks at its header."""
+"""Identifies a dpflow file ("dpfl") in the header."""
 BASE = 1
-"""The version of these tables and rules, which never change: a later version comes by migration, to new files too."""
+"""The version of the schema below, which never changes. New files, too, reach later versions by migration."""
 VERSION = 1
 
 TABLES = """
@@ -144,23 +147,8 @@ CREATE TRIGGER operation_kept BEFORE DELETE ON operation
 BEGIN SELECT raise(ABORT, 'operations are never deleted'); END;
 """
 
-NAMES = {
-    *("account", "block", "allowance", "event", "run", "operation", "run_by_account", "run_open"),
-    *("event_in_order", "event_kept_as_written", "event_kept"),
-    *(
-        "account_kept",
-        "account_only_raised",
-        "block_kept",
-        "block_has_the_cap",
-        "block_gets_the_cap",
-        "allowance_kept",
-        "block_kept_sealed",
-        "run_kept",
-        "run_stays_spent",
-    ),
-    *("operation_kept_as_committed", "operation_kept"),
-}
-"""The tables, indexes and rules that a whole ledger has."""
+NAMES = set(re.findall(r"CREATE (?:TABLE|INDEX|TRIGGER) (\w+)", TABLES + RULES))
+"""The tables, indexes and triggers of a complete ledger."""
 
 MIGRATIONS: dict[int, str] = {}
-"""The script that leads from each version to the next. It is never changed once it is out: old files depend on it."""
+"""The script that migrates each version to the next. A published script never changes: old files depend on it."""

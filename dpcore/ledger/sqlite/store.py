@@ -1,4 +1,4 @@
-"""The ledger in one SQLite file, which any number of processes on one machine may open at once."""
+"""The ledger in one SQLite file, shared by any number of processes on one machine."""
 
 import json
 import os
@@ -19,19 +19,19 @@ from dpcore.ledger.sqlite.read_only import REFUSAL, Frozen, connect_to_read, may
 from dpcore.ledger.store import PATIENCE_SECONDS, Store
 
 _SETTINGS = (
-    "PRAGMA synchronous = FULL",  # a transaction that returned survives a power failure
-    "PRAGMA fullfsync = ON",  # likewise on macOS, where a plain sync stops in the drive's cache
+    "PRAGMA synchronous = FULL",  # a committed transaction survives a power failure
+    "PRAGMA fullfsync = ON",  # likewise on macOS, where fsync alone stops at the drive's cache
     "PRAGMA foreign_keys = ON",
-    "PRAGMA recursive_triggers = ON",  # so that a row which is replaced counts as deleted, which the rules forbid
-    "PRAGMA cell_size_check = ON",  # a garbled page is reported instead of read
+    "PRAGMA recursive_triggers = ON",  # REPLACE fires the triggers that forbid deleting
+    "PRAGMA cell_size_check = ON",  # report a corrupt page instead of reading it
 )
 
 
 class SqliteStore(Store):
     """A ledger file.
 
-    `BEGIN IMMEDIATE` takes the file's one write lock before the first read, so that nothing changes between looking at an
-    account and charging it.
+    `BEGIN IMMEDIATE` takes the file's only write lock before the first read, so nothing changes between reading an account and
+    charging it.
     """
 
     is_file = True
@@ -42,7 +42,7 @@ class SqliteStore(Store):
     output_digest = "digest(output)"
 
     def __init__(self, path: Path, *, create: bool) -> None:
-        """Open the file, and make it first if `create` says so and there is none. A link is followed once, here."""
+        """Open the file, and create it first if it does not exist and `create` is true. A symbolic link is resolved only here."""
         path = _resolved(path)
         super().__init__(str(path))
         self._path = path
@@ -73,7 +73,7 @@ class SqliteStore(Store):
                 raise
 
     def _opened(self) -> sqlite3.Connection:
-        """Open the file to write it, or to read it where this user may do no more."""
+        """Open the file for writing, or read-only if this user may not write."""
         if not self._read_only:
             try:
                 return _connect(self._path, "mode=rw")
@@ -86,7 +86,7 @@ class SqliteStore(Store):
 
     @contextmanager
     def transaction(self, *, writing: bool) -> Iterator[None]:
-        """Begin a transaction; one that writes is refused at once where this user may only read."""
+        """Begin a transaction. Raise at once if it writes and this user may only read."""
         if writing and self._read_only:
             raise LedgerError(f"the ledger at {self.place} {REFUSAL}")
         with super().transaction(writing=writing):
@@ -99,21 +99,21 @@ class SqliteStore(Store):
         return self._connection.execute(statement, parameters or {}).fetchall()
 
     def names(self, names: Collection[str]) -> object:
-        """Return some names as a list in JSON."""
+        """Return the names as a JSON array."""
         return json.dumps(list(names))
 
     def stream(self, statement: str) -> Iterator[Any]:
-        """Go through the rows of a query of any length."""
+        """Iterate over the rows of a query."""
         return iter(self._connection.execute(statement))
 
     def close(self) -> None:
-        """Let go of the file; a copy of this object in a forked process leaves its parent's connection alone."""
+        """Close the connection. A copy of this object in a forked process leaves its parent's connection open."""
         if os.getpid() == self._owner:
             with self._translated():
                 self._connection.close()
 
     def keep(self, output: bytes, *, sha256: str) -> bytes | None:
-        """Return a small output; write a large one to a file of its own and return None."""
+        """Return a small output. Write a large one to its own file and return None."""
         if len(output) <= LARGEST_IN_ROW:
             return output
         with self._translated():
@@ -121,29 +121,29 @@ class SqliteStore(Store):
         return None
 
     def kept(self, sha256: str) -> bytes | None:
-        """Return an output that has a file of its own."""
+        """Return an output stored in its own file, or None if it is not there."""
         with self._translated():
             return self._outputs.read(sha256)
 
     def kept_digest(self, sha256: str) -> str | None:
-        """Return the hash of what an output's file holds now."""
+        """Return the actual hash of an output's file, or None if it is not there."""
         with self._translated():
             return self._outputs.digest(sha256)
 
     def check(self) -> str | None:
-        """Read the whole file, each index against its table, and the rules against those of a new ledger."""
+        """Check the whole file, compare each index with its table, and the schema with that of a new ledger."""
         if self.execute("PRAGMA integrity_check(1)") != [("ok",)]:
             return "its tables and its indexes contradict each other"
         changed = rules_changed(self._connection)
         return f"its tables or rules are not those it was made with: {changed}" if changed else None
 
     def require_same(self) -> None:
-        """Refuse if the file was deleted, replaced or linked since it was opened."""
+        """Raise if the file was deleted, replaced or hard-linked since it was opened."""
         with self._translated():
             self._files.require_same()
 
     def _begin(self, statement: str) -> None:
-        """Begin; pages in memory say nothing about a file that was written to, so they are read again."""
+        """Begin a transaction. If the file was written to, drop cached pages first, so that they are read again."""
         if self._frozen is not None:
             self._frozen.require_unchanged()
         with self._translated():
@@ -170,11 +170,11 @@ def _resolved(path: Path) -> Path:
     try:
         return path.resolve()
     except (OSError, RuntimeError):
-        raise UsageError(f"the ledger at {path} is a link that leads nowhere; name the file itself") from None
+        raise UsageError(f"the ledger at {path} is a broken symbolic link; name the file itself") from None
 
 
 def _connect(path: Path, query: str) -> sqlite3.Connection:
-    # mode=rw or ro: a file that vanished meanwhile is an error, never a new and empty ledger.
+    # With mode=rw or ro, a file that vanished meanwhile is an error instead of a new, empty ledger.
     connection = sqlite3.connect(
         f"file:{quote(str(path.absolute()))}?{query}", uri=True, timeout=PATIENCE_SECONDS, isolation_level=None
     )

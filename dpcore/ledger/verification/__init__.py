@@ -1,4 +1,4 @@
-"""Whether a ledger is whole: the chain, all that follows from it, and the prices."""
+"""Verify a ledger: its hash chain, every row that follows from it, and the prices."""
 
 from dpcore.ledger.verification.check import Price, Verified, verify
 

@@ -1,10 +1,10 @@
-"""What the body of each event holds."""
+"""The schema of each event's body."""
 
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias
 
-from dpcore.ledger.chain import canonical
+from dpcore.ledger.chain import canonical, is_sha256
 from dpcore.ledger.checks import LARGEST
 from dpcore.ledger.rows import AllowanceKind, Event, EventKind
 from dpcore.ledger.verification.findings import at_event, require
@@ -13,27 +13,13 @@ from dpcore.privacy.protection import Neighbours
 
 _Check: TypeAlias = Callable[[Any], bool]
 
-_HEXADECIMAL = frozenset("0123456789abcdef")
-
 
 def _text(value: Any) -> bool:
     return isinstance(value, str) and value != ""
 
 
-def _text_or_none(value: Any) -> bool:
-    return value is None or _text(value)
-
-
 def _amount(value: Any) -> bool:
     return type(value) is int and 0 < value <= LARGEST
-
-
-def _amount_or_none(value: Any) -> bool:
-    return value is None or _amount(value)
-
-
-def _number_or_none(value: Any) -> bool:
-    return value is None or _number(value)
 
 
 def _count(value: Any) -> bool:
@@ -48,20 +34,12 @@ def _names(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_text, value)) and value == sorted(set(value))
 
 
-def _names_or_none(value: Any) -> bool:
-    return value is None or _names(value)
-
-
 def _parameters(value: Any) -> bool:
     return isinstance(value, dict) and bool(value)
 
 
-def _sha256(value: Any) -> bool:
-    return isinstance(value, str) and len(value) == 64 and _HEXADECIMAL.issuperset(value)
-
-
-def _sha256_or_none(value: Any) -> bool:
-    return value is None or _sha256(value)
+def _or_none(check: _Check) -> _Check:
+    return lambda value: value is None or check(value)
 
 
 def _one_of(kinds: type[Currency] | type[Neighbours] | type[AllowanceKind]) -> _Check:
@@ -78,9 +56,9 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
         "unit": _text,
         "neighbours": _one_of(Neighbours),
         "description": lambda value: isinstance(value, str),
-        "blocks_by": _text_or_none,
-        "across": _amount_or_none,
-        "across_epsilon": _number_or_none,
+        "blocks_by": _or_none(_text),
+        "across": _or_none(_amount),
+        "across_epsilon": _or_none(_number),
     },
     EventKind.ACROSS_RAISED: {"across": _amount, "across_epsilon": _number, "reason": _text},
     EventKind.CAP_RAISED: {"cap": _amount, "epsilon": _number, "reason": _text},
@@ -94,14 +72,14 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
     },
     EventKind.BLOCKS_OPENED: {"blocks": _names},
     EventKind.BLOCKS_SEALED: {"blocks": _names},
-    EventKind.ADOPTED: {"folder": _text, "owner": lambda value: value is None or _sha256(value), "reason": _text},
-    EventKind.RESTORED: {"seq": _amount, "hash": _sha256, "reason": _text},
+    EventKind.ADOPTED: {"folder": _text, "owner": _or_none(is_sha256), "reason": _text},
+    EventKind.RESTORED: {"seq": _amount, "hash": is_sha256, "reason": _text},
     EventKind.RESERVED: {
         "amount": _amount,
         "claim": _text,
-        "blocks": _names_or_none,
-        "analyst": _text_or_none,
-        "purpose": _text_or_none,
+        "blocks": _or_none(_names),
+        "analyst": _or_none(_text),
+        "purpose": _or_none(_text),
     },
     EventKind.LEASED: {"fence": _amount, "holder": _text, "seconds": _amount},
     EventKind.DATA_VERSION: {"version": _text},
@@ -112,21 +90,21 @@ _BODIES: Mapping[str, Mapping[str, _Check]] = {
         "mechanism": _parameters,
         "fence": _amount,
     },
-    EventKind.COMMITTED: {"step": _text, "attempt": _amount, "sha256": _sha256, "size": _count},
+    EventKind.COMMITTED: {"step": _text, "attempt": _amount, "sha256": is_sha256, "size": _count},
     EventKind.SETTLED: {
         "spent": _count,
         "returned": _count,
-        "release": _text_or_none,
-        "manifest": _text_or_none,
-        "manifest_sha256": _sha256_or_none,
+        "release": _or_none(_text),
+        "manifest": _or_none(_text),
+        "manifest_sha256": _or_none(is_sha256),
     },
     EventKind.REFUNDED: {"returned": _amount},
-    EventKind.REPUBLISHED: {"run": _text, "release": _text, "manifest": _text, "manifest_sha256": _sha256},
+    EventKind.REPUBLISHED: {"run": _text, "release": _text, "manifest": _text, "manifest_sha256": is_sha256},
 }
 
 
 def read_body(event: Event) -> dict[str, Any]:
-    """Return what an event says, or refuse a body that no ledger wrote."""
+    """Parse an event's body. Raise if no ledger can have written it."""
     expected = _BODIES.get(event.kind)
     if expected is None:
         raise at_event(event, "is of a kind that this version does not know")
@@ -134,10 +112,10 @@ def read_body(event: Event) -> dict[str, Any]:
         details: dict[str, Any] = json.loads(event.body)
         text = canonical(details)
     except (ValueError, TypeError, RecursionError):
-        raise at_event(event, "has a body that does not read") from None
-    require(event, text == event.body and isinstance(details, dict), "has a body that no ledger wrote")
-    require(event, details.keys() == expected.keys(), "has a body that lacks something or says too much")
+        raise at_event(event, "has a body that cannot be parsed") from None
+    require(event, text == event.body and isinstance(details, dict), "has a body that is not a canonical JSON object")
+    require(event, details.keys() == expected.keys(), "has a body with missing or unknown keys")
     for key, check in expected.items():
         if not check(details[key]):
-            raise at_event(event, f"has a body whose {key} makes no sense")
+            raise at_event(event, f"has a body with an invalid {key}")
     return details

@@ -1,37 +1,37 @@
-"""Whether a ledger is whole: its chain, what follows from it, every row, output and price, and the heads stated elsewhere.
+"""Verify a ledger: its hash chain, every row, output and price, and the heads recorded elsewhere.
 
-One pass over the events replays the protocol and holds each row against the event that it came from. Memory goes with the
-accounts, blocks and allowances and with the runs in flight, not with events, operations and runs that have ended.
+One pass over the events replays the protocol and compares each row with the event that wrote it. Memory grows with the number of
+accounts, blocks, allowances and open runs, not with that of events, operations or ended runs.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger.chain import GENESIS, canonical, link
-from dpcore.ledger.rows import Event, EventKind, in_currency
-from dpcore.ledger.scan import ChargedRow, CommittedRow, LedgerScan
+from dpcore.ledger.rows import Event, EventKind, OperationState, in_currency
+from dpcore.ledger.scan import AttemptRow, ChargedRow, CommittedRow, LedgerScan
 from dpcore.ledger.verification.bodies import read_body
 from dpcore.ledger.verification.findings import at_event, at_row, differing, named, require
 from dpcore.ledger.verification.replay import Replay
 from dpcore.ledger.verification.replayed_run import Details
-from dpcore.ledger.verification.tables import require_attempts, require_tables
 from dpcore.privacy.accounting import Currency
 
+Row = TypeVar("Row")
 Price: TypeAlias = Callable[[Mapping[str, Any], Currency], int]
-"""What a mechanism costs, as an amount; raises an error for one that has no price."""
+"""Returns a mechanism's price as an amount. Raises if it has none."""
 
 _PRICES_KEPT = 1024
 
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found whole: how many of each, and the hash that stands for all of it."""
+    """The result of a verification: the number of records checked, and the head of the chain."""
 
     events: int
     runs: int
@@ -40,31 +40,31 @@ class Verified:
     manifests: int
     head: str
     others: int = 0
-    """Manifests that were found and are of another ledger."""
+    """The number of manifests found that belong to another ledger."""
     files: int = 0
-    """Files of releases, manifests among them, that are what was published."""
+    """The number of release files, including manifests, that match their publication."""
     absent: int = 0
-    """Releases on record that do not lie where they were published, nor where else was looked."""
+    """The number of recorded releases found neither where they were published nor in the folders searched."""
 
 
 class Scanned(Protocol):
-    """A ledger, as far as it is verified."""
+    """The part of a ledger that verification needs."""
 
     def scanning(self) -> AbstractContextManager[LedgerScan]:
         """Read every row in one transaction."""
 
 
 def verify(ledger: Scanned, *, price: Price, heads: Mapping[str, str], expected_head: str | None = None) -> Verified:
-    """Check everything that a ledger holds.
+    """Verify everything that a ledger holds.
 
     Args:
-        ledger: The ledger, which may be in use meanwhile: one state of it is seen.
-        price: What a mechanism costs; what was charged must not be less.
-        heads: The head of the chain that the manifest of each release states, by the manifest's name.
-        expected_head: A head that was written down elsewhere, if there is one.
+        ledger: The ledger. It may be in use meanwhile: the verification reads one snapshot.
+        price: Returns a mechanism's price. No charge may be lower.
+        heads: The chain's head that each release's manifest states, by the manifest's name.
+        expected_head: A head noted elsewhere, if there is one.
 
     Raises:
-        LedgerDamaged: At the first row that does not fit, which the message names.
+        LedgerDamaged: At the first event or row that is invalid, which the message names.
     """
     awaited = {head: f"the head in the manifest {name}" for name, head in heads.items()}
     if expected_head is not None:
@@ -78,18 +78,18 @@ def verify(ledger: Scanned, *, price: Price, heads: Mapping[str, str], expected_
         awaited.pop(GENESIS, None)
     for head, whose in awaited.items():
         raise LedgerDamaged(
-            f"{whose}, {head[:16]}..., is not in this chain of {check.seq} events: events were dropped since, or it is "
-            "of another ledger; restore the newest backup, or check DPFLOW_LEDGER_URL"
+            f"{whose}, {head[:16]}..., is not in this chain of {check.seq} events: events were dropped since, or the head "
+            "is of another ledger; restore the newest backup, or check DPFLOW_LEDGER_URL"
         )
     counts = {"runs": check.runs, "operations": check.operations, "outputs": check.outputs}
     return Verified(events=check.seq, **counts, manifests=len(heads), head=check.head)
 
 
 def replay(scan: LedgerScan) -> None:
-    """Check everything but prices and the heads stated elsewhere, in a transaction that has begun.
+    """Verify everything except prices and heads recorded elsewhere, inside an open transaction.
 
     Raises:
-        LedgerDamaged: At the first row that does not fit, which the message names.
+        LedgerDamaged: At the first event or row that is invalid, which the message names.
     """
     check = _Check(scan, price=lambda _mechanism, _currency: 0)
     for _ in check.events():
@@ -98,7 +98,7 @@ def replay(scan: LedgerScan) -> None:
 
 
 class _Check:
-    """The events, one by one, each held against what the protocol allows and against the rows that it led to."""
+    """Compares each event with the protocol and with the rows that it wrote."""
 
     def __init__(self, scan: LedgerScan, *, price: Price) -> None:
         self.seq, self.head = 0, GENESIS
@@ -111,13 +111,13 @@ class _Check:
         self._end = next(self._ends, None)
 
     def events(self) -> Iterator[Event]:
-        """Go through the chain as far as it fits."""
+        """Iterate over the chain, verifying each event before yielding it."""
         for event in self._scan.all_events():
             _require_link(event, seq=self.seq + 1, previous=self.head)
             details = read_body(event)
             if event.kind == EventKind.RESERVED and event.run not in self._replay.runs:
                 self.runs += 1
-                require(event, next(self._ids, None) == event.run, "reserves a run that has no row in its place")
+                require(event, next(self._ids, None) == event.run, "reserves a run whose row is missing or misplaced")
             self._replay.follow(event, details)
             if event.kind == EventKind.CHARGED:
                 self._require_charged(event, details)
@@ -129,43 +129,43 @@ class _Check:
             yield event
 
     def rest(self) -> None:
-        """Look at what no single event stands for: the head, rows without an event, accounts, and the attempts of each step."""
+        """Verify what concerns no single event: the head, rows without an event, the tables, and the attempts of each step."""
         head = self._scan.head()
         if (head.seq, head.hash) != (self.seq, self.head):
             raise LedgerDamaged(
-                f"the ledger ends with event {head.seq}, and its chain with event {self.seq}; restore it from a backup"
+                f"the ledger ends with event {head.seq}, but its chain with event {self.seq}; restore it from a backup"
             )
         for row in self._charges:
-            raise at_row(f"the operation that event {row.charged} charged", "is there, and no event tells of it")
+            raise at_row(f"the operation that event {row.charged} charged", "exists, but no event records it")
         for commit in self._commits:
-            raise at_row(f"the operation that event {commit.committed} committed", "is there, and no event tells of it")
+            raise at_row(f"the operation that event {commit.committed} committed", "exists, but no event records it")
         if self._end is not None:
-            raise at_row(f"run {named(self._end.id)}", "was last changed by an event that is not of it, says its row")
+            raise at_row(f"run {named(self._end.id)}", "has a row that names another run's event as its last")
         for run_id in (*self._replay.runs, *self._ids):
-            raise at_row(f"run {named(run_id)}", "has lost its row, or has one that no event tells of")
-        require_tables(self._scan, self._replay)
-        require_attempts(self._scan, operations=self.operations)
+            raise at_row(f"run {named(run_id)}", "has no row, or has one that no event records")
+        _require_tables(self._scan, self._replay)
+        _require_attempts(self._scan, operations=self.operations)
         self._scan.require_sound_database()
 
     def _require_charged(self, event: Event, details: Details) -> None:
         self.operations += 1
         row = next(self._charges, None)
         if row is None or row.charged != event.seq:
-            raise at_event(event, "has no operation's row")
+            raise at_event(event, "has no row for its operation")
         step, attempt, amount, fence = (details[key] for key in ("step", "attempt", "amount", "fence"))
         mechanism = canonical(details["mechanism"])
         told = ChargedRow(event.seq, str(event.run), step, attempt, amount, mechanism, fence)
         if row != told:
-            raise at_event(event, f"is not what its operation's row says, in: {differing(row, told)}")
+            raise at_event(event, f"differs from its operation's row in: {differing(row, told)}")
         self._require_paid(event, amount=amount, mechanism=mechanism)
 
     def _require_paid(self, event: Event, *, amount: int, mechanism: str) -> None:
         currency = self._replay.accounts[event.account].currency
         try:
             price = self._price(mechanism, currency)
-        except (DpflowError, ArithmeticError, TypeError, ValueError):  # whatever was recorded leads to a finding
+        except (DpflowError, ArithmeticError, TypeError, ValueError):  # report any recorded mechanism that fails
             raise at_event(
-                event, "has a mechanism without a price here", then="account again with the version that recorded it"
+                event, "has a mechanism that this version cannot price", then="verify with the version that recorded it"
             ) from None
         if price > amount:
             charged, costs = in_currency(amount, currency), in_currency(price, currency)
@@ -179,13 +179,13 @@ class _Check:
         self.outputs += 1
         row = next(self._commits, None)
         if row is None or row.committed != event.seq:
-            raise at_event(event, "has no operation's row")
+            raise at_event(event, "has no row for its operation")
         step, attempt, sha256 = details["step"], details["attempt"], details["sha256"]
         fence = self._replay.runs[str(event.run)].run.fence
         told = CommittedRow(event.seq, str(event.run), step, attempt, sha256, fence, row.digest)
         if row != told:
-            raise at_event(event, f"is not what its operation's row says, in: {differing(row, told)}")
-        # Only now is the hash known to be one, and not a path to somewhere.
+            raise at_event(event, f"differs from its operation's row in: {differing(row, told)}")
+        # The hash is used as a file name only after it is known to be a hash, and not a path.
         found = row.digest if row.digest is not None else self._scan.kept_digest(sha256)
         require(
             event, found == sha256, "has an output that is " + ("lost" if found is None else "not what was committed")
@@ -195,13 +195,13 @@ class _Check:
         row, self._end = self._end, next(self._ends, None)
         run = self._replay.runs.pop(event.run or "", None)
         if row is None or run is None or row.id != event.run:
-            raise at_event(event, "is taken for the last of a run that it is not about")
+            raise at_event(event, "is named as the last event of a run that it does not concern")
         if row != run.row:
-            raise at_event(event, f"leaves a run that is not what its row says, in: {differing(row, run.row)}")
+            raise at_event(event, f"leaves a run that differs from its row in: {differing(row, run.row)}")
 
 
 def _require_link(event: Event, *, seq: int, previous: str) -> None:
-    """Refuse an event that does not follow the one before, or that is not what its hash says."""
+    """Raise if an event does not follow the one before it, or does not match its hash."""
     if event.seq != seq:
         raise LedgerDamaged(f"event {seq} is missing from the ledger; restore the ledger from a backup")
     require(event, event.previous == previous, "does not follow the event before it")
@@ -209,8 +209,65 @@ def _require_link(event: Event, *, seq: int, previous: str) -> None:
         told = link(
             previous, seq=seq, at=event.at, kind=event.kind, account=event.account, run=event.run, body=event.body
         )
-        require(event, event.hash == told.hash, "is not what its hash says")
+        require(event, event.hash == told.hash, "does not match its hash")
         readable = datetime.fromisoformat(event.at).tzinfo is not None
     except (TypeError, ValueError):
         readable = False
-    require(event, readable, "does not read")
+    require(event, readable, "is unreadable")
+
+
+def _require_tables(scan: LedgerScan, replay: Replay) -> None:
+    """Raise unless the accounts, blocks and allowances are exactly those that the events lead to."""
+    _require_rows("account", scan.all_accounts(), replay.accounts, key=lambda row: row.name)
+    _require_rows("block", scan.all_blocks(), replay.blocks(), key=lambda row: (row.account, row.name))
+    _require_rows(
+        "allowance", scan.all_allowances(), replay.allowances(), key=lambda row: (row.account, row.kind, row.name)
+    )
+
+
+def _require_rows(
+    table: str, rows: Iterable[Row], expected: Mapping[Any, Row], *, key: Callable[[Row], Hashable]
+) -> None:
+    untold = dict(expected)
+    for row in rows:
+        told = untold.pop(key(row), None)
+        if told is None:
+            raise at_row(f"{table} {_shown(key(row))}", "exists, but no event records it")
+        if row != told:
+            raise at_row(f"{table} {_shown(key(row))}", f"differs from the events in: {differing(row, told)}")
+    for name in untold:
+        raise at_row(f"{table} {_shown(name)}", "has no row")
+
+
+def _shown(key: Hashable) -> str:
+    return ", ".join(map(named, key if isinstance(key, tuple) else (key,)))
+
+
+def _require_attempts(scan: LedgerScan, *, operations: int) -> None:
+    """Raise unless each step's attempts are numbered in the order of their charges, and only the last one is committed.
+
+    The events were already compared with these rows, so a check of the rows also covers the events.
+    """
+    before: AttemptRow | None = None
+    found = 0
+    for row in scan.attempts():
+        found += 1
+        if before is not None and (before.run, before.step) != (row.run, row.step):
+            before = None
+        if problem := _problem(row, before=before):
+            raise at_row(f"attempt {row.attempt} of step {named(row.step)} of run {named(row.run)}", problem)
+        before = row
+    if found != operations:
+        raise at_row("the table of operations", "changed between two reads")
+
+
+def _problem(row: AttemptRow, *, before: AttemptRow | None) -> str | None:
+    if row.attempt != (before.attempt + 1 if before else 1):
+        return "is not numbered next after the previous attempt"
+    if before and not (before.committed is None and before.charged < row.charged):
+        return "was charged before the previous attempt, or after its step was committed"
+    if row.committed is None:
+        whole = row.state == OperationState.CHARGED and row.sha256 is None and bool(row.empty)
+    else:
+        whole = row.state == OperationState.COMMITTED and row.charged < row.committed
+    return None if whole else "has columns that disagree on whether it is committed"

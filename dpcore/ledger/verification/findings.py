@@ -1,4 +1,4 @@
-"""The sentences with which a check of a ledger names the first row that does not fit."""
+"""The errors by which verification reports the first invalid event or row."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -12,25 +12,25 @@ _KINDS = frozenset(EventKind)
 
 
 def at_event(event: Event, problem: str, *, then: str = _NEXT) -> LedgerDamaged:
-    """Say what is wrong with an event, or with a row that it tells of."""
+    """Return the error for a problem with an event, or with a row that it changed."""
     whose = f"account {named(event.account)}" if event.run is None else f"run {named(event.run)}"
     kind = event.kind if event.kind in _KINDS else "of no known kind"
     return LedgerDamaged(f"event {event.seq} ({kind}, {whose}) {problem}; {then}")
 
 
 def at_row(row: str, problem: str) -> LedgerDamaged:
-    """Say what is wrong with a row that no single event stands for."""
+    """Return the error for a problem with a row that belongs to no single event."""
     return LedgerDamaged(f"{row} {problem}; {_NEXT}")
 
 
 def require(event: Event, condition: bool, problem: str) -> None:  # noqa: FBT001  it reads as a sentence
-    """Refuse an event, or a row that it tells of, unless the condition holds."""
+    """Raise the error for an event, or a row that it changed, unless the condition holds."""
     if not condition:
         raise at_event(event, problem)
 
 
 def named(name: object) -> str:
-    """Write a name as it may be shown, even where it is damaged itself.
+    """Quote a name for a message, or say that it is unreadable.
 
     >>> named("run-1"), named("run" + chr(7)), named(None)
     ("'run-1'", 'without a readable name', 'without a readable name')
@@ -40,6 +40,6 @@ def named(name: object) -> str:
 
 
 def differing(found: Any, expected: Any) -> str:
-    """Name the fields in which two rows of one kind differ."""
+    """Return the names of the fields in which two rows of one kind differ."""
     names: Sequence[str] = getattr(found, "_fields", None) or [field.name for field in fields(found)]
     return ", ".join(name for name in names if getattr(found, name) != getattr(expected, name))

@@ -1,7 +1,7 @@
-"""The protocol once more, from the events alone: what every account, block, allowance and run must be after them.
+"""Replay the protocol from the events alone, to derive what every account, block, allowance and run must be.
 
-An event that the protocol would not have allowed where it stands is refused. The order of times is not looked at: a clock may be
-set back. What the attempts of a step must be is left to `verification`, which sees the operations' rows in that order.
+An event that the protocol would not have allowed at its position is rejected. The order of timestamps is not checked, because a
+clock may be set back. The attempts of a step are checked by `check`, which reads the operations' rows in that order.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,17 +27,17 @@ from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours
 
 BlockKey: TypeAlias = tuple[str, str]
-"""An account and a block of it."""
+"""The names of an account and of one of its blocks."""
 AllowanceKey: TypeAlias = tuple[str, str, str]
-"""An account, a kind of allowance, and whose it is."""
+"""The name of an account, the kind of an allowance, and the name of its analyst or purpose."""
 
 
 class Replay:
-    """What the events so far have led to.
+    """The state that the events so far lead to.
 
     Args:
-        allowed: The allowances that there will ever be. What is used in a name counts from its first run on, long before it
-            may get an allowance, and to remember every name that any run ever gave would take too much memory.
+        allowed: All allowances that the ledger ends up with. Usage counts from a name's first run, which may precede its
+            allowance. Knowing the names in advance avoids keeping every name that any run ever used in memory.
     """
 
     def __init__(self, allowed: Iterable[AllowanceKey]) -> None:
@@ -50,15 +50,19 @@ class Replay:
         self._used_by: dict[AllowanceKey, int] = dict.fromkeys(allowed, 0)
 
     def follow(self, event: Event, details: Details) -> None:
-        """Make the change that an event tells of, or refuse it."""
+        """Apply an event. Raise if the protocol does not allow it here."""
         change = self._OF_NO_RUN.get(event.kind)
-        require(event, (event.run is None) == (change is not None), "names a run that it is not about, or lacks one")
-        require(event, bool(event.account) and event.run != "", "names nobody")
+        require(
+            event,
+            (event.run is None) == (change is not None),
+            "names a run although it concerns none, or lacks its run",
+        )
+        require(event, bool(event.account) and event.run != "", "has an empty account or run")
         known = event.account in self.accounts
         require(
             event,
             known != (event.kind == EventKind.ACCOUNT_OPENED),
-            "is of an account that is not open, or opens it again",
+            "is of an account that was never opened, or opens it again",
         )
         if change is not None:
             change(self, event, details)
@@ -68,7 +72,7 @@ class Replay:
             self._change_run(event, details)
 
     def blocks(self) -> dict[BlockKey, Block]:
-        """Return all blocks as their rows must be."""
+        """Return the rows that all blocks must have."""
         return {
             (account, name): Block(
                 account=account,
@@ -81,7 +85,7 @@ class Replay:
         }
 
     def allowances(self) -> dict[AllowanceKey, Allowance]:
-        """Return all allowances as their rows must be."""
+        """Return the rows that all allowances must have."""
         return {key: replace(allowance, used=self._used_by[key]) for key, allowance in self._allowances.items()}
 
     def _open_account(self, event: Event, details: Details) -> None:
@@ -113,7 +117,7 @@ class Replay:
 
     def _allow(self, event: Event, details: Details) -> None:
         key = (event.account, details["kind"], details["name"])
-        require(event, key in self._used_by, "tells of an allowance that has no row")
+        require(event, key in self._used_by, "sets an allowance that has no row")
         require(event, details["cap"] >= self._used_by[key], "allows less than was used already")
         terms = {"cap": details["cap"], "epsilon": details["epsilon"]}
         _require_budget(event, replace(self._open(event), **terms))
@@ -124,7 +128,7 @@ class Replay:
     def _open_blocks(self, event: Event, details: Details) -> None:
         require(event, self._open(event).blocks_by is not None, "opens blocks of an account that has none")
         for name in details["blocks"]:
-            require(event, (event.account, name) not in self._used, "opens a block that is there already")
+            require(event, (event.account, name) not in self._used, "opens a block that exists already")
             self._used[event.account, name] = 0
             self._growing.add((event.account, name))
 
@@ -135,18 +139,20 @@ class Replay:
             self._growing.remove((event.account, name))
 
     def _republish(self, event: Event, details: Details) -> None:
-        """Change nothing: which runs have ended and led to that release may be too many to remember."""
+        """Change nothing: runs that have ended may be too many to keep in memory."""
 
     def _adopt(self, event: Event, _: Details) -> None:
         self._open(event)
 
     def _restore(self, event: Event, details: Details) -> None:
-        require(event, details["hash"] != event.previous, "accepts the loss of an event that is there")
+        require(event, details["hash"] != event.previous, "accepts the loss of an event that exists")
 
     def _reserve(self, event: Event, details: Details) -> None:
         by_block = self._open(event).blocks_by is not None
         require(
-            event, (details["blocks"] is not None) == by_block, "names blocks that its account has not, or lacks them"
+            event,
+            (details["blocks"] is not None) == by_block,
+            "names blocks although its account has none, or lacks them",
         )
         run = reserved(event, details, earlier=self.runs.get(str(event.run)))
         for name in run.blocks:
@@ -165,15 +171,13 @@ class Replay:
     def _change_run(self, event: Event, details: Details) -> None:
         run = self.runs.get(str(event.run))
         if run is None:
-            raise at_event(
-                event, "is of a run that is not reserved, or whose row tells of an earlier change as the last"
-            )
+            raise at_event(event, "is of a run that is not reserved, or whose row names an earlier event as its last")
         run.change(event, details)
         if event.kind in {EventKind.SETTLED, EventKind.REFUNDED}:
             self._use(event, run, amount=-details["returned"])
 
     def _use(self, event: Event, run: ReplayedRun, *, amount: int) -> None:
-        """Add to what is used of the run's blocks, across them and in its names, within what each of them has."""
+        """Add to the used amounts of the run's blocks, the cap across blocks and its allowances. Raise if one exceeds its cap."""
         account = self.accounts[event.account]
         if account.across is not None:
             across_used = account.across_used + amount
@@ -210,20 +214,20 @@ class Replay:
 
 
 def _require_across(event: Event, account: Account) -> None:
-    """Refuse a cap across blocks that does not stand for its declared epsilon, or that bounds nothing."""
+    """Raise if a cap across blocks does not match its declared epsilon, or bounds nothing."""
     if account.across is None and account.across_epsilon is None:
         return
     try:
         require_across_applies(unit=account.unit, blocks_by=account.blocks_by)
         checked_across(account.across, epsilon=account.across_epsilon, currency=account.currency, delta=account.delta)
     except UsageError:
-        raise at_event(event, "declares a cap across blocks that its epsilon and delta do not stand for") from None
+        raise at_event(event, "declares a cap across blocks that does not match its epsilon and delta") from None
 
 
 def _require_budget(event: Event, account: Account) -> None:
-    """Refuse a cap that does not stand for its declared total; that of an allowance is checked as if it were an account's."""
+    """Raise if a cap does not match its declared total. An allowance's cap is checked like an account's."""
     terms = {"currency": account.currency, "cap": account.cap, "epsilon": account.epsilon, "delta": account.delta}
     try:
         checked_budget(**terms)  # type: ignore[arg-type]
     except UsageError:
-        raise at_event(event, "declares a cap that its epsilon and delta do not stand for") from None
+        raise at_event(event, "declares a cap that does not match its epsilon and delta") from None

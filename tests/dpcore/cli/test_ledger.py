@@ -264,7 +264,7 @@ def test_a_run_is_not_taken_from_a_worker_that_may_be_alive(said: Callable[..., 
         opened(ledger, "clinic")
         spent(ledger, "run-1", account="clinic", amount=10**10, steps=0, ended=False, holder=ELSEWHERE)
     for verb in ("refund", "settle"):
-        assert "is worked on by process 4120 on elsewhere; if that worker is dead, try again in" in said(
+        assert "is held by process 4120 on elsewhere; if that worker is dead, try again in" in said(
             "ledger", verb, "run-1", code=2
         )
     assert "process 4120 on elsewhere, leased until" in said("ledger", "show")
@@ -412,7 +412,7 @@ def test_a_cap_across_blocks_is_opened_shown_raised_and_exported(
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("open", "visits", *PERSONS, "--across-blocks", "5"), "needs blocks; say what they are with --blocks"),
+        (("open", "visits", *PERSONS, "--across-blocks", "5"), "needs blocks; define them with --blocks"),
         (("open", "visits", *TERMS, "--blocks", "month", "--across-blocks", "5"), "a row lies in one block"),
         (("open", "visits", *PERSONS, "--blocks", "month", "--across-blocks", "0"), "--across-blocks must be a number"),
         (

@@ -118,7 +118,7 @@ def test_an_absurd_budget_opens_no_account(
 def test_an_account_is_opened_once(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     assert open_visits() == 0
     assert open_visits(epsilon="100") == 2
-    assert "open already" in capsys.readouterr().err
+    assert "exists already" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_run_that_will_not_go_on_is_ended_by_the_steward(
         (run,) = ledger.runs("visits")
     assert run.state == "open"
     assert dpflow("ledger", "settle", run.id) == 2  # the process that worked on it, this one, is not gone
-    assert "is worked on by process" in capsys.readouterr().err
+    assert "is held by process" in capsys.readouterr().err
     monkeypatch.setattr("dpcore.ledger.refusals.surely_gone", lambda _holder: True)
     assert dpflow("ledger", "refund", run.id) == 2
     assert f"dpflow ledger settle {run.id}" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_a_registered_spec_is_listed_and_run_by_its_name(workspace: Workspace, c
     assert "0 3 * * * (Europe/Zurich)" in said
     assert dpflow("run", "spec") == 0
     assert dpflow("run", "spek") == 2
-    assert "the registered ones are spec" in capsys.readouterr().err
+    assert "registered specs: spec" in capsys.readouterr().err
 
 
 def test_all_answers_are_one_json_object(workspace: Workspace, capsys: Capture) -> None:
@@ -103,14 +103,14 @@ def test_all_answers_are_one_json_object(workspace: Workspace, capsys: Capture) 
         (["link.yaml"], "is a link"),
         (["other/spec.yaml"], "choose another with --name"),
         (["spec.yaml", "--cron", "0 0 3 * * *"], "5 fields"),
-        (["spec.yaml", "--cron", "nonsense is this not cron"], 'is no cron text; --cron "0 3 * * *"'),
+        (["spec.yaml", "--cron", "nonsense is this not cron"], 'is not a cron expression; --cron "0 3 * * *"'),
         (["spec.yaml", "--cron", ""], "5 fields"),
         (["spec.yaml", "--cron", "0 3 * * *", "--timezone", "Europe/Atlantis"], "such as Europe/Zurich"),
-        (["spec.yaml", "--timezone", "UTC"], "--timezone says nothing without --cron"),
-        (["spec.yaml", "--timezone", ""], "--timezone says nothing without --cron"),
+        (["spec.yaml", "--timezone", "UTC"], "--timezone needs --cron"),
+        (["spec.yaml", "--timezone", ""], "--timezone needs --cron"),
         (["few.yaml"], "rounds"),
-        (["spek", "--remove"], "the registered ones are spec"),
-        (["spec", "--remove", "--name", "../spec"], "the registered ones are spec"),
+        (["spek", "--remove"], "registered specs: spec"),
+        (["spec", "--remove", "--name", "../spec"], "registered specs: spec"),
         (["spec", "--remove", "--cron", "0 3 * * *"], "register without --cron"),
     ],
 )
@@ -164,7 +164,7 @@ def test_the_listing_says_what_is_wrong_with_each(workspace: Workspace, capsys: 
     (workspace.folder / ".dpflow" / "registry" / "damaged.json").write_bytes(b"\xff")
     workspace.write_spec(("epsilon: 1.0", "epsilon: 2.0"))
     items = answer(capsys, "registered")["registered"]
-    assert [("does not read" in item["problem"], item.get("account")) for item in items] == [  # type: ignore[attr-defined]
+    assert [("is unreadable" in item["problem"], item.get("account")) for item in items] == [  # type: ignore[attr-defined]
         (True, None),
         (False, "visits"),
     ]

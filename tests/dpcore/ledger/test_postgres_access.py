@@ -63,7 +63,7 @@ def test_a_password_is_shown_nowhere(postgres_server: PostgresServer, postgres_u
         assert store.place == f"postgresql://localhost/{name_of(postgres_url)}"
         shown = f"{ledger!r} {store!r} {store.place} {store._engine!r} {store._engine.url}"
         assert "geheim" not in shown
-        with pytest.raises(LedgerError, match="may not be used so by this role") as refused:
+        with pytest.raises(LedgerError, match="denies this to the current role") as refused:
             measure(ledger)
         assert refused.value.exit_code == 1
         told_nothing(refused.value, PASSWORD, "geheim", quote(PASSWORD, safe=""))
@@ -72,10 +72,10 @@ def test_a_password_is_shown_nowhere(postgres_server: PostgresServer, postgres_u
 
 def test_a_role_without_rights_is_told_so(postgres_server: PostgresServer, postgres_url: str, role: str) -> None:
     address = postgres_server.url(name_of(postgres_url), user=role, password=PASSWORD)
-    with pytest.raises(LedgerError, match="may not be used so by this role"):
+    with pytest.raises(LedgerError, match="denies this to the current role"):
         open_ledger(address)
     elsewhere = postgres_server.new_database()
-    with pytest.raises(LedgerError, match="may not be used so by this role"):
+    with pytest.raises(LedgerError, match="denies this to the current role"):
         open_ledger(postgres_server.url(name_of(elsewhere), user=role, password=PASSWORD), create=True)
 
 
@@ -92,7 +92,7 @@ def test_a_role_that_may_not_connect_is_told_so(postgres_server: PostgresServer,
         f"ALTER ROLE {role} LOGIN CONNECTION LIMIT -1",
         f"REVOKE CONNECT ON DATABASE {name_of(postgres_url)} FROM public",
     )
-    with pytest.raises(LedgerError, match="may not be used so by this role"):
+    with pytest.raises(LedgerError, match="denies this to the current role"):
         open_ledger(address)
 
 

@@ -57,13 +57,13 @@ def test_a_newer_version_is_refused_by_name(postgres_url: str) -> None:
 def test_a_version_that_never_was_is_damage(postgres_url: str, version: int) -> None:
     with psycopg.connect(postgres_url) as connection:
         connection.execute("UPDATE dpflow.version SET number = %s", [version])
-    with pytest.raises(LedgerDamaged, match="no version that ever was; restore it from a backup"):
+    with pytest.raises(LedgerDamaged, match="an unknown version; restore it from a backup"):
         open_ledger(postgres_url)
 
 
 def test_a_database_without_its_version_is_damaged(postgres_url: str) -> None:
     run_as_owner(postgres_url, "DELETE FROM dpflow.version")
-    with pytest.raises(LedgerDamaged, match="lost the number of its version; restore it from a backup"):
+    with pytest.raises(LedgerDamaged, match="lost its version number; restore it from a backup"):
         open_ledger(postgres_url)
 
 
@@ -99,7 +99,7 @@ def test_a_migration_that_fails_changes_nothing(
     postgres_url: str, next_version: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(postgres_schema.MIGRATIONS, 1, "CREATE TABLE note (words text); SELECT 1 FROM missing;")
-    with pytest.raises(LedgerDamaged, match="does not read as a ledger"):
+    with pytest.raises(LedgerDamaged, match="is not a readable ledger"):
         open_ledger(postgres_url)
     with psycopg.connect(postgres_url) as connection:
         assert connection.execute("SELECT number FROM dpflow.version").fetchone() == (1,)
@@ -108,5 +108,5 @@ def test_a_migration_that_fails_changes_nothing(
 
 def test_a_missing_migration_is_not_passed_over(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgres_schema, "VERSION", 2)
-    with pytest.raises(LedgerDamaged, match="no version that ever was"):
+    with pytest.raises(LedgerDamaged, match="an unknown version"):
         open_ledger(postgres_url)

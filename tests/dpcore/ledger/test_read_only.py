@@ -146,7 +146,7 @@ def test_a_refusal_of_the_system_leads_to_reading(folder: Path, monkeypatch: pyt
 
 def test_any_other_error_does_not(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "ledger.sqlite").write_bytes(b"no ledger" * 500)
-    with pytest.raises(LedgerDamaged, match="does not read as a ledger"):
+    with pytest.raises(LedgerDamaged, match="is not a readable ledger"):
         at(folder)
 
 

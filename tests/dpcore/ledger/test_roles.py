@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).parents[3] / "deployments" / "postgres-roles.sql"
 TABLES = ("version", "account", "block", "allowance", "event", "run", "operation")
 MEMBERS = {"maria": "dpflow_steward", "nightly": "dpflow_runner", "auditor": "dpflow_reader", "stranger": None}
 AsRole = Callable[[str, str], str]
-NOT_SO = "may not be used so by this role"
+NOT_SO = "denies this to the current role"
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +245,7 @@ def test_an_owner_who_drops_the_rules_is_found_out(url: str, as_role: AsRole) ->
         with psycopg.connect(as_role(url, "maria")) as connection:
             connection.execute("ALTER TABLE dpflow.block DISABLE TRIGGER block_follows_chain")
             connection.execute("UPDATE dpflow.block SET used = 0")
-        with pytest.raises(LedgerDamaged, match="block 'clinic', 'all' is not what the events tell"):
+        with pytest.raises(LedgerDamaged, match="block 'clinic', 'all' differs from the events"):
             whole(ledger)
 
 

@@ -409,5 +409,5 @@ def test_another_kind_of_address_is_refused_without_repeating_it(url: str) -> No
 
 @pytest.mark.parametrize("url", ["sqlite:///", "sqlite:///:memory:", "sqlite:///a\0b"])
 def test_a_ledger_is_always_a_file(url: str) -> None:
-    with pytest.raises(UsageError, match="kept in a file"):
+    with pytest.raises(UsageError, match="needs a file"):
         open_ledger(url, create=True)

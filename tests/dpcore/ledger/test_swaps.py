@@ -334,7 +334,7 @@ def test_two_copies_side_by_side_are_told_apart_by_what_was_seen(
     with open_ledger(f"sqlite:///{copy}/ledger.sqlite") as ledger:
         assert ledger.balance("clinic").spent == 400  # it can be read
         assert ledger.warning
-        with pytest.raises(DpflowError, match="it is an old or another copy") as refused:
+        with pytest.raises(DpflowError, match="this is an old or a different copy") as refused:
             write(ledger, "clinic", **arguments)
     assert refused.value.exit_code == 4
 

@@ -108,7 +108,7 @@ class TestAnOlderBackup:
         assert checked(url).events == 5
         for told in ({"heads": {"manifest": head}}, {"expected_head": head}):
             with pytest.raises(
-                LedgerDamaged, match="chain of 5 events: events were dropped since, or it is of another"
+                LedgerDamaged, match="chain of 5 events: events were dropped since, or the head is of another"
             ):
                 checked(url, **told)
 
@@ -156,7 +156,9 @@ class TestPrices:
     )
     def test_one_that_has_no_price_is_found(self, url: str, mechanism: Mapping[str, Any]) -> None:
         self.run(url, amount=10**12, mechanism=mechanism)
-        with pytest.raises(LedgerDamaged, match=r"event 4 \(charged, run 'run'\) has a mechanism without a price here"):
+        with pytest.raises(
+            LedgerDamaged, match=r"event 4 \(charged, run 'run'\) has a mechanism that this version cannot price"
+        ):
             checked(url)
 
     def test_each_mechanism_is_priced_once(self, books: SqliteBooks) -> None:
@@ -187,7 +189,9 @@ class TestAForgedHistory:
         with books.tampered():
             self.forge(books, self.attempts(books)[1], attempt=7)
             rewrite(books)
-            with pytest.raises(LedgerDamaged, match="attempt 3 of step 'round-2' of run 'births-1' does not count on"):
+            with pytest.raises(
+                LedgerDamaged, match="attempt 3 of step 'round-2' of run 'births-1' is not numbered next"
+            ):
                 checked(books.url)
 
     def test_attempts_in_another_order_are_found(self, books: SqliteBooks) -> None:
@@ -209,7 +213,8 @@ class TestAForgedHistory:
             say(books, commit, attempt=2)
             rewrite(books)
             with pytest.raises(
-                LedgerDamaged, match=r"attempt 2 of step 'round-1' of run 'births-1' was .* after the commit"
+                LedgerDamaged,
+                match=r"attempt 2 of step 'round-1' of run 'births-1' was .* after its step was committed",
             ):
                 checked(books.url)
 
@@ -219,7 +224,7 @@ class TestAForgedHistory:
             self.forge(books, three, fence=1)
             rewrite(books)
             with pytest.raises(
-                LedgerDamaged, match=r"\(charged, run 'births-1'\) comes from a worker that had lost its"
+                LedgerDamaged, match=r"\(charged, run 'births-1'\) comes from a worker whose run was taken"
             ):
                 checked(books.url)
 
@@ -227,14 +232,14 @@ class TestAForgedHistory:
 @pytest.mark.parametrize(
     ("table", "key", "values", "sentence"),
     [
-        ("event", {"seq": 9}, {"body": "{}"}, "event 9 (charged, run 'births-1') is not what its hash says"),
-        ("event", {"seq": 9}, {"kind": "stopped"}, "event 9 (of no known kind, run 'births-1') is not what its hash says"),
+        ("event", {"seq": 9}, {"body": "{}"}, "event 9 (charged, run 'births-1') does not match its hash"),
+        ("event", {"seq": 9}, {"kind": "stopped"}, "event 9 (of no known kind, run 'births-1') does not match its hash"),
         ("event", {"seq": 9}, {"previous": GENESIS}, "event 9 (charged, run 'births-1') does not follow the event before it"),
         ("event", {"seq": 9}, {"seq": 900}, "event 9 is missing from the ledger"),
-        ("account", {"name": "births"}, {"cap": 1, "unit": "row"}, "account 'births' is not what the events tell, in: cap, unit"),
-        ("block", {"account": "wards", "name": "west"}, {"used": 0}, "block 'wards', 'west' is not what the events tell, in: used"),
-        ("account", {"name": "births"}, {"name": "deaths"}, "account 'deaths' is there, and no event tells of it"),
-        ("block", {"account": "wards", "name": "west"}, {"name": "\x1b[2J"}, "block 'wards', without a readable name is there"),
+        ("account", {"name": "births"}, {"cap": 1, "unit": "row"}, "account 'births' differs from the events in: cap, unit"),
+        ("block", {"account": "wards", "name": "west"}, {"used": 0}, "block 'wards', 'west' differs from the events in: used"),
+        ("account", {"name": "births"}, {"name": "deaths"}, "account 'deaths' exists, but no event records it"),
+        ("block", {"account": "wards", "name": "west"}, {"name": "\x1b[2J"}, "block 'wards', without a readable name exists"),
     ],
     ids=str,
 )  # fmt: skip

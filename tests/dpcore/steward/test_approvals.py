@@ -133,7 +133,7 @@ def test_a_policy_behind_a_link_lets_nothing_pass(workspace: Workspace, spec: De
     path = registry_folder() / "visits.approval"
     path.rename(workspace.folder / "aside")
     path.symlink_to(workspace.folder / "aside")
-    with pytest.raises(UsageError, match="does not read"):
+    with pytest.raises(UsageError, match="is unreadable"):
         approval_for(spec)
-    with pytest.raises(UsageError, match="is a link"):
+    with pytest.raises(UsageError, match="is not a regular file"):
         require_approval("visits", above=0.5, delta=1e-9, within_seconds=60)

@@ -97,11 +97,11 @@ def test_an_unknown_name_is_refused_with_the_known_ones(workspace: Workspace) ->
     register(workspace.spec)
     register(workspace.spec, name="weekly")
     for unknown in ("spek", "../spec", "spec\n"):
-        with pytest.raises(UsageError, match="the registered ones are spec, weekly"):
+        with pytest.raises(UsageError, match="registered specs: spec, weekly"):
             registered(unknown)
-        with pytest.raises(UsageError, match="the registered ones are spec, weekly"):
+        with pytest.raises(UsageError, match="registered specs: spec, weekly"):
             unregister(unknown)
-        with pytest.raises(UsageError, match="the registered ones are spec, weekly"):
+        with pytest.raises(UsageError, match="registered specs: spec, weekly"):
             declared(unknown, registered_only=True)
 
 
@@ -171,7 +171,7 @@ def test_a_comment_is_no_change_and_a_values_file_is_one(workspace: Workspace) -
 def test_a_spec_that_is_gone_is_refused_and_can_be_unregistered(workspace: Workspace) -> None:
     register(workspace.spec)
     workspace.spec.unlink()
-    with pytest.raises(UsageError, match=r"is not at .* any more; put it back"):
+    with pytest.raises(UsageError, match=r"is no longer at .*; put it back"):
         declared("spec", registered_only=True)
     unregister("spec")
     assert registered_names() == ()
@@ -226,7 +226,7 @@ def test_an_entry_that_is_a_link_is_neither_read_nor_written(workspace: Workspac
         with pytest.raises(UsageError, match="spec --remove"):
             refused()
     entries = Entries(folder_of(workspace), ".json", Registered, "mend {name}")
-    with pytest.raises(UsageError, match="is a link, or no file; mend spec"):
+    with pytest.raises(UsageError, match="is not a regular file; mend spec"):
         entries.write("spec", Registered(**json.loads(before) | {"spec": workspace.spec}))
     unregister("spec")
     assert (path.is_symlink(), aside.read_bytes()) == (False, before)

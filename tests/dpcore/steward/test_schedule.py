@@ -74,7 +74,7 @@ def test_an_unknown_time_zone_is_refused_with_an_example(timezone: str) -> None:
 
 
 def test_a_time_zone_needs_a_cron_text() -> None:
-    with pytest.raises(UsageError, match="--timezone says nothing without --cron"):
+    with pytest.raises(UsageError, match="--timezone needs --cron"):
         checked_schedule(None, "UTC")
     assert checked_schedule(None, None) == (None, None)
 

@@ -81,9 +81,9 @@ def test_one_that_is_still_being_written_is_left_alone(books: Path) -> None:
         ({"bookkeeping": {"reserved": 0.001, "spent": 0.001}}, "states another reservation than its run has"),
         ({"ledger_head": "ab" * 32}, r"abababababababab\.\.\., is not in this chain of 55 events"),
         ({"ledger_head": GENESIS}, r"0000000000000000\.\.\., is not in this chain of 55 events"),
-        ({"ledger_head": "ab"}, "does not read"),
-        ({"ledger_head": None}, "does not read"),
-        ({"run": ["births-1"]}, "does not read"),
+        ({"ledger_head": "ab"}, "is unreadable"),
+        ({"ledger_head": None}, "is unreadable"),
+        ({"run": ["births-1"]}, "is unreadable"),
     ],
     ids=str,
 )
@@ -98,7 +98,7 @@ def test_a_manifest_that_says_something_else_is_found(books: Path, changes: dict
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"privacy": 7}', b'{"privacy": {}}', b"\xff", b"[" * 100_000])
 def test_a_manifest_that_does_not_read_is_found(books: Path, content: bytes) -> None:
     books.write_bytes(content)
-    with pytest.raises(LedgerDamaged, match=r"the manifest .*births-2026/manifest\.json does not read"):
+    with pytest.raises(LedgerDamaged, match=r"the manifest .*births-2026/manifest\.json is unreadable"):
         verify_ledger()
 
 

@@ -87,7 +87,7 @@ def test_what_would_be_refused_never_starts_the_flow(
     register(workspace.spec, name="nightly")
     for arguments, code, hint in (
         (["nightly"], 2, "dpflow ledger open"),
-        (["monthly"], 2, "the registered ones are nightly"),
+        (["monthly"], 2, "registered specs: nightly"),
         (["gone.yaml"], 2, "no such file"),
     ):
         assert dpflow("run", *arguments) == code

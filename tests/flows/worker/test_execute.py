@@ -127,7 +127,7 @@ def test_a_parameter_is_no_reference_to_something_at_the_server(
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
-        ({"release": "../spec"}, "no spec is registered as '../spec'; the registered ones are spec"),
+        ({"release": "../spec"}, "no spec is registered as '../spec'; registered specs: spec"),
         ({"release": "spec.yaml"}, "no spec is registered as 'spec.yaml'"),
         ({"release": None}, "with these parameters, see its form: release: Input should be a valid string"),
         ({"epsilon": 101}, "Input should be less than or equal to 100"),
