@@ -32,7 +32,7 @@ class Query(Protocol[Answer]):
         """Return its price, as an amount of the currency."""
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
 
     @property
     def read(self) -> Callable[..., Exact]:
