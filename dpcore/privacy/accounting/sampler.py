@@ -8,7 +8,7 @@ variation, whatever the earlier answers and the counts are:
   more than 560,001 outcomes: 2^-109.9.
 - Wider noise (`sampling.wide`): up to three digits from tables of 4,096 outcomes, and one from a table of at most 25,090, are together off
   by less than 2^-113.7, and the accepting coin by 2^-128. A draw is accepted with a probability of at least 3/4, and conditioning on
-  acceptance divides the distance by at least that: 2^-113.3.
+  acceptance divides the distance by that probability: 2^-113.3.
 - A selection (`sampling.selection`): 2^-128 for each candidate, and each candidate counts as a draw.
 
 Let P and Q be the distributions of a whole run on two neighbouring tables with ideal noise, P' and Q' with the actual noise. After at
