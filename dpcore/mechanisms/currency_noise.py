@@ -1,4 +1,4 @@
-"""The kinds of noise on whole numbers, and the kind of which each currency buys the least."""
+"""The kinds of noise on whole numbers, and the best kind for each currency."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -38,7 +38,7 @@ LEAST_NOISE: Mapping[Currency, type[Noise]] = {
     Currency.ZCDP: DiscreteGaussian,
     Currency.GDP: RoundedGaussian,
 }
-"""The kind of noise of which each currency buys the least."""
+"""The kind with the least noise for the same amount of each currency."""
 
 
 def bought_noise(

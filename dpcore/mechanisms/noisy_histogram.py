@@ -214,7 +214,7 @@ def _wanted(universe: Universe, *, order: int | None, axes: Iterable[Iterable[st
     columns = len(universe.names)
     if order is not None and axes is not None:
         raise UsageError(
-            "give either order, to count all marginals of so many columns, or axes, to name them; not both"
+            "give either order, to count all marginals of a number of columns, or axes, to name them; not both"
         )
     if order is not None:
         if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order <= columns:

@@ -26,14 +26,7 @@ MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20
 ROUNDS, ROUNDS_POWER = 4.0, 0.3  # rounds = ROUNDS x (rows / noise of one marginal alone, in cells)^ROUNDS_POWER
 WORTH_AGAIN = 0.05  # the least share of the budget for which the columns are measured again
 ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
-LADDER = (
-    256,
-    128,
-    64,
-    32,
-    16,
-    8,
-)  # in a column's coarser versions a group has at least a 256th, a 128th, ... of the rows
+LADDER = (256, 128, 64, 32, 16, 8)  # each group of a coarser version has at least a 256th, a 128th, ... of the rows
 SMALLEST_START = 0.25  # the fraction of the model's size that is available at the start
 FIRST_TRIES, ROUND_TRIES, LAST_TRIES = 50, 10, 400  # evaluations of the model
 PER_CELL = 1.0  # parameters that the model may fit for each cell that stands out of its noise

@@ -32,7 +32,7 @@ class Candidates:
 
     Evaluating all candidates in every round would take most of the time. A candidate is re-evaluated if it shares two columns with a later
     measurement, which is where the model has changed most, and otherwise every few rounds. A stale expectation is safe: scores may compare
-    the truth with any public expectation. If there are very many sets, only the smallest ones, usually the pairs, are candidates at first. A
+    the truth with any public expectation. If there are very many sets, only the smallest ones (usually pairs) are candidates at first. A
     larger set becomes a candidate when a subset with one column less was measured. So the number of candidates grows with the square of the
     columns, not with their cube.
     """

@@ -17,13 +17,8 @@ from dpcore.workload import Axes, Workload
 # Tuned on Adult (seven columns) and on two other census and hospital tables, see docs/decisions/0006.
 SELECTING = Fraction(1, 20)  # the selection's share of a round's budget
 LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # limits of the one-way marginals' share of the whole budget
-MOST_ROUNDS, MOST_ROUNDS_PURE = (
-    60,
-    20,
-)  # noise grows with the root of the rounds in zCDP, and linearly in pure epsilon
-ROOM = (
-    2.0  # a marginal is worth measuring while its expected noise, all cells together, is below this many times the rows
-)
+MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20  # noise grows with the root of the rounds in zCDP, and linearly in pure epsilon
+ROOM = 2.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
 FIRST_TRIES, ROUND_TRIES, LAST_TRIES = 50, 5, 400  # evaluations of the model
 LAST_CELL_TRIES = 4e8  # a large model gets fewer last tries, so that tries x cells stays below this
 FEWEST_LAST_TRIES = 60  # but at least these

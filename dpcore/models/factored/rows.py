@@ -28,9 +28,7 @@ Codes = NDArray[np.int64]
 
 GOLDEN = (math.sqrt(5) - 1) / 2
 RUN = 64  # the least average length of a run of similar rows
-CHUNK_ROWS = (
-    1 << 18
-)  # rows drawn at a time: bounds the memory, and moves a cell's count by no more than a few rows per chunk
+CHUNK_ROWS = 1 << 18  # rows drawn at a time: bounds the memory, and shifts a cell's count by a few rows per chunk
 
 
 def draw_rows(

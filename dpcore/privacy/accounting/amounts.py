@@ -27,7 +27,7 @@ class Currency(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:
-        raise ValueError(f"{value!r} is no currency; choose one of: {', '.join(cls)}")
+        raise ValueError(f"{value!r} is not a currency; choose one of: {', '.join(cls)}")
 
     @property
     def symbol(self) -> str:

@@ -84,7 +84,7 @@ def compare_theorems(
         raise UsageError("this history has no steps; nothing was spent")
     if not isinstance(adaptive, bool):
         raise UsageError(
-            "pass adaptive=True if the history was chosen in the light of its answers, else adaptive=False"
+            "pass adaptive=True if the history was chosen in the light of earlier answers, else adaptive=False"
         )
     allowed = checked_delta(delta) if delta == 0 else below_one(delta)
     capped_in = None if cap is None else cap.currency
@@ -114,9 +114,9 @@ def _standing(theorem: Theorem, steps: Sequence[Step], capped_in: Currency | Non
     if theorem.filter_in is not capped_in:
         return False, f"it is a filter, but no cap in {theorem.filter_in.symbol} was fixed in advance"
     if theorem is not Theorem.BASIC:
-        return False, "so far; no theorem promises it where prices are chosen on the way"
+        return False, "so far; no theorem promises it for adaptive prices"
     if any(step.pure is None for step in steps):
-        return False, "a step has no pure epsilon, and with a delta no sum holds where prices are chosen on the way"
+        return False, "a step has no pure epsilon, and with a delta no sum holds for adaptive prices"
     return True, "so far; every outcome's loss is within its own sum of pure epsilons"
 
 

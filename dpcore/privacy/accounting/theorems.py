@@ -99,7 +99,7 @@ def _numeric(steps: Sequence[Step], delta: Fraction) -> float:
         elif step.pair is not None:
             parts.append((approximate_losses(step.pair[0], delta=step.pair[1]), step.count))
         else:
-            raise Inapplicable("of a step only its rho is known, which is no privacy loss distribution")
+            raise Inapplicable("only the rho of a step is known, which gives no privacy loss distribution")
     if normal:
         parts.append((gaussian_losses(normal), 1))
     return compose_losses(parts).epsilon(delta=delta)
@@ -148,7 +148,7 @@ def _priced(steps: Sequence[Step], delta: Fraction) -> list[tuple[Price, int]]:
     """Return an (epsilon, delta) of every step. Steps without one are converted at equal parts of the remaining delta."""
     spare, lacking = _spare(steps, delta), sum(step.count for step in steps if step.pair is None)
     if lacking and spare == 0:
-        raise Inapplicable("a step is known by its rho or mu squared only, which needs a part of a delta above 0")
+        raise Inapplicable("a step has only a rho or mu squared, and its conversion needs a part of a delta above 0")
     return [(step.pair or _converted(step, spare / lacking), step.count) for step in steps]
 
 
