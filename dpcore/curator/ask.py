@@ -1,4 +1,4 @@
-"""One question about a table, paid from an account: charge, draw and keep, in one call from Python."""
+"""Answer one query about a table and charge an account for it, in one call from Python."""
 
 import json
 import uuid
@@ -16,46 +16,46 @@ from dpcore.mechanisms.exact import Exact
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
 
-Answer = TypeVar("Answer", covariant=True)  # noqa: PLC0105  what a query answers with
+Answer = TypeVar("Answer", covariant=True)  # noqa: PLC0105  the type of a query's answer
 
 STEP = "answer"
 
 
 class Query(Protocol[Answer]):
-    """A mechanism that says whom it protects, and reads the table apart from adding its noise."""
+    """A mechanism with a protection, which reads the table and adds its noise in separate steps."""
 
     @property
     def protection(self) -> Protection:
-        """Whom it protects."""
+        """The unit it protects, and the neighbouring relation."""
 
     def price(self, currency: Currency) -> int:
         """Return its price, as an amount of the currency."""
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
 
     @property
     def read(self) -> Callable[..., Exact]:
-        """What finds the exact answer, and refuses bad columns."""
+        """The function that computes the exact answer. It raises for unusable columns."""
 
     def answer(self, exact: Exact) -> Answer:
         """Return the answer with its noise."""
 
 
 def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answer:
-    """Answer a query about a private table, and charge an account for it first.
+    """Answer a query about a private table, after charging an account for it.
 
-    The price is reserved before the table is read. Columns that can't be read as declared are refused and give it back; a query that
-    was charged is paid for, whatever happens. The answer is kept in the ledger beside its price.
+    The price is reserved before the table is read. If the columns cannot be read as declared, the query is rejected and the price is
+    refunded. After the charge there is no refund. The answer is stored in the ledger with its price.
 
     Args:
-        account: Who pays. It must protect the same unit under the same neighbours as the query.
+        account: The account that pays. It must protect the same unit under the same neighbours as the query.
         query: A NoisyCount, BoundedSum, BoundedMean or NoisyHistogram.
-        columns: What it reads: see its `draw`.
-        more: Likewise: `ids` and `weights`.
+        columns: The positional arguments of the query's `draw`.
+        more: The keyword arguments of the query's `draw`: `ids` and `weights`.
 
     Raises:
-        BudgetRefused: If the account can't pay; nothing was read.
+        BudgetRefused: If the account cannot pay. Nothing was read.
     """
     _require_columns(query, columns, more)
     with open_ledger() as ledger:
@@ -68,7 +68,7 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
         try:
             exact = query.read(*columns, **more)
         except DpflowError as refused:
-            if not isinstance(refused, SourceBroken):  # which rows may have decided
+            if not isinstance(refused, SourceBroken):  # that error may depend on private rows, so it is not refunded
                 ledger.refund(run, lease=lease)
             raise
         operation = ledger.charge(lease, step=STEP, amount=amount, mechanism=described)
@@ -79,7 +79,7 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
 
 
 def _require_columns(query: Query[Any], columns: tuple[Any, ...], more: dict[str, Any]) -> None:
-    """Refuse, before anything is reserved, what is no query, and columns that it does not take."""
+    """Raise, before anything is reserved, unless this is a query and it accepts these columns."""
     if not all(hasattr(query, part) for part in ("protection", "price", "describe", "read", "answer")):
         raise UsageError(
             "only a query with a protection can be asked: a NoisyCount, BoundedSum, BoundedMean or NoisyHistogram"
@@ -91,21 +91,23 @@ def _require_columns(query: Query[Any], columns: tuple[Any, ...], more: dict[str
 
 
 def _require_agreement(payer: Account, protection: Protection) -> None:
-    """Refuse a query whose promise is about others than those whom the account protects."""
+    """Raise unless the query and the account protect the same unit under the same neighbours."""
     for what, wanted, kept in (
         ("unit", protection.unit, payer.unit),
         ("neighbours", protection.neighbours.value, payer.neighbours.value),
     ):
         if wanted != kept:
-            raise UsageError(f"the query protects {what} {wanted}, account '{payer.name}' {kept}; make them agree")
+            raise UsageError(
+                f"the query protects {what} {wanted}, but account '{payer.name}' protects {kept}; make them agree"
+            )
     if payer.blocks_by is not None:
         raise UsageError(
-            f"account '{payer.name}' is kept by block, and a query reads a whole table; ask from an account without blocks"
+            f"account '{payer.name}' has blocks, but a query reads a whole table; use an account without blocks"
         )
 
 
 def _stored(answer: object) -> bytes:
-    """Return an answer in the ledger's form."""
+    """Serialise an answer for the ledger."""
     if isinstance(answer, dict):
         answer = [{"columns": list(names), "counts": counts} for names, counts in answer.items()]
     elif is_dataclass(answer) and not isinstance(answer, type):

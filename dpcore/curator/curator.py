@@ -1,7 +1,7 @@
 """The one place where a mechanism meets the data: charge first, then draw, then keep the result with its charge.
 
-Prices are given as a share of what is left of the run's reservation. A step that a crash made the run pay for twice thus takes
-its money from the steps that follow, and the reservation is never exceeded.
+Prices are shares of what remains of the run's reservation. If a crash makes the run pay for a step twice, the later steps get
+less, and the reservation is never exceeded.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,10 +26,10 @@ from dpcore.workload import MOST_WEIGHT, Axes
 
 @dataclass(frozen=True, eq=False)
 class Offer:
-    """A marginal that may be selected: its axes, the whole counts that a model expects there, and how much an error in it matters.
+    """A candidate marginal: its axes, the whole counts that the model expects in it, and the weight of its error.
 
-    All of it is public: it follows from the spec and from earlier noisy answers. No weight can break a guarantee, since the
-    sensitivity follows from the weights on offer.
+    All of it is public: it follows from the spec and from earlier noisy answers. No weight can break a guarantee, because the
+    sensitivity is computed from the weights of the candidates.
     """
 
     axes: Axes
@@ -38,18 +38,18 @@ class Offer:
 
 
 Expected = Callable[[], Sequence[Offer]]
-"""What is on offer; asked for only if the answer is not stored yet."""
+"""Returns the candidates. It is called only if the answer is not stored yet."""
 
-MOST_EXPECTED = 2.0**53  # rows that a model may expect: scores are exact far beyond
+MOST_EXPECTED = 2.0**53  # the most rows that a model may expect; scores are exact far beyond
 
 LEAST_AMOUNT = 100  # an answer that costs less would lose more than a percent of its price to rounding
-LEAST_AMOUNT_EACH = 25  # for each answer to come, on average: a selection, which gets less, still gets something
+LEAST_AMOUNT_EACH = 25  # per remaining answer, on average; a selection gets less, but still more than 0
 
 
 class Curator:
-    """Answers for one run: every answer is charged to the run's reservation before the data is looked at.
+    """Answers the queries of one run. Every answer is charged to the run's reservation before the data is read.
 
-    An answer that the ledger already holds is given again as it is, without a charge, a draw, or the data.
+    An answer that the ledger already holds is returned as it is, without a charge, a draw, or the data.
     """
 
     def __init__(self, *, ledger: Ledger, run_id: str, protection: Protection, currency: Currency) -> None:
@@ -62,38 +62,38 @@ class Curator:
         self._drawn: dict[str, int] = {}
 
     def receive(self, histogram: Histogram, *, lease: Lease) -> None:
-        """Take the private counts in, with the right to charge the run for looking at them."""
+        """Accept the private counts, and the lease under which the run is charged for using them."""
         self._received = histogram, lease
 
     def coarsen(self, column: int, groups: npt.NDArray[np.intp]) -> None:
-        """Offer one axis more: a column with some of its cells taken together. Which ones must follow from public values alone."""
+        """Add an axis: a coarser version of a column, with some of its cells merged. The groups must follow from public values alone."""
         if self._received is not None:
             self._received[0].coarsen(column, groups)
 
     @property
     def paid(self) -> int:
-        """The amount that the answers given so far have cost: the same when a run is replayed, and without what a crash lost."""
+        """The amount that the answers so far have cost. A replayed run has the same; charges lost in a crash are not included."""
         return sum(self._paid.values())
 
     @property
     def draws(self) -> int:
-        """How many draws the answers given so far were made of: one for each noisy count, and for each candidate of a selection."""
+        """The number of draws behind the answers so far: one per noisy count, and one per candidate of a selection."""
         return sum(self._drawn.values())
 
     def answered(self, step: str) -> bool:
-        """Tell whether the transcript has a step's answer, so that it needs no data."""
+        """Return whether the transcript holds a step's answer, so that the step needs no data."""
         return self._stored(step) is not None
 
     def price(self, steps: Iterable[str]) -> int:
-        """Return the amount that the answers to some steps have cost."""
+        """Return the amount that the answers to these steps have cost."""
         return sum(self._paid[step] for step in steps)
 
     def exhausted(self, step: str, *, answers: int) -> bool:
-        """Tell whether interruptions have left too little to do this step, which has no result yet.
+        """Return whether crashes have left too little to pay for a step that has no result yet.
 
         Args:
-            step: What would be done.
-            answers: How many are still to come, with this one; each measurement gets at least an equal part of what is left.
+            step: The step.
+            answers: The number of remaining answers, including this one. Each measurement gets at least an equal part of what is left.
         """
         if self.answered(step):
             return False
@@ -102,16 +102,16 @@ class Curator:
         return left < LEAST_AMOUNT or left < least * answers
 
     def expected_noise(self, share: Fraction) -> float:
-        """Return the standard deviation per cell that `share` of what is left would buy for a marginal."""
+        """Return the standard deviation per cell that `share` of the remaining amount buys for a marginal."""
         return self._marginal_mechanism(share).standard_deviation
 
     def select_marginal(self, step: str, expected: Expected, *, share: Fraction) -> Selection:
         """Select the marginal that the model gets most wrong, by the exponential mechanism.
 
-        The score of offer i is w_i |x_i - e_i|_1, with its weight w_i, the true counts x_i and the expected ones e_i: a whole number.
-        Weights and expectations are public, so only x_i differs between neighbours. By the triangle inequality the score moves by at
-        most w_i |x_i - x'_i|_1, and a marginal moves by at most the L1 sensitivity: no score moves by more than the L1 sensitivity
-        times the largest weight on offer (docs/decisions/0015).
+        The score of candidate i is w_i |x_i - e_i|_1, with its weight w_i, the true counts x_i and the expected ones e_i: a whole
+        number. Weights and expectations are public, so only x_i differs between neighbours. By the triangle inequality the score
+        moves by at most w_i |x_i - x'_i|_1, and a marginal moves by at most the L1 sensitivity: no score moves by more than the L1
+        sensitivity times the largest weight (docs/decisions/0015).
         """
 
         def pay_and_draw() -> bytes:
@@ -129,9 +129,9 @@ class Curator:
         return selection
 
     def select_cell(self, step: str, expected: Expected, *, share: Fraction) -> Selection:
-        """Select the one counting query, a cell of one of the marginals, that the model gets most wrong.
+        """Select the single counting query, a cell of one of the marginals, that the model gets most wrong.
 
-        The score w_i |true - expected| of a cell moves by at most the Linf sensitivity times the largest weight on offer.
+        The score w_i |true - expected| of a cell moves by at most the Linf sensitivity times the largest weight.
         """
 
         def pay_and_draw() -> bytes:
@@ -158,7 +158,7 @@ class Curator:
         return self._measure(step, lambda: self._marginal_mechanism(share), axes, cell=None)
 
     def measure_cell(self, step: str, axes: Axes, cell: int | None, *, share: Fraction) -> Measurement:
-        """Measure one count: a cell of a marginal, or the total (axes empty, cell None)."""
+        """Measure one count: a cell of a marginal, or the total (no axes, cell None)."""
 
         def mechanism() -> Noise:
             return cell_noise(self._amount(share), currency=self._currency, protection=self._protection)
@@ -183,7 +183,7 @@ class Curator:
         return measurement
 
     def _selecting(self, offered: Sequence[Offer], share: Fraction, *, sensitivity: int) -> ExponentialMechanism:
-        """Return the mechanism for weighted errors, of which one without its weight moves by at most `sensitivity`."""
+        """Return the mechanism for weighted errors, where an unweighted error moves by at most `sensitivity`."""
         return ExponentialMechanism.for_amount(
             self._amount(share),
             currency=self._currency,
@@ -197,7 +197,7 @@ class Curator:
         return int(self._left() * share)
 
     def _left(self) -> int:
-        """Return what is left of the reservation; a worker whose run was ended or taken over finds out here."""
+        """Return what remains of the reservation. Raise if the run was ended or taken over by another worker."""
         if self._received is None:
             return self._ledger.run(self._run_id).remaining
         return self._ledger.leased(self._received[1]).remaining
@@ -210,7 +210,7 @@ class Curator:
         return done.output
 
     def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
-        """Pay for the step, draw its result, and store it: in that order."""
+        """Charge for the step, draw its result, and store it, in that order."""
         if self._received is None:
             raise StepFailed(f"step {step} has no result yet and the data was not read; resume the run")
         histogram, lease = self._received
@@ -224,7 +224,7 @@ class Curator:
 
 
 def _weighted_errors(histogram: Histogram, offered: Sequence[Offer]) -> Iterator[Counts]:
-    """Yield, for the scores of a draw only, how far each cell of each offer is from the truth, times the weight: private."""
+    """Yield the weighted error of each cell of each candidate. These are private, and used only for the scores of a draw."""
     for group in in_groups(offered, cells=lambda offer: offer.expected.size, most=KEPT_CELLS):
         histogram.prepare([offer.axes for offer in group])
         for offer in group:
@@ -232,11 +232,11 @@ def _weighted_errors(histogram: Histogram, offered: Sequence[Offer]) -> Iterator
 
 
 def _checked(offered: Sequence[Offer]) -> Sequence[Offer]:
-    """Refuse, before anything is paid, to select from nothing or by what no score of the right type and sensitivity can be made of."""
+    """Check, before anything is charged, that there are candidates and that their scores are exact and have the right sensitivity."""
     if not offered:
         raise StepFailed("there is nothing to select from; offer at least one marginal")
     if any(np.abs(offer.expected.astype(np.float64)).sum() > MOST_EXPECTED for offer in offered):
         raise StepFailed("the model expects counts that no table has; report this")
     if any(type(offer.weight) is not int or not 1 <= offer.weight <= MOST_WEIGHT for offer in offered):
-        raise StepFailed(f"a weight on offer is no whole number from 1 to {MOST_WEIGHT}; report this")
+        raise StepFailed(f"the weight of a candidate is not a whole number from 1 to {MOST_WEIGHT}; report this")
     return offered

@@ -1,7 +1,7 @@
-"""Descend a declared tree by noisy counts, to find what a column holds: its heavy values, or edges between bins of about equal mass.
+"""Descend a declared tree by noisy counts, to find a column's frequent values, or edges between bins of about equal mass.
 
 The tree is public and finite: all texts over an alphabet up to a length, or a grid between two bounds. Each level counts the rows
-below a few candidates, with noise, and goes on below those that stand out of it. What is found is thus a function of noisy counts alone.
+below a few candidates, with noise, and continues below those that stand out of the noise. The result is a function of noisy counts alone.
 """
 
 from dpcore.descent.descent import Descent, Finding, Level, threshold

@@ -1,4 +1,4 @@
-"""What every descent is: candidates to count, and a way to go on by their noisy counts."""
+"""The interface of a descent: candidates to count, and a step to the next level by their noisy counts."""
 
 import math
 from abc import ABC, abstractmethod
@@ -10,15 +10,15 @@ from typing import ClassVar, TypeVar
 from dpcore.measurements import Counts
 from dpcore.universe import Attribute
 
-FALSE_FINDS = 0.1  # candidates without any row that a level keeps, on average, at most
-FEW_STEPS = 2.0  # of whole numbers, as standard deviation
+FALSE_FINDS = 0.1  # the most candidates without any row that a level keeps, on average
+FEW_STEPS = 2.0  # below this standard deviation, integer Gaussian noise has too few values for the normal curve
 
 _Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True)
 class Level:
-    """What one level of a descent bought: how many noisy counts, their noise, the threshold, and how many candidates went on or were found."""
+    """One level of a descent: the number of noisy counts, their noise, the threshold, and how many candidates were kept."""
 
     step: str
     candidates: int
@@ -29,7 +29,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found in a column, and what it cost, as a share of the run's reservation: all public."""
+    """What a descent found in a column, and its cost as a share of the run's reservation. All of it is public."""
 
     column: str
     found: int
@@ -40,7 +40,7 @@ class Finding:
 
     @property
     def words(self) -> str:
-        """Say how much was found where.
+        """Summarise the finding in a few words.
 
         >>> Finding("diagnosis", found=37, kind="value", cells=(), levels=(), spent=0.1).words
         '37 values in diagnosis'
@@ -49,12 +49,12 @@ class Finding:
 
 
 def threshold(candidates: int, *, noise: float, laplace: bool) -> int:
-    """Return the count from which on a candidate stands out: of so many without any row, at most `FALSE_FINDS` get there on average.
+    """Return the least count that stands out: on average at most `FALSE_FINDS` of the candidates reach it if none has any rows.
 
     Args:
-        candidates: How many there are.
+        candidates: The number of candidates.
         noise: The standard deviation of their counts.
-        laplace: Whether the noise is discrete Laplace noise; otherwise it is Gaussian, in whole numbers.
+        laplace: Whether the noise is discrete Laplace noise. Otherwise it is integer Gaussian noise.
 
     >>> threshold(1000, noise=10.0, laplace=False), threshold(1000, noise=10.0, laplace=True)
     (38, 61)
@@ -63,18 +63,18 @@ def threshold(candidates: int, *, noise: float, laplace: bool) -> int:
     if not laplace and noise >= FEW_STEPS:
         return math.ceil(0.5 - NormalDist().inv_cdf(tail) * noise)
     # Laplace noise is k with probability (1 - r) / (1 + r) r^|k|: its variance is 2 r / (1 - r)^2, and it reaches k with r^k / (1 + r).
-    # Gaussian noise of so few steps that it is no curve reaches a row, or more of them, no more often than that.
+    # Gaussian noise with a small standard deviation reaches 1 or more no more often than that.
     ratio = variance / (variance + 1 + math.sqrt(2 * variance + 1))
     return max(1, math.ceil(math.log(tail * (1 + ratio)) / math.log(ratio))) if ratio else 1
 
 
 class Descent(ABC):
-    """One column's way down its tree.
+    """The descent of one column's tree.
 
     Attributes:
         kind: What it finds, in one word.
-        share: What it may spend of the run's whole budget.
-        levels: How many counts it asks for at most, each for an equal part of the share.
+        share: The share of the run's whole budget that it may spend.
+        levels: The most levels that it counts, each for an equal part of the share.
     """
 
     kind: ClassVar[str]
@@ -87,11 +87,11 @@ class Descent(ABC):
     @property
     @abstractmethod
     def candidates(self) -> Attribute | None:
-        """What to count next, as an attribute that gives every row a code; None if nothing is left to ask."""
+        """The candidates to count next, as an attribute that codes every row; None if the descent is complete."""
 
     @abstractmethod
     def take(self, counts: Counts, *, least: int) -> int:
-        """Go on by the noisy counts of the candidates' codes, of which `least` stands out; return how many were kept."""
+        """Continue with the candidates whose noisy counts are at least `least`, and return how many were kept."""
 
     @abstractmethod
     def found(self) -> Attribute:
@@ -104,5 +104,5 @@ class Descent(ABC):
 
 
 def largest(counts: dict[_Item, int], most: int) -> dict[_Item, int]:
-    """Return the largest counts, at most so many; of equal ones those that come first."""
+    """Return the `most` largest counts. Of equal counts, the first ones are kept."""
     return dict(sorted(counts.items(), key=lambda item: -item[1])[:most])

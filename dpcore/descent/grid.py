@@ -11,12 +11,12 @@ from dpcore.measurements import Counts
 from dpcore.universe import Attribute, Integer, Number, Outside
 from dpcore.universe.uneven import UnevenInteger
 
-MOST_PARTS = 32  # into which a level cuts an interval
+MOST_PARTS = 32  # the most parts into which a level splits an interval
 
 
 @dataclass(frozen=True)
 class Ruler:
-    """The finest bins between two bounds; `edge(0)` is the lower one, `edge(size)` the upper one."""
+    """The finest bins between two bounds. `edge(0)` is the lower bound, `edge(size)` the upper one."""
 
     low: int | float
     high: int | float
@@ -24,13 +24,13 @@ class Ruler:
     whole: bool
 
     def edge(self, place: int) -> int | float:
-        """Return an edge: of whole numbers the first that the bin holds, or the one after the last."""
+        """Return an edge. For whole numbers it is the first number of the bin that starts there, or one past the last."""
         if self.whole:
             return int(self.low) + (int(self.high) - int(self.low)) * place // self.size
         return float(self.low + (self.high - self.low) * place / self.size)
 
     def cut(self, start: int, stop: int, *, parts: int) -> list[tuple[int, int]]:
-        """Cut an interval into at most so many of about equal width, none of them empty."""
+        """Split an interval into at most `parts` non-empty ones of about equal width."""
         places = [start]
         for part in range(1, min(parts, stop - start)):
             place = start + (stop - start) * part // min(parts, stop - start)
@@ -40,10 +40,10 @@ class Ruler:
 
 
 class GridDescent(Descent):
-    """Find edges so that bins have about equal mass: go on below each interval that alone has more than a bin should.
+    """Find edges of bins with about equal mass, by splitting each interval that alone has more mass than a bin should.
 
-    At the end neighbouring intervals are taken together, from the left, up to an equal part of what is left; an interval that is heavier
-    than that, such as the one with all the zeros, has a bin of its own.
+    At the end neighbouring intervals are merged into bins, from the left, each up to an equal part of the remaining mass. An interval that
+    is heavier than that, such as the one with all the zeros, gets its own bin.
     """
 
     kind = "bin"
@@ -62,7 +62,7 @@ class GridDescent(Descent):
 
     @property
     def candidates(self) -> Attribute | None:
-        """All parts of the intervals to go on below; what lies between is counted along, and not looked at."""
+        """All parts of the intervals to split. The bins between them are counted as well, but ignored."""
         if not self._heavy:
             return None
         outside = Outside.CLIP if self._template.outside is Outside.CLIP else Outside.OTHER
@@ -76,7 +76,7 @@ class GridDescent(Descent):
         return sorted(ends - {0, self._grid.size})
 
     def take(self, counts: Counts, *, least: int) -> int:
-        """Replace the intervals by their parts, and go on below those of which each alone is more than a bin."""
+        """Replace the intervals by their parts, and continue with the parts that alone have more mass than a bin."""
         codes = {start: code for code, start in enumerate([0, *self._starts()])}
         children = {(start, stop): int(counts[codes[start]]) for start, stop in self._children()}
         for interval in self._heavy:
@@ -108,7 +108,7 @@ class GridDescent(Descent):
 
 
 def binned(template: Attribute, grid: Ruler, starts: list[int]) -> Attribute:
-    """Return an attribute of numbers with other bins: a new one starts at each of these places of the grid."""
+    """Return a numeric attribute with new bins: one starts at each of these positions of the grid."""
     if isinstance(template, Integer):
         policy = {"missing": template.missing, "nulls": template.nulls, "outside": template.outside}
         cuts = tuple(int(grid.edge(start)) for start in starts)

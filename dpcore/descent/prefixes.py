@@ -1,4 +1,4 @@
-"""Find the texts that many rows have, letters at a time."""
+"""Find the frequent texts of a column, several letters at a time."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,15 +11,15 @@ from dpcore.measurements import Counts
 from dpcore.universe import Categorical, Outside
 from dpcore.universe.stems import Stems
 
-MOST_CANDIDATES = 100_000  # of a level: with more, fewer levels would do, but every noisy count is kept in the ledger
+MOST_CANDIDATES = 100_000  # per level; more would need fewer levels, but the ledger stores every noisy count
 NOTHING_FOUND = "other"
 
 
 class PrefixDescent(Descent):
-    """Find the texts that many rows have: a tree whose levels take as many letters at once as there may be candidates.
+    """Find the frequent texts of a column, in a tree whose levels each add as many letters as MOST_CANDIDATES allows.
 
-    A level has for each prefix that it goes on from: the text that ends there, all texts that end within the level, and as prefixes all
-    that go on beyond it. It keeps those that stand out, at most `most`, the largest first.
+    For each kept prefix a level has these candidates: the text that ends there, all texts that end within the level, and all prefixes of
+    texts that continue beyond it. The level keeps those that stand out, at most `most`, the largest first.
     """
 
     kind = "value"
@@ -55,7 +55,7 @@ class PrefixDescent(Descent):
                     yield stem + "".join(more)
 
     def take(self, counts: Counts, *, least: int) -> int:
-        """Keep what stands out: as values what is shorter than the level goes, as prefixes the others."""
+        """Keep the candidates that stand out: those shorter than the level's depth as values, the others as prefixes."""
         asked = self.candidates
         if asked is None:
             return 0
@@ -69,7 +69,7 @@ class PrefixDescent(Descent):
         return len(heavy)
 
     def found(self) -> Categorical:
-        """Return the texts that were found; if there are none, everything is `other`, whatever else was declared to become of it."""
+        """Return the texts that were found. If there are none, every value is `other`, whatever policy was declared."""
         texts = self._texts()
         if not texts:
             return replace(self._categories, values=(NOTHING_FOUND,), outside=Outside.OTHER)
@@ -88,14 +88,14 @@ class PrefixDescent(Descent):
 
 
 def depths(*, most: int, length: int, alphabet: int) -> tuple[int, ...]:
-    """Return how many letters each level has looked at: as many at once as there may be candidates, since fewer levels have less noise.
+    """Return the number of letters after each level. Levels are as deep as MOST_CANDIDATES allows, since fewer levels have less noise.
 
     >>> depths(most=100, length=6, alphabet=13), depths(most=100, length=6, alphabet=95)
     ((4, 6), (2, 3, 4, 5, 6))
     """
     if most * (1 + alphabet) > MOST_CANDIDATES:
         raise SpecError(
-            f"`most` prefixes with one letter more are {most * (1 + alphabet):,} candidates, and a level may have {MOST_CANDIDATES:,}; "
+            f"`most` prefixes with one more letter are {most * (1 + alphabet):,} candidates, and a level may have {MOST_CANDIDATES:,}; "
             "look for fewer values, or declare a smaller alphabet"
         )
     reached = [0]

@@ -1,4 +1,4 @@
-"""The mechanisms: what turns private counts into noisy public ones. Each states its price apart from its draw."""
+"""The mechanisms, which turn private counts into noisy public ones. Each keeps its price separate from its draw."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -46,13 +46,13 @@ __all__ = [
 
 
 class Mechanism(Protocol):
-    """What a ledger needs to know of a mechanism before it may draw."""
+    """The part of a mechanism that the ledger needs before a draw."""
 
     def price(self, currency: Currency) -> int:
-        """Return the price of one draw, as an amount, rounded up."""
+        """Return the price of one draw as an amount, rounded up."""
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
 
 
 KINDS = (
@@ -74,7 +74,7 @@ KINDS = (
 
 
 def from_description(description: Mapping[str, object]) -> Mechanism:
-    """Return the mechanism that a ledger row describes, to price it again.
+    """Rebuild the mechanism that a ledger row describes, to recompute its price.
 
     >>> row = {"name": "discrete-laplace", "scale": "2.0", "l1": 1, "l2_squared": 1, "linf": 1}
     >>> from_description(row).price(Currency.PURE)
@@ -84,8 +84,6 @@ def from_description(description: Mapping[str, object]) -> Mechanism:
         if description.get("name") == kind.name:
             mechanism: Mechanism = kind.from_description(description)
             if mechanism.describe() != dict(description):
-                raise UsageError(
-                    "this mechanism's description holds more or other than its parameters; do not trust it"
-                )
+                raise UsageError("this mechanism's description does not match its parameters exactly; do not trust it")
             return mechanism
-    raise UsageError("this mechanism is not known here; account for it with the version that recorded it")
+    raise UsageError("this version does not know this mechanism; account for it with the version that recorded it")

@@ -1,11 +1,11 @@
-"""AboveThreshold: the first of many values that reaches a threshold."""
+"""AboveThreshold: find the first of many values that reaches a threshold."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
 
-from dpcore.mechanisms.descriptions import Description, flag_in, number_in, said, whole_in
+from dpcore.mechanisms.descriptions import Description, flag_in, flag_text, number_in, whole_in
 from dpcore.mechanisms.division import Division, even
 from dpcore.mechanisms.exponential import price
 from dpcore.mechanisms.sessions import Session
@@ -14,20 +14,20 @@ from dpcore.privacy.accounting import Currency, spend_amount
 
 @dataclass(frozen=True, kw_only=True)
 class AboveThreshold:
-    """Say of each value, one after another, whether it reaches a threshold, and stop at the first that does.
+    """Report of each value, one after another, whether it reaches a threshold, and stop at the first that does.
 
-    This is the textbook form: half of epsilon goes to the threshold's noise, of scale 2 D / epsilon, and half to the
-    values', of scale 4 D / epsilon. `SparseVector` with one positive costs the same and divides it better.
+    This is the textbook form. Half of epsilon goes to the threshold's noise, of scale 2 D / epsilon, and half to the
+    values' noise, of scale 4 D / epsilon. `SparseVector` with one positive costs the same and splits epsilon better.
 
     Guarantee:
-        Pure epsilon, for a whole session and values chosen one by one, by the proof in `SparseVector` with one positive
-        and both shares equal. If the values are monotone, noise of scale 2 D / epsilon is enough for them too. Scales
-        are rounded up. In zCDP and GDP, the price of any mechanism of that pure price. Up to the sampler's distance of
+        Pure epsilon, for a whole session with adaptively chosen values, by the proof in `SparseVector` with one positive
+        and equal shares. If the values are monotone, noise of scale 2 D / epsilon is enough for them too. Scales are
+        rounded up. In zCDP and GDP, the price of any mechanism with that pure price. Up to the sampler's distance of
         2^-109 per noise.
 
     Sensitivity:
-        D, how far one neighbour step can move any one value, a whole number; and whether it moves all values in the
-        same direction: so for counts under add-remove, not under replace-one.
+        D, a whole number: the most that one neighbour step can move any one value. The values are monotone if a step
+        moves all of them in the same direction, as counts do under add-remove but not under replace-one.
 
     Randomness:
         The operating system's, through `entropy`. How much is drawn depends on the answers only.
@@ -43,7 +43,7 @@ class AboveThreshold:
     monotone: bool
 
     def __post_init__(self) -> None:
-        """Refuse parameters that mean nothing, before any draw."""
+        """Validate the parameters before any draw."""
         object.__setattr__(self, "epsilon", self._division.checked(self.epsilon))
 
     @classmethod
@@ -55,7 +55,7 @@ class AboveThreshold:
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described."""
+        """Rebuild the mechanism from its description."""
         return cls(
             epsilon=number_in(description, "epsilon"),
             sensitivity=whole_in(description, "sensitivity"),
@@ -64,7 +64,7 @@ class AboveThreshold:
 
     @cached_property
     def scales(self) -> tuple[float, float]:
-        """The scale of the threshold's noise, and that of each value's."""
+        """The scale of the threshold's noise, and the scale of each value's noise."""
         return self._division.scales(self.epsilon)
 
     @property
@@ -83,16 +83,16 @@ class AboveThreshold:
         True
         >>> session.ask(10**6)
         Traceback (most recent call last):
-        dpcore.errors.UsageError: this session has given its last positive answer; begin another one, which is charged anew
+        dpcore.errors.UsageError: this session has given its last positive answer; begin a new one, which is charged again
         """
         return Session(threshold, scales=self.scales, positives=1)
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {
             "name": self.name,
             "epsilon": repr(self.epsilon),
             "sensitivity": self.sensitivity,
-            "monotone": said(self.monotone),
+            "monotone": flag_text(self.monotone),
             **self._division.described_scales(self.epsilon),
         }

@@ -1,4 +1,4 @@
-"""A mean of numbers, each clipped to its declared bounds."""
+"""A noisy mean of numbers, each clipped to its declared bounds."""
 
 import math
 from collections.abc import Mapping
@@ -21,19 +21,20 @@ from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Attribute
 
 SUM_SHARE = Fraction(5, 8)
-"""Of an amount, under add-remove, what the sum gets: close to the least error where the mean lies half-way between the
-middle and a bound, which is a share of 0.61 in pure epsilon and of 2/3 in zCDP and GDP. Nearer to the middle the count
-matters less, nearer to a bound more."""
+"""The share of an amount that the sum gets under add-remove. It is close to the least error where the mean lies half-way
+between the middle and a bound, which is a share of 0.61 in pure epsilon and of 2/3 in zCDP and GDP. The count matters less
+nearer to the middle, and more nearer to a bound."""
 
 
 @dataclass(frozen=True)
 class MeanEstimate:
-    """A noisy mean, and the noisy number of rows that it is of; all of it public.
+    """A noisy mean and the noisy number of rows behind it. Both are public.
 
     Attributes:
-        mean: Within the declared bounds.
-        rows: How many rows say something, with noise.
-        standard_error: Of the mean, by the noise alone: not by rounding to the grid, nor by the rows being a sample.
+        mean: The noisy mean, within the declared bounds.
+        rows: The noisy number of rows with a usable value.
+        standard_error: The standard error of the mean due to the noise alone. It covers neither rounding to the grid nor
+            sampling of the rows.
     """
 
     mean: float
@@ -43,7 +44,7 @@ class MeanEstimate:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedMean:
-    """Average a numeric column, each value clipped and on a grid, with noise: middle + noisy centred sum / noisy count.
+    """Average a numeric column of clipped, gridded values: middle + noisy centred sum / noisy count.
 
     >>> from dpcore.universe import Integer
     >>> patients = Protection(unit="patient", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
@@ -59,11 +60,12 @@ class BoundedMean:
         Sums are centred at the middle of the bounds and taken in half steps, so that they are whole: a value adds from -r
         to r half steps, with r the distance of the bounds in steps. A unit's centred sum and count lie in the triangle of
         (0, 0), (-m r, m) and (m r, m), with m = k w for k rows that count up to w each. Add or remove one unit: both move
-        at once, by at most m r and m. Replace one: by the difference of two points of that triangle. Prices are convex in the
-        movement, so that the worst of them are at differences of corners: (m r, m), where a unit with something to say is
-        replaced by one without, and (2 m r, 0), from one bound to the other. The charge is the larger price of the two. So
-        under replace-one the count is free: a sum that is paid for the second leaves it half of epsilon, or 3/4 of rho or
-        mu^2, in the first. It is measured there too, because rows that say nothing are not in the mean, and their number is private.
+        at once, by at most m r and m. Replace one: by the difference of two points of that triangle. Prices are convex in
+        the movement, so the worst ones are at differences of corners: (m r, m), where a unit with usable values is replaced
+        by one without, and (2 m r, 0), from one bound to the other. The price is the larger of the two. So under
+        replace-one the count is free: a sum that is paid for in the second movement leaves the count half of epsilon, or
+        3/4 of rho or mu^2, in the first. The count must be measured under replace-one too, because rows without a usable
+        value are not in the mean, and their number is private.
 
     Randomness:
         The operating system's, through `entropy`, for the noises and for which rows of a unit are kept.
@@ -72,11 +74,11 @@ class BoundedMean:
         Li, Lyu, Su and Yang 2016, Differential privacy: from theory to practice.
 
     Attributes:
-        grid: Which whole number a value becomes.
-        protection: Whom to protect.
-        noise: What is added to both.
-        sum_scale: Its scale, or its sigma, in half steps.
-        count_scale: Its scale, or its sigma, in rows.
+        grid: The grid that values are rounded to.
+        protection: The unit to protect, and the neighbouring relation.
+        noise: The kind of noise, of both the sum and the count.
+        sum_scale: The scale, or sigma, of the sum's noise, in half steps.
+        count_scale: The scale, or sigma, of the count's noise, in rows.
     """
 
     name: ClassVar[str] = "bounded-mean"
@@ -88,7 +90,7 @@ class BoundedMean:
     count_scale: float
 
     def __post_init__(self) -> None:
-        """Refuse sums that 64 bits can't hold, and noises that mean nothing, before any draw."""
+        """Check, before any draw, that sums fit in 64 bits and that both noises are valid."""
         check_sums_fit(self.grid, protection=self.protection)
         object.__setattr__(self, "noise", NoiseKind(self.noise))
         for name in ("sum_scale", "count_scale"):
@@ -99,14 +101,16 @@ class BoundedMean:
     def for_amount(
         cls, amount: int, *, currency: Currency, attribute: Attribute, step: Step, protection: Protection
     ) -> Self:
-        """Return the mean with the least noise that costs at most `amount`: of the sum's first, by SUM_SHARE where they share.
+        """Return the mean with the least noise that costs at most `amount`.
+
+        The sum is served first. Under add-remove, where both share the amount, it gets SUM_SHARE.
 
         Args:
             amount: The amount to spend.
-            currency: Of the amount.
-            attribute: The column as declared: an Integer or a Number.
-            step: How finely values matter.
-            protection: Whom to protect.
+            currency: The currency of the amount.
+            attribute: The declared column: an Integer or a Number.
+            step: The spacing of the grid that values are rounded to.
+            protection: The unit to protect, and the neighbouring relation.
         """
         grid = ValueGrid.of(attribute, step=step)
         check_sums_fit(grid, protection=protection)
@@ -123,13 +127,13 @@ class BoundedMean:
     def for_epsilon(
         cls, epsilon: float, *, delta: float, attribute: Attribute, step: Step, protection: Protection
     ) -> Self:
-        """Return the mean with the least noise that keeps a promise: pure epsilon at delta 0, through zCDP above."""
+        """Return the mean with the least noise that satisfies (epsilon, delta): in pure epsilon at delta 0, through zCDP otherwise."""
         currency, amount = budget_of(epsilon, delta=delta)
         return cls.for_amount(amount, currency=currency, attribute=attribute, step=step, protection=protection)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described."""
+        """Rebuild the mechanism from its description."""
         return cls(
             grid=ValueGrid.from_description(description),
             protection=protection_in(description),
@@ -139,7 +143,7 @@ class BoundedMean:
         )
 
     def price(self, currency: Currency) -> int:
-        """Return the price of one draw, as an amount: that of the dearest movement."""
+        """Return the price of one draw as an amount: the price of the most expensive movement."""
         return max(
             sum(
                 self.noise.at(scale, sensitivity=one_number(distance)).price(currency)
@@ -150,30 +154,30 @@ class BoundedMean:
         )
 
     def draw(self, values: Column, *, ids: Column = None, weights: Column = None) -> MeanEstimate:
-        """Return a noisy mean of the values that say something.
+        """Return a noisy mean of the usable values.
 
         Args:
             values: The private column.
-            ids: Whose row it is: required if the unit is a person, and refused if it is a row.
-            weights: How often the row counts, if the protection says that rows do.
+            ids: The unit id of each row. Required if the unit is a person, rejected if it is a row.
+            weights: How often each row counts. Required if the protection names a weight column, rejected otherwise.
         """
         return self.answer(self.read(values, ids=ids, weights=weights))
 
     def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
-        """Return the exact centred sum and number of the kept rows, for `answer` to add its noise; bad columns are refused here."""
+        """Return the exact centred sum and number of the kept rows, for `answer` to add noise. Raise for unusable columns."""
         steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
         twice_middle = self.grid.lowest + self.grid.highest
         centred = ((2 * steps - twice_middle) * times).sum()
         return Exact([np.array([total], dtype=np.int64) for total in (centred, times.sum())])
 
     def answer(self, exact: Exact) -> MeanEstimate:
-        """Return the mean from both numbers with their noise."""
+        """Add noise to both numbers and return their mean."""
         sums, counts = self._noises()
         centred, rows = exact.for_noise()
         return self._estimate(int(sums.draw(centred)[0]), int(counts.draw(rows)[0]))
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {
             "name": self.name,
             "noise": self.noise.value,
@@ -189,7 +193,7 @@ class BoundedMean:
         return self.noise.at(self.sum_scale, sensitivity=sums), self.noise.at(self.count_scale, sensitivity=counts)
 
     def _estimate(self, noisy_sum: int, noisy_rows: int) -> MeanEstimate:
-        """Put together what is public already."""
+        """Compute the mean from values that are already public."""
         rows, width = max(noisy_rows, 1), self.grid.width
         offset = Fraction(noisy_sum, rows)
         offset = max(min(offset, Fraction(width)), Fraction(-width))
@@ -203,7 +207,7 @@ class BoundedMean:
 
 
 def _movements(grid: ValueGrid, protection: Protection) -> tuple[tuple[int, int], ...]:
-    """Return the worst movements of centred sum and count, in half steps and rows; first the one that moves both."""
+    """Return the worst movements of centred sum and count, in half steps and rows. The one that moves both comes first."""
     m = protection.most
     together = (m * grid.width, m)
     return (together, (2 * m * grid.width, 0)) if protection.neighbours is Neighbours.REPLACE_ONE else (together,)

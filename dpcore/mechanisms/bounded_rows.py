@@ -1,7 +1,7 @@
-"""The rows of a private column that count, with no more of one unit than is declared: what a sensitivity relies on.
+"""Bound contributions: keep no more rows of a unit than declared, which is what a sensitivity relies on.
 
-A mechanism bounds contributions itself, so that nobody can forget to. Columns, ids and weights are read by the functions
-that read them in a run: what becomes of a row depends on that row alone, and no value raises anything.
+Each mechanism bounds contributions itself, so that no caller can forget to. Columns, ids and weights are read by the same
+functions as in a run: each row is read independently of all others, and no value raises an error.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ _TEXTS_AND_OBJECTS = "OTU"  # kinds of NumPy
 
 
 def read_column(column: Column, *, reads: Callable[[pa.DataType], bool]) -> list[pa.Array]:
-    """Return a private column as Arrow arrays, read by its type alone; of objects, and of a list, each value as text.
+    """Convert a private column to Arrow arrays, by its type alone. Values of an object column or a list are read as text.
 
     >>> read_column(np.array([1.5, np.nan]), reads=pa.types.is_floating)[0].to_pylist()
     [1.5, None]
@@ -41,17 +41,15 @@ def read_column(column: Column, *, reads: Callable[[pa.DataType], bool]) -> list
     Traceback (most recent call last):
     dpcore.errors.UsageError: a column must be one of pandas, polars, Arrow or NumPy, or a list; pick it from its table
     """
-    # how many rows there are, or what is in them, may decide whether it can be had: hence broken, not refused
+    # the number of rows or their values may decide whether this works, so failing raises SourceBroken, which is not refunded
     table = attempt(lambda: _as_table(column), otherwise=MemoryTable.damaged, failure=SourceBroken)
     if table is None:
         raise UsageError("a column must be one of pandas, polars, Arrow or NumPy, or a list; pick it from its table")
     read = MemoryTable(table)
-    # no value has a say in a type, so a type that Arrow does not know is refused and costs nothing
+    # a type does not depend on any value, so a type that Arrow does not know is rejected, and costs nothing
     types = attempt(lambda: read.column_types([_NAME]), otherwise=MemoryTable.damaged)
     if not all(reads(kind) for kind in types):
-        raise UsageError(
-            "a column's type can't hold what was declared, in any row; give the right column, or convert it"
-        )
+        raise UsageError("a column's type cannot hold the declared values; pass the right column, or convert it")
 
     def parts() -> list[pa.Array]:
         return [batch.column(0) for batch in read.batches([_NAME])]
@@ -62,15 +60,15 @@ def read_column(column: Column, *, reads: Callable[[pa.DataType], bool]) -> list
 def bounded_rows(
     values: Wholes, counts: Mask, *, protection: Protection, ids: Column, weights: Column
 ) -> tuple[Wholes, Wholes]:
-    """Return the values of the rows that are kept, and how often each counts.
+    """Return the values of the kept rows, and how often each counts.
 
-    Of the rows that count, each unit keeps as many as declared, chosen uniformly by one random word a row. A row without an
-    id belongs to nobody and is left out.
+    Of the rows that count, each unit keeps at most as many as declared, chosen uniformly by one random word per row. A row
+    without an id belongs to no unit and is dropped.
 
     Args:
-        values: One whole number a row.
-        counts: Which of the rows say anything.
-        protection: Whom to protect, and so whether there are ids and weights.
+        values: One whole number per row.
+        counts: Which rows have a usable value.
+        protection: The unit to protect, which decides whether there are ids and weights.
         ids: The ids, or None.
         weights: How often each row counts, or None.
     """
@@ -99,27 +97,27 @@ def bounded_rows(
 
 
 def check_given(protection: Protection, *, ids: Column, weights: Column) -> None:
-    """Refuse, before anything is read, columns that the protection needs and were not given, or the other way round."""
+    """Raise, before anything is read, if ids or weights are missing, or given although the protection has none."""
     if protection.unit == UNIT_IS_ROW and ids is not None:
-        raise UsageError("the unit is a row, so that ids mean nothing; name the ids' column as unit of the Protection")
+        raise UsageError("the unit is a row, so ids cannot be used; name the id column as unit of the Protection")
     if protection.unit != UNIT_IS_ROW and ids is None:
         raise UsageError(
-            f"the unit is {protection.unit!r}; give that column as ids, to keep no more rows than declared"
+            f"the unit is {protection.unit!r}; pass that column as ids, to keep no more rows than declared"
         )
     if protection.weight is None and weights is not None:
-        raise UsageError("each row counts once; name the weights' column and their maximum in the Protection")
+        raise UsageError("each row counts once; name the weight column and its maximum in the Protection")
     if protection.weight is not None and weights is None:
-        raise UsageError(f"rows count as often as {protection.weight!r} says; give that column as weights")
+        raise UsageError(f"rows are weighted by {protection.weight!r}; pass that column as weights")
 
 
 def _as_table(column: Column) -> Any:
-    """Return a table of one column; None of what is no column."""
+    """Return a table with this one column, or None if it is not a column."""
     import pandas as pd  # noqa: PLC0415  a run never needs it, and it takes long to load
 
     if isinstance(column, list | tuple):
         column = pd.Series(column, dtype=object)
     if isinstance(column, np.ndarray):
-        # without a type pandas would infer text of Arrow, which one lone surrogate makes fail for all
+        # without a dtype pandas would infer Arrow text, which fails for the whole column if one value has a lone surrogate
         given = object if column.dtype.kind in _TEXTS_AND_OBJECTS else None
         column = pd.Series(column, dtype=given) if column.ndim == 1 else None
     if isinstance(column, pd.Series | pd.Index):
@@ -129,7 +127,7 @@ def _as_table(column: Column) -> Any:
     if isinstance(column, pa.Table | pd.DataFrame) or not hasattr(column, "__arrow_c_stream__"):
         return None
     stream = pa.chunked_array(column)
-    return None if pa.types.is_struct(stream.type) else pa.table({_NAME: stream})  # which a whole table is
+    return None if pa.types.is_struct(stream.type) else pa.table({_NAME: stream})  # a whole table is a struct
 
 
 def _reads_number(kind: pa.DataType) -> bool:
@@ -144,6 +142,4 @@ def _joined(parts: list[Any], *, rows: int) -> npt.NDArray[Any]:
 
 def _check_rows(found: int, *, rows: int) -> None:
     if found != rows:
-        raise UsageError(
-            "values, ids and weights must be columns of one table, with a row of one for each of the others"
-        )
+        raise UsageError("values, ids and weights must be columns of the same table, with the same number of rows")

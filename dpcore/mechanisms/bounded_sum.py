@@ -1,4 +1,4 @@
-"""A sum of numbers, each clipped to its declared bounds."""
+"""A noisy sum of numbers, each clipped to its declared bounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ COARSER = "choose a coarser step"
 
 @dataclass(frozen=True, kw_only=True)
 class BoundedSum:
-    """Add up a numeric column, each value clipped and on a grid, with noise.
+    """Add up a numeric column of clipped, gridded values, with noise.
 
     >>> from dpcore.universe import Integer
     >>> patients = Protection(unit="patient", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
@@ -36,9 +36,9 @@ class BoundedSum:
 
     Sensitivity:
         In whole steps, with m = k w for a unit of k rows that count up to w each, and values of lo .. hi steps. A unit may
-        have fewer rows, and a row may say nothing, so a unit adds something from min(0, m lo) to max(0, m hi). Add or remove
-        one unit: m max(|lo|, |hi|). Replace one: m (max(hi, 0) - min(lo, 0)), for a unit of one row as well: not hi - lo
-        if 0 is beyond them, since a row that says something may be replaced by one that does not.
+        have fewer rows, and a row may have no usable value, so a unit adds between min(0, m lo) and max(0, m hi). Add or
+        remove one unit: m max(|lo|, |hi|). Replace one: m (max(hi, 0) - min(lo, 0)), even for a unit of one row. It is not
+        hi - lo if 0 lies outside lo .. hi, because a row with a usable value may be replaced by a row without one.
 
     Randomness:
         The operating system's, through `entropy`, for the noise and for which rows of a unit are kept.
@@ -47,10 +47,10 @@ class BoundedSum:
         Dwork, McSherry, Nissim and Smith 2006; Mironov 2012 for why it is on a grid.
 
     Attributes:
-        grid: Which whole number a value becomes.
-        protection: Whom to protect.
-        noise: What is added, in steps.
-        scale: Its scale, or its sigma, in steps.
+        grid: The grid that values are rounded to.
+        protection: The unit to protect, and the neighbouring relation.
+        noise: The kind of noise.
+        scale: The scale, or sigma, of the noise, in steps.
     """
 
     name: ClassVar[str] = "bounded-sum"
@@ -61,7 +61,7 @@ class BoundedSum:
     scale: float
 
     def __post_init__(self) -> None:
-        """Refuse sums that 64 bits can't hold, and a noise that means nothing, before any draw."""
+        """Check, before any draw, that sums fit in 64 bits and that the noise is valid."""
         check_sums_fit(self.grid, protection=self.protection)
         object.__setattr__(self, "noise", NoiseKind(self.noise))
         self._on_steps()
@@ -75,10 +75,10 @@ class BoundedSum:
 
         Args:
             amount: The amount to spend.
-            currency: Of the amount.
-            attribute: The column as declared: an Integer or a Number.
-            step: How finely values matter.
-            protection: Whom to protect.
+            currency: The currency of the amount.
+            attribute: The declared column: an Integer or a Number.
+            step: The spacing of the grid that values are rounded to.
+            protection: The unit to protect, and the neighbouring relation.
         """
         grid = ValueGrid.of(attribute, step=step)
         check_sums_fit(grid, protection=protection)
@@ -90,13 +90,13 @@ class BoundedSum:
     def for_epsilon(
         cls, epsilon: float, *, delta: float, attribute: Attribute, step: Step, protection: Protection
     ) -> Self:
-        """Return the sum with the least noise that keeps a promise: pure epsilon at delta 0, through zCDP above."""
+        """Return the sum with the least noise that satisfies (epsilon, delta): in pure epsilon at delta 0, through zCDP otherwise."""
         currency, amount = budget_of(epsilon, delta=delta)
         return cls.for_amount(amount, currency=currency, attribute=attribute, step=step, protection=protection)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described."""
+        """Rebuild the mechanism from its description."""
         return cls(
             grid=ValueGrid.from_description(description),
             protection=protection_in(description),
@@ -122,14 +122,14 @@ class BoundedSum:
         """Return a noisy sum.
 
         Args:
-            values: The private column; what it says nothing in adds nothing.
-            ids: Whose row it is: required if the unit is a person, and refused if it is a row.
-            weights: How often the row counts, if the protection says that rows do.
+            values: The private column. A row without a usable value adds nothing.
+            ids: The unit id of each row. Required if the unit is a person, rejected if it is a row.
+            weights: How often each row counts. Required if the protection names a weight column, rejected otherwise.
         """
         return self.answer(self.read(values, ids=ids, weights=weights))
 
     def read(self, values: Column, *, ids: Column = None, weights: Column = None) -> Exact:
-        """Return the exact sum of the kept rows, for `answer` to add its noise; bad columns are refused here."""
+        """Return the exact sum of the kept rows, for `answer` to add noise. Raise for unusable columns."""
         steps, times = kept_steps(values, grid=self.grid, protection=self.protection, ids=ids, weights=weights)
         return Exact(np.array([(steps * times).sum()], dtype=np.int64))
 
@@ -138,7 +138,7 @@ class BoundedSum:
         return self.grid.value(int(self._on_steps().draw(exact.for_noise())[0]))
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {
             "name": self.name,
             "noise": self.noise.value,
@@ -154,7 +154,7 @@ class BoundedSum:
 def kept_steps(
     values: Column, *, grid: ValueGrid, protection: Protection, ids: Column, weights: Column
 ) -> tuple[Wholes, Wholes]:
-    """Return the steps of the rows that say something and are kept, and how often each counts; private."""
+    """Return the kept rows with a usable value, as private arrays: each one's value in steps, and how often it counts."""
     check_given(protection, ids=ids, weights=weights)
     parts = [grid.read(part) for part in read_column(values, reads=grid.reads)]
     steps = np.concatenate([np.empty(0, dtype=np.int64), *(steps for steps, _ in parts)])
@@ -163,11 +163,11 @@ def kept_steps(
 
 
 def check_sums_fit(grid: ValueGrid, *, protection: Protection) -> None:
-    """Refuse a grid so fine that sums of weighted rows could exceed 64 bits."""
+    """Raise if the grid is so fine that sums of weighted rows could exceed 64 bits."""
     if grid.reach * checked_protection(protection).row_weight > MOST_STEPS:
         most = MOST_STEPS // protection.row_weight
         raise UsageError(
-            f"sums of rows with such weights could exceed 64 bits; {COARSER}, with at most {most} of them up to a bound"
+            f"sums of rows with these weights could exceed 64 bits; {COARSER}, with at most {most} steps from 0 to a bound"
         )
 
 

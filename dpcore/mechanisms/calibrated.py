@@ -1,6 +1,6 @@
-"""Gaussian noise for a promise of (epsilon, delta): by the classic bound, and by the exact one.
+"""Gaussian noise calibrated to (epsilon, delta): by the classic bound, and by the exact one.
 
-Both give rounded Gaussian noise, which is a function of continuous noise and so keeps whatever that promises. Discrete
+Both return rounded Gaussian noise, which is post-processing of continuous noise and so has the same guarantee. Discrete
 Gaussian noise of the same sigma does not.
 """
 
@@ -18,9 +18,9 @@ def classic_gaussian(
     """Return noise of the classic sigma, l2 sqrt(2 ln(1.25 / delta)) / epsilon, rounded up.
 
     Guarantee:
-        (epsilon, delta), for 0 < epsilon < 1 only: from there on the bound is not proved, and from some epsilon on it is
-        false. At epsilon 10 and delta 1e-10 it gives less noise than is needed. `analytic_gaussian` always gives less
-        noise where both hold; this one is here because the literature quotes it.
+        (epsilon, delta), for 0 < epsilon < 1 only. From 1 on the bound is not proved, and for large epsilons it is false:
+        at epsilon 10 and delta 1e-10 it gives less noise than is needed. `analytic_gaussian` always gives less noise
+        where both hold. This bound is here because the literature quotes it.
 
     Sensitivity:
         l2, of whole counts, kept as its square.
@@ -47,8 +47,8 @@ def analytic_gaussian(
 
     Guarantee:
         (epsilon, delta), for any epsilon: sigma = l2 / mu, with the largest mu for which Phi(mu/2 - epsilon/mu) -
-        e^epsilon Phi(-mu/2 - epsilon/mu) <= delta. Noise of a sigma that is smaller by more than one part in 10^12, which
-        is left to rounding, breaks the promise.
+        e^epsilon Phi(-mu/2 - epsilon/mu) <= delta. One part in 10^12 is left to rounding: a sigma that is smaller by more
+        than that does not satisfy (epsilon, delta).
 
     Sensitivity:
         l2, of whole counts, kept as its square.

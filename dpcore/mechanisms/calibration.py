@@ -7,11 +7,11 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 
 _NEAR = 1e-15
-"""How far, relatively, a good guess may be off: a few neighbouring floats."""
+"""The relative error of a good guess: a few neighbouring floats."""
 
 
 def checked_amount(amount: int) -> int:
-    """Return an amount to spend, or refuse it."""
+    """Return an amount to spend. Raise unless it is a whole number of at least 1."""
     if isinstance(amount, bool) or not isinstance(amount, int) or amount < 1:
         raise UsageError(
             "an amount to spend must be a whole number of at least 1; leave more of the budget for this step"
@@ -30,12 +30,12 @@ def closest_affordable(
     """Return the parameter nearest to `wanted` whose price is at most `amount`, to the last bit of a float.
 
     Args:
-        price: What a parameter costs, in the currency; it falls from `wanted` to `cheapest`.
+        price: The price of a parameter, which falls from `wanted` to `cheapest`.
         amount: The amount that may be spent.
         wanted: The parameter with the least noise.
         cheapest: The parameter with the most noise.
-        guess: What an amount buys, nearly: it saves most of the search where a price takes long to evaluate, and
-            changes nothing else.
+        guess: An approximation of what an amount buys. It saves most of the search where a price takes long to evaluate,
+            and does not change the result.
     """
     checked_amount(amount)
 

@@ -1,4 +1,4 @@
-"""Which noise each currency buys the least of, by a name and a scale."""
+"""The kinds of noise on whole numbers, and the best kind for each currency."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -15,18 +15,18 @@ Noise: TypeAlias = DiscreteGaussian | DiscreteLaplace | RoundedGaussian
 
 
 class NoiseKind(StrEnum):
-    """The noises on whole numbers. It decides which currencies can pay, and has no default."""
+    """The kinds of noise on whole numbers. The kind decides which currencies can pay, so it has no default."""
 
     LAPLACE = DiscreteLaplace.name
     GAUSSIAN = DiscreteGaussian.name
     ROUNDED_GAUSSIAN = RoundedGaussian.name
 
     @classmethod
-    def _missing_(cls, value: object) -> NoReturn:  # noqa: ARG003  Enum's own signature; it may be private no less than public
+    def _missing_(cls, value: object) -> NoReturn:  # noqa: ARG003  Enum's signature; the value is not shown, as it may be private
         raise UsageError(f"noise must be one of: {', '.join(cls)}")
 
     def at(self, scale: float, *, sensitivity: Sensitivity) -> Noise:
-        """Return the noise of a scale, for counts that move so far."""
+        """Return noise of this kind at a scale, for counts with this sensitivity."""
         if self is NoiseKind.LAPLACE:
             return DiscreteLaplace(scale=scale, sensitivity=sensitivity)
         kind = DiscreteGaussian if self is NoiseKind.GAUSSIAN else RoundedGaussian
@@ -38,13 +38,13 @@ LEAST_NOISE: Mapping[Currency, type[Noise]] = {
     Currency.ZCDP: DiscreteGaussian,
     Currency.GDP: RoundedGaussian,
 }
-"""The noise that each currency buys the least of."""
+"""The kind with the least noise for the same amount of each currency."""
 
 
 def bought_noise(
     amount: int, *, currency: Currency, sensitivity: Sensitivity, otherwise: str
 ) -> tuple[NoiseKind, float]:
-    """Return the noise with the least scale that costs at most `amount`; where there is none, say what else would help.
+    """Return the kind and the least scale of noise that costs at most `amount`. If there is none, raise and suggest `otherwise`.
 
     >>> bought_noise(10**12, currency=Currency.PURE, sensitivity=Sensitivity(3, 9, 3), otherwise="")
     (<NoiseKind.LAPLACE: 'discrete-laplace'>, 3.0)
@@ -57,10 +57,10 @@ def bought_noise(
 
 
 def kind_in(description: Mapping[str, object]) -> NoiseKind:
-    """Return the kind of noise that a description holds."""
+    """Return the kind of noise in a description."""
     return NoiseKind(str(description.get("noise")))
 
 
 def one_number(distance: int) -> Sensitivity:
-    """Return the sensitivity of a single number that moves by at most a distance."""
+    """Return the sensitivity of a single number that moves by at most `distance`."""
     return Sensitivity(l1=distance, l2_squared=distance**2, linf=distance)

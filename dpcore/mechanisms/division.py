@@ -1,4 +1,4 @@
-"""How a sparse vector's epsilon is divided between the noise of its threshold and that of its values."""
+"""Split a sparse vector's epsilon between the noise of its threshold and the noise of its values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from dpcore.privacy.accounting import Currency, gdp_to_pure
 from dpcore.privacy.accounting.rounding import float_down, float_up, real
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-12, 1e3
-"""Below, every answer is a coin; above, nobody is protected."""
+"""Below, every answer is a coin flip; above, nobody is protected."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """The widths of both noises: the scale of each is its width / epsilon."""
+    """The widths of both noises: the scale of a noise is its width / epsilon."""
 
     threshold: Fraction
     query: Fraction
@@ -28,24 +28,24 @@ class Division:
         return float_up(self.threshold / Fraction(epsilon)), float_up(self.query / Fraction(epsilon))
 
     def described_scales(self, epsilon: float) -> Description:
-        """Return both scales as a description holds them."""
+        """Return both scales in the form of a description."""
         threshold, query = self.scales(epsilon)
         return {"threshold_scale": repr(threshold), "query_scale": repr(query)}
 
     @property
     def limits(self) -> tuple[float, float]:
-        """The epsilons for which both noises can be drawn."""
+        """The smallest and the largest epsilon for which both noises can be drawn."""
         least = max(self.threshold, self.query) / Fraction(LARGEST_SCALE)
         most = min(self.threshold, self.query) / Fraction(SMALLEST_SCALE)
         return max(SMALLEST_EPSILON, float_up(least)), min(LARGEST_EPSILON, float_down(most))
 
     def checked(self, epsilon: float) -> float:
-        """Return an epsilon as a plain float, or refuse it."""
+        """Return epsilon as a float. Raise if both noises cannot be drawn for it."""
         least, most = self._usable()
         number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
-        if not (number and least <= epsilon <= most):  # which a NaN is not either
+        if not (number and least <= epsilon <= most):  # a NaN fails this too
             raise UsageError(
-                f"a sparse vector's epsilon must here be from {least:g} to {most:g}; spend an amount between, or allow "
+                f"this sparse vector's epsilon must be from {least:g} to {most:g}; spend an amount in that range, or allow "
                 "another number of positives"
             )
         return float(epsilon)
@@ -65,13 +65,13 @@ class Division:
         least, most = self.limits
         if least > most:
             raise UsageError(
-                "no epsilon makes both noises of this sparse vector drawable; allow fewer positives, or count in larger steps"
+                "both noises of this sparse vector can be drawn for no epsilon; allow fewer positives, or count in larger steps"
             )
         return least, most
 
 
 def least_noise(*, sensitivity: int, positives: int, monotone: bool) -> Division:
-    """Return the division that keeps the variance of a comparison least: e1 : e2 = 1 : (2 c)^(2/3), or 1 : c^(2/3)."""
+    """Return the division that minimises the variance of a comparison: e1 : e2 = 1 : (2 c)^(2/3), or 1 : c^(2/3)."""
     return _division(
         sensitivity=sensitivity,
         positives=positives,
@@ -81,7 +81,7 @@ def least_noise(*, sensitivity: int, positives: int, monotone: bool) -> Division
 
 
 def even(*, sensitivity: int, positives: int, monotone: bool) -> Division:
-    """Return the division into two halves."""
+    """Return the division into two equal halves."""
     return _division(sensitivity=sensitivity, positives=positives, monotone=monotone, ratio=lambda _: Fraction(1))
 
 
@@ -90,7 +90,7 @@ def _division(*, sensitivity: int, positives: int, monotone: bool, ratio: Callab
         if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number < 2**31:
             raise UsageError(f"a sparse vector's {what} must be a whole number from 1 to 2,147,483,647")
     if not isinstance(monotone, bool):
-        raise UsageError("say monotone=True if a neighbour step moves all values the same way, else monotone=False")
+        raise UsageError("pass monotone=True if a neighbour step moves all values the same way, else monotone=False")
     steps = positives if monotone else 2 * positives
     share = ratio(steps)
     return Division(threshold=sensitivity * (1 + share), query=sensitivity * steps * (1 + 1 / share))

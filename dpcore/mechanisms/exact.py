@@ -1,4 +1,4 @@
-"""What a query finds in a table before its noise: private, and of use only to the query that found it."""
+"""The exact answer to a query, before its noise: private, and used only by the query that computed it."""
 
 from typing import Any
 
@@ -18,5 +18,5 @@ class Exact(Private):
         self._answer = answer
 
     def for_noise(self) -> Any:
-        """Return it, for a mechanism to add its noise: whoever shows it has published a private value."""
+        """Return the exact answer, for a mechanism to add its noise. It is private and must not be shown."""
         return self._answer

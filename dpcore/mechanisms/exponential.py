@@ -1,4 +1,4 @@
-"""The exponential mechanism: selecting a candidate by its noisy score."""
+"""The exponential mechanism: select a candidate by its noisy score."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,30 +24,30 @@ from dpcore.privacy.accounting import (
 )
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-12, 1e3
-"""Below, a selection is blind; above, it protects nobody."""
+"""Below, a selection is almost uniform; above, it protects nobody."""
 
 
 class Flavour(StrEnum):
-    """Which noise decides: it decides the price as well, and has no default."""
+    """The noise that decides a selection. It also decides the price, so it has no default."""
 
     GUMBEL = "gumbel"
-    """Probabilities proportional to e^(epsilon score / (2 sensitivity)): the mechanism proper, cheap in zCDP and GDP."""
+    """Probabilities proportional to e^(epsilon score / (2 sensitivity)): the original mechanism, cheap in zCDP and GDP."""
     PERMUTE_AND_FLIP = "permute-and-flip"
-    """Exponential noise: at the same pure epsilon never a worse selection, and often a better one; dear in zCDP and GDP."""
+    """Exponential noise: never a worse selection at the same pure epsilon, often a better one; expensive in zCDP and GDP."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExponentialMechanism:
-    """Select the place of a high score among whole-numbered scores.
+    """Select the index of a high score among whole-numbered scores.
 
     Guarantee:
-        Either flavour costs epsilon in pure currency. In zCDP Gumbel costs epsilon^2 / 8, and permute-and-flip, of
-        which nothing better is known than that it is pure, epsilon tanh(epsilon / 2). In GDP they cost
-        the mu^2 of a pure epsilon / 2 and of a pure epsilon. `for_amount` picks the one that suits.
+        Either flavour costs epsilon in pure currency. In zCDP Gumbel costs epsilon^2 / 8. Permute-and-flip has no better
+        known bound than that of any pure mechanism, epsilon tanh(epsilon / 2). In GDP they cost the mu^2 of a pure
+        epsilon / 2 and of a pure epsilon. `for_amount` picks the flavour that suits the currency.
 
     Sensitivity:
-        How far one neighbour step can move any one score: a whole number, true in machine arithmetic because scores are
-        64-bit integers. Scores may move in opposite directions.
+        The most that one neighbour step can move any one score: a whole number, which holds in machine arithmetic because
+        scores are 64-bit integers. Scores may move in opposite directions.
 
     Randomness:
         The operating system's, through `entropy`. The probabilities are exact for the binary value of epsilon, up to 2^-128
@@ -65,14 +65,14 @@ class ExponentialMechanism:
     flavour: Flavour
 
     def __post_init__(self) -> None:
-        """Refuse an epsilon or a sensitivity that means nothing, before any draw."""
+        """Validate epsilon and the sensitivity before any draw."""
         checked_sensitivity(self.sensitivity)
         object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
         object.__setattr__(self, "flavour", _flavour_named(self.flavour))
 
     @classmethod
     def for_amount(cls, amount: int, *, currency: Currency, sensitivity: int) -> Self:
-        """Return the mechanism with the largest epsilon that costs at most `amount`, in the currency's own flavour."""
+        """Return the mechanism with the largest epsilon that costs at most `amount`, in the flavour that suits the currency."""
         checked_sensitivity(sensitivity)
         flavour = Flavour.PERMUTE_AND_FLIP if Currency(currency) is Currency.PURE else Flavour.GUMBEL
         epsilon = epsilon_for(amount, currency=currency, bounded_range=flavour is Flavour.GUMBEL)
@@ -80,7 +80,7 @@ class ExponentialMechanism:
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described."""
+        """Rebuild the mechanism from its description."""
         return cls(
             epsilon=number_in(description, "epsilon"),
             sensitivity=whole_in(description, "sensitivity"),
@@ -92,12 +92,12 @@ class ExponentialMechanism:
         return spend_amount(price(self.epsilon, currency=currency, bounded_range=self.flavour is Flavour.GUMBEL))
 
     def draw(self, scores: npt.NDArray[np.int64]) -> int:
-        """Return the place of the selected score."""
+        """Return the index of the selected score."""
         select = selection.softmax if self.flavour is Flavour.GUMBEL else selection.permute_and_flip
         return select(selection.behind_best(scores), rate=Fraction(self.epsilon) / (2 * self.sensitivity))
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {
             "name": self.name,
             "epsilon": repr(self.epsilon),
@@ -107,17 +107,17 @@ class ExponentialMechanism:
 
 
 def checked_epsilon(epsilon: float) -> float:
-    """Return a selection's epsilon as a plain float, or refuse it."""
+    """Return a selection's epsilon as a float. Raise if it is out of range."""
     if isinstance(epsilon, bool) or not isinstance(epsilon, int | float):
         raise UsageError("a selection's epsilon must be a finite number")
     if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
         limits = f"from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}"
-        raise UsageError(f"a selection's epsilon must be {limits}; spend an amount between")
+        raise UsageError(f"a selection's epsilon must be {limits}; spend an amount in that range")
     return float(epsilon)
 
 
 def checked_sensitivity(sensitivity: int) -> int:
-    """Return the sensitivity of scores, or refuse it."""
+    """Return the sensitivity of scores. Raise if it is not a whole number in range."""
     if isinstance(sensitivity, bool) or not isinstance(sensitivity, int) or not 1 <= sensitivity < 2**31:
         raise UsageError(
             "the scores' sensitivity must be a whole number from 1 to 2,147,483,647; use a coarser grid of scores"
@@ -126,13 +126,13 @@ def checked_sensitivity(sensitivity: int) -> int:
 
 
 def price(epsilon: float, *, currency: Currency, bounded_range: bool) -> Fraction:
-    """Return what a selection of a pure epsilon costs.
+    """Return the price of a selection in a currency.
 
     Args:
         epsilon: Its pure epsilon.
-        currency: What it is paid in.
-        bounded_range: Whether its privacy loss lies, on any two neighbours, in an interval of length epsilon, and not only
-            of 2 epsilon as for any pure mechanism.
+        currency: The currency of the price.
+        bounded_range: Whether its privacy loss, on any two neighbours, lies in an interval of length epsilon. For other
+            pure mechanisms the interval has length 2 epsilon.
     """
     if Currency(currency) is Currency.PURE:
         return Fraction(epsilon)

@@ -28,15 +28,15 @@ class DiscreteGaussian:
 
     Guarantee:
         In zCDP l2^2 / (2 sigma^2), exactly as for continuous noise. No pure guarantee. The (epsilon, delta) profile of
-        continuous noise does not hold for a small sigma, so a charge goes through rho only, and there is none in GDP. Up to the sampler's
-        distance of 2^-109 per count from this distribution.
+        continuous noise does not hold for a small sigma, so the price goes through rho only, and there is no price in GDP.
+        Up to the sampler's distance of 2^-109 per count from this distribution.
 
     Sensitivity:
         l2, of whole counts, kept as its square.
 
     Randomness:
-        The operating system's, through `entropy`: from a table, and beyond sigma 19,999 by rejection, where how often it
-        is drawn again depends on the noise alone. It never depends on the counts.
+        The operating system's, through `entropy`: from a table, and beyond sigma 19,999 by rejection, where the number of
+        tries depends on the noise alone. It never depends on the counts.
 
     Reference:
         Canonne, Kamath and Steinke 2020, The discrete Gaussian for differential privacy.
@@ -48,7 +48,7 @@ class DiscreteGaussian:
     sensitivity: Sensitivity
 
     def __post_init__(self) -> None:
-        """Refuse a sigma or a sensitivity that means nothing, before any draw."""
+        """Validate sigma and the sensitivity before any draw."""
         object.__setattr__(self, "sigma", checked_scale(self.sigma))
         checked_sensitivity(self.sensitivity)
 
@@ -66,12 +66,12 @@ class DiscreteGaussian:
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described."""
+        """Rebuild the mechanism from its description."""
         return cls(sigma=number_in(description, "sigma"), sensitivity=sensitivity_in(description))
 
     @property
     def standard_deviation(self) -> float:
-        """The noise's standard deviation, per count: sigma, or less where sigma is so small that the steps show."""
+        """The noise's standard deviation, per count: sigma, or less where sigma is small against the step of 1."""
         if self.sigma >= 2.0:
             return self.sigma  # they differ by less than 1e-30 of it
         weights = [math.exp(-0.5 * (k / self.sigma) ** 2) for k in range(30)]
@@ -86,7 +86,7 @@ class DiscreteGaussian:
         return with_noise(counts, shape=Shape.GAUSSIAN, scale=self.sigma)
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {"name": self.name, "sigma": repr(self.sigma), **describe_sensitivity(self.sensitivity)}
 
 
@@ -94,5 +94,5 @@ def _price(sigma: float, *, sensitivity: Sensitivity, currency: Currency) -> Fra
     if Currency(currency) is Currency.PURE:
         raise UsageError("Gaussian noise has no pure epsilon; use Laplace noise, or an account with a delta")
     if Currency(currency) is Currency.GDP:
-        raise UsageError("discrete Gaussian noise has not the profile of continuous noise; in gdp use RoundedGaussian")
+        raise UsageError("discrete Gaussian noise lacks the profile of continuous noise; in gdp use RoundedGaussian")
     return gaussian_zcdp(l2_squared=sensitivity.l2_squared, sigma=sigma)

@@ -1,8 +1,8 @@
-"""Real values as whole numbers of a declared step, so that the noise on them is whole as well.
+"""Represent real values as whole multiples of a declared step, so that their noise is whole as well.
 
-A float with float noise shows in its last bits what it was before: of the floats near the answer, some can be reached
-from one table and not from its neighbour (Mironov 2012). So a value is rounded to a multiple of the step once, by
-itself, before anything is added; sums and noise are whole numbers of steps; and only the noisy result becomes a float.
+The last bits of a float plus float noise reveal the float: some floats near the answer can be reached from one table and
+not from its neighbour (Mironov 2012). So each value is rounded to a multiple of the step by itself, before anything is
+added. Sums and noise are whole numbers of steps, and only the noisy result is converted to a float.
 """
 
 import json
@@ -29,7 +29,7 @@ Known: TypeAlias = npt.NDArray[np.bool_]
 Step: TypeAlias = Fraction | Decimal | int | float | str
 
 MOST_STEPS = 1 << 30
-"""The farthest a value may be from 0, in steps: 2^32 of them, more rows than a machine holds, still add up within 64 bits."""
+"""The farthest a value may be from 0, in steps. The sum of 2^32 such values, more rows than a machine holds, fits in 64 bits."""
 
 _FARTHEST = 1e300
 _SMALLEST, _LARGEST = Fraction(1, 10**250), Fraction(10**250)
@@ -38,11 +38,12 @@ _EXACT = 2**53
 
 @dataclass(frozen=True, kw_only=True)
 class ValueGrid:
-    """The multiples of a step within declared bounds, and how a private column becomes such numbers.
+    """The multiples of a step within declared bounds, and the conversion of a private column to them.
 
-    Each value is clipped to the bounds, then rounded to the nearest multiple (a tie up). Whatever the arithmetic of floats
-    makes of that, the outcome is one of the whole numbers `lowest` .. `highest` and depends on that value alone, which is
-    all that a sensitivity relies on. Nulls, NaN, what is no number, and what lies outside unless that is clipped, say nothing.
+    Each value is clipped to the bounds, then rounded to the nearest multiple (ties up). However float arithmetic rounds, the
+    outcome is one of the whole numbers `lowest` .. `highest` and depends on that value alone, which is all that a
+    sensitivity relies on. These have no usable value: nulls, NaN, text that is not a number, and values outside the bounds
+    unless the attribute clips them.
 
     >>> ages = ValueGrid.of(Integer(minimum=18, maximum=99), step=1)
     >>> steps, known = ages.read(pa.array(["20", "150", "none of your business", None]))
@@ -50,14 +51,14 @@ class ValueGrid:
     [20, 99]
     >>> ValueGrid.of(Number((0, 1)), step=0)
     Traceback (most recent call last):
-    dpcore.errors.UsageError: a step must be above 0; declare how finely values matter, such as "0.01"
+    dpcore.errors.UsageError: a step must be above 0; declare the spacing of the grid, such as "0.01"
 
     Attributes:
-        minimum: The lower bound, of the declared attribute.
+        minimum: The lower bound of the declared attribute.
         maximum: Its upper bound.
-        step: The exact distance of the grid's points, 0 being one of them.
+        step: The exact spacing of the grid's points. 0 is one of them.
         whole: Whether a fraction is rounded down first, as an Integer attribute does.
-        outside: What becomes of a value beyond the bounds.
+        outside: The policy for values beyond the bounds.
         nulls: Texts that stand for null.
     """
 
@@ -69,7 +70,7 @@ class ValueGrid:
     nulls: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse bounds without a grid between them, and a grid whose sums 64 bits could not hold."""
+        """Check that the bounds contain a grid, and that its sums fit in 64 bits."""
         object.__setattr__(self, "nulls", checked_nulls(self.nulls))
         object.__setattr__(self, "step", exact_step(self.step))
         for name in ("minimum", "maximum"):
@@ -78,13 +79,13 @@ class ValueGrid:
                 raise UsageError("the bounds of a grid must be finite numbers; declare them in the attribute")
             object.__setattr__(self, name, float(bound))
         if not self.minimum < self.maximum:
-            raise UsageError("a grid's minimum must be below its maximum; declare the range that values can have")
+            raise UsageError("a grid's minimum must be below its maximum; declare the range of the values")
         if self.lowest >= self.highest:
-            raise UsageError("the step is larger than the declared range; choose one that divides it into many")
+            raise UsageError("the step is larger than the declared range; choose a smaller step")
         if self.reach > MOST_STEPS:
             least = float(max(abs(Fraction(self.minimum)), abs(Fraction(self.maximum))) / MOST_STEPS)
             raise UsageError(
-                f"sums on so fine a grid could exceed 64 bits; choose a coarser step, of at least {least:.3g}"
+                f"sums on this fine a grid could exceed 64 bits; choose a coarser step, of at least {least:.3g}"
             )
 
     @classmethod
@@ -92,21 +93,21 @@ class ValueGrid:
         """Return the grid of a numeric attribute's declared range.
 
         Args:
-            attribute: An Integer or a Number; how it is divided into bins does not matter here.
-            step: How finely values matter: a fraction, a whole number, or a decimal text; a float is taken at its binary value.
+            attribute: An Integer or a Number. Its bins do not matter here.
+            step: The spacing: a fraction, a whole number, or a decimal as text. A float is taken at its binary value.
         """
         if isinstance(attribute, Integer):
             low, high, whole = float(attribute.minimum), float(attribute.maximum), True
         elif isinstance(attribute, Number):
             low, high, whole = attribute.edges[0], attribute.edges[-1], False
         else:
-            raise UsageError("only an Integer or a Number attribute has values to add up; count the others")
+            raise UsageError("only an Integer or a Number attribute has values to add up; count other columns instead")
         exact = exact_step(step)
         return cls(minimum=low, maximum=high, step=exact, whole=whole, outside=attribute.outside, nulls=attribute.nulls)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the grid that was described."""
+        """Rebuild the grid from a description."""
         try:
             return cls(
                 minimum=number_in(description, "minimum"),
@@ -136,16 +137,16 @@ class ValueGrid:
 
     @property
     def width(self) -> int:
-        """The distance of the bounds, in steps."""
+        """The distance between the bounds, in steps."""
         return self.highest - self.lowest
 
     def reads(self, kind: pa.DataType) -> bool:
-        """Tell whether a column of this Arrow type can hold numbers at all."""
+        """Return whether a column of this Arrow type can hold numbers."""
         flat = reading.flat(kind)
         return bool(pa.types.is_null(flat)) or reading.is_text(flat) or reading.is_number(flat)
 
     def read(self, column: pa.Array | pa.ChunkedArray) -> tuple[Steps, Known]:
-        """Give each row of a private column its number of steps, and say which rows have one; never raises, never tells."""
+        """Return each row's value in steps, and a mask of the rows that have a usable value. Never raises or logs."""
         places = place_column(column, self._place).astype(np.int64)
         if self.outside is Outside.CLIP:
             np.putmask(places, places == BELOW, 0)
@@ -154,16 +155,16 @@ class ValueGrid:
         return np.where(known, places + self.lowest, 0), known
 
     def nearest(self, value: float | Fraction) -> int:
-        """Return the number of steps of one number, clipped to the bounds, in exact arithmetic; NaN is the minimum."""
+        """Convert one number to steps, clipped to the bounds, in exact arithmetic. NaN counts as the minimum."""
         clipped = self.minimum if value != value else max(self.minimum, min(self.maximum, value))  # noqa: PLR0124  NaN, of any type
         return math.floor(Fraction(clipped) / self.step + Fraction(1, 2))
 
     def value(self, steps: int | Fraction) -> float:
-        """Return the number that so many steps are: the first float there is, after the noise."""
+        """Convert a noisy number of steps to a float. Nothing is a float before this point."""
         return float(steps * self.step)
 
     def describe(self) -> Description:
-        """Return all that says which numbers a column becomes."""
+        """Return the parameters that decide how a column is converted."""
         return {
             "minimum": repr(self.minimum),
             "maximum": repr(self.maximum),
@@ -174,7 +175,7 @@ class ValueGrid:
         }
 
     def _place(self, array: pa.Array) -> Places:
-        """Place the values of a flat array at their distance from the lowest, each by itself; see `place_column`."""
+        """Return each value's distance from `lowest` in steps, or its state; see `place_column`."""
         if reading.is_whole(array.type) or pa.types.is_floating(array.type):
             places = self._steps(self._doubles(array))
         elif reading.is_parsed(array.type):
@@ -190,7 +191,7 @@ class ValueGrid:
         values = reading.floats(array)
         if self.whole and reading.is_whole(array.type):
             exact = reading.whole_numbers(array)
-            # beyond 2^53 a double may be rounded into the bounds, where the whole number is not
+            # beyond 2^53 the double may be rounded into the bounds although the whole number lies outside
             values = np.where(exact > _EXACT, np.inf, np.where(exact < -_EXACT, -np.inf, values))
         return values
 
@@ -200,25 +201,25 @@ class ValueGrid:
         null = np.isnan(values)
         inside = np.clip(np.where(null, self.minimum, values), self.minimum, self.maximum)
         nearest = np.floor(inside / float(self.step) + 0.5)
-        # clipped again as whole numbers: what a sensitivity relies on must not hang on a rounded division
+        # clipped again as whole numbers: the sensitivity must not depend on a rounded division
         steps = np.clip(nearest.astype(np.int64), self.lowest, self.highest) - self.lowest
         return np.select([null, values < self.minimum, values > self.maximum], [NULL, BELOW, ABOVE], default=steps)
 
 
 def exact_step(step: Step) -> Fraction:
-    """Return a declared step at its exact value, or refuse it.
+    """Return the exact value of a declared step. Raise if it is not a number in range.
 
     >>> exact_step("0.01"), exact_step("1/3"), exact_step(0.5)
     (Fraction(1, 100), Fraction(1, 3), Fraction(1, 2))
     """
     if isinstance(step, bool) or not isinstance(step, Fraction | Decimal | int | float | str):
-        raise UsageError('a step must be a number; write a decimal one as text, such as "0.01"')
+        raise UsageError('a step must be a number; write a decimal as text, such as "0.01"')
     try:
         exact = Fraction(step)
     except (ValueError, OverflowError, ZeroDivisionError, InvalidOperation):
-        raise UsageError('a step must be a finite number; write a decimal one as text, such as "0.01"') from None
+        raise UsageError('a step must be a finite number; write a decimal as text, such as "0.01"') from None
     if exact <= 0:
-        raise UsageError('a step must be above 0; declare how finely values matter, such as "0.01"')
+        raise UsageError('a step must be above 0; declare the spacing of the grid, such as "0.01"')
     if not _SMALLEST <= exact <= _LARGEST:
         raise UsageError("a step must be from 1e-250 to 1e250, where floats are exact enough; change the values' unit")
     return exact

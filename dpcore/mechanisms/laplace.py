@@ -29,12 +29,12 @@ class DiscreteLaplace:
         In pure currency l1 / scale, exactly. In zCDP the least rho that covers every movement of whole counts within
         l1 and linf, by `accounting.discrete_laplace_zcdp`, which also proves it. The well-known rho of continuous
         Laplace noise, e + exp(-e) - 1, does not cover discrete noise: a count that moves by 1 costs e tanh(e / 2),
-        which is more. In GDP the mu^2 of any mechanism of that pure price; a movement of a single count by 1 costs no
+        which is more. In GDP the mu^2 of any mechanism with that pure price; a movement of a single count by 1 costs no
         less. Up to the sampler's distance of 2^-109 per count from this distribution.
 
     Sensitivity:
-        l1 and linf, of whole counts. A movement that is spread over several counts costs at most as much as one that is
-        concentrated in as few of them as linf allows.
+        l1 and linf, of whole counts. A movement spread over several counts costs at most as much as one concentrated in
+        as few counts as linf allows.
 
     Randomness:
         The operating system's, through `entropy`: from a table, and beyond scale 2,857 digit by digit. It never depends on
@@ -50,7 +50,7 @@ class DiscreteLaplace:
     sensitivity: Sensitivity
 
     def __post_init__(self) -> None:
-        """Refuse a scale or a sensitivity that means nothing, before any draw."""
+        """Validate the scale and the sensitivity before any draw."""
         object.__setattr__(self, "scale", checked_scale(self.scale))
         checked_sensitivity(self.sensitivity)
 
@@ -69,7 +69,7 @@ class DiscreteLaplace:
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described."""
+        """Rebuild the mechanism from its description."""
         return cls(scale=number_in(description, "scale"), sensitivity=sensitivity_in(description))
 
     @property
@@ -86,7 +86,7 @@ class DiscreteLaplace:
         return with_noise(counts, shape=Shape.LAPLACE, scale=self.scale)
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {"name": self.name, "scale": repr(self.scale), **describe_sensitivity(self.sensitivity)}
 
 

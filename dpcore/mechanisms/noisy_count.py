@@ -1,4 +1,4 @@
-"""A count of the rows that have a property."""
+"""A noisy count of the rows that have a property."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ class NoisyCount:
         rounded one.
 
     Sensitivity:
-        What a unit counts at most, m = k w for k rows that count up to w each, under either relation: replacing a unit
-        takes at most m away and brings at most m. The bound of k rows is kept here, among the rows that have the
-        property.
+        The most that a unit counts, m = k w for k rows that count up to w each, under either relation: replacing a unit
+        takes at most m away and adds at most m. This mechanism enforces the bound of k rows itself, among the rows that
+        have the property.
 
     Randomness:
         The operating system's, through `entropy`, for the noise and for which rows of a unit are kept.
@@ -45,9 +45,9 @@ class NoisyCount:
         Dwork, McSherry, Nissim and Smith 2006.
 
     Attributes:
-        protection: Whom to protect.
-        noise: What is added.
-        scale: Its scale, or its sigma.
+        protection: The unit to protect, and the neighbouring relation.
+        noise: The kind of noise.
+        scale: The scale, or sigma, of the noise.
     """
 
     name: ClassVar[str] = "noisy-count"
@@ -57,7 +57,7 @@ class NoisyCount:
     scale: float
 
     def __post_init__(self) -> None:
-        """Refuse a noise that means nothing, before any draw."""
+        """Validate the noise before any draw."""
         checked_protection(self.protection)
         object.__setattr__(self, "noise", NoiseKind(self.noise))
         self._on_counts()
@@ -72,13 +72,13 @@ class NoisyCount:
 
     @classmethod
     def for_epsilon(cls, epsilon: float, *, delta: float, protection: Protection) -> Self:
-        """Return the count with the least noise that keeps a promise: pure epsilon at delta 0, through zCDP above."""
+        """Return the count with the least noise that satisfies (epsilon, delta): in pure epsilon at delta 0, through zCDP otherwise."""
         currency, amount = budget_of(epsilon, delta=delta)
         return cls.for_amount(amount, currency=currency, protection=protection)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described."""
+        """Rebuild the mechanism from its description."""
         return cls(
             protection=protection_in(description), noise=kind_in(description), scale=number_in(description, "scale")
         )
@@ -101,14 +101,14 @@ class NoisyCount:
         """Return a noisy number of rows.
 
         Args:
-            property_of_rows: For each row whether it has the property, such as `table["age"] >= 65`; a null has it not.
-            ids: Whose row it is: required if the unit is a person, and refused if it is a row.
-            weights: How often the row counts, if the protection says that rows do.
+            property_of_rows: Whether each row has the property, such as `table["age"] >= 65`. A null counts as false.
+            ids: The unit id of each row. Required if the unit is a person, rejected if it is a row.
+            weights: How often each row counts. Required if the protection names a weight column, rejected otherwise.
         """
         return self.answer(self.read(property_of_rows, ids=ids, weights=weights))
 
     def read(self, property_of_rows: Column, *, ids: Column = None, weights: Column = None) -> Exact:
-        """Return the exact number of rows, bounded by unit, for `answer` to add its noise; bad columns are refused here."""
+        """Return the exact number of rows, bounded by unit, for `answer` to add noise. Raise for unusable columns."""
         check_given(self.protection, ids=ids, weights=weights)
         truth = Boolean()
         parts = [truth.encode(part) == _TRUE for part in read_column(property_of_rows, reads=truth.reads)]
@@ -121,7 +121,7 @@ class NoisyCount:
         return int(self._on_counts().draw(exact.for_noise())[0])
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {
             "name": self.name,
             "noise": self.noise.value,

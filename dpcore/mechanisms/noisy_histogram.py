@@ -1,4 +1,4 @@
-"""Counts of a whole table by cell: its histogram, some marginals of it, or all marginals of so many columns."""
+"""Noisy counts of a whole table by cell: its histogram, chosen marginals, or all marginals of a given order."""
 
 import json
 import math
@@ -25,14 +25,14 @@ from dpcore.workload import Axes, Workload
 Marginals: TypeAlias = dict[tuple[str, ...], Counts]
 
 MOST_CELLS = 1 << 27
-"""Of all marginals together: a gigabyte of counts."""
+"""The most cells of all marginals together: a gigabyte of counts."""
 
 _KEY_WORDS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyHistogram:
-    """Count a table over the cells of some marginals of its universe, with noise on each count: one draw, one charge.
+    """Count a table's rows in the cells of some marginals, with noise on each count: one draw, one charge.
 
     >>> from dpcore.privacy.protection import Neighbours
     >>> from dpcore.universe import Boolean, Integer
@@ -47,22 +47,23 @@ class NoisyHistogram:
         Gaussian ones, mu^2 for the rounded one.
 
     Sensitivity:
-        Of one marginal, that of the protection. Of c marginals as one vector: a unit moves each of them by as much, so c
-        times its L1, c times the square of its L2, and its Linf. The bound on a unit's rows is kept here.
+        For one marginal, the sensitivity of the protection. For c marginals as one vector: a unit moves each of them by as
+        much, so c times its L1, c times the square of its L2, and its Linf. This mechanism bounds a unit's rows itself.
 
     Randomness:
-        The operating system's, through `entropy`, for the noise; and for which rows of a unit are kept, 32 bytes of it
-        expanded as in a run.
+        The operating system's, through `entropy`, for the noise. Which rows of a unit are kept is decided by 32 bytes of
+        it, expanded as in a run.
 
     Reference:
         Dwork, McSherry, Nissim and Smith 2006; Barak et al. 2007 for sets of marginals.
 
     Attributes:
-        marginals: The axes of each, in the order in which the universe declares its columns; () is the number of rows.
-        protection: Whom to protect.
-        noise: What is added to each count.
-        scale: Its scale, or its sigma.
-        universe: What the table is read by. One that was read back from a description has none: it states its price, and draws nothing.
+        marginals: The axes of each marginal, in the order of the universe's columns; () is the number of rows.
+        protection: The unit to protect, and the neighbouring relation.
+        noise: The kind of noise on each count.
+        scale: The scale, or sigma, of the noise.
+        universe: The declared columns of the table. None if the mechanism was rebuilt from a description: it then has a
+            price but cannot draw.
     """
 
     name: ClassVar[str] = "noisy-histogram"
@@ -74,7 +75,7 @@ class NoisyHistogram:
     universe: Universe | None = field(compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse marginals that there are none of or too many cells in, and a noise that means nothing, before any draw."""
+        """Check, before any draw, that there are marginals, that they fit in memory, and that the noise is valid."""
         checked_protection(self.protection)
         object.__setattr__(self, "marginals", _checked(self.marginals, universe=self.universe))
         object.__setattr__(self, "noise", NoiseKind(self.noise))
@@ -82,7 +83,7 @@ class NoisyHistogram:
         object.__setattr__(self, "scale", float(self.scale))
 
     @classmethod
-    def for_amount(  # noqa: PLR0913  one of `order` and `axes` says what to count
+    def for_amount(  # noqa: PLR0913  `order` and `axes` are alternatives
         cls,
         amount: int,
         *,
@@ -96,11 +97,11 @@ class NoisyHistogram:
 
         Args:
             amount: The amount to spend.
-            currency: Of the amount.
-            universe: What may be in the table.
-            protection: Whom to protect.
-            order: Count all marginals of so many columns.
-            axes: Or count these, each a list of names. With neither, the whole universe is one marginal.
+            currency: The currency of the amount.
+            universe: The declared columns of the table.
+            protection: The unit to protect, and the neighbouring relation.
+            order: Count all marginals of this many columns.
+            axes: Or count these marginals, each a list of column names. With neither, count the full histogram.
         """
         marginals = _checked(_wanted(universe, order=order, axes=axes), universe=universe)
         sensitivity = _stacked(checked_protection(protection), len(marginals))
@@ -120,7 +121,7 @@ class NoisyHistogram:
         order: int | None = None,
         axes: Iterable[Iterable[str]] | None = None,
     ) -> Self:
-        """Return the counts with the least noise that keep a promise: pure epsilon at delta 0, through zCDP above."""
+        """Return the counts with the least noise that satisfy (epsilon, delta): in pure epsilon at delta 0, through zCDP otherwise."""
         currency, amount = budget_of(epsilon, delta=delta)
         return cls.for_amount(
             amount, currency=currency, universe=universe, protection=protection, order=order, axes=axes
@@ -128,7 +129,7 @@ class NoisyHistogram:
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described, to price it again."""
+        """Rebuild the mechanism from its description, to recompute its price."""
         try:
             marginals = tuple(tuple(axes) for axes in json.loads(str(description.get("marginals"))))
         except (ValueError, TypeError):
@@ -156,15 +157,15 @@ class NoisyHistogram:
         return self._on_counts().price(currency)
 
     def draw(self, table: Any) -> Marginals:
-        """Return noisy counts by the names of each marginal's columns, shaped by their cells.
+        """Return the noisy counts of each marginal, keyed by column names, as arrays with one axis per column.
 
         Args:
-            table: Of pandas, polars or Arrow, with the universe's columns and those that the protection names.
+            table: A pandas, polars or Arrow table with the universe's columns and those that the protection names.
         """
         return self.answer(self.read(table))
 
     def read(self, table: Any) -> Exact:
-        """Return the exact counts of the kept rows, for `answer` to add its noise; a bad table is refused here."""
+        """Return the exact counts of the kept rows, for `answer` to add noise. Raise for an unusable table."""
         universe = self._declared()
         coding = Coding(universe=universe, protection=self.protection, window=None)
         source = Source.of(table)
@@ -185,7 +186,7 @@ class NoisyHistogram:
         return {name: part.reshape(shape) for name, part, shape in zip(names, noisy, shapes, strict=True)}
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {
             "name": self.name,
             "noise": self.noise.value,
@@ -196,7 +197,9 @@ class NoisyHistogram:
 
     def _declared(self) -> Universe:
         if self.universe is None:
-            raise UsageError("a histogram that was read back has a price only; make it from its universe to draw")
+            raise UsageError(
+                "a histogram rebuilt from its description has a price only; make it from its universe to draw"
+            )
         return self.universe
 
     def _on_counts(self) -> Noise:
@@ -205,12 +208,14 @@ class NoisyHistogram:
 
 def _wanted(universe: Universe, *, order: int | None, axes: Iterable[Iterable[str]] | None) -> tuple[Axes, ...]:
     if not isinstance(universe, Universe):
-        raise UsageError("say what may be in the table by a Universe, of names and attributes")
+        raise UsageError("universe must be a Universe; declare the name and the attribute of each column")
     if axes is not None and (isinstance(axes, str) or not isinstance(axes, Iterable)):
-        raise UsageError("axes are a list of marginals, each a list of columns' names")
+        raise UsageError("axes must be a list of marginals, each a list of column names")
     columns = len(universe.names)
     if order is not None and axes is not None:
-        raise UsageError("say either of how many columns all marginals are to be counted, or which; not both")
+        raise UsageError(
+            "give either order, to count all marginals of a number of columns, or axes, to name them; not both"
+        )
     if order is not None:
         if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order <= columns:
             raise UsageError(
@@ -219,7 +224,7 @@ def _wanted(universe: Universe, *, order: int | None, axes: Iterable[Iterable[st
         return Workload.all_of(attributes=columns, order=order).marginals
     listed = [universe.names] if axes is None else [(one,) if isinstance(one, str) else tuple(one) for one in axes]
     if unknown := {name for names in listed for name in names} - set(universe.names):
-        raise UsageError(f"the universe declares no column {min(map(repr, unknown))}; name its own columns")
+        raise UsageError(f"the universe declares no column {min(map(repr, unknown))}; name columns that it declares")
     return Workload.of([map(universe.names.index, names) for names in listed]).marginals
 
 
@@ -229,13 +234,13 @@ def _checked(marginals: tuple[Axes, ...], *, universe: Universe | None) -> tuple
     for axes in marginals:
         whole = all(isinstance(axis, int) and not isinstance(axis, bool) and axis >= 0 for axis in axes)
         if not whole or list(axes) != sorted(set(axes)):
-            raise UsageError("a marginal is a list of columns' places in the universe, ascending, each once")
+            raise UsageError("a marginal must list the positions of its columns in the universe, ascending, each once")
     if len(set(marginals)) < len(marginals):
-        raise UsageError("each marginal is counted once; leave out those that are named again")
+        raise UsageError("a marginal is named twice; name each marginal once")
     if universe is not None:
         shape = universe.shape
         if max((axis for axes in marginals for axis in axes), default=0) >= len(shape):
-            raise UsageError("a marginal names a place that the universe has no column at; make it by names")
+            raise UsageError("a marginal names a position beyond the universe's columns; use column names instead")
         cells = sum(math.prod(shape[axis] for axis in axes) for axes in marginals)
         if cells > MOST_CELLS:
             raise UsageError(

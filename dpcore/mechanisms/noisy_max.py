@@ -1,4 +1,4 @@
-"""Report noisy max: the place of the largest of noisy scores."""
+"""Report noisy max: the index of the largest noisy score."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.descriptions import Description, flag_in, number_in, said, whole_in
+from dpcore.mechanisms.descriptions import Description, flag_in, flag_text, number_in, whole_in
 from dpcore.mechanisms.exponential import checked_epsilon, checked_sensitivity, epsilon_for, price
 from dpcore.mechanisms.protections import checked_protection
 from dpcore.mechanisms.sampling import selection
@@ -21,43 +21,43 @@ from dpcore.privacy.accounting.rounding import float_up
 from dpcore.privacy.protection import Neighbours, Protection
 
 _NEVER = np.uint64(1 << 62)
-"""A distance behind the best that no noise makes good: noise stays below 2^47."""
+"""A distance behind the best score that no noise can make up: noise stays below 2^47."""
 
 
 class MaxNoise(StrEnum):
-    """Which noise the scores get: it decides the price as well, and has no default."""
+    """The noise that the scores get. It also decides the price, so it has no default."""
 
     LAPLACE = "laplace"
     """Discrete Laplace noise, as in the textbooks."""
     EXPONENTIAL = "exponential"
-    """One-sided noise, the same as permute-and-flip: at the same pure epsilon never a worse selection."""
+    """One-sided noise, equivalent to permute-and-flip: never a worse selection at the same pure epsilon."""
     GUMBEL = "gumbel"
-    """The same as the exponential mechanism: cheap in zCDP and GDP."""
+    """Equivalent to the exponential mechanism: cheap in zCDP and GDP."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportNoisyMax:
-    """Select the place of the largest whole-numbered score, each with its own noise of scale 2 sensitivity / epsilon.
+    """Select the index of the largest whole-numbered score, each with its own noise of scale 2 sensitivity / epsilon.
 
-    Scores are monotone if on any two neighbours none of one's is below the other's, such as counts where a unit is added
-    or removed. Then half of that scale does: sensitivity / epsilon.
+    Scores are monotone if, on any two neighbours, no score of one is below the same score of the other. Counts are, where a
+    unit is added or removed. Half of that scale, sensitivity / epsilon, is then enough.
 
     Guarantee:
-        Pure epsilon. To see it for Laplace and exponential noise, fix the noise of all candidates but i. Then i is
-        selected if its own noise X is at least some r, that is if its score reaches the largest of the others, or exceeds it
-        where that one stands before i: a fixed rule for ties. On a neighbour that largest one rises by at most the
-        sensitivity D and the score of i falls by at most D, so r rises by k <= 2D; if scores are monotone, only one of
-        the two happens, and k <= D. All are whole numbers, and P(X = m + 1) >= e^(-1/scale) P(X = m) for discrete
-        Laplace noise, so P(X >= r + k) >= e^(-k/scale) P(X >= r) >= e^-epsilon P(X >= r). Exponential noise keeps the
-        same inequality, and has no ties. With Gumbel noise i has probability proportional to e^(score / scale): the privacy
-        loss is the movement of one score, up to what is the same for all candidates, and so lies in an interval of
-        length 2D / scale, or D / scale if scores are monotone; it is epsilon either way. Hence epsilon^2 / 8 in zCDP and
-        the mu^2 of a pure epsilon / 2 in GDP. Of the other two nothing better is known than that they are pure: epsilon
-        tanh(epsilon / 2), and the mu^2 of epsilon. Up to the samplers' distance of 2^-109 per candidate.
+        Pure epsilon. Proof for Laplace and exponential noise: fix the noise of all candidates but i. Then i is selected if
+        its own noise X is at least some r, that is if its score reaches the largest of the others, or exceeds it where that
+        one comes before i: a fixed rule for ties. On a neighbour that largest one rises by at most the sensitivity D and
+        the score of i falls by at most D, so r rises by k <= 2D; if scores are monotone, only one of the two happens, and
+        k <= D. All are whole numbers, and P(X = m + 1) >= e^(-1/scale) P(X = m) for discrete Laplace noise, so
+        P(X >= r + k) >= e^(-k/scale) P(X >= r) >= e^-epsilon P(X >= r). Exponential noise satisfies the same inequality,
+        and has no ties. With Gumbel noise i has probability proportional to e^(score / scale): the privacy loss is the
+        movement of one score, up to a term that is the same for all candidates, and so lies in an interval of length
+        2D / scale, or D / scale if scores are monotone; either is epsilon. Hence epsilon^2 / 8 in zCDP and the mu^2 of a
+        pure epsilon / 2 in GDP. The other two have no better known bounds than those of any pure mechanism:
+        epsilon tanh(epsilon / 2), and the mu^2 of epsilon. Up to the samplers' distance of 2^-109 per candidate.
 
     Sensitivity:
-        How far one neighbour step can move any one score: a whole number, true in machine arithmetic because scores are
-        64-bit integers.
+        The most that one neighbour step can move any one score: a whole number, which holds in machine arithmetic because
+        scores are 64-bit integers.
 
     Randomness:
         The operating system's, through `entropy`. How long a selection takes does not depend on the scores.
@@ -75,26 +75,26 @@ class ReportNoisyMax:
     monotone: bool
 
     def __post_init__(self) -> None:
-        """Refuse parameters that mean nothing, before any draw."""
+        """Validate the parameters before any draw."""
         checked_sensitivity(self.sensitivity)
         object.__setattr__(self, "epsilon", checked_epsilon(self.epsilon))
         object.__setattr__(self, "noise", _noise_named(self.noise))
         if not isinstance(self.monotone, bool):
             raise UsageError(
-                "say whether all scores move in one direction under a neighbour step: monotone is True or False"
+                "pass monotone=True if a neighbour step moves all scores in the same direction, else monotone=False"
             )
         if self.noise is MaxNoise.LAPLACE and 1 / self._rate > LARGEST_SCALE:
             raise UsageError(
-                f"Laplace noise is drawn up to a scale of {LARGEST_SCALE:g}, and this epsilon and sensitivity need more; "
-                "spend more, use a coarser grid of scores, or take exponential or Gumbel noise"
+                f"Laplace noise has a scale of at most {LARGEST_SCALE:g}, and this epsilon and sensitivity need more; "
+                "spend more, use a coarser grid of scores, or use exponential or Gumbel noise"
             )
 
     @classmethod
     def of_counts(cls, *, epsilon: float, protection: Protection, noise: MaxNoise) -> Self:
-        """Return the mechanism for scores that are counts of rows, with what follows from who is protected.
+        """Return the mechanism for scores that are counts of rows, with the sensitivity of a protection.
 
-        Each count moves by at most what a unit counts. If a unit is added or removed all counts move in one direction; if one
-        is replaced they need not.
+        Each count moves by at most what a unit counts. If a unit is added or removed, all counts move in one direction. If a
+        unit is replaced, they need not.
         """
         protected = checked_protection(protection)
         return cls(
@@ -114,7 +114,7 @@ class ReportNoisyMax:
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described."""
+        """Rebuild the mechanism from its description."""
         return cls(
             epsilon=number_in(description, "epsilon"),
             sensitivity=whole_in(description, "sensitivity"),
@@ -127,7 +127,7 @@ class ReportNoisyMax:
         return spend_amount(price(self.epsilon, currency=currency, bounded_range=self.noise is MaxNoise.GUMBEL))
 
     def draw(self, scores: npt.NDArray[np.int64]) -> int:
-        """Return the place of the selected score."""
+        """Return the index of the selected score."""
         differences = selection.behind_best(scores)
         if self.noise is MaxNoise.GUMBEL:
             return selection.softmax(differences, rate=self._rate)
@@ -135,21 +135,21 @@ class ReportNoisyMax:
             return selection.permute_and_flip(differences, rate=self._rate)
         noise = integer_noise(differences.size, shape=Shape.LAPLACE, scale=float_up(1 / self._rate))
         noise -= np.minimum(differences, _NEVER).astype(np.int64)
-        return int(noise.argmax())  # the first of equal ones
+        return int(noise.argmax())  # the first of several equal maxima
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {
             "name": self.name,
             "epsilon": repr(self.epsilon),
             "sensitivity": self.sensitivity,
             "noise": self.noise.value,
-            "monotone": said(self.monotone),
+            "monotone": flag_text(self.monotone),
         }
 
     @property
     def _rate(self) -> Fraction:
-        """One over the noise's scale."""
+        """The inverse of the noise's scale."""
         return Fraction(self.epsilon) / ((1 if self.monotone else 2) * self.sensitivity)
 
 
@@ -157,4 +157,4 @@ def _noise_named(noise: object) -> MaxNoise:
     try:
         return MaxNoise(str(noise))
     except ValueError:
-        raise UsageError(f"the noise of a noisy maximum must be one of: {', '.join(MaxNoise)}") from None
+        raise UsageError(f"the noise of report noisy max must be one of: {', '.join(MaxNoise)}") from None

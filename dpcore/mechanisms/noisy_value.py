@@ -1,4 +1,4 @@
-"""Any real-valued answer that was declared on a grid: Laplace, or Gaussian, noise on real values."""
+"""Laplace or Gaussian noise on any real-valued answer, rounded to a declared grid."""
 
 import math
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ from dpcore.universe import Attribute
 
 @dataclass(frozen=True, kw_only=True)
 class NoisyValue:
-    """Answer a real-valued query, clipped and on a grid, with noise.
+    """Answer a real-valued query with noise, after clipping it and rounding it to a grid.
 
-    For queries of which the movement is known by a proof of their own. Counts, sums and means derive theirs: prefer them.
+    For queries whose sensitivity the caller has proved. Counts, sums and means derive theirs, so prefer those mechanisms.
 
     >>> from dpcore.universe import Number
     >>> share = NoisyValue.for_epsilon(1.0, delta=0, attribute=Number((0, 1)), step="0.001", moves_by="0.05")
@@ -30,13 +30,12 @@ class NoisyValue:
     (50, 50.0)
 
     Guarantee:
-        That of its noise on one whole number of steps, as long as the query moves as little as was declared: pure epsilon for
-        discrete Laplace, rho for the Gaussian ones, mu^2 for the rounded one.
+        That of its noise on one whole number of steps, provided that the query moves by no more than declared: pure epsilon
+        for discrete Laplace noise, rho for the Gaussian ones, mu^2 for the rounded one.
 
     Sensitivity:
-        In whole steps: what the answer moves by, rounded up, and no more than the declared range. Clipping brings no two
-        answers further apart; and exact fractions that are d steps apart are rounded, ties up, to whole numbers that are
-        at most d apart, rounded up.
+        In whole steps: the declared movement, rounded up, and at most the declared range. Clipping never moves two answers
+        further apart. Exact fractions that are d steps apart are rounded, ties up, to whole numbers at most ceil(d) apart.
 
     Randomness:
         The operating system's, through `entropy`.
@@ -45,10 +44,10 @@ class NoisyValue:
         Dwork, McSherry, Nissim and Smith 2006; Mironov 2012 for why it is on a grid.
 
     Attributes:
-        grid: Which whole number the answer becomes.
-        moves_by: How far one neighbour step moves the answer at most, its own float arithmetic included.
-        noise: What is added, in steps.
-        scale: Its scale, or its sigma, in steps.
+        grid: The grid that the answer is rounded to.
+        moves_by: The most that one neighbour step moves the answer, including the rounding of its float arithmetic.
+        noise: The kind of noise.
+        scale: The scale, or sigma, of the noise, in steps.
     """
 
     name: ClassVar[str] = "noisy-value"
@@ -59,7 +58,7 @@ class NoisyValue:
     scale: float
 
     def __post_init__(self) -> None:
-        """Refuse a noise that means nothing, before any draw."""
+        """Validate the noise before any draw."""
         object.__setattr__(self, "moves_by", _movement(self.moves_by))
         object.__setattr__(self, "noise", NoiseKind(self.noise))
         self._on_steps()
@@ -71,10 +70,10 @@ class NoisyValue:
 
         Args:
             amount: The amount to spend.
-            currency: Of the amount.
+            currency: The currency of the amount.
             attribute: The range of the answer, as a Number.
-            step: How finely the answer matters.
-            moves_by: How far one neighbour step moves the answer at most.
+            step: The spacing of the grid that the answer is rounded to.
+            moves_by: The most that one neighbour step moves the answer.
         """
         grid, exact = ValueGrid.of(attribute, step=step), _movement(moves_by)
         sensitivity = one_number(_distance(grid, exact))
@@ -83,13 +82,13 @@ class NoisyValue:
 
     @classmethod
     def for_epsilon(cls, epsilon: float, *, delta: float, attribute: Attribute, step: Step, moves_by: Step) -> Self:
-        """Return the answer with the least noise that keeps a promise: pure epsilon at delta 0, through zCDP above."""
+        """Return the answer with the least noise that satisfies (epsilon, delta): in pure epsilon at delta 0, through zCDP otherwise."""
         currency, amount = budget_of(epsilon, delta=delta)
         return cls.for_amount(amount, currency=currency, attribute=attribute, step=step, moves_by=moves_by)
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described."""
+        """Rebuild the mechanism from its description."""
         return cls(
             grid=ValueGrid.from_description(description),
             moves_by=_movement(str(description.get("moves_by"))),
@@ -112,7 +111,7 @@ class NoisyValue:
         return self._on_steps().price(currency)
 
     def draw(self, value: float | Fraction) -> float:
-        """Return a noisy answer; NaN is taken as the minimum, and what is outside the range as its nearest bound."""
+        """Return a noisy answer. NaN counts as the minimum, and a value outside the range as its nearest bound."""
         if isinstance(value, np.integer | np.floating):
             value = value.item()
         if isinstance(value, bool) or not isinstance(value, float | int | Fraction):
@@ -121,7 +120,7 @@ class NoisyValue:
         return self.grid.value(int(self._on_steps().draw(exact)[0]))
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {
             "name": self.name,
             "noise": self.noise.value,
@@ -138,7 +137,7 @@ def _movement(moves_by: Step) -> Fraction:
     try:
         return exact_step(moves_by)
     except UsageError:
-        raise UsageError("how far an answer moves must be a number above 0; write a decimal one as text") from None
+        raise UsageError('moves_by must be a number above 0; write a decimal as text, such as "0.05"') from None
 
 
 def _distance(grid: ValueGrid, moves_by: Fraction) -> int:

@@ -1,4 +1,4 @@
-"""What an amount of budget buys: the noise of a marginal or of one count, and the least amount that buys any."""
+"""What an amount buys: the noise of a marginal, the noise of one count, and the least amount that buys any noise."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,7 +14,7 @@ CELL_NOISE: Mapping[Currency, type[Noise]] = {
     Currency.ZCDP: DiscreteLaplace,
     Currency.GDP: RoundedGaussian,
 }
-"""What one count is measured with: in GDP Laplace noise would be almost twice as wide."""
+"""The noise for a single count. In GDP, Laplace noise would be almost twice as wide."""
 
 _WIDEST: Mapping[Currency, Callable[[Sensitivity], Noise]] = {
     Currency.PURE: lambda sensitivity: DiscreteLaplace(scale=LARGEST_SCALE, sensitivity=sensitivity),
@@ -24,7 +24,7 @@ _WIDEST: Mapping[Currency, Callable[[Sensitivity], Noise]] = {
 
 
 def marginal_noise(amount: int, *, currency: Currency, protection: Protection) -> Noise:
-    """Return the least noise that an amount buys for every count of a marginal."""
+    """Return the least noise that an amount buys for all counts of a marginal."""
     return LEAST_NOISE[currency].for_amount(amount, currency=currency, sensitivity=protection.sensitivity)
 
 
@@ -34,7 +34,7 @@ def cell_noise(amount: int, *, currency: Currency, protection: Protection) -> No
 
 
 def least_amount(*, currency: Currency, protection: Protection) -> int:
-    """Return the least amount that buys noise for a marginal: only so wide a noise can be drawn. A single count costs no more.
+    """Return the least amount that buys noise for a marginal: the price of the widest noise. A single count costs no more.
 
     >>> from dpcore.privacy.protection import Neighbours
     >>> one_row = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)

@@ -1,4 +1,4 @@
-"""Reading back, from the public parameters that a ledger row holds, whom a mechanism protects."""
+"""Write a mechanism's protection to its description, and read it back from a ledger row."""
 
 from collections.abc import Mapping
 
@@ -8,7 +8,7 @@ from dpcore.privacy.protection import Neighbours, Protection
 
 
 def describe_protection(protection: Protection) -> Description:
-    """Return all that a sensitivity was derived from.
+    """Return the parameters that a sensitivity is derived from.
 
     >>> describe_protection(Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE))
     {'unit': 'row', 'rows_per_unit': 1, 'neighbours': 'add-remove'}
@@ -27,7 +27,7 @@ def protection_in(description: Mapping[str, object]) -> Protection:
     """Return the protection that a description holds."""
     unit, weight = description.get("unit"), description.get("weight")
     if not isinstance(unit, str) or not (weight is None or isinstance(weight, str)):
-        raise UsageError("this mechanism's description does not say whom it protects; record it with describe()")
+        raise UsageError("this mechanism's description does not name its unit; record it with describe()")
     try:
         return Protection(
             unit=unit,
@@ -39,13 +39,13 @@ def protection_in(description: Mapping[str, object]) -> Protection:
     except ValueError:
         raise UsageError(f"this mechanism's neighbours must be one of: {', '.join(Neighbours)}") from None
     except SpecError as error:
-        raise UsageError(f"this mechanism's description protects nobody: {error}") from None
+        raise UsageError(f"this mechanism's description has an invalid protection: {error}") from None
 
 
 def checked_protection(protection: Protection) -> Protection:
-    """Return a protection whose sensitivities can be derived, or refuse what is none."""
+    """Return a protection from which sensitivities can be derived. Raise for anything else."""
     if not isinstance(protection, Protection):
-        raise UsageError("say whom to protect by a Protection, with its unit and its neighbours")
+        raise UsageError("protection must be a Protection; declare its unit and its neighbours")
     if protection.weight is None and protection.row_weight != 1:
-        raise UsageError("rows that count more than once need the column that weighs them; name it in the Protection")
+        raise UsageError("rows that count more than once need a weight column; name it in the Protection")
     return protection

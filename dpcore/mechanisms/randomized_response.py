@@ -1,4 +1,4 @@
-"""Randomized response: every respondent's answer is made deniable before anyone collects it."""
+"""Randomized response: make each respondent's answer deniable before anyone collects it."""
 
 import math
 from collections.abc import Mapping
@@ -20,34 +20,34 @@ from dpcore.privacy.accounting.rounding import as_real, real, rounded_down, roun
 from dpcore.privacy.protection import Neighbours, Protection
 
 SMALLEST_EPSILON, LARGEST_EPSILON = 1e-12, 30.0
-"""Below, an answer says nothing; above, less than one in 10^12 of them can be denied."""
+"""Below, an answer carries no information; above, fewer than one in 10^12 answers can be denied."""
 
 _LN_3 = rounded_up(real.ln(3))
 
 _MARGIN = real.mpf(2) ** -60
-"""Far more than the relative error of a mu after cancellation, and less than a float shows."""
+"""Far more than the relative error of mu after cancellation, and less than a float can represent."""
 
 Estimates = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomizedResponse:
-    """Answer honestly with some probability t, and otherwise with any of the k possible answers, all equally likely.
+    """Report the true answer with probability t, and otherwise any of the k possible answers, all equally likely.
 
     With t = (e^epsilon - 1) / (e^epsilon + k - 1), the true answer is e^epsilon times as likely as each other one. t is
-    rounded down to a float and the coin for it is exact, so the odds are exactly those of that float, never worse.
+    rounded down to a float and its coin is exact, so the odds are exactly those of that float, and never above e^epsilon.
 
     Guarantee:
         With q = 1 / (e^epsilon + k - 1) and p = e^epsilon q, an answer costs epsilon in pure currency. In GDP it costs
-        mu = Phi^-1(p) - Phi^-1(q), the least: if the true answer is exchanged for another, the errors of the best tests
-        lie on straight lines with corners at (q, 1 - p) and (1 - p, q), and those of N(0, 1) against N(mu, 1), on a
-        convex curve with the same ends, are nowhere larger if they are not at the corners. In zCDP it costs mu^2 / 2,
-        which follows, or epsilon tanh(epsilon / 2) if that is less; so it is for two answers, and exact. The answers of
-        a unit that gives m of them are drawn independently and cost m times as much.
+        mu = Phi^-1(p) - Phi^-1(q), the least possible. If the true answer is exchanged for another, the errors of the best
+        tests lie on straight lines with corners at (q, 1 - p) and (1 - p, q). Those of N(0, 1) against N(mu, 1) lie on a
+        convex curve with the same ends, so they are nowhere larger if they are not larger at the corners. In zCDP it costs
+        mu^2 / 2, which follows, or epsilon tanh(epsilon / 2) if that is less, as it is for two answers, where it is exact.
+        The answers of a unit that gives m of them are drawn independently and cost m times as much.
 
     Sensitivity:
-        The rows of a unit, by a Protection whose neighbours replace one. How many answers there are is public, and how
-        many each unit gives: under add-remove the mere presence of an answer would show.
+        The rows of a unit, by a Protection with replace-one neighbours. The number of answers is public, in total and per
+        unit: under add-remove the mere presence of an answer would reveal the unit.
 
     Randomness:
         The operating system's, through `entropy`. It never depends on the answers.
@@ -63,19 +63,19 @@ class RandomizedResponse:
     protection: Protection
 
     def __post_init__(self) -> None:
-        """Refuse parameters that mean nothing, before any draw."""
+        """Validate the parameters before any draw."""
         _check(self.answers, self.protection)
         number = isinstance(self.epsilon, int | float) and not isinstance(self.epsilon, bool)
-        if not (number and SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON):  # which a NaN is not either
+        if not (number and SMALLEST_EPSILON <= self.epsilon <= LARGEST_EPSILON):  # a NaN fails this too
             limits = f"from {SMALLEST_EPSILON:g} to {LARGEST_EPSILON:g}"
-            raise UsageError(f"randomized response has an epsilon {limits} for each answer; spend an amount between")
+            raise UsageError(f"randomized response needs an epsilon {limits} per answer; spend an amount in that range")
         object.__setattr__(self, "epsilon", float(self.epsilon))
 
     @classmethod
     def coins(cls, *, protection: Protection) -> Self:
-        """Return the survey with two fair coins: tails, the truth; heads, a second coin says yes (1) or no (0).
+        """Return the survey with two fair coins: on tails, the truth; on heads, a second coin decides yes (1) or no (0).
 
-        Then the true answer has probability 3/4, exactly, and costs ln 3, rounded up to a float.
+        The true answer then has probability exactly 3/4, and costs ln 3, rounded up to a float.
 
         >>> row = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.REPLACE_ONE)
         >>> RandomizedResponse.coins(protection=row).probabilities
@@ -85,7 +85,7 @@ class RandomizedResponse:
 
     @classmethod
     def for_amount(cls, amount: int, *, currency: Currency, answers: int, protection: Protection) -> Self:
-        """Return the mechanism with the most honest answers that costs at most `amount` for each unit of protection."""
+        """Return the mechanism with the largest probability of a true answer that costs each unit at most `amount`."""
         _check(answers, protection)
 
         def price(epsilon: float) -> Fraction:
@@ -102,7 +102,7 @@ class RandomizedResponse:
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described."""
+        """Rebuild the mechanism from its description."""
         unit = description.get("unit")
         if not isinstance(unit, str) or description.get("neighbours") != Neighbours.REPLACE_ONE.value:
             raise UsageError("this mechanism's description lacks its unit or its neighbours; record it with describe()")
@@ -115,30 +115,30 @@ class RandomizedResponse:
 
     @cached_property
     def truth(self) -> float:
-        """The probability t of an honest answer; a random one may happen to be true as well."""
+        """The probability t of reporting the truth on purpose. A random answer may happen to be true as well."""
         odds = real.expm1(as_real(self.epsilon))
         return rounded_down(odds / (odds + self.answers))
 
     @property
     def probabilities(self) -> tuple[Fraction, Fraction]:
-        """The probabilities of the true answer and of each other one, exactly as they are drawn."""
+        """The exact probabilities of drawing the true answer and each other answer."""
         truth = Fraction(self.truth)
         other = (1 - truth) / self.answers
         return truth + other, other
 
     def price(self, currency: Currency) -> int:
-        """Return the price of all answers of a unit, as an amount."""
+        """Return the price of all answers of one unit, as an amount."""
         price = _price(self.epsilon, answers=self.answers, currency=currency)
         return spend_amount(self.protection.rows_per_unit * price)
 
     def draw(self, codes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the answers to collect in place of the true ones, which are coded 0, ..., k - 1.
+        """Return the randomized answers to collect instead of the true ones, which are coded 0, ..., k - 1.
 
-        Code the answers by a declared universe first: then no code is ever outside, and the refusal of one, which would
-        tell that somebody's answer was, cannot happen.
+        Code the answers by a declared universe first. Then no code is ever out of range. An error about one would reveal
+        that somebody gave such an answer.
         """
         if not isinstance(codes, np.ndarray) or codes.dtype != np.int64:
-            raise UsageError("answers are given as an array of 64-bit integers; code them by the declared universe")
+            raise UsageError("answers must be an array of 64-bit integers; code them by the declared universe")
         if codes.size and not 0 <= codes.min() <= codes.max() < self.answers:
             raise UsageError(
                 "answers must be coded from 0 to k - 1; code them by the declared universe, then ask again"
@@ -149,14 +149,14 @@ class RandomizedResponse:
     def estimate(self, counts: npt.NDArray[np.int64]) -> Estimates:
         """Return unbiased estimates of how often each answer is true, from how often each was collected.
 
-        They add up to the number of answers, and any of them may be negative. It is post-processing: it costs nothing.
+        The estimates add up to the number of answers, and any of them may be negative. This is post-processing and free.
         """
         self._check_counts(counts)
         truth, total = self.truth, int(counts.sum())
         return np.asarray((counts - total * (1 - truth) / self.answers) / truth, dtype=np.float64)
 
     def standard_errors(self, counts: npt.NDArray[np.int64]) -> Estimates:
-        """Return how far each estimate is off, typically: the root of its variance, with the estimate put in for the truth."""
+        """Return the standard error of each estimate: the root of its variance, with the estimate in place of the truth."""
         estimates, total = self.estimate(counts), int(counts.sum())
         true, other = map(float, self.probabilities)
         share = np.clip(estimates, 0.0, total)
@@ -167,11 +167,11 @@ class RandomizedResponse:
         whole = isinstance(counts, np.ndarray) and counts.dtype == np.int64
         if not whole or counts.shape != (self.answers,) or bool((counts < 0).any()):
             raise UsageError(
-                f"counts must be {self.answers} whole numbers, how often each answer was collected, in order"
+                f"counts must be {self.answers} whole numbers: how often each answer was collected, in order"
             )
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {
             "name": self.name,
             "epsilon": repr(self.epsilon),
@@ -185,12 +185,12 @@ class RandomizedResponse:
 
 def _check(answers: int, protection: Protection) -> None:
     if isinstance(answers, bool) or not isinstance(answers, int) or not 2 <= answers < 2**31:
-        raise UsageError("randomized response has a whole number of possible answers, from 2 to 2,147,483,647")
+        raise UsageError("the number of possible answers must be a whole number from 2 to 2,147,483,647")
     if not isinstance(protection, Protection):
-        raise UsageError("say whom randomized response protects: give it a Protection")
+        raise UsageError("protection must be a Protection; declare whom randomized response protects")
     if protection.neighbours is not Neighbours.REPLACE_ONE:
         raise UsageError(
-            "randomized response shows that somebody answered, so it does not protect under add-remove; declare neighbours: "
+            "randomized response reveals who answered, so it does not protect under add-remove; declare neighbours: "
             "replace-one if the number of answers is public, or else measure noisy counts"
         )
     if protection.weight is not None or protection.row_weight != 1:
@@ -217,7 +217,7 @@ def _mu_squared(epsilon: float, *, answers: int) -> Fraction:
 
 
 def _bought(amount: Fraction, *, answers: int, currency: Currency) -> float:
-    """Return what an amount buys, nearly, by the secants of logarithms, along which a price is almost a straight line."""
+    """Return about the epsilon that an amount buys, by the secant method on logarithms, where a price is almost linear."""
 
     def gap(place: float) -> float:
         return math.log(_price(math.exp(place), answers=answers, currency=currency) / amount)

@@ -15,20 +15,20 @@ from dpcore.privacy.accounting import Currency, gaussian_gdp, gaussian_zcdp, spe
 from dpcore.privacy.protection import Sensitivity
 
 LARGEST_SIGMA = 19_999.0
-"""The widest noise that has a table; nothing else here draws it."""
+"""The widest noise that has a table. Rounded Gaussian noise is drawn from a table only."""
 
 _TOO_WIDE = f"rounded Gaussian noise has a sigma of at most {LARGEST_SIGMA:,.0f}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RoundedGaussian:
-    """Add to each count an independent whole number, which is a normal number of deviation sigma, rounded to the nearest.
+    """Add to each count an independent normal number of standard deviation sigma, rounded to the nearest whole number.
 
     Guarantee:
-        The noisy counts are a function of what the continuous Gaussian mechanism returns, because a whole count plus
-        rounded noise is the count plus continuous noise, rounded. So they have all of its guarantees: mu^2 = l2^2 /
-        sigma^2 in Gaussian differential privacy, which the discrete Gaussian does not keep, and l2^2 / (2 sigma^2) in
-        zCDP. No pure guarantee. Up to the sampler's distance of 2^-109 per count from this distribution.
+        The noisy counts are post-processing of the continuous Gaussian mechanism, because a whole count plus rounded noise
+        is the count plus continuous noise, rounded. So they have all of its guarantees: mu^2 = l2^2 / sigma^2 in Gaussian
+        differential privacy, which the discrete Gaussian does not satisfy, and l2^2 / (2 sigma^2) in zCDP. No pure
+        guarantee. Up to the sampler's distance of 2^-109 per count from this distribution.
 
     Sensitivity:
         l2, of whole counts, kept as its square.
@@ -46,7 +46,7 @@ class RoundedGaussian:
     sensitivity: Sensitivity
 
     def __post_init__(self) -> None:
-        """Refuse a sigma or a sensitivity that means nothing, before any draw."""
+        """Validate sigma and the sensitivity before any draw."""
         object.__setattr__(self, "sigma", checked_scale(self.sigma))
         if self.sigma > LARGEST_SIGMA:
             raise UsageError(f"{_TOO_WIDE}; spend more, or add discrete Gaussian noise from an account in zcdp")
@@ -59,7 +59,7 @@ class RoundedGaussian:
         least = spend_amount(_price(LARGEST_SIGMA, sensitivity=sensitivity, currency=currency))
         if checked_amount(amount) < least:
             raise UsageError(
-                f"{_TOO_WIDE}, and an amount of {amount} does not pay for it; leave at least {least} for this step, keep fewer rows "
+                f"{_TOO_WIDE}, which costs more than an amount of {amount}; leave at least {least} for this step, keep fewer rows "
                 "per unit, or use an account in zcdp"
             )
         sigma = closest_affordable(
@@ -72,12 +72,12 @@ class RoundedGaussian:
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described."""
+        """Rebuild the mechanism from its description."""
         return cls(sigma=number_in(description, "sigma"), sensitivity=sensitivity_in(description))
 
     @property
     def standard_deviation(self) -> float:
-        """The noise's standard deviation, per count: rounding adds the variance of a unit interval, unless sigma is small."""
+        """The noise's standard deviation, per count. Rounding adds the variance of a unit interval, unless sigma is small."""
         if self.sigma >= 2.0:
             return math.sqrt(self.sigma**2 + 1 / 12)  # they differ by less than 1e-30 of it
         beyond = [math.erfc((k - 0.5) / (self.sigma * math.sqrt(2.0))) for k in range(1, 30)]
@@ -92,7 +92,7 @@ class RoundedGaussian:
         return with_noise(counts, shape=Shape.ROUNDED_GAUSSIAN, scale=self.sigma)
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {"name": self.name, "sigma": repr(self.sigma), **describe_sensitivity(self.sensitivity)}
 
 

@@ -1,4 +1,4 @@
-"""The interactive part of a sparse vector: questions put one after another to one noisy threshold."""
+"""The interactive part of the sparse vector technique: values compared one after another with one noisy threshold."""
 
 import os
 import threading
@@ -13,21 +13,21 @@ from dpcore.mechanisms.sampling.thresholds import Shape
 from dpcore.private import Private
 
 _BATCH = 1 << 14
-"""Values compared at a time, so that few noises are drawn in vain when the last positive comes early."""
+"""Values compared at a time. A small batch wastes little noise if the last positive comes early."""
 
 
 class Session(Private):
     """Hold a noisy threshold, which must be neither shown nor used twice.
 
-    So a session cannot be copied, pickled or carried into a forked process; and threads that share one share its positives.
-    Thresholds that differ from value to value are had by asking for the differences, with a threshold of 0.
+    A session therefore cannot be copied, pickled or used in a forked process. Threads that share a session share its
+    positives. To compare each value with a threshold of its own, ask about the differences with a threshold of 0.
     """
 
     __slots__ = ("_bar", "_lock", "_owner", "_positives_left", "_query_scale")
 
     def __init__(self, threshold: int, *, scales: tuple[float, float], positives: int) -> None:
         if not _whole(threshold) or not -(2**63) <= threshold < 2**63:
-            raise UsageError("a threshold must be a whole number of 64 bits; count in larger steps, or round it")
+            raise UsageError("a threshold must be a 64-bit integer; round it, or count in larger steps")
         self._owner = os.getpid()
         self._lock = threading.Lock()
         self._positives_left = positives
@@ -36,27 +36,27 @@ class Session(Private):
 
     @property
     def positives_left(self) -> int:
-        """How many positive answers are left. It follows from the answers, and is as public as they are."""
+        """How many positive answers are left. It follows from the answers and is as public as they are."""
         return self._positives_left
 
     def ask(self, value: int) -> bool:
-        """Say whether a whole number, with its noise, reaches the noisy threshold."""
+        """Return whether the value plus its noise reaches the noisy threshold."""
         if not _whole(value):
-            raise UsageError("a value to compare must be a whole number; put it on a whole grid first")
+            raise UsageError("a value to compare must be a whole number; round it to a grid first")
         self._check_owner()
         with self._lock:
             return self._answers([int(value)])[0]
 
     def ask_all(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Say it of each value in order, up to the last positive answer: there may be fewer answers than values."""
+        """Return the answer for each value in order, up to the last positive one. There may be fewer answers than values."""
         if not isinstance(values, np.ndarray) or values.dtype != np.int64 or values.ndim != 1:
-            raise UsageError(
-                "values must be a one-dimensional array of 64-bit integers; put them on a whole grid first"
-            )
+            raise UsageError("values must be a one-dimensional array of 64-bit integers; round them to a grid first")
         self._check_owner()
         answers: list[bool] = []
         with self._lock:
-            for start in range(0, max(len(values), 1), _BATCH):  # even no values are refused after the last positive
+            for start in range(
+                0, max(len(values), 1), _BATCH
+            ):  # at least once: an ended session raises for no values too
                 answers += self._answers(values[start : start + _BATCH].tolist())
                 if not self._positives_left:
                     break
@@ -64,11 +64,9 @@ class Session(Private):
 
     def _answers(self, values: list[int]) -> list[bool]:
         if not self._positives_left:
-            raise UsageError(
-                "this session has given its last positive answer; begin another one, which is charged anew"
-            )
+            raise UsageError("this session has given its last positive answer; begin a new one, which is charged again")
         answers: list[bool] = []
-        # Python's integers never wrap around: the proof needs that a larger value is never less likely to be above
+        # Python's integers never wrap around. The proof needs this: a larger value is never less likely to be above.
         for value, noise in zip(values, _noises(len(values), scale=self._query_scale), strict=True):
             answers.append(value + noise >= self._bar)
             if answers[-1]:
@@ -78,15 +76,15 @@ class Session(Private):
         return answers
 
     def _check_owner(self) -> None:
-        """Refuse a copy in a forked process before waiting for a lock that no thread of it will release."""
+        """Raise in a forked process, before waiting for a lock that no thread there will release."""
         if os.getpid() != self._owner:
             raise UsageError(
-                "this session began in another process; ask there, or begin another one, which is charged anew"
+                "this session began in another process; ask there, or begin a new one, which is charged again"
             )
 
     def _refuse(self, what: str) -> NoReturn:
         raise TypeError(
-            f"a session cannot be {what}: its noise may be used once; begin another one, which is charged anew"
+            f"a session cannot be {what}: its noise may be used once; begin a new one, which is charged again"
         )
 
 

@@ -1,11 +1,11 @@
-"""The sparse vector technique: which of many values lie above a threshold, paid for by the positive answers alone."""
+"""The sparse vector technique: find which of many values reach a threshold, and pay for the positive answers only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
 
-from dpcore.mechanisms.descriptions import Description, flag_in, number_in, said, whole_in
+from dpcore.mechanisms.descriptions import Description, flag_in, flag_text, number_in, whole_in
 from dpcore.mechanisms.division import Division, least_noise
 from dpcore.mechanisms.exponential import price
 from dpcore.mechanisms.sessions import Session
@@ -14,28 +14,28 @@ from dpcore.privacy.accounting import Currency, spend_amount
 
 @dataclass(frozen=True, kw_only=True)
 class SparseVector:
-    """Say of each value, one after another, whether it reaches a threshold, and stop after so many positive answers.
+    """Report of each value, one after another, whether it reaches a threshold, and stop after `positives` positive answers.
 
-    The threshold gets noise of scale s1 once, each value its own of scale s2; both are discrete Laplace. An answer is
-    positive if value + noise >= threshold + its noise. The negative answers, however many, cost nothing.
+    The threshold gets noise of scale s1 once, and each value gets its own noise of scale s2. Both are discrete Laplace. An
+    answer is positive if value + noise >= threshold + its noise. Negative answers, however many, cost nothing.
 
     Guarantee:
-        Pure epsilon = e1 + e2, for a whole session and values chosen one by one, with e1 = D / s1 and e2 = 2 c D / s2
-        (c D / s2 if the values are monotone), D the sensitivity and c the positives. It is divided as e1 : e2 =
-        1 : (2 c)^(2/3) (1 : c^(2/3)), which keeps the noise of a comparison least. Scales are rounded up. In zCDP and
-        GDP, the price of any mechanism of that pure price. Up to the sampler's distance of 2^-109 per noise.
+        Pure epsilon = e1 + e2, for a whole session with adaptively chosen values, where e1 = D / s1, e2 = 2 c D / s2
+        (c D / s2 if the values are monotone), D is the sensitivity and c the number of positives. It is split as
+        e1 : e2 = 1 : (2 c)^(2/3) (1 : c^(2/3)), which minimises the noise of a comparison. Scales are rounded up. In zCDP
+        and GDP, the price of any mechanism with that pure price. Up to the sampler's distance of 2^-109 per noise.
 
-        To see it, take any answers, values q and their neighbours q'. Where the threshold's noise is z on q, let it be
-        z + D on q'. Noise on whole numbers can move by whole steps only, and this is one: it costs a factor e^(D / s1).
+        Proof. Take any answers, values q and their neighbours q'. Where the threshold's noise is z on q, let it be z + D
+        on q'. Noise on whole numbers can move by whole steps only, and D is whole, so this costs a factor e^(D / s1).
         A negative answer means q + n < t + z, which implies q' + n < t + z + D: it costs nothing. A positive one means
         q + n >= t + z; then n + 2 D, also a whole step, has q' + n + 2 D >= t + z + D, and costs e^(2 D / s2). A tie is
-        a positive answer on both sides. If all values rise together, D is enough of a step in place of 2 D. If they
-        all fall, z stays, negative answers stay, and n moves by D.
+        a positive answer on both sides. If all values rise together, a step of D is enough instead of 2 D. If they all
+        fall, z stays, negative answers stay, and n moves by D.
 
     Sensitivity:
-        How far one neighbour step can move any one value: a whole number, true in machine arithmetic because values are
-        whole. Monotone says that a step moves all values in the same direction, if any: so for counts under add-remove;
-        not under replace-one, which takes from one count and gives to another.
+        The most that one neighbour step can move any one value: a whole number, which holds in machine arithmetic because
+        values are whole. Monotone means that a step moves all values in the same direction, if any. Counts are monotone
+        under add-remove, but not under replace-one, which takes from one count and gives to another.
 
     Randomness:
         The operating system's, through `entropy`. How much is drawn depends on the answers only.
@@ -52,7 +52,7 @@ class SparseVector:
     monotone: bool
 
     def __post_init__(self) -> None:
-        """Refuse parameters that mean nothing, before any draw."""
+        """Validate the parameters before any draw."""
         object.__setattr__(self, "epsilon", self._division.checked(self.epsilon))
 
     @classmethod
@@ -64,7 +64,7 @@ class SparseVector:
 
     @classmethod
     def from_description(cls, description: Mapping[str, object]) -> Self:
-        """Return the mechanism that was described."""
+        """Rebuild the mechanism from its description."""
         return cls(
             epsilon=number_in(description, "epsilon"),
             sensitivity=whole_in(description, "sensitivity"),
@@ -74,7 +74,7 @@ class SparseVector:
 
     @cached_property
     def scales(self) -> tuple[float, float]:
-        """The scale of the threshold's noise, and that of each value's."""
+        """The scale of the threshold's noise, and the scale of each value's noise."""
         return self._division.scales(self.epsilon)
 
     @property
@@ -96,12 +96,12 @@ class SparseVector:
         return Session(threshold, scales=self.scales, positives=self.positives)
 
     def describe(self) -> Description:
-        """Return the public parameters, from which anyone can account again."""
+        """Return the public parameters, from which anyone can recompute the price."""
         return {
             "name": self.name,
             "epsilon": repr(self.epsilon),
             "sensitivity": self.sensitivity,
             "positives": self.positives,
-            "monotone": said(self.monotone),
+            "monotone": flag_text(self.monotone),
             **self._division.described_scales(self.epsilon),
         }

@@ -1,4 +1,4 @@
-"""Public distributions over the universe: everything here is a function of what was measured, never of the data."""
+"""Public distributions over the universe: everything here is a function of noisy measurements, never of the data."""
 
 from dpcore.models.dense import MAX_CELLS, DenseModel
 from dpcore.models.evidence import Evidence

@@ -1,4 +1,4 @@
-"""How a smooth convex function bends, learned from the steps that were taken on it: what Newton's method would need to know, for a few vectors."""
+"""The curvature of a smooth convex function, estimated from past steps: limited-memory BFGS."""
 
 from collections import deque
 
@@ -9,15 +9,15 @@ Vector = NDArray[np.float64]
 
 
 def dot(one: Vector, other: Vector) -> float:
-    """Return the inner product, on this thread alone: several would wait for one another longer than it takes."""
+    """Return the inner product, computed on one thread: synchronising several would take longer than the product."""
     return float(np.einsum("i,i->", one, other))
 
 
-MEMORY = 20  # steps that are remembered; measured: with 10 it takes twice as many
+MEMORY = 20  # steps that are remembered; with 10, a fit was measured to take twice as many
 
 
 class Curvature:
-    """Turns a slope into a step, by the limited-memory BFGS method with a diagonal to start from.
+    """Turn a gradient into a step, by the limited-memory BFGS method with a given initial diagonal.
 
     Reference: Nocedal and Wright 2006, algorithm 7.4.
     """
@@ -26,22 +26,22 @@ class Curvature:
         self._seen: deque[tuple[Vector, Vector, float]] = deque(maxlen=MEMORY)
 
     def learn(self, step: Vector, change: Vector) -> None:
-        """Take in by how much the slope has changed along a step."""
+        """Record by how much the gradient has changed along a step."""
         product = dot(step, change)
-        if product > 0:  # as convexity says; else the numbers have come to their end
+        if product > 0:  # always, by convexity, unless float precision is exhausted
             self._seen.append((step, change, product))
 
     def forget(self) -> None:
-        """Start over."""
+        """Discard all recorded steps."""
         self._seen.clear()
 
     def step(self, slope: Vector, diagonal: Vector, *, first: float) -> Vector:
-        """Return a step downhill.
+        """Return a descent step.
 
         Args:
-            slope: here.
-            diagonal: about how much each slope changes with its own argument.
-            first: how much of the diagonal's step to take as long as nothing was learned.
+            slope: The gradient here.
+            diagonal: An estimate of the Hessian's diagonal.
+            first: The fraction of the diagonal's step to take while no steps are recorded.
         """
         direction = -slope
         shares = []

@@ -1,4 +1,4 @@
-"""A model that holds the weight of every cell of the universe: exact, for universes of up to a hundred million cells."""
+"""A model that stores the weight of every cell of the universe: exact, for universes of up to a hundred million cells."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,16 +13,16 @@ from dpcore.workload import Axes
 
 MAX_CELLS = 100_000_000
 
-_SAFE = 1e-100, 1e100  # the mass that the array may have before it is normalised for real
+_SAFE = 1e-100, 1e100  # the array is normalised when its mass leaves this range
 
 
 class DenseModel:
     """The multiplicative-weights distribution, as an n-dimensional array of weights.
 
-    A marginal reads the array once; a multiplication reads and writes it once. Normalising costs no pass of its own: the array need not add
-    up to one, as the mass that a factor leaves is known beforehand from the marginal on its axes. That mass is computed afresh by every
-    multiplication, so that rounding does not add up over thousands of them. The array itself is normalised only where the mass leaves the
-    range from 1e-100 to 1e100, and when `weights` are asked for.
+    A marginal reads the array once; a multiplication reads and writes it once. Normalising needs no extra pass: the array need not add up
+    to one, because the mass that a factor leaves is known in advance from the marginal on its axes. Every multiplication computes that mass
+    afresh, so rounding errors do not accumulate over thousands of them. The array itself is normalised only when the mass leaves the range
+    from 1e-100 to 1e100, and when `weights` is read.
 
     >>> model = DenseModel((2, 3), total=6.0)
     >>> model.multiply((0,), np.array([1.0, 2.0]))
@@ -34,14 +34,14 @@ class DenseModel:
         """Start from the uniform distribution.
 
         Raises:
-            UsageError: the universe has more cells than fit, an axis is empty, or the total is not a positive number.
+            UsageError: The universe has too many cells, an axis is empty, or the total is not a positive number.
         """
         cells = math.prod(shape)
         if any(size < 1 for size in shape):
             raise UsageError("An axis of a model has no cells: give every column at least one.")
         if cells > MAX_CELLS:
             raise UsageError(
-                f"A dense model of {cells:,} cells is too large, {MAX_CELLS:,} are possible: "
+                f"A dense model of {cells:,} cells is too large, at most {MAX_CELLS:,} are possible: "
                 "declare fewer columns, or coarser ones (larger widths, fewer categories)."
             )
         self._weights: Weights = np.full(shape, 1.0 / cells)
@@ -61,26 +61,26 @@ class DenseModel:
 
     @property
     def weights(self) -> Weights:
-        """Return the probabilities of all cells, as a view that cannot be written to; it is valid until the next multiplication."""
+        """Return the probabilities of all cells as a read-only view, which is valid until the next multiplication."""
         self._normalise(self._mass)
         view = self._weights.view()
         view.flags.writeable = False
         return view
 
     def rescale(self, total: float) -> None:
-        """Set the number of rows; the distribution stays as it is."""
+        """Set the number of rows. The distribution does not change."""
         if not (math.isfinite(total) and total > 0):
             raise UsageError(
-                "A model's total is a positive number of rows: use at least 1, also where the noisy count is below it."
+                "A model's total must be a positive number of rows: use at least 1, even if the noisy count is below it."
             )
         self._total = float(total)
 
     def marginal(self, axes: Axes) -> Weights:
-        """Return the counts that the model expects in every cell of these columns: one pass."""
+        """Return the counts that the model expects in every cell of these columns, in one pass."""
         return self._counts(self._sums(axes))
 
     def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
-        """Return several marginals, in the order asked, in far fewer passes than one each: sets that lack an axis share the sums over it."""
+        """Return several marginals, in the given order. Sets that lack an axis share the sums over it, which saves most passes."""
         wanted = list(dict.fromkeys(sets))
         for axes in wanted:
             self._check(axes)
@@ -88,19 +88,19 @@ class DenseModel:
         return {axes: self._counts(found[axes]) for axes in wanted}
 
     def multiply(self, axes: Axes, factor: Weights) -> None:
-        """Multiply the distribution by a function of these columns, and normalise it again: one pass if their marginal was asked last.
+        """Multiply the distribution by a function of these columns and renormalise it, in one pass if their marginal was read last.
 
-        A weight of zero stays zero. A weight too small for a floating-point number becomes zero.
+        A weight of zero stays zero. A weight that underflows becomes zero.
 
         Raises:
-            UsageError: the factor does not have the marginal's shape, has a negative or non-finite entry, or leaves no mass at all.
+            UsageError: The factor does not have the marginal's shape, has a negative or non-finite entry, or leaves no mass.
         """
         sums = self._sums(axes)
         factor = np.asarray(factor, dtype=np.float64, order="C")
         if factor.shape != sums.shape:
             raise UsageError(f"A factor of shape {factor.shape} does not suit a marginal of shape {sums.shape}.")
         mass = float(np.einsum("i,i->", sums.ravel(), factor.ravel()))
-        if factor.min() >= 0 and _SAFE[0] < mass < _SAFE[1]:  # never true of a factor that is not finite everywhere
+        if factor.min() >= 0 and _SAFE[0] < mass < _SAFE[1]:  # never true for a factor with a non-finite entry
             scale_along(self._weights, axes, factor=factor)
             self._mass = mass
         else:
@@ -108,7 +108,7 @@ class DenseModel:
         self._known = None
 
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
-        """Make the distribution proportional to exp of a sum of functions, each of some columns; of none, uniform."""
+        """Make the distribution proportional to exp of a sum of functions, each of some columns. Without functions it is uniform."""
         for axes in functions:
             self._check(axes)
         logarithm = _shared_spread(functions, self._weights.shape)
@@ -118,7 +118,7 @@ class DenseModel:
         self._known = None
 
     def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
-        """Return the codes of as many rows, one array for each column, as close to the model as whole rows can be.
+        """Return the codes of `count` rows, one array per column, as close to the model as whole rows can be.
 
         >>> model = DenseModel((2, 2), total=1.0)
         >>> model.multiply((0,), np.array([1.0, 0.0]))
@@ -128,14 +128,14 @@ class DenseModel:
         return self._codes(sample_cells(self.weights.ravel(), count, rng=rng))
 
     def row_chunks(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[RowCodes, ...]]:
-        """Return the same rows chunk by chunk, in memory that does not depend on their number."""
+        """Yield the same rows chunk by chunk, in memory that does not grow with their number."""
         return map(self._codes, sample_chunks(self.weights.ravel(), count, rng=rng))
 
     def _codes(self, cells: Cells) -> tuple[RowCodes, ...]:
         return tuple(codes.astype(np.int64, copy=False) for codes in np.unravel_index(cells, self.shape))
 
     def _multiply_extreme(self, axes: Axes, factor: Weights) -> None:
-        """Multiply by a factor that leaves next to nothing or overflows: only where there is weight, relative to its largest."""
+        """Multiply by a factor that leaves almost no mass or overflows: only where there is weight, scaled by its largest entry."""
         if not (np.isfinite(factor).all() and factor.min() >= 0):
             raise UsageError("A factor has a negative or non-finite entry: use finite numbers from zero up.")
         factor = np.where(self._sums(axes) > 0, factor, 0.0)
@@ -152,27 +152,27 @@ class DenseModel:
         self._known = None
 
     def _sums(self, axes: Axes) -> Weights:
-        """Return the unscaled marginal, from the last call if the weights are still the same."""
+        """Return the unscaled marginal, from the last call if the weights have not changed."""
         if self._known is None or self._known[0] != axes:
             self._check(axes)
             self._known = (axes, sum_to(self._weights, axes))
         return self._known[1]
 
     def _counts(self, sums: Weights) -> Weights:
-        """Return an unscaled marginal as counts, in an array of its own."""
+        """Return an unscaled marginal as counts, in a new array."""
         return np.multiply(sums, self._total / self._mass, out=np.empty(sums.shape))
 
     def _check(self, axes: Axes) -> None:
         if list(axes) != sorted(set(axes)) or any(not 0 <= axis < self._weights.ndim for axis in axes):
-            raise UsageError(f"Axes are ascending positions from 0 to {self._weights.ndim - 1}, each named once.")
+            raise UsageError(f"Axes must be ascending positions from 0 to {self._weights.ndim - 1}, each named once.")
 
 
 def _shared_sums(array: Weights, axes: Axes, *, wanted: set[Axes]) -> dict[Axes, Weights]:
-    """Return the sums of an array over these axes to each wanted set of them."""
+    """Return the sums of an array, whose axes are `axes`, to each wanted set of axes."""
     found = {axes: array} if axes in wanted else {}
     left = wanted - {axes}
     while left:
-        # Sum out the axis that most sets lack; among equals the longest, which leaves the least to read again.
+        # Sum out the axis that most sets lack; among equals the longest, which leaves the smallest array.
         _, _, absent = max(
             (sum(axis not in one for one in left), array.shape[at], axis) for at, axis in enumerate(axes)
         )
@@ -185,7 +185,7 @@ def _shared_sums(array: Weights, axes: Axes, *, wanted: set[Axes]) -> dict[Axes,
 
 
 def _shared_spread(functions: Mapping[Axes, Weights], shape: tuple[int, ...]) -> Weights:
-    """Return the sum of functions of some axes each, over all axes: functions that lack an axis are added up before they are spread over it."""
+    """Return the sum of functions, broadcast to all axes. Functions that lack an axis are added up before they are broadcast along it."""
     everywhere = range(len(shape))
     longest_first = sorted(everywhere, key=lambda axis: -shape[axis])
     sums: dict[Axes, Weights] = {(): np.zeros(shape)}

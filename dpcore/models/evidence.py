@@ -1,4 +1,4 @@
-"""What the measurements say together: one noisy marginal for each set of columns, and the number of rows."""
+"""Combine measurements: one noisy marginal for each set of columns, and the number of rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from dpcore.measurements import Measurement
 from dpcore.models.model import Weights
 from dpcore.workload import Axes
 
-LEAST_NOISE = 0.25  # counts are whole: what a huge budget measures exactly need not be met any closer
+LEAST_NOISE = 0.25  # counts are whole, so a model need not fit an almost exact measurement more closely than this
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """What is known of one marginal: its noisy counts, and the variance of the noise in each."""
+    """The evidence for one marginal: its noisy counts, and the variance of the noise in each."""
 
     counts: Weights
     variance: float
 
 
 class Evidence:
-    """Noisy marginals by their columns. A marginal that is measured again is averaged, each time weighted by its precision."""
+    """Noisy marginals by their columns. Repeated measurements of a marginal are averaged, weighted by their precision."""
 
     def __init__(self) -> None:
         self._targets: dict[Axes, Target] = {}
@@ -30,7 +30,7 @@ class Evidence:
         return iter(self._targets.items())
 
     def add(self, measurement: Measurement) -> None:
-        """Take a whole marginal in."""
+        """Add the measurement of a whole marginal."""
         counts, variance = measurement.values.astype(np.float64), max(measurement.noise, LEAST_NOISE) ** 2
         if known := self._targets.get(measurement.axes):
             both = known.variance + variance
@@ -50,7 +50,7 @@ class Evidence:
 
     @property
     def total(self) -> float:
-        """The number of rows: every marginal's sum is an estimate, and they are averaged by their precision; at least 1."""
+        """The number of rows, at least 1: the average of all marginals' sums, weighted by their precision."""
         sums = [float(target.counts.sum()) for target in self._targets.values()]
         precisions = [1 / (target.variance * target.counts.size) for target in self._targets.values()]
         return max(1.0, float(np.average(sums, weights=precisions)))

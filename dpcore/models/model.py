@@ -1,4 +1,4 @@
-"""What a strategy may ask of a model."""
+"""The interface of a model."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from dpcore.workload import Axes
 
 Weights = NDArray[np.float64]
-"""An array over cells, of counts, of a factor or of probabilities."""
+"""An array over cells: counts, a factor, or probabilities."""
 
 RowCodes = NDArray[np.integer[Any]]
-"""The codes of rows in one column, in any type that holds them."""
+"""The codes of rows in one column, in any integer dtype."""
 
 
 class Model(Protocol):
@@ -29,7 +29,7 @@ class Model(Protocol):
         ...
 
     def rescale(self, total: float) -> None:
-        """Set the number of rows; the distribution stays as it is."""
+        """Set the number of rows. The distribution does not change."""
         ...
 
     def marginal(self, axes: Axes) -> Weights:
@@ -37,17 +37,17 @@ class Model(Protocol):
         ...
 
     def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
-        """Return several marginals, in the order asked."""
+        """Return several marginals, in the given order."""
         ...
 
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
-        """Make the distribution proportional to exp of a sum of functions, each of some columns; of none, uniform."""
+        """Make the distribution proportional to exp of a sum of functions, each of some columns. Without functions it is uniform."""
         ...
 
     def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
-        """Return the codes of as many rows, one array for each column, as close to the model as whole rows can be."""
+        """Return the codes of `count` rows, one array per column, as close to the model as whole rows can be."""
         ...
 
     def row_chunks(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[RowCodes, ...]]:
-        """Return the same rows chunk by chunk, in memory that does not depend on their number."""
+        """Yield the same rows chunk by chunk, in memory that does not grow with their number."""
         ...

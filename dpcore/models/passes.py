@@ -1,10 +1,10 @@
-"""Two passes over a large array, each at about the speed of memory: sum it to some of its axes, scale it along some of its axes.
+"""Two passes over a large array, each at about memory speed: sum it to some of its axes, and scale it along some of its axes.
 
-Plain NumPy reaches that speed only where the innermost run of alike axes (all kept or all dropped) is long: with the two to ten cells of a
-typical column it spends its time starting loops. Both passes therefore look at a suffix of the axes large enough for long loops.
+Plain NumPy reaches that speed only where the innermost run of like axes (all kept or all dropped) is long: with the two to ten cells of a
+typical column it spends its time starting loops. Both passes therefore work on a suffix of the axes that is large enough for long loops.
 
-Everything runs on one thread. Two were up to twice as fast on an idle machine, and gained nothing where another process had the second core;
-a BLAS call large enough to be threaded could even wait a whole time slice for its other half, so all calls here stay below that size.
+Everything runs on one thread. Two threads were up to twice as fast on an idle machine, and gained nothing where another process used the
+second core. A threaded BLAS call could even wait a whole time slice for its other half, so all calls here stay below that size.
 """
 
 import itertools
@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 from dpcore.models.model import Weights
 from dpcore.workload import Axes
 
-_LOOP = 32  # cells from which NumPy's own inner loop is fast enough
+_LOOP = 32  # from this many cells on, NumPy's own inner loop is fast enough
 _SUFFIX = 256  # cells that a vector sum should run over
 _CALL = 8192  # cells of a matrix in one BLAS call: OpenBLAS starts threads above 9216
-_CHUNK = 1 << 15  # cells of an expanded factor: stays in the second-level cache
+_CHUNK = 1 << 15  # cells of an expanded factor: fits in the second-level cache
 
 
 def sum_to(array: Weights, axes: Axes) -> Weights:
-    """Return the sums of a contiguous array over all axes but the given ones, which are in ascending order.
+    """Sum a contiguous array over all axes but the given ones, which are in ascending order.
 
-    First the axes in front of the suffix are added up, in vectors as long as the suffix; what is left is the suffix's own sums.
+    First the axes before the suffix are summed, in vectors as long as the suffix. Then the suffix itself is summed.
     """
     shape = array.shape
     kept = _kept(array, axes)
@@ -79,7 +79,7 @@ def scale_along(array: Weights, axes: Axes, *, factor: Weights) -> None:
             view = array[*outer, start : start + step]
             length = min(step, shape[cut] - start)
             source = inside[start : start + length] if kept[cut] else inside
-            # Every index is in range; "clip" only spares NumPy the buffer with which it checks that beforehand.
+            # Every index is in range; "clip" only avoids the buffer that NumPy needs to check the indices first.
             np.take(source, cells[:length], out=expanded[:length], mode="clip")
             view *= expanded[:length]
 
@@ -93,7 +93,7 @@ def _only(sizes: Sequence[int], keeps: Sequence[bool]) -> list[int]:
 
 
 def _runs(shape: Sequence[int], kept: Sequence[bool]) -> tuple[list[int], list[bool]]:
-    """Return the axes with neighbours that are alike taken together, and those of size one left out."""
+    """Merge neighbouring axes that are both kept or both dropped, and leave out axes of size one."""
     sizes: list[int] = []
     keeps: list[bool] = []
     for size, keep in zip(shape, kept, strict=True):
@@ -108,7 +108,7 @@ def _runs(shape: Sequence[int], kept: Sequence[bool]) -> tuple[list[int], list[b
 
 
 def _cut(shape: Sequence[int], cells: int) -> int:
-    """Return where the shortest suffix of axes with that many cells begins."""
+    """Return the start of the shortest suffix of axes with at least `cells` cells."""
     cut, product = len(shape), 1
     while cut and product < cells:
         cut -= 1
@@ -123,12 +123,12 @@ def _cells(shape: Sequence[int], kept: Sequence[bool]) -> NDArray[np.intp]:
 
 
 def _summing(sizes: Sequence[int], keeps: Sequence[bool]) -> Weights:
-    """Return the zero-one matrix that sums a row of cells to the kept runs."""
+    """Return the zero-one matrix that sums a row of cells to the cells of the kept runs."""
     return np.eye(math.prod(_only(sizes, keeps)))[_cells(sizes, keeps).ravel()]
 
 
 def _times(rows: Weights, matrix: Weights) -> Weights:
-    """Return the product with a small matrix, in a batch of BLAS calls."""
+    """Multiply by a small matrix, in a batch of BLAS calls."""
     length, width = matrix.shape
     height = max(1, _CALL // length)
     batches = len(rows) // height
@@ -140,7 +140,7 @@ def _times(rows: Weights, matrix: Weights) -> Weights:
 
 
 def _column_sums(stack: Weights) -> Weights:
-    """Return the sums over the middle axis, where the last one is short."""
+    """Sum over the middle axis, for a short last axis."""
     step = _CALL // stack.shape[2]
     result = np.zeros((stack.shape[0], stack.shape[2]))
     for start in range(0, stack.shape[1], step):

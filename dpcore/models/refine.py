@@ -1,4 +1,4 @@
-"""Bring a model into agreement with what was measured, and no further: noise is not to be learned."""
+"""Fit a model to the measurements, but stop before it fits their noise."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,44 +11,42 @@ from dpcore.models.model import Model, Weights
 from dpcore.workload import Axes
 
 Functions = Mapping[Axes, Weights]
-"""A multiplicative-weights distribution by its logarithm: a function for each set of columns.
+"""The logarithm of a multiplicative-weights distribution: a function for each set of columns.
 
-Multiplying by functions of marginals, again and again, only ever adds to these functions. They say all about the distribution, and are
-far smaller than it.
+Repeated multiplication by functions of marginals only adds to these functions. They determine the distribution and are far smaller.
 """
 
 STANDS_OUT = 2.0  # standard deviations of noise above which an expected count is worth a parameter
-RATE = 1 / 20  # of the noise: a step takes a count of 20 times its noise half of the way to what was measured
-CLOSE = 0.03  # a step is solved when its slope has fallen to this share
-MOST_DIRECTIONS = 40  # to solve one step
-SHORTER = 0.5  # a step that makes the error larger is taken again, at this rate
-FARTHEST = 4.0  # by which a try may change any logarithm
-STEEP = 0.9  # a try has gone too far if the slope behind it rises by more than this share of what it fell
+RATE = 1 / 20  # of the noise: a step moves a count of 20 times its noise half of the way to its measurement
+CLOSE = 0.03  # a step is solved when its slope has fallen to this fraction
+MOST_DIRECTIONS = 40  # the most search directions for one step
+SHORTER = 0.5  # a step that increases the error is repeated with the rate times this
+FARTHEST = 4.0  # the most that a try may change any logarithm
+STEEP = 0.9  # a try has gone too far if the slope there rises by more than this fraction of its initial fall
 
 
 def refine(
     model: Model, evidence: Evidence, functions: Functions, *, tries: int, per_cell: float = 0.5
 ) -> dict[Axes, Weights]:
-    """Take implicit multiplicative-weights steps on all measured marginals at once; leave the model at the last of them.
+    """Fit a model to all measured marginals by implicit multiplicative-weights steps, and return its functions.
 
-    A step multiplies every cell by exp(rate x sum over its marginals of (measured - expected) / variance): a marginal counts by its
-    precision. `expected` is taken after the step, not before it, so that a long step does not overshoot, and a few of them end about
-    where many short ones would. The end of a step is the lowest point of a convex function. Looking for it takes evaluations of the
-    model, `tries` at most for all steps; explicit steps take sixteen times as many on Adult at epsilon 10 (docs/decisions/0016). If
-    the tries end first, the model is left at the smallest error that any of them had.
+    A step multiplies every cell by exp(rate x sum over its marginals of (measured - expected) / variance): each marginal is weighted by
+    its precision. `expected` is taken after the step, not before it, so a long step does not overshoot, and a few long steps end about
+    where many short ones would. The end of a step is the minimum of a convex function. Finding it takes evaluations of the model, at most
+    `tries` for all steps; explicit steps take sixteen times as many on Adult at epsilon 10 (docs/decisions/0016). If the tries run out, the
+    model is left at the smallest error found.
 
-    The steps end early once the squared error, in units of the noise, is what noise alone would leave. With the truth in the model's place it
-    would be about the number of measured cells; a model leaves one less for every parameter that it has adapted to the data, and
-    `per_cell` of a parameter is allowed for every cell that stands out of its noise. Going on would copy the noise into the release: on Adult
-    with seven columns at epsilon 1, the error of 3-way marginals falls to 0.033 and rises again to 0.048 (Morozov's discrepancy principle;
-    docs/decisions/0006).
+    The steps end early once the squared error, in units of the noise, is what noise alone would leave. For the true distribution it would
+    be about the number of measured cells. A model leaves one less for every parameter fitted to the data, and `per_cell` parameters are
+    allowed for every cell that stands out of its noise. Further steps would copy the noise into the release: on Adult with seven columns at
+    epsilon 1, the error of 3-way marginals falls to 0.033 and rises again to 0.048 (Morozov's discrepancy principle; docs/decisions/0006).
 
     Args:
-        model: It is left at what is returned, with room for a function of every measured marginal.
+        model: The model. It is left at the returned functions, with room for a function of every measured marginal.
         evidence: At least one marginal.
-        functions: Where to start: of measured marginals, others are left out; zero where there is none.
-        tries: Evaluations of the model; with none it is only left at the start.
-        per_cell: Parameters that the model may adapt for each cell that stands out.
+        functions: The starting point. Functions of unmeasured marginals are ignored, and missing functions are zero.
+        tries: The most evaluations of the model. With 0 the model is only set to the starting point.
+        per_cell: Parameters that the model may fit for each cell that stands out.
 
     References: Hardt, Ligett and McSherry 2012 (MWEM); Rockafellar 1976 (proximal points).
     """
@@ -69,7 +67,7 @@ def refine(
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """A distribution: the logarithms of its functions, what it expects, and its squared error in units of the noise."""
+    """A distribution: the logarithms of its functions, its expected counts, and its squared error in units of the noise."""
 
     logarithms: Vector
     expected: Vector
@@ -77,7 +75,7 @@ class _Point:
 
 
 class _Search:
-    """All measured marginals side by side, as one long vector of cells."""
+    """The search for the best fit, with all measured marginals stacked as one vector of cells."""
 
     def __init__(self, model: Model, evidence: Evidence, functions: Functions, *, tries: int) -> None:
         self.tries = tries
@@ -91,7 +89,7 @@ class _Search:
         self.lowest = self.at(self._stacked(functions))  # the point with the smallest error so far
 
     def at(self, logarithms: Vector) -> _Point:
-        """Return what the distribution with these logarithms expects; the model is left there."""
+        """Set the model to these logarithms, and return its expected counts and error."""
         self._model.assign(self._split(logarithms))
         marginals = self._model.marginals(self._shapes)
         expected = np.concatenate([marginals[axes].ravel() for axes in self._shapes])
@@ -99,20 +97,20 @@ class _Search:
         return _Point(logarithms, expected, dot(residual, residual / self.variance))
 
     def settle(self, point: _Point) -> dict[Axes, Weights]:
-        """Leave the model at a point, and return its functions."""
+        """Set the model to a point, and return its functions."""
         functions = self._split(point.logarithms)
         self._model.assign(functions)
         return functions
 
     def enough(self, point: _Point, per_cell: float) -> float:
-        """Return the error at which there is nothing more to learn."""
+        """Return the error at which only noise is left to fit."""
         return len(self._measured) - per_cell * np.count_nonzero(point.expected > STANDS_OUT * self.variance**0.5)
 
     def step(self, start: _Point, rate: float) -> _Point:
-        """Return where an implicit step ends, or where the tries do.
+        """Return the end of an implicit step, or the last point before the tries run out.
 
-        That is where here = start + rate x (measured - expected here) / variance. The left side less the right one, times variance / rate, is
-        the slope of a strictly convex function of the logarithms:
+        The end satisfies here = start + rate x (measured - expected here) / variance. The left side minus the right side, times
+        variance / rate, is the gradient of a strictly convex function of the logarithms:
         rows x log(total weight) - measured x logarithms + |here - start|^2 x variance / (2 x rate).
         """
         pull = self.variance / rate
@@ -122,7 +120,7 @@ class _Search:
         for _ in range(MOST_DIRECTIONS):
             if self.tries <= 0 or dot(slope, slope / diagonal) <= close:
                 break
-            # The marginals overlap, so one cell's step moves many: an eighth of it is safe to begin with.
+            # The marginals overlap, so one cell's step moves many: an eighth of it is a safe start.
             direction = self.curvature.step(slope, diagonal, first=1 / 8)
             here, slope = self._along(here, slope, direction, start.logarithms, pull)
             diagonal = here.expected + pull
@@ -131,7 +129,7 @@ class _Search:
     def _along(
         self, here: _Point, slope: Vector, direction: Vector, start: Vector, pull: Vector
     ) -> tuple[_Point, Vector]:
-        """Return a point along a direction that is not far behind the lowest one there, and the slope at it."""
+        """Return a point along a direction that is not far beyond the minimum there, and the slope at it."""
         falls = dot(slope, direction)
         length = min(1.0, FARTHEST / float(np.abs(direction).max()))
         while True:
@@ -147,7 +145,7 @@ class _Search:
         return there, new
 
     def _stacked(self, functions: Functions) -> Vector:
-        """Return the functions as one vector; zero where there is none yet."""
+        """Return the functions as one vector, with zeros for missing ones."""
         vector = np.zeros(len(self._measured))
         for axes, place in zip(self._shapes, self._places, strict=True):
             if axes in functions:

@@ -1,14 +1,14 @@
-"""Rows from a public distribution: as close to it as whole rows can be.
+"""Sample rows from a public distribution, as close to it as whole rows can be.
 
 Systematic sampling: the cells' expected counts are laid end to end, and a row is taken at every whole number after one random offset. Every
 cell, and every run of neighbouring cells, gets its expected count rounded down or up, and on average over the offset exactly its expected
 count. Independent draws would add their own noise to every marginal: on a seven-column table with 48,842 rows and 201,600 cells they add
 0.028 to the L1 error of a three-way marginal, systematic rows 0.004 to 0.007. Other orders of the cells (by size of axis, serpentine)
-change that by less than a tenth; moving rows greedily halves it, for seconds of work and rows that are no longer unbiased.
+change that by less than a tenth. Moving rows greedily halves it, but takes seconds and leaves the rows biased.
 
 A large sample is drawn in chunks, so that memory does not grow with the number of rows. With K chunks, each takes every K-th of the whole
-numbers. So each chunk is a systematic sample by itself, and all of them together are the one that would have been drawn at once: however
-many rows there are, no cell is off by more than one.
+numbers. So each chunk is a systematic sample by itself, and all chunks together are the sample that would have been drawn at once: for any
+number of rows, no cell is off by more than one.
 """
 
 import math
@@ -23,22 +23,22 @@ Cells = NDArray[np.int64]
 
 
 CHUNK_ROWS = 1 << 20
-"""Rows that are drawn at once."""
+"""The most rows that are drawn at once."""
 
 
 def sample_cells(probabilities: NDArray[np.float64], rows: int, *, rng: np.random.Generator) -> Cells:
-    """Return the flat cells of sampled rows, in random order, so that their place in a file says nothing.
+    """Return the flat cell indices of sampled rows, in random order, so that the position in a file carries no information.
 
-    The expectation of every cell's count is its share of the rows; each count is that share rounded down or up. A cell of weight zero is
-    never drawn. Time is a pass over the cells and a search for each row, memory is linear in both; see `sample_chunks` for many rows.
+    The expectation of every cell's count is its share of the rows, and each count is that share rounded down or up. A cell of weight zero
+    is never drawn. Time is a pass over the cells and a search for each row; memory is linear in both. See `sample_chunks` for many rows.
 
     Args:
-        probabilities: the weight of every cell: finite, not negative, up to a constant.
-        rows: how many rows to draw.
-        rng: decides the offset and the order of rows.
+        probabilities: The weight of every cell: finite, not negative, up to a constant factor.
+        rows: How many rows to draw.
+        rng: Decides the offset and the order of rows.
 
     Raises:
-        UsageError: the number of rows is negative, or the weights are not a distribution.
+        UsageError: The number of rows is negative, or the weights are not a distribution.
     """
     chunks = list(sample_chunks(probabilities, rows, rng=rng))
     return chunks[0] if len(chunks) == 1 else np.concatenate([np.empty(0, dtype=np.int64), *chunks])
@@ -47,12 +47,13 @@ def sample_cells(probabilities: NDArray[np.float64], rows: int, *, rng: np.rando
 def sample_chunks(
     probabilities: NDArray[np.float64], rows: int, *, rng: np.random.Generator, chunk_rows: int | None = None
 ) -> Iterator[Cells]:
-    """Return the same sample chunk by chunk, each in random order and with about as many rows, at most `chunk_rows`; CHUNK_ROWS if None.
+    """Return an iterator over the same sample in chunks of about equal size, each in random order.
 
-    Memory is linear in the cells and in the rows of a chunk. The arguments are checked at once.
+    A chunk has at most `chunk_rows` rows, or CHUNK_ROWS if None. Memory is linear in the cells and in the rows of a chunk. The arguments
+    are checked by this call, not by the first chunk.
     """
     if rows < 0:
-        raise UsageError("A negative number of rows was asked for: use 0 or more.")
+        raise UsageError("The number of rows must not be negative: use 0 or more.")
     if rows == 0:
         return iter(())
     ends = np.cumsum(probabilities)
@@ -63,10 +64,10 @@ def sample_chunks(
 
 def _chunks(ends: NDArray[np.float64], rows: int, *, chunks: int, rng: np.random.Generator) -> Iterator[Cells]:
     offset = rng.random()
-    # In random order: otherwise each chunk would begin a little later in the first cell than the one before it.
+    # In random order: otherwise each chunk would start a little later in the first cell than the chunk before it.
     for first in rng.permutation(chunks).tolist() if chunks > 1 else [0]:
         positions = (np.arange(first, rows, chunks) + offset) * (ends[-1] / rows)
-        # Rounding may carry the last position to the very end, behind which there is no cell.
+        # Rounding may move the last position to the very end, beyond the last cell.
         np.minimum(positions, np.nextafter(ends[-1], 0.0), out=positions)
         cells: Cells = np.searchsorted(ends, positions, side="right").astype(np.int64, copy=False)
         rng.shuffle(cells)

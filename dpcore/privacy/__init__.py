@@ -1,1 +1,1 @@
-"""What is protected and what it costs: neighbours, units and sensitivities, and the accounting of privacy loss."""
+"""Whom a release protects and what that costs: neighbours, units, sensitivities, and the accounting of privacy loss."""

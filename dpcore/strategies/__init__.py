@@ -1,4 +1,4 @@
-"""How a release is made: strategies that improve a public model by noisy answers."""
+"""Strategies, which improve a public model by noisy answers."""
 
 from dpcore.spec import Declaration
 from dpcore.spec.release import AdaptiveSpec, PmwSpec
@@ -11,7 +11,7 @@ __all__ = ["Adaptive", "Column", "Mwem", "Outline", "Pmw", "Strategy", "has_leve
 
 
 def strategy_for(declaration: Declaration) -> Strategy:
-    """Build the strategy that a spec names; a universe it cannot work on is refused here, before anything is read or spent."""
+    """Build the strategy that a spec names. Raise for a universe that it cannot handle, before anything is read or spent."""
     universe, workload, chosen = declaration.universe, declaration.workload, declaration.strategy
     if isinstance(chosen, PmwSpec):
         return Pmw(universe.shape, workload, rounds=chosen.rounds, alpha=chosen.alpha)

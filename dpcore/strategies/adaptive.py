@@ -1,4 +1,4 @@
-"""Multiplicative weights on a factored model, for universes of any size: measure what the model gets most wrong, at the resolution that pays."""
+"""Multiplicative weights on a factored model, for universes of any size: measure the worst marginals, as finely as noise allows."""
 
 import math
 from collections.abc import Sequence
@@ -19,38 +19,31 @@ from dpcore.strategies.grouping import coarser_versions
 from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.workload import Workload
 
-# How the budget is shared and the model is made: measured on Adult with fourteen columns, see docs/decisions/0014.
-SELECTING = Fraction(8, 100)  # of a round's budget
-LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # of all, for the one-way marginals
+# Tuned on Adult with fourteen columns, see docs/decisions/0014.
+SELECTING = Fraction(8, 100)  # the selection's share of a round's budget
+LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # limits of the one-way marginals' share of the whole budget
 MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20
 ROUNDS, ROUNDS_POWER = 4.0, 0.3  # rounds = ROUNDS x (rows / noise of one marginal alone, in cells)^ROUNDS_POWER
-WORTH_AGAIN = 0.05  # of the budget, for measuring the columns again
+WORTH_AGAIN = 0.05  # the least share of the budget for which the columns are measured again
 ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
-LADDER = (
-    256,
-    128,
-    64,
-    32,
-    16,
-    8,
-)  # in a column's coarser versions a group has at least a 256th, a 128th, ... of the rows
-SMALLEST_START = 0.25  # of the model's size, in the first round
+LADDER = (256, 128, 64, 32, 16, 8)  # each group of a coarser version has at least a 256th, a 128th, ... of the rows
+SMALLEST_START = 0.25  # the fraction of the model's size that is available at the start
 FIRST_TRIES, ROUND_TRIES, LAST_TRIES = 50, 10, 400  # evaluations of the model
-PER_CELL = 1.0  # parameters that the model may adapt for each cell that stands out of its noise
-TYPICAL_CELLS = 400  # of what a round measures
-FEWER = 4  # times: so many fewer cells has each version of a column that is measured for its ranges
-ABSOLUTE = math.sqrt(2 / math.pi)  # how large noise of standard deviation 1 is on average
+PER_CELL = 1.0  # parameters that the model may fit for each cell that stands out of its noise
+TYPICAL_CELLS = 400  # the cells of a typical marginal that a round measures
+FEWER = 4  # each version of a column that is measured for its ranges has this many times fewer cells
+ABSOLUTE = math.sqrt(2 / math.pi)  # the mean absolute value of noise of standard deviation 1
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the universe, as far as a strategy is concerned.
+    """The properties of a column that a strategy needs.
 
     Attributes:
-        name: For the steps that measure it.
-        size: How many cells it has.
-        ordered: Whether its cells follow one another.
-        apart: How many cells at its end do not, such as the one for missing values.
+        name: The name, for the steps that measure it.
+        size: The number of cells.
+        ordered: Whether its cells are ordered.
+        apart: The number of cells at its end that are outside the order, such as the one for missing values.
     """
 
     name: str
@@ -60,16 +53,16 @@ class Column:
 
 
 class Adaptive(Strategy):
-    """Measure every column, then round by round the marginal that the model gets most wrong, then agree with all of it.
+    """Measure every column, then round by round the marginal that the model gets most wrong, then fit all measurements.
 
-    1. All one-way marginals make the first model. Their noisy counts also tell which cells to take together in interactions: each column
-       gets coarser versions, in which every group has a certain share of the rows. Where the workload has ranges, some of these versions
-       are measured as well: a long range is then a sum of few noisy counts instead of many.
+    1. All one-way marginals make the first model. Their noisy counts also decide which cells to merge in interactions: each column gets
+       coarser versions, in which every group has a certain share of the rows. Where the workload has ranges, some of these versions are
+       measured as well: a long range is then a sum of few noisy counts instead of many.
     2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score weight x |true - expected|_1, measures it, and
-       takes a few multiplicative steps on all that was measured so far. `Candidates` says what is on offer: in the first half of the rounds
-       nothing but pairs with the workload's target, as long as there are any.
-    3. At the end the model is made anew from the first one, with all measurements at once, up to the point where it agrees with them as
-       well as the truth would.
+       takes a few multiplicative steps on all measurements so far. `Candidates` decides which marginals are offered: in the first half of
+       the rounds only pairs with the workload's target, as long as there are any.
+    3. At the end the model is rebuilt from the first one, with all measurements at once, until it fits them as well as the true
+       distribution would.
 
     References: McKenna, Mullins, Sheldon and Miklau 2022 (AIM); Hardt, Ligett and McSherry 2012 (MWEM).
     """
@@ -112,17 +105,17 @@ class Adaptive(Strategy):
 
     @property
     def rounds(self) -> int:
-        """How many marginals are selected; fewer than planned, once the columns have shown that the budget is small."""
+        """The number of marginals that are selected. It falls below the plan if the columns show that the budget is small."""
         return self._rounds
 
     @property
     def answers(self) -> int:
-        """A one-way marginal of each column and, for ranges, of coarser versions; a selection and a measurement in each round."""
+        """One per column and, for ranges, per coarser version; and a selection and a measurement in each round."""
         return len(self._columns) * (1 + self._again) + self._levels + 2 * self._rounds
 
     @property
     def smallest_share(self) -> Fraction:
-        """That of the smallest column, of its second measurement, of a coarser version for ranges, or of a round's marginal."""
+        """The share of the smallest column, its second measurement, a coarser version for ranges, or a round's marginal."""
         levels = {axis: _most_levels(self._columns[axis].size) for axis in self._workload.ranges}
         shares = [*self._first, *(self._first[axis] / levels[axis] for axis in levels)]
         if self._again and self._rounds > 1:
@@ -132,7 +125,7 @@ class Adaptive(Strategy):
         return min(shares)
 
     def outline(self, rows: float, noise_of: NoiseOf) -> Outline:
-        """Return the plan for so many rows: with fewer rounds than there may be, and the columns measured again, if that suits the budget."""
+        """Return the plan for a number of rows. If the budget is small, it has fewer rounds and measures the columns again."""
         rounds, more = self._rounds, [Fraction(0)] * len(self._first)
         if self._rounds and not self._chosen:
             rounds, more = self._suited(rows, noise=noise_of(self._first[0]))
@@ -149,10 +142,10 @@ class Adaptive(Strategy):
         )
 
     def begin(self, curator: Curator) -> None:
-        """Measure every column, take cells together that noise would swamp, and make the first model.
+        """Measure every column, merge cells that noise would swamp, and build the first model.
 
-        How many rounds suit the budget depends on the number of rows, which only the columns tell. If there are to be fewer, each column
-        deserves more than it got, and is measured again for the rest of it.
+        The number of rounds that suits the budget depends on the number of rows, which only the column measurements reveal. If there are
+        fewer rounds than planned, each column deserves a larger share, and is measured again for the difference.
         """
         left = self._measure_columns(curator, self._first, left=Fraction(1), suffix="")
         if self._rounds and not self._chosen:
@@ -180,27 +173,27 @@ class Adaptive(Strategy):
         return curator.select_marginal(step_name(number, "select"), expected, share=SELECTING / rounds_left)
 
     def measure(self, curator: Curator, number: int, selection: Selection) -> Measurement:
-        """Measure the selected marginal; the last round takes all that is left."""
+        """Measure the selected marginal. The last round spends all that is left."""
         rounds_left = self._rounds - number + 1
         share = (1 - SELECTING) / (rounds_left - SELECTING)
         return curator.measure_marginal(step_name(number, "measure"), selection.axes, share=share)
 
     def update(self, number: int, measurement: Measurement) -> None:
-        """Take a few steps towards all that was measured."""
-        del number  # every round's update is alike
+        """Take a few steps towards all measurements."""
+        del number  # the update is the same in every round
         self._learn(measurement)
         self.model.rescale(self._evidence.total)
         self._now = refine(self.model, self._evidence, self._now, tries=ROUND_TRIES, per_cell=PER_CELL)
         self._candidates.measured(measurement.axes)
 
     def conclude(self) -> None:
-        """Make the released model: from the first one, so that what was measured early has no more say than what came late."""
+        """Build the released model from the first one, so that early measurements have no more influence than late ones."""
         refine(self.model, self._evidence, self._base, tries=LAST_TRIES, per_cell=PER_CELL)
 
     def _measure_columns(
         self, curator: Curator, shares: Sequence[Fraction], *, left: Fraction, suffix: str
     ) -> Fraction:
-        """Measure each column for its share of the whole budget; return what is left then."""
+        """Measure each column for its share of the whole budget, and return the share that is left."""
         for axis, share in enumerate(shares):
             step = column_step(axis, self._columns[axis].name) + suffix
             self._learn(curator.measure_marginal(step, (axis,), share=min(share / left, Fraction(1))))
@@ -208,7 +201,7 @@ class Adaptive(Strategy):
         return left
 
     def _coarsen(self, curator: Curator) -> None:
-        """Give every column its coarser versions, by its noisy counts."""
+        """Derive the coarser versions of every column from its noisy counts."""
         rows = self._whole_rows()
         least, measured = [rows // part for part in LADDER], dict(self._evidence)
         for axis, column in enumerate(self._columns):
@@ -218,7 +211,7 @@ class Adaptive(Strategy):
                 curator.coarsen(axis, groups)
 
     def _measure_levels(self, curator: Curator, *, left: Fraction) -> None:
-        """Measure coarser versions of the columns that have ranges, for as much as the columns themselves."""
+        """Measure coarser versions of the columns that have ranges, for the same share as the columns themselves."""
         self._levels = 0
         for column in self._workload.ranges:
             levels = _levels_of(self.resolutions, column)
@@ -230,10 +223,10 @@ class Adaptive(Strategy):
                 left -= share
 
     def _suited(self, rows: float, *, noise: float) -> tuple[int, list[Fraction]]:
-        """Return how many rounds suit the budget, and what the columns are then measured again for: nothing, unless it is worth it.
+        """Return the number of rounds that suits the budget, and the shares for measuring the columns again, which may be 0.
 
-        A larger budget pays for more rounds, and for less noise in each. The noise that all the rest would leave in one marginal follows from
-        the first column's and from the shares.
+        A larger budget pays for more rounds, and for less noise in each. The noise in one marginal that got all the rest of the budget
+        follows from the noise of the first column and from the shares.
         """
         alone = noise * float(self._first[0] / self._rest(self._first)) ** (1.0 if self._pure else 0.5)
         wanted: float = ROUNDS * (rows / (ABSOLUTE * max(alone, LEAST_NOISE))) ** ROUNDS_POWER
@@ -243,11 +236,11 @@ class Adaptive(Strategy):
         return rounds, more if sum(more) >= WORTH_AGAIN else [Fraction(0)] * len(more)
 
     def _rest(self, first: Sequence[Fraction]) -> Fraction:
-        """Return what is left for the rounds, once the columns and the coarser versions of those with ranges have got their shares."""
+        """Return the share of the rounds: what the columns, and the coarser versions of those with ranges, leave."""
         return Fraction(1) - sum(first) - sum(first[axis] for axis in self._workload.ranges)
 
     def _whole_rows(self) -> int:
-        """Return the sum of the column whose noise is least: a whole number, the same on every machine."""
+        """Return the sum of the column with the least noise: a whole number, the same on every machine."""
         least = min(self.measurements, key=lambda measured: measured.noise**2 * measured.values.size)
         return max(1, int(least.values.sum()))
 
@@ -256,19 +249,19 @@ class Adaptive(Strategy):
         self._evidence.add(measurement)
 
     def _room(self, number: int) -> int:
-        """Return how many cells the model may have after a round: it grows with the rounds, so that early ones don't take it all."""
+        """Return the most cells of the model after a round. It grows with the rounds, so that early ones do not use it up."""
         return int(self._most_cells * (SMALLEST_START + (1 - SMALLEST_START) * number / self._rounds))
 
 
 def _within_reach(workload: Workload, columns: Sequence[Column]) -> Workload:
-    """Return the workload without columns of one cell, and without ranges on columns that are too small for coarser versions."""
+    """Return the workload without columns of one cell, and without ranges on columns too small for coarser versions."""
     telling = workload.telling([column.size for column in columns])
     ranges = tuple(axis for axis in telling.ranges if has_levels(columns[axis].size))
     return telling if ranges == telling.ranges else replace(telling, ranges=ranges)
 
 
 def _megabytes(cells: int) -> str:
-    """Write how large a model of so many cells is, rounded up: to whole megabytes, or below one to thousandths.
+    """Format the size of a model in megabytes, rounded up: to whole ones, or below one to thousandths.
 
     >>> _megabytes(400), _megabytes(300_000)
     ('0.004', '3')
@@ -278,12 +271,12 @@ def _megabytes(cells: int) -> str:
 
 
 def has_levels(cells: int) -> bool:
-    """Tell whether a column of so many cells is measured in coarser versions if it has ranges."""
+    """Return whether a column of `cells` cells is measured in coarser versions if it has ranges."""
     return _most_levels(cells) > 0
 
 
 def _most_levels(cells: int) -> int:
-    """Return how many versions of a column can be measured for its ranges: the coarsest has two cells or more.
+    """Return the most versions of a column that are measured for its ranges. The coarsest has two cells or more.
 
     >>> [_most_levels(cells) for cells in (7, 8, 31, 32, 10**6)]
     [0, 1, 1, 2, 6]
@@ -295,7 +288,7 @@ def _most_levels(cells: int) -> int:
 
 
 def _levels_of(resolutions: Resolutions, column: int) -> list[int]:
-    """Return the versions of a column to measure for its ranges: from fine to coarse, each with a fraction of the cells of the one before."""
+    """Return the versions of a column to measure for its ranges, from fine to coarse. Each has at most 1/FEWER of the cells before."""
     taken = [column]
     for axis in resolutions.versions(column)[1:]:
         if FEWER * resolutions.shape[axis] <= resolutions.shape[taken[-1]]:
@@ -304,10 +297,10 @@ def _levels_of(resolutions: Resolutions, column: int) -> list[int]:
 
 
 def _first_shares(columns: Sequence[Column], workload: Workload, *, later: float, pure: bool) -> list[Fraction]:
-    """Return each column's share of the whole budget; one with ranges gets as much again for its coarser versions.
+    """Return each column's share of the whole budget. A column with ranges gets as much again for its coarser versions.
 
     The noise of a marginal adds to the error of every workload marginal that contains it. The weighted sum of all noise is least if
-    budgets are in proportion to (weight x cells)^(2/3), or to its root with Laplace noise. `later` is what all rounds want, likewise.
+    budgets are in proportion to (weight x cells)^(2/3), or to its root with Laplace noise. `later` is that quantity for all rounds.
     """
     power = _power(pure=pure)
     parts = workload.weighted_parts()
@@ -319,7 +312,7 @@ def _first_shares(columns: Sequence[Column], workload: Workload, *, later: float
 
 
 def _wanted_later(columns: Sequence[Column], workload: Workload, *, pure: bool) -> float:
-    """Return what a round wants beside the columns. What it will measure is not known yet: on average, a set of moderate size."""
+    """Return a round's (weight x cells)^power, to compare with the columns'. Its marginal is unknown yet: assume a moderate size."""
     power, parts, sizes = _power(pure=pure), workload.weighted_parts(), [column.size for column in columns]
     wanted: list[float] = [
         (weight * min(math.prod(map(sizes.__getitem__, axes)), TYPICAL_CELLS)) ** power

@@ -1,4 +1,4 @@
-"""What a round may measure: for every set of columns that the workload asks about, a version that noise and model size allow."""
+"""The candidates of a round: for every set of columns in the workload, a version that noise and model size allow."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,8 +11,8 @@ from dpcore.curator.curator import Offer
 from dpcore.models import FactoredModel
 from dpcore.workload import Axes
 
-STALE_ROUNDS = 8  # after so many rounds a candidate is looked at again, whatever was measured
-MOST_SETS = 1_000  # that are candidates from the beginning; of more, the larger ones wait
+STALE_ROUNDS = 8  # a candidate is re-evaluated after this many rounds, whatever was measured
+MOST_SETS = 1_000  # with more sets, only the smallest ones are candidates from the start
 
 
 @dataclass(eq=False)
@@ -20,20 +20,21 @@ class _Candidate:
     columns: Axes
     versions: list[Axes]  # from fine to coarse
     offer: Offer | None = None
-    looked: int | None = None  # in which round
+    looked: int | None = None  # the round of the last evaluation
 
 
 class Candidates:
     """Offers a version of every set of columns, and remembers what was measured.
 
-    The version is the finest for which the expected noise leaves something of the signal and the model stays within its size. All columns of a
-    set are at the same step of their ladders, so that none is fine at the others' expense. What lies within another offer of the
-    same weight is none: the larger one says it, too. No set is offered again before all others were measured as often.
+    The version is the finest one whose expected noise does not swamp the signal and that keeps the model within its size. All columns of a
+    set are at the same step of their ladders, so that none is fine at the others' expense. An offer within another one of the same
+    weight is dropped, because the larger one includes it. No set is offered again before all others were measured as often.
 
-    Looking at all candidates in every round would be most of the work. One is looked at again if it has two columns in common with what was
-    measured since, which is where the model has changed most, and otherwise every few rounds: a score may compare the truth with any public
-    expectation. If there are very many sets, only the pairs are candidates at first: a larger one becomes a candidate when a part of it
-    that is one column smaller was measured. So their number grows with the square of the columns, not with their cube.
+    Evaluating all candidates in every round would take most of the time. A candidate is re-evaluated if it shares two columns with a later
+    measurement, which is where the model has changed most, and otherwise every few rounds. A stale expectation is safe: scores may compare
+    the truth with any public expectation. If there are very many sets, only the smallest ones (usually pairs) are candidates at first. A
+    larger set becomes a candidate when a subset with one column less was measured. So the number of candidates grows with the square of the
+    columns, not with their cube.
     """
 
     def __init__(self, model: FactoredModel, sets: Iterable[Axes], *, weights: Mapping[Axes, int]) -> None:
@@ -51,13 +52,13 @@ class Candidates:
                     self._waiting[part].append(columns)
 
     def offers(self, number: int, *, most_cells: float, room: int, first: Collection[Axes] = ()) -> list[Offer]:
-        """Return what round `number` may select from.
+        """Return the offers that round `number` selects from.
 
         Args:
-            number: of the round.
-            most_cells: of a marginal that is worth its noise.
-            room: how many cells the model may have afterwards.
-            first: sets of columns that come before all others, each until it was measured.
+            number: The number of the round.
+            most_cells: The most cells of a marginal that is worth its noise.
+            room: The most cells of the model after the round.
+            first: Sets of columns that take precedence over all others, each until it was measured.
         """
         early = [self._candidates[columns] for columns in first if not self._measured[columns]]
         for candidates in (early, list(self._candidates.values())):
@@ -70,10 +71,10 @@ class Candidates:
                 fresh = [one.offer for one in offered if one.offer and self._measured[one.columns] == fewest]
                 return _largest(self._model, fresh)
         columns = range(self._model.resolutions.columns)
-        return [self._offer((column,), (column,)) for column in columns]  # noise allows nothing more
+        return [self._offer((column,), (column,)) for column in columns]  # the noise allows nothing larger
 
     def measured(self, axes: Axes) -> None:
-        """Remember what was measured; candidates that it concerns are looked at again."""
+        """Record a measurement, and mark the candidates that it affects for re-evaluation."""
         columns = tuple(sorted(self._model.resolutions.column(axis) for axis in axes))
         self._measured[columns] += 1
         for larger in self._waiting.pop(columns, ()):
@@ -101,14 +102,14 @@ class Candidates:
 
 
 def _ladder(model: FactoredModel, columns: Axes) -> list[Axes]:
-    """Return the versions of a set of columns from fine to coarse: in each, all are at the same step, or at their last one."""
+    """Return the versions of a set of columns from fine to coarse. In each, all columns are at the same step, or at their last."""
     ladders = [model.resolutions.versions(column) for column in columns]
     steps = range(max(map(len, ladders)))
     return [tuple(sorted(ladder[min(step, len(ladder) - 1)] for ladder in ladders)) for step in steps]
 
 
 def _largest(model: FactoredModel, offers: Sequence[Offer]) -> list[Offer]:
-    """Leave out what lies within another offer that matters as much: one with more columns, as no two have the same."""
+    """Drop each offer that lies within another of at least its weight. That one has more columns, as no two have the same."""
     scopes = [model.scope(offer.axes) for offer in offers]
     columns = [tuple(sorted(map(model.resolutions.column, offer.axes))) for offer in offers]
     around: defaultdict[Axes, list[int]] = defaultdict(list)

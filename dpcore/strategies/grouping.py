@@ -1,6 +1,6 @@
-"""Which cells of a column are taken together, by its noisy counts: interactions of cells that noise swamps are not worth measuring.
+"""Merge the cells of a column by its noisy counts: interactions of cells that noise would swamp are not worth measuring.
 
-Everything is decided in whole numbers, so that a run that is started again on another machine comes to the same groups.
+All decisions use whole numbers, so that a run that is resumed on another machine gets the same groups.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,23 +12,23 @@ from dpcore.resolutions import Groups
 
 
 def coarser_versions(counts: Counts, *, least: Sequence[int], ordered: bool, apart: int = 0) -> Iterator[Groups]:
-    """Yield ever coarser groupings of a column's cells: in the n-th, every group has about `least[n]` rows or more.
+    """Yield ever coarser groupings of a column's cells. In the n-th, every group has about `least[n]` rows or more.
 
-    Cells of an ordered column are taken together with their neighbours, those of another one by their rarity. A grouping that changes
-    nothing, or leaves one group only, is left out.
+    Cells of an ordered column are merged with their neighbours; cells of an unordered one by their rarity. A grouping that changes nothing,
+    or leaves only one group, is skipped.
 
     Args:
-        counts: the noisy counts of the column's cells.
-        least: how many rows a group should have, in ascending order.
-        ordered: whether the cells follow one another.
-        apart: how many cells at the end of an ordered column do not, such as the one for missing values.
+        counts: The noisy counts of the column's cells.
+        least: The rows that a group should have, in ascending order.
+        ordered: Whether the cells are ordered.
+        apart: The number of cells at the end of an ordered column that are outside the order, such as the one for missing values.
 
     >>> [groups.tolist() for groups in coarser_versions(np.array([9, 1, 2, 1, 9, 4]), least=[3], ordered=True, apart=1)]
     [[0, 1, 1, 2, 3, 4]]
     """
     positive = np.maximum(counts, 0)
     groups = np.arange(len(counts), dtype=np.intp)
-    run = len(counts) - apart if ordered else 0  # as many groups, from the first one, follow one another
+    run = len(counts) - apart if ordered else 0  # the number of leading groups that are ordered
     for rows in least:
         merged, new_run = groups, run
         if run:
@@ -48,7 +48,7 @@ def _held(counts: Counts, groups: Groups) -> Counts:
 
 
 def _neighbours(counts: Counts, rows: int) -> Groups:
-    """Take neighbours together until they have so many rows; a cell that has them by itself stays alone."""
+    """Merge neighbours until they have `rows` rows. A cell that has as many by itself stays alone."""
     groups = np.zeros(len(counts), dtype=np.intp)
     group, held = 0, 0
     for cell, count in enumerate(counts):
@@ -56,15 +56,15 @@ def _neighbours(counts: Counts, rows: int) -> Groups:
             group, held = group + 1, 0
         groups[cell] = group
         held += int(count)
-    if group and 2 * held < rows:  # too few are left for a group of their own
+    if group and 2 * held < rows:  # the rest is too small for a group
         groups[groups == group] = group - 1
     return groups
 
 
 def _rare(counts: Counts, rows: int, *, run: int) -> Groups:
-    """Take all cells together that have fewer rows, but those of the run at the beginning.
+    """Merge all cells with fewer than `rows` rows into one group, except those of the leading run.
 
-    Where all cells are rare, that would leave nothing to tell apart: the rarest are taken together until they have enough, and so on.
+    If all cells are rare, that would leave only one group. Then the rarest cells are merged until they have enough rows, and so on.
     """
     rare = counts < rows
     rare[:run] = False
@@ -73,9 +73,9 @@ def _rare(counts: Counts, rows: int, *, run: int) -> Groups:
         return _neighbours(counts[order], rows)[np.argsort(order, kind="stable")]
     if not rare.any():
         return np.arange(len(counts), dtype=np.intp)
-    if 2 * int(counts[rare].sum()) < rows:  # too few for a group of their own: the rarest other takes them in
+    if 2 * int(counts[rare].sum()) < rows:  # too few rows for a group: merge them into the rarest other cell
         taker = int(np.where(rare, np.iinfo(np.int64).max, counts).argmin())
-        if taker < run:  # and keeps its place in the order
+        if taker < run:  # that cell keeps its place in the order
             return np.where(rare, taker, np.cumsum(~rare) - 1).astype(np.intp)
         rare[taker] = True
     groups = np.cumsum(~rare) - 1

@@ -14,34 +14,28 @@ from dpcore.models.evidence import LEAST_NOISE
 from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.workload import Axes, Workload
 
-# How the budget is shared and the model is made: measured on Adult (seven columns) and on two other census and hospital tables,
-# see docs/decisions/0006.
-SELECTING = Fraction(1, 20)  # of a round's budget
-LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # of all, for the one-way marginals
-MOST_ROUNDS, MOST_ROUNDS_PURE = (
-    60,
-    20,
-)  # noise grows as the root of the rounds in zCDP, and as the rounds in pure epsilon
-ROOM = (
-    2.0  # a marginal is worth measuring while its expected noise, all cells together, is below this many times the rows
-)
+# Tuned on Adult (seven columns) and on two other census and hospital tables, see docs/decisions/0006.
+SELECTING = Fraction(1, 20)  # the selection's share of a round's budget
+LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # limits of the one-way marginals' share of the whole budget
+MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20  # noise grows with the root of the rounds in zCDP, and linearly in pure epsilon
+ROOM = 2.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
 FIRST_TRIES, ROUND_TRIES, LAST_TRIES = 50, 5, 400  # evaluations of the model
-LAST_CELL_TRIES = 4e8  # the last refinement of a large model takes fewer, but
-FEWEST_LAST_TRIES = 60
+LAST_CELL_TRIES = 4e8  # a large model gets fewer last tries, so that tries x cells stays below this
+FEWEST_LAST_TRIES = 60  # but at least these
 
 
 class Mwem(Strategy):
-    """Measure every column, then round by round the marginal that the model gets most wrong, then agree with all of it.
+    """Measure every column, then round by round the marginal that the model gets most wrong, then fit all measurements.
 
-    1. All one-way marginals, sharing a part of the budget that follows from their sizes, make the first model.
+    1. All one-way marginals make the first model. Their share of the budget follows from their sizes.
     2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score weight x |true - expected|_1, measures it,
-       and takes a few multiplicative steps on all that was measured so far. Only marginals whose expected noise leaves room for a
-       signal are candidates, only the largest of the same weight, and none again before all were measured as often. Pairs with the
-       workload's target come first, up to half of the rounds.
-    3. At the end the model is made anew from the first one, with all measurements at once, up to the point where it agrees with them as
-       well as the truth would.
+       and takes a few multiplicative steps on all measurements so far. Candidates are the marginals whose expected noise does not swamp
+       the signal, only the largest ones of the same weight, and none again before all were measured as often. Pairs with the workload's
+       target come first, up to half of the rounds.
+    3. At the end the model is rebuilt from the first one, with all measurements at once, until it fits them as well as the true
+       distribution would.
 
-    Laplace noise in a pure account, Gaussian noise in a zCDP account: the curator's choice.
+    The curator chooses the noise: Laplace in a pure account, Gaussian in a zCDP account.
 
     Reference: Hardt, Ligett and McSherry 2012 (MWEM); McKenna, Mullins, Sheldon and Miklau 2022 (AIM) for whole marginals and the first
     one-way round.
@@ -71,21 +65,21 @@ class Mwem(Strategy):
 
     @property
     def rounds(self) -> int:
-        """How many marginals are selected."""
+        """The number of marginals that are selected."""
         return self._rounds
 
     @property
     def answers(self) -> int:
-        """A one-way marginal of each column, and a selection and a measurement in each round."""
+        """One per column, and a selection and a measurement in each round."""
         return len(self.model.shape) + 2 * self._rounds
 
     @property
     def smallest_share(self) -> Fraction:
-        """That of the smallest column, or of a round's marginal."""
+        """The share of the smallest column, or of a round's marginal."""
         return min(*self._first, (1 - SELECTING) * (1 - sum(self._first)) / self._rounds)
 
     def outline(self, rows: float, noise_of: NoiseOf) -> Outline:
-        """Return the plan, which no number of rows changes."""
+        """Return the plan, which does not depend on the number of rows."""
         del rows, noise_of
         first, rest = tuple((share,) for share in self._first), Fraction(1) - sum(self._first)
         return Outline(
@@ -99,7 +93,7 @@ class Mwem(Strategy):
         )
 
     def begin(self, curator: Curator) -> None:
-        """Measure every column and make the first model."""
+        """Measure every column and build the first model."""
         left = Fraction(1)
         for axis, share in enumerate(self._first):
             self._learn(curator.measure_marginal(column_step(axis, self._names[axis]), (axis,), share=share / left))
@@ -121,20 +115,20 @@ class Mwem(Strategy):
         return curator.select_marginal(step_name(number, "select"), expected, share=SELECTING / rounds_left)
 
     def measure(self, curator: Curator, number: int, selection: Selection) -> Measurement:
-        """Measure the selected marginal; the last round takes all that is left."""
+        """Measure the selected marginal. The last round spends all that is left."""
         rounds_left = self._rounds - number + 1
         share = (1 - SELECTING) / (rounds_left - SELECTING)
         return curator.measure_marginal(step_name(number, "measure"), selection.axes, share=share)
 
     def update(self, number: int, measurement: Measurement) -> None:
-        """Take a few steps towards all that was measured."""
-        del number  # every round's update is alike
+        """Take a few steps towards all measurements."""
+        del number  # the update is the same in every round
         self._measured[measurement.axes] += 1
         self._learn(measurement)
         self._now = refine(self.model, self._evidence, self._now, tries=ROUND_TRIES)
 
     def conclude(self) -> None:
-        """Make the released model: from the first one, so that what was measured early has no more say than what came late."""
+        """Build the released model from the first one, so that early measurements have no more influence than late ones."""
         refine(self.model, self._evidence, self._base, tries=last_tries(math.prod(self.model.shape)))
 
     def _learn(self, measurement: Measurement) -> None:
@@ -143,7 +137,7 @@ class Mwem(Strategy):
         self.model.rescale(self._evidence.total)
 
     def _affordable(self, number: int, noise: float) -> list[Axes]:
-        """Return the largest candidates that noise of this standard deviation leaves something of, among those measured least often."""
+        """Return the largest candidates that this noise does not swamp, among those measured least often."""
         worth = ROOM * self.model.total / (math.sqrt(2 / math.pi) * max(noise, LEAST_NOISE))  # in cells
         fitting = {axes for axes in self._candidates if self._cells[axes] <= worth}
         first = [axes for axes in self._target_pairs if axes in fitting and not self._measured[axes]]
@@ -151,7 +145,7 @@ class Mwem(Strategy):
             return first
         if not fitting:
             fitting = {min(self._candidates, key=self._cells.__getitem__)}
-        # With a marginal, all its parts are candidates and fit, and none weighs less: so one that is one column larger tells.
+        # All parts of a fitting marginal are candidates, fit too, and weigh no less: so it suffices to compare with one column more.
         inside = {
             part
             for axes in fitting
@@ -164,15 +158,15 @@ class Mwem(Strategy):
 
 
 def last_tries(cells: int) -> int:
-    """Return how many evaluations of a model of so many cells the last refinement may take."""
+    """Return the most evaluations for the last refinement of a model with `cells` cells."""
     return max(FEWEST_LAST_TRIES, min(LAST_TRIES, int(LAST_CELL_TRIES / cells)))
 
 
 def _first_shares(shape: tuple[int, ...], cells: list[int], *, rounds: int, pure: bool) -> list[Fraction]:
     """Return each column's share of the whole budget.
 
-    Splitting in proportion to size^(2/3) (to its root, with Laplace noise) makes the noise of all marginals together least. By the same
-    rule the columns as a whole get their part against the rounds' marginals, within limits.
+    Splitting in proportion to size^(2/3) (to its root, with Laplace noise) minimises the noise of all marginals together. The same rule,
+    within limits, splits the budget between all columns and the rounds' marginals.
     """
     power = 1 / 2 if pure else 2 / 3
     wanted = [size**power for size in shape]

@@ -1,4 +1,4 @@
-"""Private multiplicative weights on single counting queries, as in the lecture notes this project grew from."""
+"""Private multiplicative weights on single counting queries, as in the lecture notes that this project started from."""
 
 import math
 from fractions import Fraction
@@ -14,7 +14,7 @@ from dpcore.workload import Workload
 
 
 class Pmw(Strategy):
-    """Select the worst query, check its error against 2 alpha, and update by the sign of the error.
+    """Select the worst query, compare its error with 2 alpha, and update by the sign of the error.
 
     The queries are the cells of the workload's marginals. In round t, with the model p of n rows:
 
@@ -22,7 +22,7 @@ class Pmw(Strategy):
     2. y = <q, p> - <q, x> + Laplace noise; if |y| <= 2 alpha n the model is accurate enough, and the run ends;
     3. otherwise p <- p (1 - s eta q), renormalised, with s the sign of y and eta = sqrt(ln |X| / T).
 
-    All counts are whole; n is a noisy total, bought first. Each of the 2 T + 1 answers gets an equal share of the budget.
+    All counts are whole. n is a noisy total, measured first. Each of the 2 T + 1 answers gets an equal share of the budget.
 
     Reference: Hardt and Rothblum 2010; Hardt, Ligett and McSherry 2012.
     """
@@ -45,21 +45,21 @@ class Pmw(Strategy):
 
     @property
     def rounds(self) -> int:
-        """How many queries are selected at most."""
+        """The most queries that are selected."""
         return self._rounds
 
     @property
     def answers(self) -> int:
-        """The total, and a selection and a measurement in each round."""
+        """One for the total, and a selection and a measurement in each round."""
         return 2 * self._rounds + 1
 
     @property
     def smallest_share(self) -> Fraction:
-        """The same for all answers."""
+        """The share of each answer: all are equal."""
         return Fraction(1, self.answers)
 
     def outline(self, rows: float, noise_of: NoiseOf) -> Outline:
-        """Return the plan, which no number of rows changes: the total first."""
+        """Return the plan, which does not depend on the number of rows: the total comes first."""
         del rows, noise_of
         share, rounds = self.smallest_share, self._rounds
         return Outline(
@@ -73,7 +73,7 @@ class Pmw(Strategy):
         )
 
     def begin(self, curator: Curator) -> None:
-        """Buy the noisy number of rows."""
+        """Measure the number of rows."""
         measured = curator.measure_cell("total", (), None, share=Fraction(1, 2 * self._rounds + 1))
         self.measurements.append(measured)
         self.model.rescale(max(1.0, float(measured.values.sum())))
@@ -93,8 +93,8 @@ class Pmw(Strategy):
         return curator.measure_cell(step_name(number, "measure"), selection.axes, selection.cell, share=share)
 
     def update(self, number: int, measurement: Measurement) -> None:
-        """End if the noisy error is within 2 alpha; otherwise move the query's cells against its sign."""
-        del number  # every round's update is alike
+        """Finish if the noisy error is within 2 alpha; otherwise move the query's cells against its sign."""
+        del number  # the update is the same in every round
         self.measurements.append(measurement)
         marginal = self.model.marginal(measurement.axes)
         cell = measurement.cell or 0
@@ -107,4 +107,4 @@ class Pmw(Strategy):
         self.model.multiply(measurement.axes, factor)
 
     def conclude(self) -> None:
-        """Leave the last round's model as it is."""
+        """Keep the model of the last round."""

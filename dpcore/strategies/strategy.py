@@ -1,4 +1,4 @@
-"""How a release is made: the steps that every strategy offers to the drivers."""
+"""The interface of a strategy: the steps that the drivers call."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -14,16 +14,16 @@ from dpcore.workload import Axes
 
 @dataclass(frozen=True)
 class Outline:
-    """What a run means to measure, before it does: all in shares of its whole budget.
+    """The plan of a run's measurements, in shares of its whole budget.
 
     Attributes:
-        first: The shares of each marginal, or count, that the first model is made of; of more than one if it is measured more than once.
-        rounds: How many follow.
-        rest: What all rounds get together.
-        selecting: The part of a round's budget that its selection gets.
-        room: How many times the rows the expected noise in all cells of a marginal may be for it to be measured; None: anything is.
+        first: For each marginal, or count, of the first model, the shares of its measurements. A marginal may be measured more than once.
+        rounds: The number of rounds that follow.
+        rest: The share of all rounds together.
+        selecting: The fraction of a round's budget that its selection gets.
+        room: A marginal is measured only if its expected noise in all cells is at most this many times the rows; None if there is no limit.
         candidates: The sets of columns that the rounds select from.
-        model_cells: How many cells the model may have; None: as many as the universe.
+        model_cells: The most cells of the model; None if it has as many as the universe.
     """
 
     first: tuple[tuple[Fraction, ...], ...]
@@ -36,7 +36,7 @@ class Outline:
 
     @property
     def measuring(self) -> Fraction | None:
-        """The share of each round's measurement; None without rounds."""
+        """The share of each round's measurement; None if there are no rounds."""
         return (1 - self.selecting) * self.rest / self.rounds if self.rounds else None
 
 
@@ -45,11 +45,10 @@ NoiseOf = Callable[[Fraction], float]
 
 
 class Strategy(ABC):
-    """Improves a public model round by round; all that it learns comes from the curator's noisy answers.
+    """Improves a public model round by round, from the curator's noisy answers alone.
 
-    The drivers call `begin` once, then `select`, `measure` and `update` for each round until `finished`,
-    and `conclude`. Every choice depends
-    on the spec and on earlier noisy answers only, so a run that is started again takes the same way through its transcript.
+    The drivers call `begin` once, then `select`, `measure` and `update` for each round until `finished`, and `conclude` at the end. Every
+    choice depends on the spec and on earlier noisy answers only, so a resumed run repeats the steps of its transcript.
     """
 
     model: Model
@@ -62,41 +61,41 @@ class Strategy(ABC):
     @property
     @abstractmethod
     def rounds(self) -> int:
-        """How many rounds there are at most."""
+        """The most rounds."""
 
     @property
     @abstractmethod
     def answers(self) -> int:
-        """How many answers the budget is shared by."""
+        """The number of answers that share the budget."""
 
     @property
     @abstractmethod
     def smallest_share(self) -> Fraction:
-        """The least share of the whole budget that any planned measurement gets, whatever earlier ones say."""
+        """The least share of the whole budget that any planned measurement gets, whatever the earlier answers are."""
 
     @abstractmethod
     def outline(self, rows: float, noise_of: NoiseOf) -> Outline:
-        """Return what a run would measure in a table of about so many rows; asked for before the run begins."""
+        """Return the plan for a table of about `rows` rows. It is called before the run begins."""
 
     @abstractmethod
     def begin(self, curator: Curator) -> None:
-        """Measure what the first model is made of."""
+        """Measure the counts of the first model."""
 
     @abstractmethod
     def select(self, curator: Curator, number: int) -> Selection:
-        """Select what the model gets most wrong; rounds count from 1."""
+        """Select the candidate that the model gets most wrong. Rounds are numbered from 1."""
 
     @abstractmethod
     def measure(self, curator: Curator, number: int, selection: Selection) -> Measurement:
-        """Measure what was selected."""
+        """Measure the selected candidate."""
 
     @abstractmethod
     def update(self, number: int, measurement: Measurement) -> None:
-        """Correct the model by the measurement, and decide from noisy values alone whether to go on."""
+        """Correct the model by the measurement, and decide from noisy values alone whether to continue."""
 
     @abstractmethod
     def conclude(self) -> None:
-        """Make the model that is released, once all is measured."""
+        """Build the released model after the last measurement."""
 
     @property
     def total(self) -> float:
@@ -105,7 +104,7 @@ class Strategy(ABC):
 
 
 def step_name(number: int, action: str) -> str:
-    """Name a step of a round, in the ledger and in Prefect.
+    """Return the name of a round's step in the ledger and in Prefect.
 
     >>> step_name(7, "select")
     'round-007/select'
@@ -114,7 +113,7 @@ def step_name(number: int, action: str) -> str:
 
 
 def column_step(axis: int, name: str) -> str:
-    r"""Name the step that measures one column: its place makes it unique, and its name, as far as it can be printed, readable.
+    r"""Return the name of the step that measures one column: its position makes it unique, its printable name readable.
 
     >>> column_step(2, " age\t")
     'one-way/03-age'
@@ -123,6 +122,6 @@ def column_step(axis: int, name: str) -> str:
 
 
 def column_name(axis: int, name: str) -> str:
-    """Name a column in a step."""
+    """Return the name of a column within a step name."""
     printable = "".join(character for character in name if character.isprintable())
     return f"{axis + 1:02}-{printable[:100].strip()}"

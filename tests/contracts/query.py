@@ -77,13 +77,13 @@ class QueryContract(MechanismContract):
     def test_a_scale_that_means_nothing_is_refused(self, scale):
         bought = self.bought(10**11, Currency.PURE)
         for name in self.scales:
-            with pytest.raises(UsageError, match="scale of noise"):
+            with pytest.raises(UsageError, match="noise scale"):
                 replace(bought, **{name: scale})
 
     def test_a_protection_that_says_nothing_is_refused(self):
         for bad in (None, "row"):
-            with pytest.raises(UsageError, match="whom to protect"):
+            with pytest.raises(UsageError, match="must be a Protection"):
                 replace(self.bought(10**11, Currency.PURE), protection=bad)
         heavy = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE, row_weight=2)
-        with pytest.raises(UsageError, match="column that weighs"):
+        with pytest.raises(UsageError, match="need a weight column"):
             replace(self.bought(10**11, Currency.PURE), protection=heavy)

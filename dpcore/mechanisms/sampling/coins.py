@@ -1,6 +1,6 @@
-"""Biased coins, exactly: a uniform 128-bit number is compared with floor(2^128 p).
+"""Exact biased coins: a uniform 128-bit number is compared with floor(2^128 p).
 
-The first 64 bits decide all but the rarest coins; the other 64 are drawn for those only. So a coin's probability is p within
+The first 64 bits decide almost every coin, and the other 64 are drawn only if they don't. So a coin's probability is p within
 2^-128, and exactly p where 2^128 p is a whole number, 0 and 1 included.
 """
 
@@ -19,20 +19,20 @@ from dpcore.privacy.accounting.rounding import as_real, real
 Flips: TypeAlias = npt.NDArray[np.bool_]
 
 LARGEST_RATE = 2**64
-"""Of an exponent per step of difference: beyond it, every coin but that of no difference is certain anyhow."""
+"""The largest exponent per step of difference. Beyond it, the coin of any difference above 0 is certain anyway."""
 
 MARGIN = 2.0**-40
-"""How near to its probability, as an estimate, a coin's number must lie to be compared exactly."""
+"""A coin whose number lies this close to its estimated probability is compared exactly."""
 
 _FARTHEST = 64.0
-"""Exponents are estimated up to this one: e^-64 is 2^-92, and nothing to the margin."""
+"""Larger exponents are estimated as this one: e^-64 is 2^-92, negligible against the margin."""
 
 _HALF, _LOWER, _FIRST = np.uint64(32), np.uint64(2**32 - 1), np.uint64(11)
-"""How many bits to shift for the upper half of a word, its lower half, and how many to drop for those a float holds exactly."""
+"""The shift for the upper half of a word, the mask for its lower half, and the shift that leaves the 53 bits of a float."""
 
 
 def threshold(probability: Fraction | Any) -> int:
-    """Return floor(2^128 p) of a fraction, or of a real number of `accounting.rounding`.
+    """Return floor(2^128 p) for a fraction, or for a real number of `accounting.rounding`.
 
     >>> threshold(Fraction(3, 4)) == 3 << 126
     True
@@ -60,9 +60,9 @@ def biased(threshold: int, count: int) -> Flips:
 
 
 def exp_minus(differences: npt.NDArray[np.uint64], *, rate: Fraction) -> Flips:
-    """Return a coin for each difference d, independent of each other, True with probability e^(-rate d).
+    """Return an independent coin for each difference d, True with probability e^(-rate d).
 
-    How long it takes does not depend on the differences, up to a comparison at 400 bits for a coin in 2^39.
+    The running time does not depend on the differences, except for a comparison at 400 bits for one coin in 2^39.
     """
     return flips(exp_estimates(differences, rate=rate), exponent=lambda place: rate * int(differences[place]))
 
@@ -70,14 +70,14 @@ def exp_minus(differences: npt.NDArray[np.uint64], *, rate: Fraction) -> Flips:
 def exp_estimates(differences: npt.NDArray[np.uint64], *, rate: Fraction) -> npt.NDArray[np.float64]:
     """Return e^(-rate d) for each difference d as a float, with a relative error below 2^-43, or an absolute one of 2^-92.
 
-    With u = 2^-53: the float of the rate, that of d (the sum of two that are exact) and their product are each off by at most u,
-    relatively. So the exponent x is off by x (3u + 4u^2), and e^-x by at most 64 (3u + 4u^2) < 2^-45.4 up to x = 64. The
-    library's exponential adds an error of its own, about a unit in the last place, which is 2^-52: the bound leaves it 200 of
-    them. Beyond x = 64 both the result and what it stands for are within e^-64 < 2^-92 of 0. Nothing overflows or underflows.
+    Let u = 2^-53. The float of the rate, the float of d (the sum of two exact floats) and their product each have a relative
+    error of at most u. So the exponent x is off by x (3u + 4u^2), and e^-x by at most 64 (3u + 4u^2) < 2^-45.4 up to x = 64.
+    The library's exponential adds its own error of about one unit in the last place, 2^-52; the bound leaves room for 200 of
+    them. Beyond x = 64 both the result and the exact value are within e^-64 < 2^-92 of 0. Nothing overflows or underflows.
     """
     if not 0 < rate <= LARGEST_RATE:
         raise UsageError("the rate of an exponential must be above 0 and at most 2^64; use a coarser grid of scores")
-    # by halves of 32 bits: a processor that converts signed numbers only takes another way for those beyond 2^63
+    # in halves of 32 bits: a processor that converts only signed numbers would branch for those beyond 2^63
     exponents = (differences >> _HALF).view(np.int64).astype(np.float64)
     exponents *= 2.0**32
     exponents += (differences & _LOWER).view(np.int64)
@@ -88,15 +88,15 @@ def exp_estimates(differences: npt.NDArray[np.uint64], *, rate: Fraction) -> npt
 
 
 def flips(estimates: npt.NDArray[np.float64], *, exponent: Callable[[int], Fraction]) -> Flips:
-    """Return independent coins of probability e^-x, for exponents x that are known as exact fractions if need be.
+    """Return independent coins of probability e^-x, given estimates of e^-x and, on demand, the exact exponents x.
 
-    A coin is U < p with U uniform. The float of its first 53 bits is within 2^-53 of U, and the float of the difference to
-    the estimate within 2^-53 of theirs. So a difference that is not below the margin of 2^-40 has the sign of the exact one if
-    the estimate is within 2^-41 of p. Any other is settled by all 128 bits.
+    A coin is U < p with U uniform. The float of its first 53 bits is within 2^-53 of U, and the float of their difference to
+    the estimate is within 2^-53 of the exact difference. So if the estimate is within 2^-41 of p, a difference of at least the
+    margin of 2^-40 has the right sign. Any other coin is decided by all 128 bits.
 
     Args:
         estimates: e^-x of each coin, within 2^-41.
-        exponent: What x is, exactly, at a place.
+        exponent: Returns the exact x of the coin at an index.
     """
     words = entropy.random_words(estimates.size)
     gaps = (words >> _FIRST).view(np.int64) * 2.0**-53
@@ -110,7 +110,7 @@ def flips(estimates: npt.NDArray[np.float64], *, exponent: Callable[[int], Fract
 
 
 def exp_threshold(exponent: Fraction) -> int:
-    """Return floor(2^128 e^-x), from 400 bits."""
+    """Return floor(2^128 e^-x), computed at 400 bits."""
     if exponent > 128:
-        return 0  # without an exponential of numbers of any size: 2^128 e^-128 is far below 1
+        return 0  # 2^128 e^-128 is far below 1; this also avoids the exponential of huge numbers
     return threshold(real.exp(-as_real(exponent)))

@@ -1,11 +1,11 @@
-"""The only source of randomness on the private side: the operating system's.
+"""The only source of randomness on the private side: the operating system.
 
-Nothing is kept between calls: each asks the kernel for as many bytes as it returns. So there is no state that a forked
-process could inherit or that two threads could both read, and no two callers ever have the same words. A generator of our
-own, however good, would have to be seeded again after every fork.
+No state is kept between calls: each call asks the kernel for exactly the bytes that it returns. So there is no state that a
+forked process could inherit or that two threads could both read, and no two callers ever get the same words. A generator of
+our own would have to be reseeded after every fork.
 
-Every module calls `entropy.random_words` through this module, never by a name of its own, so that a test that replaces the
-function here replaces all randomness there is.
+Every module calls `entropy.random_words` as an attribute of this module and never imports the function by name, so that a
+test that replaces it here replaces all randomness.
 """
 
 import os
@@ -17,6 +17,6 @@ import numpy.typing as npt
 def random_words(count: int) -> npt.NDArray[np.uint64]:
     """Return `count` independent uniform 64-bit words.
 
-    There is no seed to pass, by design. A test that needs the same noise twice replaces this function.
+    There is no seed argument, by design. A test that needs the same noise twice replaces this function.
     """
     return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)

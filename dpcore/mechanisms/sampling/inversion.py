@@ -1,13 +1,13 @@
-"""Exact sampling of whole numbers by inversion of their distribution function.
+"""Exact sampling of whole numbers by inverting their distribution function.
 
-A uniform 128-bit number U is compared with the thresholds floor(2^128 F(k)); the noise is the first k whose threshold
-lies above it. So k has probability p(k) within 2^-128, with p one of the distributions of `thresholds`, cut where less
-than 2^-140 of it is left. With n outcomes the distance to the ideal distribution is below n 2^-129 + 2^-140 per draw in total
-variation, and below 2^-109 whatever the scale: the only respect in which this noise is not the ideal one. What it adds to
-delta is stated with every release (`accounting.sampler`).
+A uniform 128-bit number U is compared with the thresholds floor(2^128 F(k)). The noise is the first k whose threshold lies
+above U. So k has probability p(k) within 2^-128, with p one of the distributions of `thresholds`, cut where less than 2^-140
+of it is left. With n outcomes the total variation distance to the ideal distribution is below n 2^-129 + 2^-140 per draw,
+and below 2^-109 at any scale. This noise differs from the ideal one in no other respect. Every release states what the
+distance adds to delta (`accounting.sampler`).
 
-The first 64 bits of U decide all but one draw in 2^45 or more; the other 64 are drawn for those only. Which of these
-ways a draw takes depends on its random bits alone, never on the counts that the noise is for.
+The first 64 bits of U decide all but one draw in 2^45 or more; the other 64 are drawn for those only. Which path a draw
+takes depends on its random bits alone, never on the counts that the noise is added to.
 """
 
 from dataclasses import dataclass, field
@@ -23,10 +23,10 @@ MOST_OUTCOMES = 560_001
 """The longest table: 9 MB, a second to build, for a Gaussian sigma of 19,999 or a Laplace scale of 2,857."""
 
 _GUIDE_BITS, _LONG_GUIDE_BITS = 16, 18
-"""How many first bits of a word a guide goes by: 256 KB, or 1 MB for a long table, that stay in a processor's cache."""
+"""The leading bits of a word that index the guide: 256 KB, or 1 MB for a long table, which fits in a processor's cache."""
 
 _BATCH = 1 << 17
-"""Draws made at a time, so that the intermediate arrays stay in a processor's cache as well."""
+"""Draws made at a time, so that the intermediate arrays fit in a processor's cache as well."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class InversionTable:
     guide_shift: np.uint64 = field(init=False)
 
     def __post_init__(self) -> None:
-        """Find the words whose first bits alone decide the outcome: those that share them with no threshold."""
+        """Build the guide: the outcome of every leading bit pattern that no threshold shares, and -1 for the others."""
         bits = _GUIDE_BITS if len(self.high) < 1 << (_GUIDE_BITS - 1) else _LONG_GUIDE_BITS
         shift = np.uint64(64 - bits)
         starts = self.high >> shift
@@ -60,7 +60,7 @@ class InversionTable:
         return noise
 
     def _outcomes(self, words: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
-        """Return for each word, as the upper half of U, how many thresholds are not above U."""
+        """Return, for each word as the upper half of U, how many thresholds are not above U."""
         outcomes = self.guide.take((words >> self.guide_shift).astype(np.intp))
         open_places = np.flatnonzero(outcomes < 0)
         open_words = words[open_places]
@@ -76,18 +76,18 @@ class InversionTable:
 
 
 def has_table(shape: Shape, scale: float) -> bool:
-    """Say whether the table for this scale would be within its limit."""
+    """Return whether the table for this scale would have at most MOST_OUTCOMES outcomes."""
     return 2 * reach_of(shape, scale) + 1 <= MOST_OUTCOMES
 
 
 @lru_cache(maxsize=16)  # 16 tables of the largest size are 150 MB
 def inversion_table(shape: Shape, scale: float) -> InversionTable:
-    """Return the table of a distribution, built once per scale."""
+    """Return the table of a distribution. It is built once per scale."""
     return table_of(thresholds(shape, scale), reach=reach_of(shape, scale))
 
 
 def table_of(edges: list[int], *, reach: int) -> InversionTable:
-    """Return the table of floor(2^128 F(k)) for k = -reach, -reach + 1, ...; the last outcome needs none."""
+    """Return the table of the thresholds floor(2^128 F(k)) for k = -reach, -reach + 1, ... The last outcome needs no threshold."""
     halves = np.frombuffer(b"".join(edge.to_bytes(16, "big") for edge in edges), dtype=">u8")
     high, low = halves.reshape(-1, 2).T.astype(np.uint64)
     return InversionTable(high=high, low=low, reach=reach)

@@ -1,4 +1,4 @@
-"""Integer noise at any scale, added to counts: from an inversion table, or in parts where a table would be too long."""
+"""Add integer noise of any scale to counts: from an inversion table, or by `wide` where a table would be too long."""
 
 from typing import TypeAlias
 
@@ -14,29 +14,31 @@ from dpcore.privacy.protection import Sensitivity
 Counts: TypeAlias = npt.NDArray[np.int64]
 
 SMALLEST_SCALE = 0.01
-"""Below it, noise is all but certainly zero and protects nobody."""
+"""Below this scale, noise is almost certainly zero and protects nobody."""
 
 LARGEST_SCALE = 2.0**40
-"""Above it, noise drowns any count; and up to it, a count with its noise is far within 64 bits."""
+"""Above this scale, noise drowns any count. Up to it, a count with its noise fits easily in 64 bits."""
 
 
 def checked_scale(scale: float) -> float:
-    """Return a scale as a plain float, or refuse it."""
+    """Return a scale as a float. Raise if it is out of range."""
     if isinstance(scale, bool) or not isinstance(scale, int | float):
-        raise UsageError("a scale of noise must be a finite number")
+        raise UsageError("a noise scale must be a finite number")
     if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
         limits = f"from {SMALLEST_SCALE:g} to {LARGEST_SCALE:g}"
-        raise UsageError(f"a scale of noise must be {limits}; spend less for more noise, or more for less")
+        raise UsageError(f"a noise scale must be {limits}; spend less for more noise, or more for less")
     return float(scale)
 
 
 def checked_sensitivity(sensitivity: Sensitivity) -> Sensitivity:
-    """Return a sensitivity that some movement of whole counts can have, or refuse it."""
+    """Return the sensitivity. Raise if no movement of whole counts can have it."""
     if not isinstance(sensitivity, Sensitivity):
-        raise UsageError("a sensitivity is a Sensitivity, with its three norms; derive it from a Protection")
+        raise UsageError("a sensitivity must be a Sensitivity with its three norms; derive it from a Protection")
     l1, l2_squared, linf = sensitivity.l1, sensitivity.l2_squared, sensitivity.linf
     if any(isinstance(norm, bool) or not isinstance(norm, int) for norm in (l1, l2_squared, linf)):
-        raise UsageError("a sensitivity is given in whole numbers, the L2 one as its square")
+        raise UsageError(
+            "a sensitivity's norms must be whole numbers, the L2 norm as its square; derive it from a Protection"
+        )
     if not (1 <= linf <= l1 and linf**2 <= l2_squared <= l1 * linf):
         raise UsageError(
             "a sensitivity must have 1 <= linf <= l1 and linf^2 <= l2^2 <= l1 linf; derive it from a Protection"
@@ -47,11 +49,11 @@ def checked_sensitivity(sensitivity: Sensitivity) -> Sensitivity:
 def with_noise(counts: Counts, *, shape: Shape, scale: float) -> Counts:
     """Return the counts, each with its own draw of noise added.
 
-    The noise is drawn without looking at the counts. A sum beyond 64 bits wraps around: that is a function of the exact
-    sum and so costs no privacy, where an error would tell that the count was large.
+    The noise is drawn without looking at the counts. A sum beyond 64 bits wraps around. This is post-processing of the
+    exact sum and costs no privacy, whereas an error would reveal that the count was large.
     """
     if not isinstance(counts, np.ndarray) or counts.dtype != np.int64:
-        raise UsageError("noise is added to an array of 64-bit integers; convert the counts first")
+        raise UsageError("counts must be an array of 64-bit integers; convert them first")
     return counts + integer_noise(counts.size, shape=shape, scale=scale).reshape(counts.shape)
 
 

@@ -1,8 +1,8 @@
-"""Selecting among candidates by exact probabilities: the exponential mechanism's, and permute-and-flip's.
+"""Select a candidate with the exact probabilities of the exponential mechanism or of permute-and-flip.
 
-Both go by how far each score is behind the best, d = max - s, a whole number from 0 to 2^64 - 1, and by an exact fraction c. All
-randomness is `entropy`'s. How long a selection takes depends on the number of candidates, not on their scores, up to the rare
-case of a random number so close to an edge that it is settled with hundreds of bits.
+Both depend on how far each score is behind the best, d = max - s, a whole number from 0 to 2^64 - 1, and on an exact fraction,
+the rate. All randomness comes from `entropy`. The running time depends on the number of candidates, not on their scores,
+except in the rare case of a random number so close to an edge that hundreds of bits are needed to decide.
 """
 
 import itertools
@@ -20,19 +20,19 @@ from dpcore.privacy.accounting.rounding import as_real, real
 Differences: TypeAlias = npt.NDArray[np.uint64]
 
 _BITS = 320
-"""Fixed-point precision of weights where a selection is settled exactly: errors of 2^-320 per candidate."""
+"""Fixed-point precision of weights where a selection is decided exactly: errors of 2^-320 per candidate."""
 
 _FAR = 200
-"""An exponent from which on a weight, below 2^-288, counts as nothing beside the best one's 1."""
+"""Beyond this exponent a weight, below 2^-288, counts as zero against the best one's 1."""
 
 
 def behind_best(scores: npt.NDArray[np.int64]) -> Differences:
-    """Return how far each score is behind the best, or refuse what are no scores.
+    """Return how far each score is behind the best. Raise unless the scores are 64-bit integers.
 
-    The difference of any two 64-bit integers is right as an unsigned one, whatever wraps around on the way.
+    The difference of any two 64-bit integers is correct as an unsigned integer, even if it wraps around.
     """
     if not isinstance(scores, np.ndarray) or scores.dtype != np.int64 or scores.ndim != 1:
-        raise UsageError("scores must be a one-dimensional array of 64-bit integers; put them on a whole grid first")
+        raise UsageError("scores must be a one-dimensional array of 64-bit integers; round them to a grid first")
     if scores.size == 0:
         raise UsageError("there is nothing to select from; offer at least one candidate")
     differences: Differences = scores.max(keepdims=True).view(np.uint64) - scores.astype(np.uint64)
@@ -40,10 +40,10 @@ def behind_best(scores: npt.NDArray[np.int64]) -> Differences:
 
 
 def permute_and_flip(differences: Differences, *, rate: Fraction) -> int:
-    """Return the first candidate in a random order whose coin, of probability e^(-rate d), says yes.
+    """Return the first candidate in a random order whose coin, of probability e^(-rate d), comes up heads.
 
-    The coins do not depend on the order. So all of them are flipped, and in a random order any of those that say yes comes
-    first with the same probability. The coin of a best candidate always says yes.
+    The coins do not depend on the order. So all of them are flipped, and one of the heads is chosen uniformly: in a random
+    order each of them comes first with the same probability. The coin of a best candidate is always heads.
     """
     accepted = np.cumsum(coins.exp_minus(differences, rate=rate))
     rank = uniform.below(int(accepted[-1]), 1)[0]
@@ -53,13 +53,13 @@ def permute_and_flip(differences: Differences, *, rate: Fraction) -> int:
 def softmax(differences: Differences, *, rate: Fraction) -> int:
     """Return a candidate with probability proportional to e^(-rate d), within 2^-128.
 
-    A uniform point on a line of the length of all weights lies on the weight of the selected one. The weights are floats,
-    their sums are taken in chunks, and the candidates at either end of a margin around the point are found. If they are one and
-    the same, it is the exact one. To see it, let u = 2^-53, w the length of a chunk, b the number of chunks and S the sum of the
-    weights, at least 1. Weights are off by 2^-43 or, far ones, by 2^-92 (`coins.exp_estimates`); a sum over w terms and one over b
-    add (w + b) u S in whatever order they are taken. So each edge is off by at most r S with r = (w + b + 2) u + 2^-43 + n 2^-92,
-    and the point, a product with S of a 64-bit number, by (r + 4u) S. Together that is below (w + b + 1500) 2^-52 S for
-    less than 2^40 candidates, and the margin is more.
+    The weights are laid end to end, and a uniform point on that line lies on the weight of the selected candidate. Weights are
+    floats and are summed in chunks. The candidates at both ends of a margin around the point are looked up. If they are the
+    same, that candidate is the exact one. Proof: let u = 2^-53, w the length of a chunk, b the number of chunks, n the number of
+    candidates and S the sum of the weights, at least 1. Weights are off by 2^-43 or, far ones, by 2^-92 (`coins.exp_estimates`);
+    a sum over w terms and one over b add (w + b) u S in whatever order they are taken. So each edge is off by at most r S with
+    r = (w + b + 2) u + 2^-43 + n 2^-92, and the point, a product with S of a 64-bit number, by (r + 4u) S. Together that is below
+    (w + b + 1500) 2^-52 S for less than 2^40 candidates, and the margin is larger.
     """
     high, low = entropy.random_words(2).tolist()
     weights = coins.exp_estimates(differences, rate=rate)
@@ -80,7 +80,7 @@ def softmax(differences: Differences, *, rate: Fraction) -> int:
 
 
 def _settled(differences: Differences, *, rate: Fraction, number: int) -> int:
-    """Return the candidate on whose weight the point number / 2^128 lies, with weights of 320 bits."""
+    """Return the candidate on whose weight the point number / 2^128 lies, computed with weights of 320 bits."""
     levels, level_of = np.unique(differences, return_inverse=True)
     weights = [_weight(rate * level) for level in levels.tolist()]
     edges = list(itertools.accumulate(weights[level] for level in level_of.tolist()))

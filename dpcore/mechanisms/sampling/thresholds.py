@@ -1,4 +1,4 @@
-"""The distribution functions of integer noise, as whole numbers: floor(2^128 F(k)) for every k that is ever drawn."""
+"""The distribution functions of integer noise as whole numbers: floor(2^128 F(k)) for every k that can be drawn."""
 
 import itertools
 import math
@@ -14,14 +14,14 @@ _BITS = 320
 """Fixed-point precision while a table is built: the recurrence adds up reach^3 errors of 2^-320, far below 2^-128."""
 
 _FACTOR_BITS = 256
-"""That of the factors that make masses of intervals from weights: reach errors of some 2^-252 add up to 2^-234."""
+"""Precision of the factors that turn weights into masses of intervals: reach errors of some 2^-252 add up to 2^-234."""
 
 _NARROW = 1.0
-"""Below this sigma few outcomes are left, and each is evaluated by itself."""
+"""Below this sigma there are few outcomes, and each is evaluated separately."""
 
 
 class Shape(StrEnum):
-    """The distributions that integer noise comes in."""
+    """The distributions of integer noise."""
 
     LAPLACE = "laplace"
     """p(k) ~ e^(-|k| / scale)."""
@@ -32,22 +32,22 @@ class Shape(StrEnum):
 
 
 def reach_of(shape: Shape, scale: float) -> int:
-    """Return the largest noise that is ever drawn: beyond it lies less than 2^-140 of the distribution."""
+    """Return the largest noise that can be drawn. Less than 2^-140 of the distribution lies beyond it."""
     return math.ceil((98 if shape is Shape.LAPLACE else 14) * scale) + 1
 
 
 def thresholds(shape: Shape, scale: float) -> list[int]:
-    """Return floor(2^128 F(k)) for k = -reach .. reach - 1, from one half of the symmetric distribution."""
+    """Return floor(2^128 F(k)) for k = -reach .. reach - 1, computed from one half of the symmetric distribution."""
     if shape is Shape.ROUNDED_GAUSSIAN:
         lower = [tail >> (_BITS - 128) for tail in _rounded_tails(scale)]
-        # 1 - F is never a multiple of 2^-128, so the floor of the one is the complement of the floor of the other
+        # 1 - F is never a multiple of 2^-128, so the floor of one is the complement of the floor of the other
         return lower + [(1 << 128) - 1 - tail for tail in reversed(lower)]
     weights = _weights(shape, scale)
     # the weights of -reach, then of -reach and -reach + 1, and so on: the smallest terms come first
     tails = list(itertools.accumulate(reversed(weights[1:])))
     total = weights[0] + 2 * tails[-1]
     lower = [(tail << 128) // total for tail in tails]
-    # a tail too light for the fixed point still has weight, so F stays below 1
+    # a tail that underflows the fixed point still has weight, so F stays below 1
     upper = [(1 << 128) - max(1, -((-tail << 128) // total)) for tail in reversed(tails)]
     return lower + upper
 
@@ -71,7 +71,7 @@ def _exp_of_minus(exponent: Fraction) -> int:
 
 
 def _rounded_tails(sigma: float) -> Iterator[int]:
-    """Yield 2^320 F(-k) of rounded Gaussian noise for k = reach .. 1: the mass beyond, then one interval more each."""
+    """Yield 2^320 F(-k) of rounded Gaussian noise for k = reach .. 1: the mass beyond reach, then one interval more each time."""
     reach = reach_of(Shape.ROUNDED_GAUSSIAN, sigma)
     if sigma < _NARROW:
         yield from (_tail_beyond(k, sigma) for k in range(reach, 0, -1))
@@ -94,13 +94,13 @@ def _tail_beyond(k: int, sigma: float) -> int:
 
 
 def _interval_series(sigma: float, *, shift: int) -> list[int]:
-    """Return the coefficients, times 2^256, of what turns the weight of k into the mass of k - 1/2 .. k + 1/2.
+    """Return the coefficients, times 2^256, of the factor that turns the weight of k into the mass of k - 1/2 .. k + 1/2.
 
     That mass is e^(-k^2 / (2 sigma^2)) / (sigma sqrt(2 pi)) times the integral of cosh(k u / sigma^2) e^(-u^2 / (2
     sigma^2)) over u from -1/2 to 1/2. The factor is a power series in k^2 / 2^shift, which stays below 1. Its terms are
-    the even moments of the last exponential over that interval, all of them positive. Integrated by parts, each moment
-    follows from the next one by a sum without any cancellation, in which an error shrinks: the first, of some far
-    moment, may be taken as 0.
+    the even moments of the last exponential over that interval, all of them positive. Integration by parts gives each
+    moment from the next higher one, by a sum without cancellation in which errors shrink. The recurrence may therefore
+    start with 0 in place of some high moment.
     """
     precision = 1 / as_real(sigma) ** 2
     growth = real.ldexp(precision**2, shift)
@@ -120,7 +120,7 @@ def _interval_series(sigma: float, *, shift: int) -> list[int]:
 
 
 def _terms_needed(growth: Any) -> int:
-    """Return after how many terms the rest of the series is below the fixed point: it falls faster than geometrically."""
+    """Return the number of terms after which the rest of the series, which falls faster than geometrically, is below 2^-256."""
     bound, terms = real.mpf(1), 0
     while bound > real.ldexp(1, -_FACTOR_BITS):
         terms += 1

@@ -1,4 +1,4 @@
-"""Uniform whole numbers, exactly."""
+"""Exactly uniform whole numbers."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,14 +7,14 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms.sampling import entropy
 
 MOST = 1 << 63
-"""The largest bound: what is drawn below it is a signed 64-bit integer."""
+"""The largest bound: every number below it is a signed 64-bit integer."""
 
 
 def below(bound: int, count: int) -> npt.NDArray[np.int64]:
-    """Return `count` independent whole numbers, each one of 0, ..., bound - 1 with the same probability.
+    """Return `count` independent whole numbers, uniform over 0, ..., bound - 1.
 
-    A word's remainder is uniform if the word is below the largest multiple of the bound that 64 bits hold. Other words are
-    drawn again, which for a bound of a million happens to one in 10^13.
+    A word's remainder is uniform if the word is below the largest multiple of the bound that fits in 64 bits. Other words are
+    drawn again; for a bound of a million this happens to one word in 10^13.
 
     >>> sorted(set(below(3, 1000).tolist()))
     [0, 1, 2]
@@ -30,7 +30,7 @@ def below(bound: int, count: int) -> npt.NDArray[np.int64]:
 
 
 def checked_count(count: int) -> int:
-    """Return how many draws are asked for, or refuse it."""
+    """Return a number of draws. Raise unless it is a whole number of at least 0."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise UsageError("the number of draws must be a whole number of at least 0")
     return count

@@ -1,11 +1,11 @@
 """Integer noise that is too wide for one table: Laplace noise digit by digit, Gaussian noise by rejection from it.
 
 A geometric number G, of probability (1 - q) q^G, has independent digits in any base: with G the sum of g_j B^j, q^G is the
-product of the q^(g_j B^j). So each digit comes from a table of its own, with 128-bit thresholds, and the last one from that of
-a geometric number again, cut where less than 2^-140 is left. G with a random sign is discrete Laplace noise if a zero with a
-minus, which would count the zero twice, is drawn again.
+product of the q^(g_j B^j). So each digit is drawn from its own table with 128-bit thresholds. The last digit is drawn from the
+table of a geometric number, cut where less than 2^-140 is left. G with a random sign is discrete Laplace noise, provided that
+a negative zero, which would count the zero twice, is drawn again.
 
-Discrete Gaussian noise is such a number y, of scale t, accepted with probability e^(-(|y| - sigma^2 / t)^2 / (2 sigma^2)): the
+Discrete Gaussian noise is Laplace noise y of scale t, accepted with probability e^(-(|y| - sigma^2 / t)^2 / (2 sigma^2)): the
 product is proportional to e^(-y^2 / (2 sigma^2)). About three in four are accepted at t = floor(sigma) + 1.
 
 Tables and coins together are off by less than 2^-113.7, and at least three draws in four are accepted, so the noise is within 2^-113
@@ -32,32 +32,32 @@ from dpcore.privacy.accounting.rounding import as_real, real
 Draws: TypeAlias = npt.NDArray[np.int64]
 
 BASE_BITS = 12
-"""Of a digit: its table takes a few milliseconds to build."""
+"""The bits of a digit. Its table takes a few milliseconds to build."""
 
 _LAST_SCALE = 256.0
-"""The scale from which on the last digit is split once more: its table has at most 25,000 outcomes."""
+"""Above this scale the last digit is split once more. Its table has at most 25,000 outcomes."""
 
 _BITS = 320
 """Fixed-point precision while a table is built: 25,000 errors of 2^-320 add up to far less than 2^-128."""
 
 _BATCH = 1 << 16
-"""Draws made at a time, so that the intermediate arrays stay in a processor's cache."""
+"""Draws made at a time, so that the intermediate arrays fit in a processor's cache."""
 
 
 def laplace(count: int, *, scale: float) -> Draws:
-    """Return `count` independent draws of discrete Laplace noise: exact, and about 0.1 microseconds each."""
+    """Return `count` independent, exact draws of discrete Laplace noise, at about 0.1 microseconds each."""
     digits = _digits(scale)
     return _until_accepted(count, lambda tried: _laplace_tries(tried, digits))
 
 
 def gaussian(count: int, *, scale: float) -> Draws:
-    """Return `count` independent draws of discrete Gaussian noise: exact, and about 0.2 microseconds each."""
+    """Return `count` independent, exact draws of discrete Gaussian noise, at about 0.2 microseconds each."""
     digits = _digits(float(math.floor(scale) + 1))
     return _until_accepted(count, lambda tried: _gaussian_tries(tried, digits, sigma=scale))
 
 
 def _until_accepted(count: int, tries: Callable[[int], tuple[Draws, npt.NDArray[np.bool_]]]) -> Draws:
-    """Return the first `count` accepted draws: which ones are rejected depends on the noise alone."""
+    """Return the first `count` accepted draws. Which ones are rejected depends on the noise alone."""
     noise = np.empty(count, dtype=np.int64)
     filled = 0
     while filled < count:
@@ -69,7 +69,7 @@ def _until_accepted(count: int, tries: Callable[[int], tuple[Draws, npt.NDArray[
 
 
 def _laplace_tries(count: int, digits: tuple[InversionTable, ...]) -> tuple[Draws, npt.NDArray[np.bool_]]:
-    """Return numbers with a sign, and which of them are no zero with a minus."""
+    """Return signed numbers, and a mask that excludes the negative zeros."""
     size = np.zeros(count, dtype=np.int64)
     for digit in reversed(digits):
         size <<= BASE_BITS
@@ -84,11 +84,11 @@ def _laplace_tries(count: int, digits: tuple[InversionTable, ...]) -> tuple[Draw
 def _gaussian_tries(
     count: int, digits: tuple[InversionTable, ...], *, sigma: float
 ) -> tuple[Draws, npt.NDArray[np.bool_]]:
-    """Return Laplace numbers, and which of them are accepted as Gaussian ones.
+    """Return Laplace noise, and a mask of the draws that are accepted as Gaussian noise.
 
-    With u = 2^-53 and z = (|y| - sigma^2 / t) / sigma: as |y| is exact in a float, the float of z is off by at most 5u (|z| +
-    2), so that of x = z^2 / 2 by 5u |z| (|z| + 2) + 2u x. Times e^-x this is below 20u, and the exponential's own error comes
-    to no more: far within the 2^-41 that the coins allow. Beyond x = 64 both are within 2^-92 of 0.
+    Let u = 2^-53 and z = (|y| - sigma^2 / t) / sigma. |y| is exact as a float, so the float of z is off by at most 5u (|z| + 2),
+    and the float of x = z^2 / 2 by 5u |z| (|z| + 2) + 2u x. Times e^-x this is below 20u, and the exponential's own error is no
+    larger: far within the 2^-41 that the coins allow. Beyond x = 64 both are within 2^-92 of 0.
     """
     noise, proper = _laplace_tries(count, digits)
     centre = sigma / (math.floor(sigma) + 1) * sigma
@@ -107,7 +107,7 @@ def _exponent(noise: int, *, sigma: float) -> Fraction:
 
 @lru_cache(maxsize=16)
 def _digits(scale: float) -> tuple[InversionTable, ...]:
-    """Return the tables of the digits of a geometric number of ratio e^(-1 / scale), the lowest first."""
+    """Return the tables of the digits of a geometric number of ratio e^(-1 / scale), lowest digit first."""
     tables, exact = [], Fraction(scale)
     while exact > _LAST_SCALE:
         tables.append(_geometric(exact, outcomes=1 << BASE_BITS))

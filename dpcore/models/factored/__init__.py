@@ -1,4 +1,4 @@
-"""A model for universes of any size: the multiplicative-weights distribution, as functions on a junction tree."""
+"""A model for universes of any size: the multiplicative-weights distribution as functions on a junction tree."""
 
 from dpcore.models.factored.model import BYTES_PER_CELL, FactoredModel
 

@@ -1,8 +1,8 @@
-"""Marginals whose axes lie in different cliques: what is between them is summed out, clique by clique.
+"""Marginals whose axes lie in different cliques: the axes in between are summed out, clique by clique.
 
 Given a separator, the two sides of the tree are independent. So the marginal of axes a, b, c around a clique is the clique's own
-distribution times P(a | separator towards a) and so on, summed to a, b, c. The factors P(a | separator) are kept: the hundreds of
-marginals that a round looks at share them.
+distribution times P(a | separator towards a) and so on, summed to a, b, c. The factors P(a | separator) are cached, because the
+hundreds of marginals of a round share them.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from dpcore.workload import Axes
 
 Factor = tuple[Weights, Axes]
 
-LEAST_PROBABILITY = 1e-300  # what is less likely is taken for impossible: its inverse would be too large for a number
+LEAST_PROBABILITY = 1e-300  # lower probabilities count as zero: their inverse would overflow
 
 
 class _Part(NamedTuple):
-    """Some axes in a clique or behind it, as seen from a neighbour; from none, in any direction."""
+    """Some axes in a clique or beyond it, as seen from a neighbour. With `seen_from` None, in any direction."""
 
     clique: int
     seen_from: int | None
@@ -30,7 +30,7 @@ class _Part(NamedTuple):
 
 
 class Across:
-    """Marginals of one calibrated distribution on a tree, and the factors that they share."""
+    """Marginals of a calibrated distribution on a tree, and the factors that they share."""
 
     def __init__(self, tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, moves: Moves) -> None:
         self._tree = tree
@@ -42,11 +42,11 @@ class Across:
         self._conditionals: dict[_Part, Factor] = {}
 
     def marginal(self, axes: Axes) -> Weights:
-        """Return the probabilities of these axes' cells."""
+        """Return the probabilities of the cells of these axes."""
         whole = _Part(self._middle(axes), None, axes)
         waiting = [whole]
         further: dict[_Part, list[_Part]] = {}
-        for part in waiting:  # which grows meanwhile
+        for part in waiting:  # the list grows during the loop
             further[part] = self._further(part)
             waiting += [each for each in further[part] if each not in self._conditionals]
         for part in reversed(waiting[1:]):
@@ -54,7 +54,7 @@ class Across:
         return self._joint(whole, further[whole])[0]
 
     def _middle(self, axes: Axes) -> int:
-        """Return a clique from which the axes lie in different directions, as far as there is one."""
+        """Return a clique from which the axes lie in different directions, as far as possible."""
         tree = self._tree
         here = next(clique for clique, whole in enumerate(tree.cliques) if whole >> axes[0] & 1)
         while True:
@@ -68,7 +68,7 @@ class Across:
                 return here
 
     def _further(self, part: _Part) -> list[_Part]:
-        """Return the parts of a part that lie behind its clique's other neighbours."""
+        """Return the sub-parts that lie beyond the clique's other neighbours."""
         clique, seen_from, axes = part
         tree = self._tree
         found = []
@@ -80,7 +80,7 @@ class Across:
         return found
 
     def _joint(self, part: _Part, further: Sequence[_Part]) -> Factor:
-        """Return the distribution of a part's axes, given the separator from where it is seen; those of all further parts are known."""
+        """Return the distribution of a part's axes given its separator. The conditionals of all further parts must be cached."""
         clique, seen_from, axes = part
         tree, scopes = self._tree, self._scopes
         separator = 0 if seen_from is None else tree.separator(clique, seen_from)
@@ -111,11 +111,11 @@ class Across:
         return self._moves.spread(inverse, separator, over)
 
     def _finest(self, axes: set[int]) -> Axes:
-        """Return the finest of the axes of each column, in ascending order."""
+        """Return the finest of the given axes for each column, in ascending order."""
         return self._scopes.axes(sum(1 << axis for axis in axes))
 
     def _product(self, one: Factor, other: Factor, *, keep: set[int]) -> Factor:
-        """Multiply two factors, and sum out every column that is not to be kept: a batch of matrix products."""
+        """Multiply two factors and sum out every column that is not kept, as a batch of matrix products."""
         of = self._resolutions
         finest = {of.column(axis): axis for axis in self._finest({*one[1], *other[1]})}
         (a, over_a), (b, over_b) = self._refined(one, finest), self._refined(other, finest)

@@ -1,8 +1,8 @@
-"""A model that holds functions of measured marginals instead of cells: exact, for universes of any size.
+"""A model that stores functions of measured marginals instead of cells: exact, for universes of any size.
 
-Multiplying by functions of marginals, again and again, leaves a distribution that is proportional to the product of one function for each of
-them. Such a distribution falls apart along a junction tree: a clique holds the marginal of its axes, and what two neighbours share makes
-them independent. Memory and time go with the cells of the cliques, never with those of the universe.
+Repeated multiplication by functions of marginals leaves a distribution that is proportional to a product of one function per marginal.
+Such a distribution factorises along a junction tree: each clique holds the marginal of its axes, and neighbouring cliques are independent
+given the axes they share. Memory and time grow with the cells of the cliques, never with those of the universe.
 
 References: Lauritzen and Spiegelhalter 1988 (message passing); McKenna, Sheldon and Miklau 2019 (private marginals by graphical models).
 """
@@ -43,7 +43,7 @@ class FactoredModel:
         self._scopes = Scopes(resolutions)
         self._moves = Moves(resolutions)
         self._needed: list[Scope] = list(self._scopes.single)
-        self._covered: set[Scope] = set()  # what is known to lie within one of those
+        self._covered: set[Scope] = set()  # scopes known to lie within one of the needed ones
         self._orders: dict[tuple[Axes, ...], list[tuple[Axes, Axes | None]]] = {}
         self._plant(cliques_of(self._needed, self._scopes.cells))
         self.rescale(total)
@@ -61,33 +61,33 @@ class FactoredModel:
 
     @property
     def cells(self) -> int:
-        """Return how many cells the cliques have together."""
+        """Return the number of cells of all cliques together."""
         return self._tree.cells
 
     def cells_with(self, axes: Axes) -> int:
-        """Return how many cells there would be, at most, with one more function, of these axes; nothing is built."""
+        """Return an upper bound on the number of cells after adding a function of these axes. Nothing is built."""
         scope = self._scopes.of(axes)
         if scope not in self._forecasts:
             self._forecasts[scope] = self._tree.cells_with(scope)
         return self._forecasts[scope]
 
     def scope(self, axes: Axes) -> Scope:
-        """Return the set of all that is known with these axes: coarser versions of a column are known with it."""
+        """Return the axes that these axes determine: a column determines its coarser versions."""
         return self._scopes.of(axes)
 
     def rescale(self, total: float) -> None:
-        """Set the number of rows; the distribution stays as it is."""
+        """Set the number of rows. The distribution does not change."""
         if not (math.isfinite(total) and total > 0):
             raise UsageError(
-                "A model's total is a positive number of rows: use at least 1, also where the noisy count is below it."
+                "A model's total must be a positive number of rows: use at least 1, even if the noisy count is below it."
             )
         self._total = float(total)
 
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
-        """Make the distribution proportional to exp of a sum of functions, each of some axes; of none, uniform.
+        """Make the distribution proportional to exp of a sum of functions, each of some axes. Without functions it is uniform.
 
         Raises:
-            UsageError: a function's axes are not those of different columns, its shape is not theirs, or an entry is no finite number.
+            UsageError: Two axes of a function are of the same column, its shape does not match its axes, or an entry is not finite.
         """
         for axes, function in functions.items():
             self._check(axes, function)
@@ -98,12 +98,12 @@ class FactoredModel:
         self._across = Across(self._tree, beliefs, self._scopes, self._moves)
 
     def marginal(self, axes: Axes) -> Weights:
-        """Return the counts that the model expects in every cell of these axes, of which each is of another column.
+        """Return the counts that the model expects in every cell of these axes, which must be of different columns.
 
-        The array has the axes in the order asked. Of no axes it has none either, and holds the total.
+        The array has the axes in the given order. Without axes it is a scalar array with the total.
 
         Raises:
-            UsageError: there is no such axis, or two of them are of one column.
+            UsageError: There is no such axis, or two axes are of the same column.
         """
         home = self._home(axes)
         if home is None:
@@ -111,7 +111,7 @@ class FactoredModel:
         return self._counts(self._moves.sum(self._beliefs[home], self._tree.axes[home], axes))
 
     def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
-        """Return several marginals, in the order asked: those that lie within another are its sums, not those of a whole clique."""
+        """Return several marginals, in the given order. One that lies within another is summed from it, not from a whole clique."""
         wanted = tuple(sets)
         found: dict[Axes, Weights] = {}
         for axes, larger in self._sources(wanted):
@@ -119,7 +119,7 @@ class FactoredModel:
         return {axes: found[axes] for axes in wanted}
 
     def _sources(self, sets: tuple[Axes, ...]) -> list[tuple[Axes, Axes | None]]:
-        """Return each set once, after the smallest of the others that it lies within, which comes with it."""
+        """Return each set once, with the smallest other set that contains it, if any. That set comes first."""
         if sets not in self._orders:
             largest_first = sorted(dict.fromkeys(sets), key=self.resolutions.cells, reverse=True)
             self._orders[sets] = [
@@ -129,30 +129,30 @@ class FactoredModel:
         return self._orders[sets]
 
     def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
-        """Return the codes of as many rows, one array for each column, as close to the model as whole rows can be."""
+        """Return the codes of `count` rows, one array per column, as close to the model as whole rows can be."""
         return draw_rows(self._tree, self._beliefs, self._scopes, count, rng=rng)
 
     def row_chunks(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[RowCodes, ...]]:
-        """Return the same rows chunk by chunk, in memory that does not depend on their number."""
+        """Yield the same rows chunk by chunk, in memory that does not grow with their number."""
         return draw_chunks(self._tree, self._beliefs, self._scopes, count, rng=rng)
 
     def _summed(self, array: Weights, source: Axes, target: Axes) -> Weights:
-        """Return the sums of an array in an array of their own."""
+        """Sum an array to the target axes, in a new array."""
         return np.array(self._moves.sum(array, source, target), order="C")
 
     def _counts(self, probabilities: Weights) -> Weights:
         return np.multiply(probabilities, self._total, out=np.empty(probabilities.shape))
 
     def _check(self, axes: Axes, function: Weights) -> None:
-        self._scopes.of(axes)  # which refuses what are no axes of different columns
+        self._scopes.of(axes)  # raises unless these are axes of different columns
         shape = self.resolutions.shape_of(axes)
         if function.shape != shape:
             raise UsageError(
-                f"A function of shape {function.shape} does not suit axes of shape {shape}: give it one entry for each of their cells."
+                f"A function of shape {function.shape} does not match axes of shape {shape}: give it one entry per cell."
             )
         if not np.isfinite(function).all():
             raise UsageError(
-                "A function has an entry that is no finite number: use a low one, such as -1000, where no rows can be."
+                "A function has an entry that is not finite: use a low number, such as -1000, where there can be no rows."
             )
 
     def _plant(self, cliques: list[Scope]) -> None:
@@ -169,11 +169,14 @@ class FactoredModel:
     def _home_of(self, axes: Axes) -> int:
         home = self._home(axes)
         if home is None:
-            raise AssertionError("a triangulated graph has a clique for every set that it was made of")
+            raise AssertionError("a triangulated graph has a clique for every set that it was built from")
         return home
 
     def _make_room(self, sets: Iterable[Axes]) -> None:
-        """Let every set lie in a clique: one more by changing the old tree or by a new one, whichever is smaller; several by a new one."""
+        """Rebuild the tree so that every set lies in a clique.
+
+        A single new set is added by changing part of the old tree or by a new tree, whichever is smaller. Several sets need a new tree.
+        """
         homeless: list[Scope] = []
         for scope in map(self._scopes.of, sets):
             if scope in self._covered:
@@ -192,7 +195,7 @@ class FactoredModel:
             self._plant(min(choices, key=lambda cliques: sum(map(cells, cliques))))
 
     def _logarithms(self, functions: Mapping[Axes, Weights]) -> list[Weights]:
-        """Return the sum of the functions that belong to each clique; small functions are added to larger ones before these are spread."""
+        """Return the sum of the functions of each clique. Small functions are added to larger ones before these are broadcast."""
         sums = [np.zeros(self.resolutions.shape_of(axes)) for axes in self._tree.axes]
         gathered = dict(functions)
         for axes, home, larger in self._additions(tuple(functions)):
@@ -203,7 +206,7 @@ class FactoredModel:
         return sums
 
     def _additions(self, sets: tuple[Axes, ...]) -> list[tuple[Axes, int, Axes | None]]:
-        """Return each set, small ones first, with its clique and the next larger set of that clique that it lies within, if any."""
+        """Return each set, small ones first, with its clique and the next larger set of that clique that contains it, if any."""
         if sets not in self._steps:
             at_home: dict[int, list[Axes]] = {}
             for axes in sorted(sets, key=self.resolutions.cells):
@@ -222,8 +225,8 @@ class FactoredModel:
     def _collect(self, beliefs: list[Weights]) -> dict[int, Weights]:
         """Pass messages from the leaves to the root: each clique's logarithm becomes its weights given the separator to its parent.
 
-        Returns the sums of these weights, for each cell of the separator; they are 1 or more. Weights are taken relative to the largest in their slice of the separator, so that nothing that matters there is too small
-        for a number, however small the slice is against others.
+        Returns the sums of these weights for each cell of the separator; they are 1 or more. Weights are relative to the largest in
+        their slice of the separator, so that no relevant weight underflows, however small the slice is compared with others.
         """
         tree, sums = self._tree, {}
         for clique in reversed(tree.order):
@@ -239,7 +242,7 @@ class FactoredModel:
         return sums
 
     def _distribute(self, beliefs: list[Weights], sums: Mapping[int, Weights]) -> None:
-        """Pass messages from the root to the leaves: afterwards, every clique holds its marginal."""
+        """Pass messages from the root to the leaves. Afterwards every clique holds its marginal."""
         tree = self._tree
         beliefs[tree.root] /= sums[tree.root]
         for clique in tree.order[1:]:

@@ -1,7 +1,7 @@
-"""Moving between arrays over different axes: sum to fewer and coarser ones, spread over more and finer ones.
+"""Convert arrays between sets of axes: sum to fewer and coarser axes, spread over more and finer axes.
 
-How a move is done is worked out once for each pair of axes. Sums over whole columns come first and run at the speed of memory; taking cells
-together and looking groups up happens on what is left, which is small.
+Each conversion is planned once per pair of axes. Sums over whole columns come first and run at memory speed. Merging cells into groups and
+looking groups up then work on the remaining small array.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from dpcore.models.passes import sum_to
 from dpcore.resolutions import Groups, Resolutions
 from dpcore.workload import Axes
 
-_SMALL = 2048  # cells up to which NumPy's own sum is faster than to prepare a better one
+_SMALL = 2048  # up to this many cells, NumPy's own sum is faster than `sum_to`
 
 
 @dataclass(frozen=True, eq=False)
 class _Coarser:
     place: int
-    order: Groups | None  # the cells in the order of their groups; none if they are in it already
+    order: Groups | None  # the cells in the order of their groups; None if they are already in order
     starts: Groups  # where each group starts
 
     def reduced(self, array: Weights, reduce: np.ufunc) -> Weights:
@@ -43,7 +43,7 @@ class _Spread:
 
 
 class Moves:
-    """Sums and spreads arrays, whose axes are those of some resolutions. An array has one axis of a column at most."""
+    """Sums and spreads arrays over the axes of some resolutions. An array has at most one axis per column."""
 
     def __init__(self, resolutions: Resolutions) -> None:
         self._resolutions = resolutions
@@ -51,7 +51,7 @@ class Moves:
         self._spreads: dict[tuple[Axes, Axes], _Spread] = {}
 
     def sum(self, array: Weights, source: Axes, target: Axes) -> Weights:
-        """Return the sums of an array to the target axes, of which each is an axis of the source or coarser than one."""
+        """Sum an array to the target axes. Each target axis is an axis of the source or coarser than one."""
         if source == target:
             return array
         plan = self._sums.get((source, target)) or self._plan_sum(source, target)
@@ -67,7 +67,7 @@ class Moves:
         return array.transpose(plan.turned)
 
     def highest(self, array: Weights, source: Axes, target: Axes) -> Weights:
-        """Return the largest entries of an array where `sum` would return sums."""
+        """Return the maxima of an array where `sum` would return sums."""
         if source == target:
             return array.copy()
         plan = self._sums.get((source, target)) or self._plan_sum(source, target)
@@ -77,7 +77,7 @@ class Moves:
         return array.transpose(plan.turned)
 
     def spread(self, array: Weights, source: Axes, target: Axes) -> Weights:
-        """Return an array so that it broadcasts over the target axes, each of which is absent from the source or as fine or finer."""
+        """Reshape an array to broadcast over the target axes. Each is absent from the source, equal to a source axis, or finer."""
         if source == target:
             return array
         plan = self._spreads.get((source, target)) or self._plan_spread(source, target)

@@ -1,13 +1,13 @@
-"""Rows from a calibrated tree: clique by clique, each as close to its distribution as whole rows can be.
+"""Sample rows from a calibrated tree, clique by clique, each as close to its distribution as whole rows can be.
 
-Rows that agree on a clique's separator are a group, and the clique's new axes are drawn for each row by a share between 0 and 1, which the
-group's distribution turns into a cell. Shares drawn at random would add sampling noise to every marginal. Here the rows of a group are laid so
-that rows alike are neighbours, and row i gets the share i x golden ratio, modulo 1: in any run of neighbours such shares are spread evenly,
-and the cells come out about as often as they should (Weyl's sequence; van der Corput 1935).
+Rows that agree on a clique's separator form a group. The clique's new axes are drawn for each row by a share between 0 and 1, which the
+group's distribution converts to a cell. Random shares would add sampling noise to every marginal. Instead, the rows of a group are ordered
+so that similar rows are neighbours, and row i gets the share i x golden ratio, modulo 1. In any run of neighbours such shares are spread
+evenly, so each cell is drawn about as often as expected (Weyl's sequence; van der Corput 1935).
 
-The order is made anew for every clique: runs of rows alike are shuffled, and the rows within each. Otherwise two cliques could lay the rows
-in the same order, and columns that are independent given their separator would move together. Rows count as alike by what was drawn first,
-as long as there are many in a run: later columns add nothing but ever shorter runs.
+The order is new for every clique: the runs of similar rows are shuffled, and so are the rows within each. Otherwise two cliques could order
+the rows the same way, and columns that are independent given their separator would be correlated. Rows are similar if they agree on the
+columns drawn first, as long as runs stay long: later columns would only shorten the runs.
 """
 
 import math
@@ -27,14 +27,14 @@ from dpcore.workload import Axes
 Codes = NDArray[np.int64]
 
 GOLDEN = (math.sqrt(5) - 1) / 2
-RUN = 64  # rows alike, on average, at least
-CHUNK_ROWS = 1 << 18  # drawn at a time: bounds the memory, and adds to a cell's count no more than a few rows a chunk
+RUN = 64  # the least average length of a run of similar rows
+CHUNK_ROWS = 1 << 18  # rows drawn at a time: bounds the memory, and shifts a cell's count by a few rows per chunk
 
 
 def draw_rows(
     tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, count: int, *, rng: np.random.Generator
 ) -> tuple[RowCodes, ...]:
-    """Return the codes of as many rows, one array for each column, in random order."""
+    """Return the codes of `count` rows, one array per column, in random order."""
     of, start = scopes.resolutions, 0
     chunks = draw_chunks(tree, beliefs, scopes, count, rng=rng)
     drawn = [np.empty(count, dtype=kind) for kind in _code_types(of)]
@@ -49,9 +49,9 @@ def draw_rows(
 def draw_chunks(
     tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, count: int, *, rng: np.random.Generator
 ) -> Iterator[tuple[RowCodes, ...]]:
-    """Return the same rows chunk by chunk, each as close to the model as whole rows can be."""
+    """Return an iterator over the same rows in chunks, each as close to the model as whole rows can be."""
     if count < 0:
-        raise UsageError("A negative number of rows was asked for: use 0 or more.")
+        raise UsageError("The number of rows must not be negative: use 0 or more.")
     kinds = _code_types(scopes.resolutions)
     sizes = (min(CHUNK_ROWS, count - start) for start in range(0, count, CHUNK_ROWS))
     drawn = (_draw_chunk(tree, beliefs, scopes, size, rng=rng) for size in sizes)
@@ -67,7 +67,7 @@ def _draw_chunk(
 ) -> tuple[Codes, ...]:
     of = scopes.resolutions
     known: dict[int, Codes] = {}
-    alike = np.zeros(count, dtype=np.int64)  # equal for rows that are alike
+    alike = np.zeros(count, dtype=np.int64)  # equal for similar rows
     for clique in tree.order:
         axes = tree.axes[clique]
         new = tuple(axis for axis in axes if axis not in known)
@@ -97,7 +97,7 @@ def _draw_chunk(
 
 
 class _CellsByGroup:
-    """The cells of new axes, ordered by what is known of them already, and where each group of them starts."""
+    """The cells of new axes, ordered by their already known coarser group, and the start of each group."""
 
     def __init__(self, order: Codes, starts: Codes) -> None:
         self.order = order
@@ -105,7 +105,7 @@ class _CellsByGroup:
 
 
 def _cells_by_group(of: Resolutions, new: Axes, coarser: Axes) -> _CellsByGroup:
-    """Group the cells of the new axes by coarser versions of some of them."""
+    """Group the cells of the new axes by coarser versions of these axes."""
     shape = of.shape_of(new)
     digits = np.unravel_index(np.arange(math.prod(shape)), shape) if new else ()
     codes = []
@@ -126,21 +126,21 @@ def _flat(codes: list[Codes], shape: tuple[int, ...], count: int) -> Codes:
 
 
 def _ranks(keys: Codes) -> Codes:
-    """Return numbers in the order of the keys, equal ones for equal keys, none above the number of keys."""
+    """Replace each key by its dense rank: equal keys get equal ranks."""
     return np.unique(keys, return_inverse=True)[1].astype(np.int64, copy=False)
 
 
 def _draw(table: Weights, lines: Codes, groups: Codes, starts: Codes, shares: Weights) -> Codes:
-    """Return a column of the table for each row: within its line, and there within its group of columns, by its share."""
+    """Return a column of the table for each row: in its line and its group of columns, at its share of their mass."""
     width = table.shape[1]
     ends = np.cumsum(table)
     begin, end = lines * width + starts[groups], lines * width + starts[groups + 1]  # of the flat table
     below = np.where(begin > 0, ends[begin - 1], 0.0)
     mass = ends[end - 1] - below
-    # Rounding may carry a share to the very end of its group, behind which another begins.
+    # Rounding may move a share to the very end of its group, where the next one begins.
     positions = np.minimum(below + shares * mass, np.nextafter(ends[end - 1], 0.0))
     places = np.searchsorted(ends, positions, side="right")
-    # Where nothing was expected, nothing tells the cells apart.
+    # Where the mass is zero, all cells of the group are equally likely.
     places = np.where(mass > 0, places, begin + (shares * (end - begin)).astype(np.int64))
     drawn: Codes = np.clip(places, begin, end - 1) - lines * width
     return drawn

@@ -1,4 +1,4 @@
-"""Sets of axes as bits of a whole number, which makes unions, intersections and inclusions cheap enough to try thousands of them."""
+"""Sets of axes as bit masks, which makes unions, intersections and inclusions cheap enough to try thousands of them."""
 
 from functools import cache, lru_cache
 from typing import TypeAlias
@@ -8,12 +8,12 @@ from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
 
 Scope: TypeAlias = int
-"""A set of axes, bit i for axis i. Who knows a column's cell knows the cell of every coarser version: with an axis, all those belong to it."""
+"""A set of axes, with bit i for axis i. An axis determines the coarser versions of its column, so the set contains those as well."""
 
 
-@lru_cache(maxsize=1 << 16)  # what a tree is made of is looked at by every forecast
+@lru_cache(maxsize=1 << 16)  # every forecast looks at the scopes of the tree
 def axes_in(scope: Scope) -> Axes:
-    """Return the axes of a scope, in ascending order: of a column's versions the finest comes first.
+    """Return the axes of a scope, in ascending order. The finest version of a column comes first.
 
     >>> axes_in(0b1101)
     (0, 2, 3)
@@ -27,12 +27,12 @@ def axes_in(scope: Scope) -> Axes:
 
 
 def inside(part: Scope, whole: Scope) -> bool:
-    """Tell whether one scope is a part of another."""
+    """Return whether a scope is a subset of another."""
     return part & ~whole == 0
 
 
 class Scopes:
-    """Turns axes into scopes and back. The resolutions must not change any more."""
+    """Converts axes to scopes and back. The resolutions must not change afterwards."""
 
     def __init__(self, resolutions: Resolutions) -> None:
         self.resolutions = resolutions
@@ -48,26 +48,28 @@ class Scopes:
         """Return the scope of some axes.
 
         Raises:
-            UsageError: there is no such axis, or two of them are of one column.
+            UsageError: There is no such axis, or two axes are of the same column.
         """
         if any(axis not in range(len(self.single)) for axis in axes):
             raise UsageError(
-                f"There is no such axis in the model: they count from 0 to {len(self.single) - 1}. Add coarser versions before it is made."
+                f"There is no such axis in the model: axes are 0 to {len(self.single) - 1}. Add coarser versions before making the model."
             )
         if len({self.resolutions.column(axis) for axis in axes}) < len(axes):
-            raise UsageError("Two axes are of one column: name each column once, at the finest version that is needed.")
+            raise UsageError(
+                "Two axes are of the same column: name each column once, at the finest version that is needed."
+            )
         scope = 0
         for axis in axes:
             scope |= self.single[axis]
         return scope
 
     def _axes(self, scope: Scope) -> Axes:
-        """Return the axes of an array over a scope: of every column in it the finest version, which tells the others."""
+        """Return the axes of an array over a scope: the finest version of every column, which determines the others."""
         finest: dict[int, int] = {}
         for axis in axes_in(scope):
             finest.setdefault(self.resolutions.column(axis), axis)
         return tuple(sorted(finest.values()))
 
     def _cells(self, scope: Scope) -> int:
-        """Return how many cells an array over a scope has."""
+        """Return the number of cells of an array over a scope."""
         return self.resolutions.cells(self._axes(scope))

@@ -1,4 +1,4 @@
-"""A junction tree: cliques joined so that those with an axis in common are connected through cliques that have it too."""
+"""A junction tree: cliques joined so that any two with an axis in common are connected through cliques that have it too."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -26,7 +26,7 @@ class JunctionTree:
         self._join()
 
     def _join(self) -> None:
-        """Join the cliques by a spanning tree whose separators are as large as possible: that makes it a junction tree (Prim)."""
+        """Join the cliques by the spanning tree with the largest separators (Prim), which makes it a junction tree."""
         closest = {clique: self.root for clique in range(len(self.cliques)) if clique != self.root}
         shared = {clique: self._shared(clique, self.root) for clique in closest}
         while closest:
@@ -47,29 +47,29 @@ class JunctionTree:
         return self.separator(one, other).bit_count()
 
     def separator(self, one: int, other: int) -> Scope:
-        """Return what two cliques have in common."""
+        """Return the axes that two cliques have in common."""
         return self.cliques[one] & self.cliques[other]
 
     def home(self, scope: Scope) -> int | None:
-        """Return the smallest clique that a scope lies in, if it lies in any."""
+        """Return the smallest clique that contains a scope, if any."""
         fitting = (1 << len(self.cliques)) - 1
         for axis in axes_in(scope):
             fitting &= self._holders[axis]
         return min(axes_in(fitting), key=self.sizes.__getitem__) if fitting else None
 
     def cells_with(self, scope: Scope) -> int:
-        """Return how many cells there would be if a scope had to lie in one clique."""
+        """Return the number of cells if a scope had to lie in one clique."""
         return self.cells if self.home(scope) is not None else sum(map(self._scopes.cells, self.cliques_with(scope)))
 
     def cliques_with(self, scope: Scope) -> list[Scope]:
-        """Return the cliques of a tree in which a scope lies in one clique; only the part of this tree that holds its axes is changed."""
+        """Return the cliques of a tree in which one clique contains a scope. Only the part of this tree that holds its axes changes."""
         part = self._covering(scope)
         rest = [clique for place, clique in enumerate(self.cliques) if place not in part]
         new = cliques_of([*(self.cliques[place] for place in part), scope], self._scopes.cells)
         return [*rest, *new]
 
     def _covering(self, scope: Scope) -> set[int]:
-        """Return the cliques of the smallest subtree in which every axis of a scope occurs: leaves that add nothing are taken off."""
+        """Return the cliques of the smallest subtree that contains every axis of a scope, by removing leaves that add nothing."""
         left = dict.fromkeys(self.order)
         degrees = self._degrees.copy()
         holders = {axis: self._holders[axis].bit_count() for axis in axes_in(scope)}
@@ -91,7 +91,7 @@ class JunctionTree:
 
     @cached_property
     def beyond(self) -> dict[tuple[int, int], Scope]:
-        """For cliques (there, here) that are neighbours: all axes on the far side of the edge, seen from here."""
+        """For neighbouring cliques (there, here): all axes on the far side of their edge, as seen from `here`."""
         below = list(self.cliques)
         for child in reversed(self.order[1:]):
             below[self.parents[child]] |= below[child]
@@ -99,6 +99,6 @@ class JunctionTree:
         found: dict[tuple[int, int], Scope] = {}
         for child, parent in self.parents.items():
             found[child, parent] = below[child]
-            # Only what the two share lies on both sides: that is what makes it a junction tree.
+            # In a junction tree only the shared axes lie on both sides.
             found[parent, child] = everything & ~below[child] | self.separator(child, parent)
         return found

@@ -1,7 +1,7 @@
-"""What privacy costs, and in which currencies: the arithmetic below every charge.
+"""Privacy accounting: prices, conversions and composition in each currency.
 
-Everything here errs on the safe side: a spend, an epsilon, a delta or a sigma is never smaller than the true value, and a
-budget is never larger than it.
+Every result errs on the safe side: a price, an epsilon, a delta or a sigma is never below the true value, and a budget is
+never above it.
 """
 
 from dpcore.privacy.accounting.amounts import AMOUNT_OF_ONE, Currency, cap_amount, spend_amount

@@ -1,4 +1,4 @@
-"""Amounts of privacy as whole numbers, so that no sum in a ledger ever depends on rounding."""
+"""Amounts of privacy budget as whole numbers, so that no sum in a ledger depends on rounding."""
 
 import math
 from enum import StrEnum
@@ -9,14 +9,14 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting.rounding import positive
 
 AMOUNT_OF_ONE = 10**12
-"""The amount that stands for an epsilon, rho or mu^2 of 1: amounts are whole multiples of 1e-12."""
+"""The amount of an epsilon, rho or mu^2 of 1. Amounts are whole multiples of 1e-12."""
 
 LARGEST = 10**6
-"""The largest amount, in epsilon, rho or mu^2: a few of them still add up within a database's 64-bit integer."""
+"""The largest epsilon, rho or mu^2. A few such amounts still add up within a database's 64-bit integer."""
 
 
 class Currency(StrEnum):
-    """What an account counts in, fixed when it is opened. In each, the amounts of steps chosen one by one simply add."""
+    """The currency of an account, fixed when it is opened. In each, the amounts of adaptively chosen steps add."""
 
     PURE = "pure"
     """Epsilon."""
@@ -27,20 +27,19 @@ class Currency(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:
-        raise ValueError(f"{value!r} is no currency; choose one of: {', '.join(cls)}")
+        raise ValueError(f"{value!r} is not a currency; choose one of: {', '.join(cls)}")
 
     @property
     def symbol(self) -> str:
-        """What an amount is called: epsilon, rho, mu^2."""
+        """The name of the quantity: epsilon, rho or mu^2."""
         return {Currency.PURE: "epsilon", Currency.ZCDP: "rho", Currency.GDP: "mu^2"}[self]
 
 
 def spend_amount(price: Fraction | float) -> int:
-    """Return the amount that pays for a price of so much epsilon, rho or mu^2, rounded up.
+    """Convert a price in epsilon, rho or mu^2 to an amount, rounded up.
 
-    A float is taken at its exact binary value, so 0.1, which is a little more than one tenth, costs 1 more than
-    that. A spend that must stay within a given amount is found the other way round, by a mechanism's
-    `for_amount`.
+    A float is taken at its exact binary value, so 0.1, which is a little more than one tenth, costs 1 more than one tenth.
+    To stay within a given amount, use a mechanism's `for_amount` instead.
 
     >>> spend_amount(Fraction(1, 3))
     333333333334
@@ -52,7 +51,7 @@ def spend_amount(price: Fraction | float) -> int:
 
 
 def cap_amount(budget: Fraction | float) -> int:
-    """Return the amount that a budget of so much epsilon, rho or mu^2 holds, rounded down.
+    """Convert a budget in epsilon, rho or mu^2 to an amount, rounded down.
 
     >>> cap_amount(Fraction(1, 3))
     333333333333
@@ -66,7 +65,7 @@ def cap_amount(budget: Fraction | float) -> int:
 
 
 def checked_amount(amount: int, *, what: str) -> int:
-    """Return a whole number within what an amount can be, or refuse it."""
+    """Return an amount. Raise unless it is a whole number in range."""
     if isinstance(amount, bool) or not isinstance(amount, int):
         raise UsageError(f"{what} must be a whole number; make it with spend_amount or cap_amount")
     if not 1 <= amount <= LARGEST * AMOUNT_OF_ONE:

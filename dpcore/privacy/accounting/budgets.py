@@ -1,4 +1,4 @@
-"""What a promise of (epsilon, delta) amounts to in each currency, and what an amount promises."""
+"""Convert (epsilon, delta) to an amount of a currency, and an amount to an epsilon."""
 
 from fractions import Fraction
 
@@ -11,9 +11,9 @@ from dpcore.privacy.accounting.rounding import as_real, float_up, real, rounded_
 
 
 def budget_of(epsilon: float, *, delta: float, currency: Currency | None = None) -> tuple[Currency, int]:
-    """Return a currency and the amount of it that epsilon stands for.
+    """Return a currency, and the amount of it that satisfies (epsilon, delta).
 
-    Without a currency it is the one that the delta stands for: pure epsilon at 0, zCDP above.
+    Without a currency, delta decides: pure epsilon at 0, zCDP above.
 
     >>> budget_of(0.5, delta=0.0)
     (<Currency.PURE: 'pure'>, 500000000000)
@@ -35,7 +35,7 @@ def budget_of(epsilon: float, *, delta: float, currency: Currency | None = None)
 
 
 def epsilon_of(amount: int, *, currency: Currency, delta: Fraction | float) -> float:
-    """Return the epsilon that an amount of a currency implies at `delta`, rounded up; a pure amount implies it at any delta.
+    """Return the epsilon that an amount of a currency implies at `delta`, rounded up. For a pure amount delta does not matter.
 
     >>> Fraction(epsilon_of(AMOUNT_OF_ONE // 3, currency=Currency.PURE, delta=0)) >= Fraction(AMOUNT_OF_ONE // 3, AMOUNT_OF_ONE)
     True
@@ -49,7 +49,7 @@ def epsilon_of(amount: int, *, currency: Currency, delta: Fraction | float) -> f
 
 
 def mu_of(amount: int) -> float:
-    """Return the mu that an amount of Gaussian differential privacy, which counts its square, stands for, rounded up.
+    """Return the mu of an amount of Gaussian differential privacy, which counts mu^2, rounded up.
 
     >>> mu_of(AMOUNT_OF_ONE // 2)
     0.7071067811865476
@@ -58,7 +58,7 @@ def mu_of(amount: int) -> float:
 
 
 def amount_of_group(amount: int, *, currency: Currency, size: int) -> int:
-    """Return what an amount becomes for a group of `size` units of protection together.
+    """Return the amount that protects a group of `size` units together.
 
     >>> [amount_of_group(7, currency=currency, size=3) for currency in Currency]
     [21, 63, 63]

@@ -1,8 +1,8 @@
-"""What several mechanisms cost together, by the two oldest theorems: basic and advanced composition.
+"""Basic and advanced composition: what several mechanisms cost together.
 
-In both, the mechanisms may be chosen one after the other in the light of all earlier answers. They differ in their prices:
-basic composition holds for prices that are chosen on the way too, as long as the sums stay within caps that were fixed in
-advance (Rogers, Roth, Ullman and Vadhan 2016); advanced composition needs every price, and their number, fixed in advance.
+Under both theorems the mechanisms may be chosen one after the other in the light of all earlier answers. They differ in the prices:
+basic composition also allows adaptive prices, as long as the sums stay within caps that were fixed in advance (Rogers, Roth,
+Ullman and Vadhan 2016); advanced composition needs every price, and their number, fixed in advance.
 """
 
 import math
@@ -17,14 +17,14 @@ from dpcore.privacy.accounting.rounding import as_real, below_one, float_up, pos
 _Pair: TypeAlias = tuple[Fraction | float, Fraction | float]
 
 Parts: TypeAlias = Iterable[_Pair] | Mapping[_Pair, int]
-"""Prices as pairs (epsilon, delta), of which a delta may be 0; or how many mechanisms there are of each price."""
+"""Prices as pairs (epsilon, delta), where delta may be 0; or a mapping from each price to its number of mechanisms."""
 
 
 def basic_composition(parts: Parts) -> tuple[Fraction, Fraction]:
     """Return the (epsilon, delta) of several mechanisms together: both add.
 
     Assumptions:
-        None about how the mechanisms are chosen. Prices may be chosen on the way too, within caps fixed in advance.
+        None about how the mechanisms are chosen. Prices may be chosen adaptively too, within caps fixed in advance.
 
     Reference:
         Dwork, Kenthapadi, McSherry, Mironov and Naor 2006; as a filter, Rogers, Roth, Ullman and Vadhan 2016.
@@ -42,14 +42,14 @@ def basic_composition(parts: Parts) -> tuple[Fraction, Fraction]:
 def advanced_composition(parts: Parts, *, slack: Fraction | float) -> tuple[float, float]:
     """Return an (epsilon, delta) of several mechanisms together that grows with the root of their number, rounded up.
 
-    With d' the slack, it is epsilon = sqrt(2 ln(1/d') sum e_i^2) + sum e_i (e^(e_i) - 1) and delta = d' + sum d_i. For k equal
-    prices that is e sqrt(2k ln(1/d')) + k e (e^e - 1), the form in which it is known. Different prices are covered because
-    the privacy losses, each within e_i and of a mean of at most e_i (e^(e_i) - 1), obey the same bound of Azuma's; Kairouz,
-    Oh and Viswanath prove it with a smaller second term. For few or large prices it is worse than basic composition.
+    With d' the slack, epsilon = sqrt(2 ln(1/d') sum e_i^2) + sum e_i (e^(e_i) - 1) and delta = d' + sum d_i. For k equal prices
+    that is the usual form, e sqrt(2k ln(1/d')) + k e (e^e - 1). Different prices are covered because the privacy losses, each
+    within e_i and of a mean of at most e_i (e^(e_i) - 1), satisfy the same bound by Azuma's inequality; Kairouz, Oh and Viswanath
+    prove it with a smaller second term. For few or large prices it is worse than basic composition.
 
     Assumptions:
-        The prices, their number and the slack are fixed in advance; the mechanisms may be chosen on the way. It is no filter:
-        with prices that are chosen on the way, this formula does not bound what is lost (Rogers et al. 2016).
+        The prices, their number and the slack are fixed in advance; the mechanisms may be chosen adaptively. This is not a
+        filter: with adaptive prices this formula does not bound the loss (Rogers et al. 2016).
 
     Reference:
         Dwork, Rothblum and Vadhan 2010, as Thm. 3.20 of Dwork and Roth 2014; Kairouz, Oh and Viswanath 2015, for different prices.
@@ -74,18 +74,18 @@ def advanced_composition(parts: Parts, *, slack: Fraction | float) -> tuple[floa
 
 
 def counted_prices(parts: Parts, *, largest: float = math.inf) -> Counter[tuple[Fraction, Fraction]]:
-    """Return how many mechanisms there are of each price, or refuse a price that means nothing."""
+    """Return the number of mechanisms of each price. Raise for an invalid price."""
     given = parts.items() if isinstance(parts, Mapping) else ((part, 1) for part in parts)
     counted: Counter[tuple[Fraction, Fraction]] = Counter()
     for (epsilon, delta), count in given:
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise UsageError("how many mechanisms there are of a price must be a whole number of at least 1")
+            raise UsageError("the number of mechanisms of a price must be a whole number of at least 1")
         counted[positive(epsilon, what="epsilon", largest=largest), checked_delta(delta)] += count
     return counted
 
 
 def checked_delta(delta: Fraction | float) -> Fraction:
-    """Return the exact value of a delta from 0 to 1, or refuse it."""
+    """Return the exact value of a delta. Raise unless it is from 0 to 1."""
     if not isinstance(delta, bool) and isinstance(delta, int | float | Fraction) and delta == 0:
         return Fraction(0)
     return positive(delta, what="delta", largest=1.0)

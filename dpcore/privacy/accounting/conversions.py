@@ -1,13 +1,13 @@
-"""From rho-zCDP to (epsilon, delta) and back.
+"""Convert rho-zCDP to (epsilon, delta) and back.
 
 Rho-zCDP implies (epsilon, delta)-DP whenever some order a > 1 satisfies
 
     ln delta >= (a - 1) (a rho - epsilon) + (a - 1) ln(1 - 1/a) - ln a    (Canonne, Kamath and Steinke 2020, Prop. 12 of arXiv:2004.00010v4).
 
-Each function solves this for one of the three, at the best order. Any order gives a true statement, so the order is
-searched for in plain floats, where being a little off costs nothing but a last digit, and the statement is then
-evaluated at that order with 400 bits and rounded outwards. The right side is convex in a: seen as a function of the
-order, each of the three has one valley or peak.
+Each function solves this for one of the three, at the best order. Any order gives a true statement. So the order is
+searched for in plain floats, where a small error costs no more than a last digit, and the statement is then evaluated
+at that order with 400 bits and rounded outwards. The right side is convex in a: as a function of the order, each of
+the three has a single minimum or maximum.
 """
 
 import math
@@ -19,10 +19,10 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting.rounding import as_real, below_one, positive, real, rounded_down, rounded_up
 
 _LEAST, _MOST = -80.0, 100.0
-"""Where ln(a - 1) is searched: 400 bits resolve these orders, and they serve any rho from 1e-80 to 1e60."""
+"""The search range of ln(a - 1). 400 bits resolve these orders, and they cover any rho from 1e-80 to 1e60."""
 
 _STEPS = 90
-"""Golden-section steps: they narrow that range down to the distance of neighbouring floats."""
+"""Golden-section steps, which narrow that range down to the spacing of floats."""
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
@@ -44,9 +44,9 @@ def best_order(rho: Fraction | float, *, delta: Fraction | float) -> Any:
 
 
 def epsilon_at_order(rho: Fraction | float, *, order: Any, delta: Fraction | float) -> float:
-    """Return the epsilon that rho-zCDP implies at `delta` by one order, which need not be its best, rounded up.
+    """Return the epsilon that rho-zCDP implies at `delta` by a given order, not necessarily the best, rounded up.
 
-    At a fixed order it is a straight line in rho: the tangent to `zcdp_to_epsilon` where that order is the best.
+    At a fixed order it is linear in rho: the tangent to `zcdp_to_epsilon` where that order is the best.
     """
     exact = positive(rho, what="rho")
     return max(rounded_up(order * as_real(exact) + _exact_penalty(order, _log_inverse(delta))), 0.0)
@@ -70,7 +70,7 @@ def zcdp_to_delta(rho: Fraction | float, *, epsilon: Fraction | float) -> float:
 def epsilon_to_zcdp(epsilon: Fraction | float, *, delta: Fraction | float) -> float:
     """Return the largest rho for which rho-zCDP implies (epsilon, delta)-DP, rounded down.
 
-    It is made smaller by one part in 10^12, so that `zcdp_to_epsilon` of it never shows more than what was promised.
+    It is reduced by one part in 10^12, so that `zcdp_to_epsilon` of the result never exceeds `epsilon`.
     """
     exact = positive(epsilon, what="epsilon")
     log_inverse = _log_inverse(delta)
@@ -78,7 +78,7 @@ def epsilon_to_zcdp(epsilon: Fraction | float, *, delta: Fraction | float) -> fl
     order = _order(_valley(lambda x: (_penalty(x, rough_log) - rough) / (1.0 + math.exp(x))))
     rho = rounded_down((as_real(exact) - _exact_penalty(order, log_inverse)) / order * (1 - real.mpf(10) ** -12))
     if rho <= 0:
-        raise UsageError("this epsilon and delta are too small for any zCDP budget; promise more")
+        raise UsageError("this epsilon and delta are too small for any zCDP budget; choose larger ones")
     return rho
 
 
@@ -87,7 +87,7 @@ def _log_inverse(delta: Fraction | float) -> Any:
 
 
 def _penalty(x: float, log_inverse: float) -> float:
-    """What the order 1 + e^x adds to a rho: [ln(1/delta) + (a-1) ln(1-1/a) - ln a] / (a-1)."""
+    """Return what the order a = 1 + e^x adds to a rho: [ln(1/delta) + (a-1) ln(1-1/a) - ln a] / (a-1)."""
     less_one = math.exp(x)
     return (log_inverse - math.log1p(less_one)) / less_one - math.log1p(math.exp(-x))
 
@@ -101,7 +101,7 @@ def _order(x: float) -> Any:
 
 
 def _valley(objective: Callable[[float], float]) -> float:
-    """Return where a function with a single valley is least, by golden section."""
+    """Return the minimiser of a unimodal function, by golden-section search."""
     low, high = _LEAST, _MOST
     left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_left, at_right = objective(left), objective(right)

@@ -1,6 +1,6 @@
 """The least rho and the least mu^2 that cover a pair of finite distributions, in both directions.
 
-They price a mechanism whose worst pair of neighbours is known and finite, and test the prices of others.
+Used to price a mechanism whose worst pair of neighbours is known and finite, and to test the prices of others.
 """
 
 import heapq
@@ -14,10 +14,10 @@ from dpcore.privacy.accounting.normal import upper_quantile
 from dpcore.privacy.accounting.rounding import as_real, real, rounded_up
 
 _CLOSE = real.mpf(10) ** -5
-"""How much above the truth a rho may be, as a part of it."""
+"""How far above the true value a rho may be, relatively."""
 
 _LOOKS = 2000
-"""Orders that are looked at before what is known is taken as it is: it is an upper bound at any time."""
+"""The most orders that are evaluated. The result is an upper bound at any time."""
 
 _FIRST = real.mpf(2) ** -30
 
@@ -25,9 +25,9 @@ _FIRST = real.mpf(2) ** -30
 def pair_zcdp(pair: Pair) -> float:
     """Return a rho that covers the pair: the largest Renyi divergence per order over all orders above 1, rounded up.
 
-    (a - 1) D_a is convex in the order a, and D_a rises. So between two orders the first lies below its chord, which divided by
-    a (a - 1) bounds D_a / a there; up to the first order, D_a / a is at most D there, and beyond the last one the max-divergence over
-    that order. The interval with the largest bound is halved until the bound is within 1e-5 of a value that is attained.
+    (a - 1) D_a is convex in the order a, and D_a rises. So between two orders (a - 1) D_a lies below its chord, which divided by
+    a (a - 1) bounds D_a / a there. Up to the first order, D_a / a is at most D at that order; beyond the last one, it is at most the
+    max-divergence over that order. The interval with the largest bound is split until the bound is within 1e-5 of an attained value.
 
     Reference:
         Bun and Steinke 2016, the definition of zCDP.
@@ -38,10 +38,10 @@ def pair_zcdp(pair: Pair) -> float:
 def pair_gdp(pair: Pair) -> float:
     """Return the least mu^2 that covers the pair, rounded up.
 
-    The errors of the best tests of here against there lie on a convex line of straight pieces, whose corners come from rejecting the
-    outcomes with the largest ratios. The errors of N(0, 1) against N(mu, 1) lie on a convex curve: it is nowhere above that line if it is
-    not above the corners. A corner (a, b) asks for mu = z(a) + z(b), with z the upper quantile of the normal distribution. This
-    covers the reversed pair as well, whose line is the mirror image.
+    The errors of the best tests of here against there lie on a convex, piecewise linear curve, whose corners come from rejecting the
+    outcomes with the largest ratios. The errors of N(0, 1) against N(mu, 1) lie on a convex curve, which is nowhere above the first one
+    if it is not above the corners. A corner (a, b) requires mu = z(a) + z(b), with z the upper quantile of the normal distribution. This
+    covers the reversed pair as well, whose curve is the mirror image.
 
     Reference:
         Dong, Roth and Su 2022, the definition of mu-GDP.
@@ -94,7 +94,7 @@ def _one_way_zcdp(pair: Pair) -> float:
 
 
 def _bound(left: tuple[Any, Any], right: tuple[Any, Any]) -> Any:
-    """Return the largest value between two orders of the chord divided by a (a - 1)."""
+    """Return the maximum, between two orders, of the chord divided by a (a - 1)."""
     (low, at_low), (high, at_high) = left, right
     slope = (at_high - at_low) / (high - low)
     start = at_low - slope * low

@@ -1,8 +1,8 @@
-"""How far apart two finite distributions are, in every measure of privacy that is used here.
+"""Divergences between two finite distributions, in every measure of privacy that is used here.
 
-A mechanism's outputs on two neighbours are such a pair. It is epsilon-DP if the max-divergence is at most epsilon in both directions
-for every pair of neighbours, (epsilon, delta)-DP if the excess of one over e^epsilon times the other is at most delta, and so on. All
-of it is exact arithmetic with fractions where the measure is rational, and otherwise 400 bits rounded up.
+A mechanism's outputs on two neighbours are a pair of distributions. The mechanism is epsilon-DP if the max-divergence is at most epsilon
+in both directions for every pair of neighbours, (epsilon, delta)-DP if the excess of one over e^epsilon times the other is at most delta,
+and so on. Rational measures are computed exactly with fractions, the others at 400 bits and rounded up.
 
 References: Dwork and Roth 2014, sections 2.3 and 3.5 (privacy loss, max-divergence and its approximate form); Van Erven and Harremoes
 2014 (Renyi divergence).
@@ -19,24 +19,24 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting.rounding import as_real, below_one, float_up, positive, real, rounded_up
 
 Distribution: TypeAlias = Sequence[Fraction | float] | Mapping[Any, Fraction | float]
-"""Probabilities in order, or by outcome; an outcome that is not named has probability 0."""
+"""Probabilities in order, or keyed by outcome. A missing outcome has probability 0."""
 
 _TOLERANCE = Fraction(1, 10**9)
-"""How far floats may add up to something else than 1; they are then divided by their sum, exactly."""
+"""How far a sum of floats may be from 1. They are then divided by their sum, exactly."""
 
 _GUARD = real.mpf(2) ** -380
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two distributions over the same finite set of outcomes, each with its probabilities here and there."""
+    """Two distributions, `here` and `there`, over the same finite set of outcomes."""
 
     names: tuple[Hashable, ...]
     outcomes: tuple[tuple[Fraction, Fraction], ...]
 
     @classmethod
     def of(cls, here: Distribution, there: Distribution) -> Self:
-        """Return a pair of distributions, or refuse what is none.
+        """Return a pair of distributions. Raise unless both are distributions over the same outcomes.
 
         >>> Pair.of({"heads": Fraction(3, 4), "tails": Fraction(1, 4)}, {"heads": Fraction(1, 4), "tails": Fraction(3, 4)}).max_divergence()
         1.0986122886681098
@@ -47,18 +47,18 @@ class Pair:
             )
         first, second = _by_outcome(here), _by_outcome(there)
         if not isinstance(here, Mapping) and len(first) != len(second):
-            raise UsageError("both distributions must have the same number of outcomes; add those of probability 0")
+            raise UsageError("both distributions must have the same number of outcomes; add outcomes of probability 0")
         names = tuple(dict.fromkeys([*first, *second]))
         nothing = Fraction(0)
         return cls(names, tuple((first.get(name, nothing), second.get(name, nothing)) for name in names))
 
     @property
     def reversed(self) -> "Pair":
-        """The same pair, seen from there."""
+        """The same pair with `here` and `there` exchanged."""
         return Pair(self.names, tuple((there, here) for here, there in self.outcomes))
 
     def losses(self) -> dict[Hashable, float]:
-        """Return the privacy loss ln(here / there) of each outcome that is possible here, rounded up; infinite if only here."""
+        """Return the privacy loss ln(here / there) of each outcome possible here, rounded up. It is infinite if impossible there."""
         return {
             name: _log_up(here, there)
             for name, (here, there) in zip(self.names, self.outcomes, strict=True)
@@ -66,13 +66,11 @@ class Pair:
         }
 
     def max_divergence(self) -> float:
-        """Return the largest privacy loss of this direction, rounded up: epsilon, if it is the larger of both directions."""
+        """Return the largest privacy loss in this direction, rounded up. Epsilon is the larger of both directions."""
         return max(*self.losses().values(), 0.0)
 
     def excess(self, *, factor: Fraction | float) -> Fraction:
-        """Return the most by which an event is likelier here than `factor` times as likely as there, exactly.
-
-        This is the hockey-stick divergence, the sum of max(0, here - factor there): delta, at epsilon = ln factor.
+        """Return the exact hockey-stick divergence, the sum of max(0, here - factor there): delta at epsilon = ln factor.
 
         >>> Pair.of([Fraction(3, 4), Fraction(1, 4)], [Fraction(1, 4), Fraction(3, 4)]).excess(factor=2)
         Fraction(1, 4)
@@ -81,19 +79,19 @@ class Pair:
         return sum((max(here - exact * there, Fraction(0)) for here, there in self.outcomes), start=Fraction(0))
 
     def delta(self, *, epsilon: Fraction | float) -> float:
-        """Return the least delta of this direction at an epsilon, rounded up."""
+        """Return the least delta in this direction at an epsilon, rounded up."""
         if epsilon == 0:
             return min(float_up(self.excess(factor=1)), 1.0)
         factor = real.exp(as_real(positive(epsilon, what="epsilon")))
-        guards = [as_real(here) * _GUARD for here, _ in self.outcomes]  # more than a difference can be off by
+        guards = [as_real(here) * _GUARD for here, _ in self.outcomes]  # more than the rounding error of a difference
         terms = [as_real(here) - factor * as_real(there) for here, there in self.outcomes]
         above = [term + guard for term, guard in zip(terms, guards, strict=True) if term > -guard]
         return min(rounded_up(sum(above, start=real.mpf(0))), 1.0)
 
     def epsilon(self, *, delta: Fraction | float) -> float:
-        """Return the delta-approximate max-divergence: the least epsilon of this direction at a delta, rounded up.
+        """Return the delta-approximate max-divergence: the least epsilon in this direction at a delta, rounded up.
 
-        The excess falls along straight pieces between the outcomes' own ratios, so that its root is a logarithm of a fraction.
+        The excess is piecewise linear in the factor between the outcomes' ratios, so its root is the logarithm of a fraction.
         """
         allowed = Fraction(0) if delta == 0 else below_one(delta)
         ratios = sorted({here / there for here, there in self.outcomes if there > 0 and here > there}, reverse=True)
@@ -108,16 +106,16 @@ class Pair:
         return 0.0
 
     def renyi(self, *, order: Fraction | float) -> float:
-        """Return the Renyi divergence of an order above 1, rounded up; `math.inf` asks for the max-divergence."""
+        """Return the Renyi divergence of an order above 1, rounded up. The order `math.inf` gives the max-divergence."""
         if order == math.inf:
             return self.max_divergence()
         exact = positive(order, what="an order")
         if exact <= 1:
-            raise UsageError("an order must be above 1; at 1 it is the Kullback-Leibler divergence, `kl`")
+            raise UsageError("an order must be above 1; for the Kullback-Leibler divergence, at order 1, use `kl`")
         return math.inf if self.infinite > 0 else max(rounded_up(self.renyi_real(as_real(exact))), 0.0)
 
     def renyi_real(self, order: Any) -> Any:
-        """Return the Renyi divergence of an order above 1 at 400 bits, for distributions of which it is finite."""
+        """Return the Renyi divergence of an order above 1 at 400 bits. It must be finite."""
         return real.ln(sum(here * real.exp((order - 1) * loss) for here, loss in self._real_losses)) / (order - 1)
 
     def kl(self) -> float:
@@ -128,20 +126,20 @@ class Pair:
 
     @property
     def infinite(self) -> Fraction:
-        """The probability of outcomes that are possible here only."""
+        """The probability of outcomes that are impossible there."""
         return sum((here for here, there in self.outcomes if there == 0), start=Fraction(0))
 
     @cached_property
     def _real_losses(self) -> list[tuple[Any, Any]]:
-        """Each probability here with its privacy loss, at 400 bits; there must be no outcome that is possible here only."""
+        """Each probability here with its privacy loss, at 400 bits. No outcome may be impossible there."""
         return [(as_real(here), real.ln(as_real(here / there))) for here, there in self.outcomes if here > 0]
 
     def after(self, rule: Mapping[Any, Distribution]) -> "Pair":
-        """Return the pair after post-processing: a rule names, for each outcome, the distribution of what is made of it."""
+        """Return the pair after post-processing: the rule maps each outcome to a distribution of new outcomes."""
         sides: tuple[dict[Any, Fraction], dict[Any, Fraction]] = ({}, {})
         for name, outcome in zip(self.names, self.outcomes, strict=True):
             if name not in rule:
-                raise UsageError("a rule must say what becomes of every outcome; add those that are missing")
+                raise UsageError("a rule must map every outcome; add the missing ones")
             for made, share in _by_outcome(rule[name]).items():
                 for side, probability in zip(sides, outcome, strict=True):
                     side[made] = side.get(made, Fraction(0)) + probability * share
@@ -160,7 +158,7 @@ def _by_outcome(distribution: Distribution) -> dict[Any, Fraction]:
     total = sum(exact.values(), start=Fraction(0))
     rounded = any(isinstance(probability, float) for probability in named.values())
     if abs(total - 1) > (_TOLERANCE if rounded else 0):
-        raise UsageError("the probabilities of a distribution must add up to 1; add what is missing")
+        raise UsageError("the probabilities of a distribution must add up to 1; add the missing outcomes")
     return {name: probability / total for name, probability in exact.items()}
 
 

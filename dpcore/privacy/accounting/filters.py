@@ -1,14 +1,14 @@
-"""Adaptive filters: a cap that is fixed in advance, and charges that may be chosen on the way.
+"""Privacy filters: a cap that is fixed in advance, and charges that may be chosen adaptively.
 
-Whoever chooses a next mechanism or its price in the light of earlier answers needs more than a composition theorem. A filter answers
-one question, whether the next charge is still within the cap, and promises that whatever it let through costs no more than the cap:
+Choosing the next mechanism or its price in the light of earlier answers needs more than a composition theorem. A filter answers
+one question, whether the next charge is still within the cap, and guarantees that all charges it lets through cost no more than the cap:
 
 - pure epsilon: the sum of epsilons (Rogers, Roth, Ullman and Vadhan 2016, Thm. 3.6)
 - zCDP: the sum of rhos (Feldman and Zrnic 2021; Whitehouse, Ramdas, Rogers and Wu 2023)
 - Gaussian DP: the sum of mu^2 (Smith and Thakurta 2022; Koskela, Tobaben and Honkela 2023)
 
-The promise is about the cap, not about the sum so far, which is itself an answer. And it is about one filter: to let a charge pass if
-either of two filters would is covered by no theorem, and loses more than either promises.
+The guarantee is about the cap, not about the sum so far, which itself depends on the answers. And it is about one filter: no theorem
+covers letting a charge pass if either of two filters would, and that loses more than either filter guarantees.
 """
 
 import os
@@ -22,10 +22,10 @@ from dpcore.privacy.accounting.promises import Cap, promise_of
 
 
 class PrivacyFilter:
-    """A cap in one currency, and what was spent of it. For money that must outlive the program, there is the ledger.
+    """A cap in one currency, and the amount spent of it. Use the ledger for a budget that must outlive the program.
 
     A copy would let the same cap be spent twice. So a filter cannot be copied, pickled or used in a forked process, and its cap and
-    currency stay what they were.
+    currency cannot change.
 
     >>> spending = PrivacyFilter(cap=1000, currency=Currency.ZCDP)
     >>> spending.spend(900)
@@ -51,26 +51,26 @@ class PrivacyFilter:
 
     @property
     def cap(self) -> int:
-        """The amount that can be let through in all."""
+        """The total amount that may be spent."""
         return self._cap
 
     @property
     def currency(self) -> Currency:
-        """What the amounts are of."""
+        """The currency of the amounts."""
         return self._currency
 
     @property
     def spent(self) -> int:
-        """The amount that was let through."""
+        """The amount spent so far."""
         return self._spent
 
     @property
     def remaining(self) -> int:
-        """The amount that can still be let through."""
+        """The amount that may still be spent."""
         return self._cap - self._spent
 
     def spend(self, charge: int) -> None:
-        """Take a charge before the mechanism draws; or refuse it, and leave everything as it was."""
+        """Spend a charge before the mechanism draws. Raise, and change nothing, if it exceeds what remains."""
         amount = checked_amount(charge, what="a charge")
         if os.getpid() != self._owner:  # before waiting for a lock that no thread of a forked process will release
             raise UsageError("this filter began in another process; spend there, or keep the cap in a ledger")
@@ -84,10 +84,10 @@ class PrivacyFilter:
             self._spent += amount
 
     def epsilon(self, *, delta: Fraction | float) -> float:
-        """Return the epsilon at `delta` that the whole cap promises, whatever was chosen on the way, rounded up."""
+        """Return the epsilon at `delta` that the whole cap guarantees for adaptive charges, rounded up."""
         if (self._currency is Currency.PURE) != (delta == 0):
             needed = "0" if self._currency is Currency.PURE else "above 0"
-            raise UsageError(f"a filter in {self._currency} promises an epsilon at a delta {needed}; ask for that")
+            raise UsageError(f"a filter in {self._currency} has an epsilon at a delta {needed} only; pass such a delta")
         return promise_of(Cap(self._currency, self._cap), delta=delta).epsilon
 
     def __reduce__(self) -> NoReturn:

@@ -1,16 +1,16 @@
-"""From mu-GDP to (epsilon, delta) and back, and to pure epsilon.
+"""Convert mu-GDP to (epsilon, delta) and back, and to pure epsilon.
 
 A mechanism is mu-GDP if its outputs on neighbours are at least as hard to tell apart as N(0, 1) and N(mu, 1). It is then
 (epsilon, delta)-DP for every epsilon, with
 
     delta = Phi(-a) - e^epsilon Phi(-b),    a = epsilon / mu - mu / 2,    b = epsilon / mu + mu / 2,
 
-and with no smaller delta (Dong, Roth and Su 2022, Cor. 2.13 of arXiv:1905.02383; Balle and Wang 2018). What is mu_1-, mu_2-, ...-GDP, each
-chosen in the light of all earlier answers, is together mu-GDP as long as the squares add up to at most mu^2 (Smith and
+and with no smaller delta (Dong, Roth and Su 2022, Cor. 2.13 of arXiv:1905.02383; Balle and Wang 2018). Mechanisms that are mu_1-, mu_2-,
+...-GDP, each chosen in the light of all earlier answers, are together mu-GDP if the squares add up to at most mu^2 (Smith and
 Thakurta 2022; Koskela, Tobaben and Honkela 2023). So accounts count mu^2.
 
-Each function solves that equation for one of the three by Newton's method, at 400 bits. It needs no check afterwards,
-because ln delta is concave, in epsilon and in ln mu. Newton's steps thus end on the side where delta is too small:
+Each function solves that equation for one of the three by Newton's method, at 400 bits. The result needs no check,
+because ln delta is concave, in epsilon and in ln mu, so Newton's steps end on the side where delta is too small:
 
 - In epsilon: delta is the probability that the normal loss exceeds epsilon by more than an exponential number, and the
   upper tail of a sum of two numbers of log-concave densities is log-concave (Prekopa).
@@ -30,12 +30,12 @@ from dpcore.privacy.accounting.normal import density, log_odds, newton, upper_ta
 from dpcore.privacy.accounting.rounding import as_real, below_one, positive, real, rounded_down, rounded_up
 
 _SMALLEST, _LARGEST = Fraction(1, 10**30), 1e30
-"""The mu^2, and up to the second one the epsilon, for which 400 bits leave digits enough after every difference."""
+"""The range of mu^2, and the largest epsilon, for which 400 bits leave enough digits after every subtraction."""
 
 _LEAST_MU = real.mpf(10) ** -15
 
 _FAR = 39
-"""So many standard deviations out, the upper tail is below the smallest float."""
+"""Beyond this many standard deviations, the upper tail is below the smallest float."""
 
 
 def gdp_to_epsilon(mu_squared: Fraction | float, *, delta: Fraction | float) -> float:
@@ -69,7 +69,7 @@ def gdp_to_delta(mu_squared: Fraction | float, *, epsilon: Fraction | float) -> 
 def epsilon_to_gdp(epsilon: Fraction | float, *, delta: Fraction | float) -> float:
     """Return the largest mu^2 for which mu-GDP implies (epsilon, delta)-DP, rounded down.
 
-    It is made smaller by one part in 10^12, so that `gdp_to_epsilon` of it never shows more than what was promised.
+    It is reduced by one part in 10^12, so that `gdp_to_epsilon` of the result never exceeds `epsilon`.
     """
     promised = as_real(positive(epsilon, what="epsilon", largest=_LARGEST))
     allowed = as_real(below_one(delta))
@@ -78,7 +78,7 @@ def epsilon_to_gdp(epsilon: Fraction | float, *, delta: Fraction | float) -> flo
     if start < _LEAST_MU:
         start = _LEAST_MU
         if _delta(start, promised) > allowed:
-            raise UsageError("this epsilon and delta are too small for any GDP budget; promise more")
+            raise UsageError("this epsilon and delta are too small for any GDP budget; choose larger ones")
 
     def better(mu: Any) -> Any:
         here = _delta(mu, promised)
@@ -88,7 +88,7 @@ def epsilon_to_gdp(epsilon: Fraction | float, *, delta: Fraction | float) -> flo
 
 
 def gdp_to_pure(mu_squared: Fraction | float) -> float:
-    """Return the largest epsilon for which every epsilon-DP mechanism is mu-GDP, rounded down: what undoes `pure_gdp`."""
+    """Return the largest epsilon for which every epsilon-DP mechanism is mu-GDP, rounded down: the inverse of `pure_gdp`."""
     return rounded_down(log_odds(_mu(mu_squared) / 2))
 
 

@@ -1,6 +1,6 @@
-"""What protects several units together: group privacy, in each currency and for pairs (epsilon, delta).
+"""Group privacy: the protection of several units together, in each currency and for pairs (epsilon, delta).
 
-Each bound holds for any mechanism and any group of that size: neighbours of neighbours, one step after the other.
+Each bound holds for any mechanism and any group of that size. It follows from a chain of neighbours, one unit at a time.
 """
 
 from fractions import Fraction
@@ -11,7 +11,7 @@ from dpcore.privacy.accounting.rounding import as_real, positive, real, rounded_
 
 
 def checked_size(size: int) -> int:
-    """Return a group's size, or refuse what is no number of units."""
+    """Return a group's size. Raise unless it is a whole number of at least 1."""
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise UsageError("a group's size must be a whole number of at least 1")
     return size
@@ -25,7 +25,7 @@ def group_pure(epsilon: Fraction | float, *, size: int) -> Fraction:
 def group_approximate(epsilon: Fraction | float, *, delta: Fraction | float, size: int) -> tuple[Fraction, float]:
     """Return the (epsilon, delta) that protects a group of `size` units: (k e, d (e^(k e) - 1) / (e^e - 1)), rounded up.
 
-    Each of the k steps adds a delta, and multiplies those that came before by e^epsilon. At most 1: beyond, nothing is promised.
+    Each of the k steps adds a delta, and multiplies the earlier ones by e^epsilon. The delta is capped at 1, which guarantees nothing.
 
     Reference:
         Dwork and Roth 2014, Def. 2.4, applied k times; their Thm. 2.2 is the case of delta 0.

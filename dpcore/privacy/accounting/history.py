@@ -1,19 +1,19 @@
-"""What a history of mechanisms amounts to at a delta, under each theorem that applies, and the smallest epsilon that is valid.
+"""Compute the epsilon of a history of mechanisms at a delta under each theorem, and the smallest valid one.
 
-Theorems differ in what they need to know of each step, and in what may have been chosen on the way. A history is adaptive if prices,
-parameters or the number of steps were chosen in the light of earlier answers, as runs do that spend a share of what is left. Then only
-a filter promises anything: one cap, in one currency, that was fixed in advance and kept. To take the smallest of several afterwards
-would be to let a charge pass if any of several filters did, which no theorem covers.
+Theorems differ in what they need to know about each step, and in what may be chosen adaptively. A history is adaptive if prices,
+parameters or the number of steps were chosen in the light of earlier answers, as in a run that spends a share of what is left. Then only
+a filter gives a guarantee: one cap, in one currency, that was fixed in advance and kept. Taking the smallest of several bounds afterwards
+would amount to letting a charge pass if any of several filters did, which no theorem covers.
 
-What is promised is the epsilon of the cap, not that of the sum so far. Who may stop when the answers happen to tell much, and go on
-otherwise, makes an answer of the sum: at the epsilon of a sum of rhos or of mu^2, the delta can be many times the one it is told at. So
-for an adaptive history sums so far are told, and are not valid.
+The guarantee is the epsilon of the cap, not of the sum so far. Someone who may stop when the answers happen to reveal much, and go on
+otherwise, makes the sum depend on the answers: at the epsilon of a sum of rhos or of mu^2, the delta can be many times the stated one.
+So for an adaptive history the sums so far are reported, but marked as not valid.
 
-Pure epsilon is the exception, as it bounds the loss of every single outcome. Let t be all answers a_1, a_2, ... of a history. The
-choices between them depend on earlier answers and on nothing private, so they are as probable here as there, and of P(t) / Q(t) only the
-ratios P(a_i | a_1 .. a_(i-1)) / Q(a_i | a_1 .. a_(i-1)) remain. Each is at most e^(e_i), whichever price e_i the earlier answers led to.
-So P(t) <= e^(e_1 + e_2 + ...) Q(t) for every t, with the sum of just that t: whatever was chosen, and wherever it was stopped, this
-outcome lost no more than its own sum. That needs delta 0 of every step: with a delta, no single outcome is bounded.
+Pure epsilon is the exception, because it bounds the loss of every single outcome. Let t be all answers a_1, a_2, ... of a history. The
+choices between them depend on earlier answers and on nothing private, so they are as probable under P as under Q, and of P(t) / Q(t) only
+the ratios P(a_i | a_1 .. a_(i-1)) / Q(a_i | a_1 .. a_(i-1)) remain. Each is at most e^(e_i), whichever price e_i the earlier answers led
+to. So P(t) <= e^(e_1 + e_2 + ...) Q(t) for every t, with the sum of that very t: whatever was chosen, and wherever it stopped, this
+outcome lost no more than its own sum. This needs delta 0 for every step: with a delta, no single outcome is bounded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ from dpcore.privacy.accounting.theorems import Inapplicable, Theorem, amount_in,
 
 @dataclass(frozen=True)
 class Finding:
-    """What one theorem says of a history: an epsilon at the delta, or None and why; valid if it holds for this history."""
+    """The result of one theorem: an epsilon at the delta, or None and the reason; and whether it is valid for this history."""
 
     theorem: Theorem
     epsilon: float | None
@@ -42,12 +42,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What every theorem says of the steps of a history, and what its cap promises.
+    """The result of every theorem for the steps of a history, and the guarantee of its cap.
 
     Attributes:
-        findings: One of each theorem, with the epsilon of the steps so far.
-        promised: What the whole cap promises, by the theorem that is a filter in its currency; None without a cap. If the cap was
-            raised, its delta may be a multiple of the others'.
+        findings: One per theorem, with the epsilon of the steps so far.
+        promised: The guarantee of the whole cap, by the theorem that is a filter in its currency; None without a cap. If the cap
+            was raised, its delta may be a multiple of the findings' delta.
     """
 
     findings: tuple[Finding, ...]
@@ -55,7 +55,7 @@ class Comparison:
 
     @property
     def smallest(self) -> Finding | None:
-        """The valid finding with the smallest epsilon at the smallest delta, of those on the steps and the one on the cap."""
+        """The valid finding with the smallest delta, then the smallest epsilon, among those of the steps and of the cap."""
         told = (*self.findings, *([] if self.promised is None else [self.promised]))
         valid = ((f.delta, f.epsilon, f) for f in told if f.valid and f.epsilon is not None)
         return min(valid, key=lambda found: found[:2], default=(None, None, None))[2]
@@ -64,13 +64,13 @@ class Comparison:
 def compare_theorems(
     steps: Iterable[Step], *, delta: Fraction | float, adaptive: bool, cap: Cap | None = None
 ) -> Comparison:
-    """Return what a history amounts to at `delta` under each theorem.
+    """Return the epsilon of a history at `delta` under each theorem.
 
     Args:
-        steps: The mechanisms, in any order; equal ones may be counted.
-        delta: At which each theorem's epsilon is computed; at 0 only basic composition of pure steps says anything.
+        steps: The mechanisms, in any order. Equal ones may be merged into one step with a count.
+        delta: The delta of each theorem's epsilon. At 0 only basic composition of pure steps applies.
         adaptive: Whether parameters, prices or the number of steps were chosen in the light of earlier answers.
-        cap: The one cap that was kept. Without it nothing is valid of an adaptive history: what it promises is what the cap promises.
+        cap: The one cap that was kept. An adaptive history has no valid epsilon without a cap.
 
     >>> chosen = [Step(rho=Fraction(1, 100), count=3)]
     >>> found = compare_theorems(chosen, delta=1e-6, adaptive=True, cap=Cap(Currency.ZCDP, AMOUNT_OF_ONE // 10))
@@ -81,9 +81,11 @@ def compare_theorems(
     """
     history = tuple(steps)
     if not history:
-        raise UsageError("there is no step in this history; nothing was spent")
+        raise UsageError("this history has no steps; nothing was spent")
     if not isinstance(adaptive, bool):
-        raise UsageError("say with True or False whether the history was chosen in the light of its answers")
+        raise UsageError(
+            "pass adaptive=True if the history was chosen in the light of earlier answers, else adaptive=False"
+        )
     allowed = checked_delta(delta) if delta == 0 else below_one(delta)
     capped_in = None if cap is None else cap.currency
     return Comparison(
@@ -106,20 +108,20 @@ def _finding(
 
 
 def _standing(theorem: Theorem, steps: Sequence[Step], capped_in: Currency | None) -> tuple[bool, str]:
-    """Return whether the sum so far holds for a history that was chosen on the way, and why."""
+    """Return whether the sum so far is valid for an adaptive history, and why."""
     if theorem.filter_in is None:
         return False, "it needs prices and their number fixed in advance"
     if theorem.filter_in is not capped_in:
         return False, f"it is a filter, but no cap in {theorem.filter_in.symbol} was fixed in advance"
     if theorem is not Theorem.BASIC:
-        return False, "so far; no theorem promises it where prices are chosen on the way"
+        return False, "so far; no theorem promises it for adaptive prices"
     if any(step.pure is None for step in steps):
-        return False, "a step has no pure epsilon, and with a delta no sum holds where prices are chosen on the way"
+        return False, "a step has no pure epsilon, and with a delta no sum holds for adaptive prices"
     return True, "so far; every outcome's loss is within its own sum of pure epsilons"
 
 
 def _promise(steps: Sequence[Step], delta: Fraction, *, cap: Cap) -> Finding:
-    """Return what a cap promises, if the steps show that it was kept."""
+    """Return the guarantee of a cap, provided that the steps kept within it."""
     currency = cap.currency
     theorem = next(theorem for theorem in Theorem if theorem.filter_in is currency)
 

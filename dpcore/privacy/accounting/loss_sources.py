@@ -1,7 +1,7 @@
-"""Privacy loss distributions of the mechanisms that accounts meet, each the same in both directions.
+"""Privacy loss distributions of common mechanisms, each the same in both directions.
 
-Each names the pair that dominates the mechanism. Noise on one number is log-concave here, so that a smaller shift is dominated by
-a larger one: the best tests compare with a threshold, and their errors fall with the shift.
+Each docstring names the pair that dominates the mechanism. All noise here is log-concave, so a smaller shift is dominated by a
+larger one: the best tests compare with a threshold, and their errors fall with the shift.
 """
 
 import math
@@ -19,24 +19,26 @@ _REACH = 11.5
 """Standard deviations at which normal noise is cut off."""
 
 _BEYOND = 1e-29
-"""More than the probability beyond them, on both sides together: it counts as infinite loss."""
+"""More than the probability beyond the cut-off, on both sides together. It counts as infinite loss."""
 
 _NODES = 5
-"""At how many places of a cell a smooth density is looked at, to sum it by the rule of Gauss.
+"""The nodes per cell at which a smooth density is evaluated, to integrate it by Gaussian quadrature.
 
 The cells are at most a fiftieth of a standard deviation wide. The remainder, w^11 (5!)^4 / (11 (10!)^3) times the tenth derivative, is
-then below 1e-14 of a cell's mass even 11.5 deviations out: far less than what `losses.split` adds.
+then below 1e-14 of a cell's mass even 11.5 deviations out: far less than the margin that `losses.split` adds.
 """
 
 _SMALLEST, _LARGEST = Fraction(1e-12), 1e3
-"""The epsilons of a distribution: above, nobody is protected; below, nothing is lost. The float 1e-12 is a little below 10^-12."""
+"""The range of epsilon. Above, nobody is protected; below, nothing is lost. The float 1e-12 is a little below 10^-12."""
 
 _WIDEST = 1e5
-"""The largest discrete sigma, or shift, whose answers are listed one by one."""
+"""The largest discrete sigma, or shift, whose outcomes are enumerated."""
 
 
 def approximate_losses(epsilon: Fraction | float, *, delta: Fraction | float) -> LossDistribution:
-    """Return the losses that dominate any (epsilon, delta)-DP mechanism: it tells all, or answers truly with odds e^epsilon : 1.
+    """Return the losses that dominate any (epsilon, delta)-DP mechanism.
+
+    The dominating experiment reveals everything with probability delta, and otherwise answers truthfully with odds e^epsilon : 1.
 
     Reference:
         Kairouz, Oh and Viswanath 2015; Murtagh and Vadhan 2016.
@@ -68,7 +70,7 @@ def discrete_laplace_losses(scale: Fraction | float, *, shift: int) -> LossDistr
     distance = _shift(shift)
     between = np.arange(1, distance)
     stay = math.tanh(inverse / 2)  # the probability of no noise
-    end = 1 / (1 + math.exp(-inverse))  # of noise that is not above 0
+    end = 1 / (1 + math.exp(-inverse))  # the probability of noise that is not above 0
     losses = np.concatenate([[distance], distance - 2.0 * between, [-distance]]) * inverse
     masses = np.concatenate([[end], stay * np.exp(-inverse * between), [end * math.exp(-inverse * distance)]])
     return on_grid(losses, masses, infinite=0.0)
@@ -100,7 +102,7 @@ def discrete_gaussian_losses(sigma: Fraction | float, *, shift: int) -> LossDist
 
 
 def pair_losses(pair: Pair) -> LossDistribution:
-    """Return the losses of a pair of finite distributions, in this direction only: what is shown must hold of `pair.reversed` too."""
+    """Return the losses of a pair of finite distributions, in this direction only. A guarantee needs `pair.reversed` as well."""
     infinite = sum((here for here, there in pair.outcomes if there == 0), start=Fraction(0))
     finite = [(here, there) for here, there in pair.outcomes if here > 0 and there > 0]
     above = float_up(infinite)
@@ -111,7 +113,7 @@ def pair_losses(pair: Pair) -> LossDistribution:
 
 
 def _cells(low: float, high: float, fineness: int) -> tuple[Masses, Masses]:
-    """Return where to sum a density over the grid's cells from low to high, and the widths to sum it with."""
+    """Return the quadrature nodes and weights for a density over the grid's cells from low to high."""
     spacing = math.ldexp(1.0, -fineness)
     inner = np.arange(math.floor(low / spacing) + 1, math.ceil(high / spacing)) * spacing
     edges = np.concatenate([[low], inner, [high]])

@@ -1,28 +1,28 @@
-"""Privacy loss distributions on a grid: what many different mechanisms cost together, by numbers and never below the truth.
+"""Numerical composition with privacy loss distributions on a grid. The result is never below the true cost.
 
-The privacy loss of an answer is ln(P / Q), of its probabilities here and there. If it is L in the world P, with `infinite` the
-probability of answers that are impossible there, then
+The privacy loss of an answer is ln(P / Q), where P and Q are its probabilities on two neighbours. If it is L under P, with `infinite`
+the probability of answers that are impossible under Q, then
 
     delta(epsilon) = infinite + E max(0, 1 - e^(epsilon - L))
 
-is the least delta of the pair, and losses of independent answers add: distributions compose by convolution. A pair (P, Q) stands for
-a mechanism if it dominates it, that is if no pair of neighbours has a larger delta at any epsilon; then products of such pairs
-dominate compositions, also of mechanisms chosen in the light of earlier answers (Zhu, Dong and Wang 2022).
+is the least delta of the pair, and losses of independent answers add: distributions compose by convolution. A pair (P, Q) dominates
+a mechanism if no pair of neighbours has a larger delta at any epsilon. Products of dominating pairs dominate compositions, including
+those of adaptively chosen mechanisms (Zhu, Dong and Wang 2022).
 
-Assumptions: the dominating pairs, that is all parameters, are fixed in advance. It is no filter. A distribution here is of one
+Assumptions: the dominating pairs, that is all parameters, are fixed in advance. This is not a filter. A distribution describes one
 direction; those in `loss_sources` are the same in both.
 
 Every step errs upwards:
 
-- To a grid: an answer of probability p and loss L between neighbouring points a and b is split into two answers with those losses,
-  with the same sums of P and of Q. Forgetting which of the two it was gives the answer back: it is post-processing of what is kept
-  here, which therefore dominates. The price is of second order in the spacing (the method of Doroshenko, Ghazi, Kamath, Kumar and
-  Manurangsi 2022, "connect the dots").
-- Sums: masses are floats, not below the exact ones. Convolution is a sum of products of non-negative numbers, without any
-  cancellation, so that n terms are off by at most a factor of 1 + (n + 2) 2^-52, which is put on top. (A Fourier transform would be
-  faster, but its error is absolute and would drown small deltas.)
-- Cuts: improbable ends are dropped so that the work stays bounded; their mass, at most 1e-24 each time, counts as infinite loss
-  above, and moves up to the first point that is kept below.
+- Rounding to a grid: an answer of probability p and loss L between neighbouring points a and b is split into two answers with those
+  losses and the same sums of P and of Q. Merging the two gives the original answer back, so it is post-processing of the split
+  distribution, which therefore dominates. The error is of second order in the spacing (the method of Doroshenko, Ghazi, Kamath, Kumar
+  and Manurangsi 2022, "connect the dots").
+- Sums: masses are floats, not below the exact ones. Convolution is a sum of products of non-negative numbers without cancellation, so
+  n terms are off by at most a factor of 1 + (n + 2) 2^-52, by which the result is multiplied. (A Fourier transform would be faster, but
+  its error is absolute and would drown small deltas.)
+- Truncation: improbable ends are dropped to bound the work. Their mass, at most 1e-24 each time, counts as infinite loss at the upper
+  end, and moves up to the first remaining point at the lower end.
 """
 
 import heapq
@@ -39,13 +39,13 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting.rounding import below_one, float_down, positive
 
 POINTS = 4096
-"""The most grid points of a distribution; one that outgrows them gets a grid of twice the spacing."""
+"""The most grid points of a distribution. A larger one gets a grid of twice the spacing."""
 
 _CUT = 1e-24
 """The mass that may be dropped at either end of each convolution."""
 
 _LOST = 1e-300
-"""More than all products of one convolution that are too small for a float."""
+"""More than the sum of all products of one convolution that underflow."""
 
 _ULP = 2.0**-52
 _HALVINGS = 200
@@ -55,9 +55,9 @@ Masses = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LossDistribution:
-    """A privacy loss of (lowest + i) 2^-fineness with at most probability masses[i], or of infinity with `infinite`.
+    """A privacy loss of (lowest + i) 2^-fineness with probability at most masses[i], or of infinity with `infinite`.
 
-    The losses themselves, before they were put on a grid, are at most `most` where they are finite.
+    The finite losses, before they were rounded to the grid, are at most `most`.
     """
 
     fineness: int
@@ -68,23 +68,25 @@ class LossDistribution:
 
     @property
     def losses(self) -> Masses:
-        """The losses of the grid points, which are floats exactly."""
+        """The losses of the grid points, which floats represent exactly."""
         steps = np.arange(self.lowest, self.lowest + self.masses.size)
         return np.ldexp(steps.astype(np.float64), -self.fineness)
 
     def delta(self, *, epsilon: Fraction | float) -> float:
-        """Return a delta that the pair keeps at this epsilon, rounded up; at most 1."""
+        """Return a delta that the pair satisfies at this epsilon, rounded up; at most 1."""
         promised = 0.0 if epsilon == 0 else float_down(positive(epsilon, what="epsilon"))
         return self._delta(promised)
 
     def epsilon(self, *, delta: Fraction | float) -> float:
-        """Return the least epsilon, to 1e-12 of it, at which `delta` is kept, rounded up."""
+        """Return the least epsilon, to 1e-12 of it, that satisfies `delta`, rounded up."""
         allowed = float_down(below_one(delta))
         if self._delta(0.0) <= allowed:
             return 0.0
         low, high = 0.0, max(self.most, 0.0)
         if self._delta(high) > allowed:
-            raise UsageError("these mechanisms fail altogether with more than this probability; allow a larger delta")
+            raise UsageError(
+                "these mechanisms have an infinite loss with more than this probability; allow a larger delta"
+            )
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             if high - low <= 1e-12 * high or not low < middle < high:
@@ -93,7 +95,7 @@ class LossDistribution:
         return high
 
     def then(self, other: "LossDistribution") -> "LossDistribution":
-        """Return the distribution of both losses together."""
+        """Return the distribution of the sum of both losses."""
         fineness = min(self.fineness, other.fineness)
         one, two = _coarser(self, fineness), _coarser(other, fineness)
         terms = min(one.masses.size, two.masses.size)
@@ -106,9 +108,9 @@ class LossDistribution:
         return both
 
     def times(self, count: int) -> "LossDistribution":
-        """Return the distribution of `count` such losses together, by doubling."""
+        """Return the distribution of the sum of `count` such losses, by repeated doubling."""
         if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise UsageError("a number of repetitions must be a whole number of at least 1")
+            raise UsageError("the number of repetitions must be a whole number of at least 1")
         result = self
         for digit in f"{count:b}"[1:]:
             result = result.then(result)
@@ -126,9 +128,9 @@ class LossDistribution:
 
 
 def compose_losses(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistribution:
-    """Return the distribution of all losses together, each so many times.
+    """Return the distribution of the sum of all losses, each repeated by its count.
 
-    The finest grids are joined first: a small loss on a coarse grid is badly approximated, a sum of many small ones is not.
+    The finest grids are joined first: a coarse grid approximates a small loss badly, but not the sum of many small ones.
     """
     order = counting()
     heap = [(-part.fineness, next(order), part) for part in (losses.times(count) for losses, count in parts)]
@@ -142,9 +144,9 @@ def compose_losses(parts: Iterable[tuple[LossDistribution, int]]) -> LossDistrib
 
 
 def on_grid(losses: Masses, masses: Masses, *, infinite: float) -> LossDistribution:
-    """Return the distribution of answers with these losses and masses, on a grid of half as many points as there may be.
+    """Return the distribution of answers with these losses and masses, on a grid of half of POINTS.
 
-    Masses and losses may be off by 2^-44 of their size: 2^-40 of each mass is added to either end of its cell.
+    Masses and losses may have a relative error of 2^-44: 2^-40 of each mass is added to both ends of its cell.
     """
     widest = float(losses.max() - losses.min()) or abs(float(losses[0])) or 1.0
     fineness = min(math.floor(math.log2(POINTS / 2 / widest)), 1000)
@@ -152,7 +154,7 @@ def on_grid(losses: Masses, masses: Masses, *, infinite: float) -> LossDistribut
 
 
 def split(losses: Masses, masses: Masses, *, infinite: float, fineness: int, most: float) -> LossDistribution:
-    """Split each answer between the grid points around its loss, with the same sums on either side."""
+    """Split each answer between the grid points around its loss, so that the sums of P and of Q stay the same."""
     spacing = math.ldexp(1.0, -fineness)
     scaled = np.ldexp(losses, fineness)
     cells = np.floor(scaled)
@@ -167,7 +169,7 @@ def split(losses: Masses, masses: Masses, *, infinite: float, fineness: int, mos
 
 
 def _coarser(losses: LossDistribution, fineness: int) -> LossDistribution:
-    """Return a dominating distribution on a grid of 2^-fineness: every second point is split between its neighbours."""
+    """Return a dominating distribution on a grid of 2^-fineness. Every second point is split between its neighbours."""
     here = losses
     while here.fineness > fineness:
         spacing = math.ldexp(1.0, -here.fineness)
@@ -188,7 +190,7 @@ def _coarser(losses: LossDistribution, fineness: int) -> LossDistribution:
 
 
 def _cut(losses: LossDistribution) -> LossDistribution:
-    """Drop improbable ends, on the safe side."""
+    """Drop improbable ends, erring on the safe side."""
     margin = 1.0 + losses.masses.size * _ULP
     from_below, from_above = np.cumsum(losses.masses) * margin, np.cumsum(losses.masses[::-1]) * margin
     low = int(np.searchsorted(from_below, _CUT, side="right"))

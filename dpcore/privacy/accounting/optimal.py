@@ -1,15 +1,16 @@
-"""The least epsilon of several (epsilon, delta) mechanisms together: optimal composition.
+"""Optimal composition: the least epsilon of several (epsilon, delta) mechanisms together.
 
-Every (e, d)-DP mechanism is post-processing of one experiment: with probability d it tells all, and otherwise it answers truly
-with odds e^e : 1. So k of them are at worst k such experiments. With l wrong answers among k, the privacy loss is (k - 2l) e, and
+Every (e, d)-DP mechanism is post-processing of one experiment: with probability d it reveals everything, and otherwise it answers
+truthfully with odds e^e : 1. So k mechanisms are at worst k such experiments. With l wrong answers among k, the privacy loss is
+(k - 2l) e, and
 
     delta = 1 - (1 - d)^k (1 - D(E)),    D(E) = sum over l with (k - 2l) e > E of C(k, l) (e^((k-l) e) - e^(E + l e)) / (1 + e^e)^k.
 
-No smaller delta holds for all mechanisms of those prices (Kairouz, Oh and Viswanath 2015, Thm. 3.3 of arXiv:1311.0776). The sums are taken once,
-term after term, at 400 bits. For an epsilon they begin where fewer wrong answers are too improbable to matter, so that a million
-mechanisms take a second.
+No smaller delta holds for all mechanisms of those prices (Kairouz, Oh and Viswanath 2015, Thm. 3.3 of arXiv:1311.0776). The sums are
+taken once, term by term, at 400 bits. To find an epsilon they start where fewer wrong answers are too improbable to matter, so a
+million mechanisms take a second.
 
-Assumptions: prices and their number are fixed in advance; the mechanisms may be chosen in the light of earlier answers. It is no
+Assumptions: prices and their number are fixed in advance; the mechanisms may be chosen in the light of earlier answers. This is not a
 filter.
 """
 
@@ -26,16 +27,16 @@ from dpcore.privacy.accounting.losses import compose_losses
 from dpcore.privacy.accounting.rounding import as_real, below_one, float_up, positive, real, rounded_up
 
 _SMALLEST, _LARGEST = Fraction(1e-12), 50.0
-"""The epsilons for which 400 bits leave digits enough after every difference; the float 1e-12 is a little below 10^-12."""
+"""The range of epsilon for which 400 bits leave enough digits after every subtraction. The float 1e-12 is a little below 10^-12."""
 
 _MOST = 10**6
-"""The most mechanisms: beyond, the sums would take minutes."""
+"""The most mechanisms. The sums would take minutes for more."""
 
 _DUST = real.mpf(2) ** -330
-"""More than the rounding of a probability here and what `_first` leaves out: taken off what may be lost, and added to what is."""
+"""More than the rounding error of a probability and the part that `_first` omits. Subtracted from allowed deltas, added to results."""
 
 _UNLIKELY = 332 * math.log(2)
-"""A sum may begin after answers of a probability of at most e to the minus this, a quarter of the dust."""
+"""A sum may omit answers of probability at most e to the minus this, a quarter of the dust."""
 
 _FEW = 64
 
@@ -45,8 +46,8 @@ def optimal_composition(
 ) -> float:
     """Return the least epsilon at `total_delta` of `count` mechanisms that are (epsilon, delta)-DP each, rounded up.
 
-    Between two neighbouring losses, D(E) is A - e^E B with sums A and B of probabilities on either side, so that its root is
-    found where the partial sums first reach what is allowed. What they leave out at their beginning was taken off that.
+    Between two neighbouring losses, D(E) is A - e^E B with sums A and B of probabilities on either side, so the root is found
+    where the partial sums first reach the allowed delta. The terms omitted at the start have been subtracted from it.
 
     >>> 0.99937 < optimal_composition(0.1, delta=0, count=10, total_delta=1e-6) < 0.99938
     True
@@ -73,10 +74,10 @@ def optimal_composition_delta(
     exact, factor = as_real(each), real.exp(as_real(promised))
     exceeding = max(
         0, -((promised - number * each) // (2 * each))
-    )  # how many l have (k - 2l) e > E, or one more, which adds 0
+    )  # the number of l with (k - 2l) e > E, or one more, which adds 0
     terms = islice(_probabilities(exact, number), int(exceeding))
     excess = sum((max(p - factor * q, real.mpf(0)) + p * _DUST for p, q in terms), start=real.mpf(0))
-    # 1 - (1 - d)^k by way of logarithms: a plain difference from 1 would lose all digits of a delta below 2^-400
+    # 1 - (1 - d)^k through logarithms: subtracting from 1 would lose all digits of a delta below 2^-400
     told_all = -real.expm1(number * real.log1p(-as_real(lost)))
     total = told_all + (1 - told_all) * excess
     return min(rounded_up(total), 1.0) if total > 0 else 0.0
@@ -85,8 +86,9 @@ def optimal_composition_delta(
 def mixed_composition(parts: Parts, *, total_delta: Fraction | float) -> float:
     """Return an epsilon at `total_delta` of mechanisms with different prices, rounded up.
 
-    Exactly optimal if all prices are equal, and there are at most a million. Otherwise the least epsilon is hard to compute (#P-complete: Murtagh and Vadhan 2016);
-    this is that of the same experiments with their privacy losses rounded outwards to a grid, a little above the least.
+    The result is exactly optimal for at most a million equal prices. Otherwise the least epsilon is hard to compute (#P-complete:
+    Murtagh and Vadhan 2016). The result is then the epsilon of the same experiments with their privacy losses rounded outwards to a
+    grid, a little above the least.
     """
     counted = counted_prices(parts)
     if not counted:
@@ -109,27 +111,27 @@ def _checked(epsilon: Fraction | float, delta: Fraction | float, count: int) -> 
 
 
 def _allowed(lost: Fraction, count: int, total: Fraction) -> Any:
-    """Return what D(E) may be at most, rounded down, or refuse deltas that add up to more than the total."""
+    """Return the largest D(E) that is allowed, rounded down. Raise if the deltas add up to more than the total."""
     allowed = 1 - (1 - as_real(total)) / (1 - as_real(lost)) ** count - _DUST
     if allowed >= 0:
         return allowed
-    # too close to tell at 400 bits: few mechanisms are compared as exact fractions, which allows one to use up its own delta
+    # too close to decide at 400 bits: a few mechanisms are compared as exact fractions, so that one may use up its own delta
     if lost == 0 or (count <= _FEW and 1 - (1 - lost) ** count <= total):
         return real.mpf(0)
     raise UsageError("the deltas of these mechanisms alone exceed the total delta; allow more, or ask for less")
 
 
 def _first(epsilon: Fraction, count: int) -> int:
-    """Return a number of wrong answers among `count` that all but 2^-332 reach, by Hoeffding's bound e^(-2 t^2 / count).
+    """Return a number of wrong answers that `count` answers reach with probability 1 - 2^-332, by Hoeffding's e^(-2 t^2 / count).
 
-    Two below that is begun, which is more than floats can be off.
+    Two are subtracted, which is more than the rounding error of floats.
     """
     mean = count / (1 + math.exp(epsilon))
     return max(0, math.floor(mean - math.sqrt(count * _UNLIKELY / 2)) - 2)
 
 
 def _probabilities(epsilon: Any, count: int, *, first: int = 0) -> Iterator[tuple[Any, Any]]:
-    """Go through the probabilities, on either side, of `first`, `first` + 1, ... wrong answers among `count`."""
+    """Yield the probabilities, on either side, of `first`, `first` + 1, ... wrong answers among `count`."""
     odds, inverse = real.exp(-epsilon), real.exp(epsilon)
     weight = real.binomial(count, first) / (1 + odds) ** count
     p, q = weight * odds**first, weight * odds ** (count - first)

@@ -1,12 +1,12 @@
-"""What mechanisms on disjoint blocks of the data cost together.
+"""Parallel composition: what mechanisms on disjoint blocks of the data cost together.
 
-A block is chosen by a public rule, so that one unit's rows lie in one block. A unit that is added or removed then touches one
-block: all other mechanisms see the same data as before, and the dearest of them is what can be lost. A unit that is replaced
-leaves one block while another unit comes, perhaps to a second block: two blocks are touched, and the two prices add.
+Blocks are assigned by a public rule, so that all rows of a unit lie in one block. Adding or removing a unit then touches one
+block. All other mechanisms see the same data as before, so the loss is at most the largest price of a block. Replacing a unit
+removes it from one block and may add the new unit to another: two blocks are touched, and their prices add.
 
-So the rule is the same for every amount that adds: epsilon, rho, mu^2 (McSherry 2009 for epsilon; for the others, the mechanisms
-on untouched blocks are post-processing of what is the same on both sides). Which mechanism runs on a block, and at which price,
-may depend on the answers of other blocks only if every block keeps a filter of its own.
+The rule is the same for every amount that adds: epsilon, rho, mu^2 (McSherry 2009 for epsilon; for the others, the mechanisms
+on untouched blocks are post-processing of data that is the same on both sides). The mechanism that runs on a block, and its
+price, may depend on the answers of other blocks only if every block has its own filter.
 """
 
 import heapq
@@ -23,9 +23,9 @@ def parallel_composition(amounts: Iterable[Fraction | float], *, neighbours: Nei
     """Return what mechanisms on disjoint blocks cost together, in epsilon, rho or mu^2, from each block's amount.
 
     Assumptions:
-        Each block's amount covers all that its mechanisms learn about one neighbour step within the block. Under replace-one
-        that is a unit that is replaced, that leaves or that comes; a price which is true only for tables of one size is not
-        enough, since a block can grow or shrink. Amounts are fixed in advance, or kept by a filter per block.
+        Each block's amount covers everything that its mechanisms reveal about one neighbour step within the block. Under
+        replace-one a unit may be replaced, leave or arrive. A price that holds only for tables of a fixed size is not enough,
+        because a block can grow or shrink. Amounts are fixed in advance, or enforced by a filter per block.
 
     Reference:
         McSherry 2009, on parallel composition, for blocks; the sum of two under replace-one is basic composition over the two blocks.
@@ -42,7 +42,7 @@ def parallel_composition(amounts: Iterable[Fraction | float], *, neighbours: Nei
 def parallel_approximate(parts: Parts, *, neighbours: Neighbours) -> tuple[Fraction, Fraction]:
     """Return the (epsilon, delta) of mechanisms on disjoint blocks, from each block's pair.
 
-    The dearest epsilon and the dearest delta may be of different blocks; the pair that is returned covers both.
+    The largest epsilon and the largest delta may come from different blocks. The returned pair covers both.
 
     >>> parallel_approximate([(1, 0), (Fraction(1, 2), Fraction(1, 10**6))], neighbours=Neighbours.ADD_REMOVE)
     (Fraction(1, 1), Fraction(1, 1000000))
@@ -54,7 +54,7 @@ def parallel_approximate(parts: Parts, *, neighbours: Neighbours) -> tuple[Fract
 
 def _touched(amounts: list[Fraction], neighbours: Neighbours) -> Fraction:
     if not isinstance(neighbours, Neighbours):
-        raise UsageError("neighbours must be one of Neighbours; say whether a unit is added or replaced")
+        raise UsageError("neighbours must be one of Neighbours; declare whether a unit is added or replaced")
     if not amounts:
-        raise UsageError("there is no block; name the amount of at least one")
+        raise UsageError("there are no blocks to compose; give the amount of at least one")
     return sum(heapq.nlargest(1 if neighbours is Neighbours.ADD_REMOVE else 2, amounts), start=Fraction(0))

@@ -1,6 +1,6 @@
-"""What the mechanisms cost, in epsilon, in rho or in mu squared.
+"""The prices of mechanisms in epsilon, rho or mu squared.
 
-Closed forms that are rational stay exact fractions; the others are floats, rounded up.
+Rational closed forms are exact fractions. The others are floats, rounded up.
 """
 
 from fractions import Fraction
@@ -11,7 +11,7 @@ from dpcore.privacy.accounting.normal import log_odds_quantile
 from dpcore.privacy.accounting.rounding import as_real, positive, real, rounded_up
 
 _SMALLEST, _LARGEST = Fraction(1, 10**30), 1e6
-"""The epsilons that are priced: below, differences of nearly equal numbers lose their digits; above, no account goes."""
+"""The range of epsilon. Below, differences of nearly equal numbers lose their digits; no account goes above."""
 
 
 def pure_zcdp(epsilon: Fraction | float) -> float:
@@ -28,7 +28,7 @@ def pure_zcdp(epsilon: Fraction | float) -> float:
 def laplace_zcdp(epsilon: Fraction | float) -> float:
     """Return the rho of continuous Laplace noise at sensitivity / scale = epsilon: epsilon + e^-epsilon - 1.
 
-    It does not hold for discrete noise, which costs more: see `discrete_laplace_zcdp`.
+    It does not hold for discrete noise, which costs more (`discrete_laplace_zcdp`).
 
     Reference: Harrison and Manurangsi 2025.
     """
@@ -40,12 +40,12 @@ def discrete_laplace_zcdp(scale: Fraction | float, *, l1: int, linf: int) -> flo
     """Return the rho of discrete Laplace noise on whole counts that move by at most `l1` in all and `linf` each.
 
     With t = 1 / scale, one count that moves by d costs f(d) = t d - (1 - e^(-t d)) t / sinh t. This is the
-    Kullback-Leibler divergence, t (E|k - d| - E|k|), and no order a has a larger Renyi divergence per order. To see
-    it, write K(u) for the logarithm of E e^(u L), with L the privacy loss divided by t, under the distribution midway
+    Kullback-Leibler divergence, t (E|k - d| - E|k|), and no order a has a larger Renyi divergence per order. Proof:
+    write K(u) for the logarithm of E e^(u L), with L the privacy loss divided by t, under the distribution midway
     between the two (the normalised root of their product). There L is symmetric on -d, -d + 2, ..., d: uniform, but
     with both ends heavier by v = 1 / (e^t - 1). The divergence of order a is [K(u) - K(t/2)] / (a - 1) with u = (a -
-    1/2) t, so that it stays below a f(d) for all a > 1 if K'' falls with u > 0. And it does: the numerator of K''' is
-    a polynomial in v. Its constant term belongs to the uniform distribution, K = ln sinh (d + 1) u - ln sinh u, and is
+    1/2) t, so it stays below a f(d) for all a > 1 if K'' falls with u > 0. It does: the numerator of K''' is a
+    polynomial in v. Its constant term belongs to the uniform distribution, K = ln sinh (d + 1) u - ln sinh u, and is
     negative since x^3 cosh x / sinh^3 x falls. Its other terms are sums of sinh(n u), n > 0, times the sum of (x -
     n/3)(y - n/3)(z - n/3) over points x + y + z = n of which one, two or all three are ends; summed up, none is
     positive.
@@ -54,8 +54,7 @@ def discrete_laplace_zcdp(scale: Fraction | float, *, l1: int, linf: int) -> flo
     continuous noise's epsilon + e^-epsilon - 1, from above.
 
     Divergences of independent noises add. f is convex with f(0) = 0 (its second difference is 2 t P(k = d)), so a
-    movement costs most when it is concentrated: as many counts as possible move by `linf`, and one by what is left of
-    `l1`.
+    movement costs most when it is concentrated: as many counts as possible move by `linf`, and one by the rest of `l1`.
     """
     if not 1 <= linf <= l1:
         raise UsageError("sensitivities must be whole numbers with 1 <= linf <= l1")
@@ -90,12 +89,12 @@ def gaussian_zcdp(*, l2_squared: Fraction | int, sigma: Fraction | float) -> Fra
 def pure_gdp(epsilon: Fraction | float) -> float:
     """Return the least mu^2 that covers every epsilon-DP mechanism: mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)).
 
-    Every epsilon-DP mechanism is post-processing of randomised response. The errors of the best tests of what that
-    was applied to lie on two straight lines, which meet where both errors are 1 / (1 + e^epsilon). Those of N(0, 1)
-    against N(mu, 1) lie on a convex curve with the same ends, so they are nowhere larger if they are not at that point.
+    Every epsilon-DP mechanism is post-processing of randomised response. The errors of the best tests between its two
+    inputs lie on two straight lines, which meet where both errors are 1 / (1 + e^epsilon). Those of N(0, 1) against
+    N(mu, 1) lie on a convex curve with the same ends, so they are nowhere larger if they are not larger at that point.
 
     A small epsilon costs mu = sqrt(pi / 2) epsilon, a quarter more than Gaussian noise of the same Kullback-Leibler
-    divergence does; a large one comes to mu^2 = 8 epsilon.
+    divergence. A large one costs about mu^2 = 8 epsilon.
 
     Reference: Dong, Roth and Su 2022; Kairouz, Oh and Viswanath 2015.
     """
@@ -109,16 +108,16 @@ def exponential_gdp(epsilon: Fraction | float) -> float:
     On any two neighbours its privacy loss lies in an interval of length epsilon, [t - epsilon, t] for some t: its range
     is bounded (Dong, Durfee and Rogers 2020). So the curve of the best tests' errors, convex and with slopes within
     those limits, lies nowhere below two straight lines that meet where an event has probabilities q here and p there
-    with ln(p / q) = t and ln((1 - p) / (1 - q)) = t - epsilon. Whatever t is, their log odds differ by epsilon, and the
-    mu that is needed is the distance of their normal quantiles. Log odds as a function of the quantile have a slope
-    that is even and rises with the distance from 0 (see `normal.log_odds`), so among the intervals over which they rise
-    by epsilon the longest is the one around 0: t = epsilon / 2, which is randomised response with epsilon / 2.
+    with ln(p / q) = t and ln((1 - p) / (1 - q)) = t - epsilon. For any t their log odds differ by epsilon, and the
+    required mu is the distance of their normal quantiles. Log odds as a function of the quantile have a slope that is
+    even and rises with the distance from 0 (see `normal.log_odds`), so among the intervals over which they rise by
+    epsilon the longest is the one around 0: t = epsilon / 2, which is randomised response with epsilon / 2.
     """
     return pure_gdp(positive(epsilon, what="epsilon") / 2)
 
 
 def gaussian_gdp(*, l2_squared: Fraction | int, sigma: Fraction | float) -> Fraction:
-    """Return the mu^2 of continuous Gaussian noise, or of a function of counts with such noise: l2^2 / sigma^2.
+    """Return the mu^2 of continuous Gaussian noise, or of post-processing of counts with such noise: l2^2 / sigma^2.
 
     It does not hold for the discrete Gaussian, whose outputs on neighbours can be told apart a little better.
 

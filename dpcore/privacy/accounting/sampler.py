@@ -1,22 +1,22 @@
-"""What the samplers add to delta: they draw from their distributions up to a proved distance, and this is what the distance costs.
+"""What the samplers add to delta: each draw is within a proved distance of its ideal distribution, and this distance has a cost.
 
-A mechanism is priced for ideal noise. What is really drawn differs from it, per draw, by at most `DRAW_DISTANCE` in total variation,
-whatever the earlier answers and the counts are:
+A mechanism is priced for ideal noise. The noise that is drawn differs from it by at most d = 2^-`DRAW_DISTANCE_BITS` per draw in total
+variation, whatever the earlier answers and the counts are:
 
-- Noise from a table of n outcomes (`mechanisms.inversion`): each of the n probabilities is off by less than 2^-128, the difference of two
+- Noise from a table of n outcomes (`sampling.inversion`): each of the n probabilities is off by less than 2^-128, the difference of two
   roundings of a threshold, and less than 2^-140 lies beyond the table. Half the sum of both is below n 2^-129 + 2^-140, and no table has
   more than 560,001 outcomes: 2^-109.9.
-- Wider noise (`mechanisms.wide`): up to three digits from tables of 4,096 outcomes, and one from a table of at most 25,090, are together off
-  by less than 2^-113.7, and the coin that accepts by 2^-128. A draw is accepted with a probability of at least 3/4, and conditioning on
-  it divides the distance by no more than that: 2^-113.3.
-- A selection (`mechanisms.selection`): 2^-128 for each candidate, and each candidate counts as a draw.
+- Wider noise (`sampling.wide`): up to three digits from tables of 4,096 outcomes, and one from a table of at most 25,090, are together off
+  by less than 2^-113.7, and the accepting coin by 2^-128. A draw is accepted with a probability of at least 3/4, and conditioning on
+  acceptance divides the distance by that probability: 2^-113.3.
+- A selection (`sampling.selection`): 2^-128 for each candidate, and each candidate counts as a draw.
 
-Let P and Q be the distributions of a whole run on two neighbouring tables with ideal noise, P' and Q' with the real one. After at most n
-draws each of the latter is within n DRAW_DISTANCE of the former, draw after draw. So for every set E of outcomes with at most n draws
+Let P and Q be the distributions of a whole run on two neighbouring tables with ideal noise, P' and Q' with the actual noise. After at
+most n draws P' and Q' are within n d of P and Q, by induction over the draws. So for every set E of outcomes with at most n draws
 
     P'(E) <= P(E) + n d <= e^epsilon Q(E) + delta + n d <= e^epsilon Q'(E) + delta + (1 + e^epsilon) n d.
 
-That is what `sampler_delta` returns. It holds for pure epsilon too, which strictly is (epsilon, sampler_delta).
+`sampler_delta` returns the last term. It also applies to pure epsilon, which strictly is (epsilon, sampler_delta).
 `tests/dpcore/privacy/accounting/test_sampler.py` sums the distances exactly.
 """
 
@@ -28,7 +28,7 @@ DRAW_DISTANCE_BITS = 109
 
 
 def sampler_delta(draws: int, *, epsilon: float) -> float:
-    """Return what so many draws add to the delta of an epsilon, rounded up; at most 1.
+    """Return what a number of draws adds to the delta of an epsilon, rounded up; at most 1.
 
     >>> sampler_delta(1_000_000, epsilon=1.0) < 6e-27
     True

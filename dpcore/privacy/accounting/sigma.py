@@ -1,6 +1,6 @@
-"""How much Gaussian noise an (epsilon, delta) needs, and what discrete Gaussian noise gives.
+"""The sigma of Gaussian noise that an (epsilon, delta) needs, and the delta of discrete Gaussian noise.
 
-The continuous profile, delta at an epsilon, is `gaussian.gdp_to_delta` at mu^2 = l2^2 / sigma^2.
+The profile of continuous noise, delta as a function of epsilon, is `gaussian.gdp_to_delta` at mu^2 = l2^2 / sigma^2.
 """
 
 from fractions import Fraction
@@ -12,19 +12,19 @@ from dpcore.privacy.accounting.groups import checked_size
 from dpcore.privacy.accounting.rounding import as_real, below_one, positive, real, rounded_up
 
 _SIGMAS = (Fraction(1, 100), 1e4)
-"""The discrete sigmas whose profile is summed term by term."""
+"""The range of discrete sigmas whose profile is summed term by term."""
 
 _BITS, _FINE = 512, 340
-"""Bits of a term in such a sum, and how far below the first one a term ends it."""
+"""The bits of a term in such a sum; and the sum ends with a term that is 2^-340 of the first."""
 
 
 def analytic_gaussian_sigma(
     epsilon: Fraction | float, *, delta: Fraction | float, l2_squared: Fraction | float
 ) -> float:
-    """Return the least sigma of continuous Gaussian noise that gives (epsilon, delta), rounded up by 1e-12 of it at most.
+    """Return the least sigma of continuous Gaussian noise that satisfies (epsilon, delta), rounded up by at most 1e-12 of it.
 
     Assumptions:
-        Continuous noise, or a function of counts with such noise. Not for the discrete Gaussian, whose profile is above.
+        Continuous noise, or post-processing of counts with such noise. Not for the discrete Gaussian, whose profile is above.
 
     Reference:
         Balle and Wang 2018, Thm. 8 of arXiv:1805.06530v2.
@@ -42,7 +42,8 @@ def classic_gaussian_sigma(
     """Return the sigma of the classic bound, l2 sqrt(2 ln(1.25 / delta)) / epsilon, rounded up.
 
     Assumptions:
-        An epsilon below 1, without which the bound is not proved, and is wrong for large ones: it is refused. Continuous noise.
+        An epsilon below 1; larger ones are rejected, because the bound is not proved for them and is wrong for large ones.
+        Continuous noise.
 
     Reference:
         Dwork and Roth 2014, Thm. A.1.
@@ -61,8 +62,8 @@ def classic_gaussian_sigma(
 def discrete_gaussian_delta(epsilon: Fraction | float, *, sigma_squared: Fraction | float, shift: int) -> float:
     """Return the least delta at an epsilon of discrete Gaussian noise on one whole number that moves by at most `shift`, rounded up.
 
-    With m = epsilon sigma^2 / shift - shift / 2, it is P(k > m) - e^epsilon P(k > m + shift). For a small sigma it is above the profile of
-    continuous noise, which must not be used for it.
+    With m = epsilon sigma^2 / shift - shift / 2, it is P(k > m) - e^epsilon P(k > m + shift). For a small sigma it exceeds the profile
+    of continuous noise, so that profile must not be used for it.
 
     Reference:
         Canonne, Kamath and Steinke 2020, for the exact delta of discrete Gaussian noise.
@@ -80,12 +81,12 @@ def discrete_gaussian_delta(epsilon: Fraction | float, *, sigma_squared: Fractio
 def _weight_above(bound: Fraction, squared: Fraction) -> Any:
     """Return the sum of e^(-k^2 / (2 sigma^2)) over whole k above a bound, to 2^-300 of it."""
     if bound < 0:
-        # all, less what is at or below the bound: by symmetry, above its mirror image or on it
+        # the whole sum less the terms at or below the bound, which by symmetry are those above its mirror image or on it
         whole = 1 + 2 * _weight_above(Fraction(0), squared)
         on = real.exp(-as_real(bound**2 / (2 * squared))) if bound.denominator == 1 else 0
         return whole - _weight_above(-bound, squared) - on
     k = bound // 1 + 1
-    # whole numbers of 2^-512 of the first term, which are ten times as fast; rounding takes off a few of them with each step
+    # fixed point, in units of 2^-512 of the first term: ten times as fast, and each step loses a few units to rounding
     ratio = _fixed(real.exp(-as_real(Fraction(2 * k + 1) / (2 * squared))))
     shrink = _fixed(real.exp(-1 / as_real(squared)))
     total, term, least = 0, 1 << _BITS, 1 << (_BITS - _FINE)

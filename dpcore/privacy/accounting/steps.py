@@ -1,4 +1,4 @@
-"""One step of a history: what is known of a mechanism's price, and what follows from it."""
+"""One step of a history: the known prices of a mechanism, and the prices that follow from them."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,13 +16,15 @@ Price: TypeAlias = tuple[Fraction, Fraction]
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What is known of one mechanism, or of `count` of the same price: at least one of the following.
+    """The known prices of one mechanism, or of `count` mechanisms with the same prices. At least one must be given.
 
     Attributes:
-        epsilon: With `delta`, which may be 0, its (epsilon, delta).
-        rho: Its zCDP; what follows from a pure epsilon or from mu^2 is filled in.
-        mu_squared: Its Gaussian DP; what follows from a pure epsilon is filled in.
+        epsilon: Its epsilon at `delta`.
+        delta: Its delta, which may be 0.
+        rho: Its zCDP. If it is not given, it follows from a pure epsilon or from mu^2.
+        mu_squared: Its Gaussian DP. If it is not given, it follows from a pure epsilon.
         losses: A privacy loss distribution that dominates it in both directions.
+        count: How many mechanisms there are.
     """
 
     epsilon: Fraction | float | None = None
@@ -33,14 +35,14 @@ class Step:
     count: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse a step of which nothing is known, and prices that mean nothing."""
+        """Check that at least one price is given and that all prices are valid."""
         if (self.epsilon is None) != (self.delta is None):
             raise UsageError("an epsilon needs its delta, which may be 0; give both or neither")
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise UsageError("a number of steps must be a whole number of at least 1")
+            raise UsageError("the count of a step must be a whole number of at least 1")
         amounts = {"epsilon": self.epsilon, "rho": self.rho, "mu squared": self.mu_squared}
         if self.losses is None and all(amount is None for amount in amounts.values()):
-            raise UsageError("nothing is known of a step; give its epsilon and delta, rho, mu squared or losses")
+            raise UsageError("a step has no price; give its epsilon and delta, rho, mu squared or losses")
         for what, amount in amounts.items():
             if amount is not None:
                 positive(amount, what=what, largest=1e6)
@@ -49,23 +51,23 @@ class Step:
 
     @property
     def pure(self) -> Fraction | None:
-        """Its epsilon, if that holds at delta 0."""
+        """Its epsilon, if its delta is 0."""
         return None if self.epsilon is None or self.delta != 0 else Fraction(self.epsilon)
 
     @property
     def pair(self) -> Price | None:
-        """Its (epsilon, delta), if that is known."""
+        """Its (epsilon, delta), if known."""
         return None if self.epsilon is None or self.delta is None else (Fraction(self.epsilon), Fraction(self.delta))
 
     @property
     def least_mu_squared(self) -> Fraction | None:
-        """The smallest mu^2 that is known to cover it."""
+        """The smallest known mu^2 that covers it."""
         known = [self.mu_squared, None if self.pure is None else pure_gdp(self.pure)]
         return min((Fraction(amount) for amount in known if amount is not None), default=None)
 
     @property
     def least_rho(self) -> Fraction | None:
-        """The smallest rho that is known to cover it; mu-GDP is post-processing of Gaussian noise, of rho = mu^2 / 2."""
+        """The smallest known rho that covers it. A mu-GDP mechanism is post-processing of Gaussian noise of rho = mu^2 / 2."""
         halved = None if self.mu_squared is None else Fraction(self.mu_squared) / 2
         known = [self.rho, halved, None if self.pure is None else pure_zcdp(self.pure)]
         return min((Fraction(amount) for amount in known if amount is not None), default=None)

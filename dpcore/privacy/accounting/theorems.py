@@ -1,4 +1,4 @@
-"""What the steps of a history add up to under each theorem, as an epsilon at a delta; whether that holds is for `history` to say."""
+"""Compute the epsilon of a history's steps at a delta under each theorem. `history` decides whether the result is valid."""
 
 import math
 from collections import Counter
@@ -18,11 +18,11 @@ from dpcore.privacy.accounting.rounding import float_up
 from dpcore.privacy.accounting.steps import Price, Step
 
 _LEAST = 1e-12
-"""The least epsilon that optimal composition takes; a step that costs less is priced at it."""
+"""The least epsilon that optimal composition accepts. A step that costs less is priced at it."""
 
 
 class Theorem(StrEnum):
-    """By which theorem a history is accounted for."""
+    """The theorems by which a history can be accounted for."""
 
     BASIC = "basic"
     ADVANCED = "advanced"
@@ -33,16 +33,16 @@ class Theorem(StrEnum):
 
     @property
     def filter_in(self) -> Currency | None:
-        """The currency in which it holds for prices that are chosen on the way, within a cap fixed in advance; None: in none."""
+        """The currency in which the theorem is a filter: it holds for adaptive prices within a cap fixed in advance. None if none."""
         return {Theorem.BASIC: Currency.PURE, Theorem.ZCDP: Currency.ZCDP, Theorem.GDP: Currency.GDP}.get(self)
 
 
-class Inapplicable(Exception):  # noqa: N818  names what was found
-    """A theorem has nothing to say; the text says why."""
+class Inapplicable(Exception):  # noqa: N818  a finding, not an error
+    """A theorem does not apply. The message gives the reason."""
 
 
 def epsilon_by(theorem: Theorem, steps: Sequence[Step], *, delta: Fraction) -> float:
-    """Return the epsilon at `delta` of all steps together by one theorem, rounded up; or say why it does not apply."""
+    """Return the epsilon at `delta` of all steps together by one theorem, rounded up. Raise Inapplicable if it does not apply."""
     if delta == 0 and theorem is not Theorem.BASIC:
         raise Inapplicable("it needs a delta above 0")
     epsilon = _ACCOUNTS[theorem](steps, delta)
@@ -52,7 +52,7 @@ def epsilon_by(theorem: Theorem, steps: Sequence[Step], *, delta: Fraction) -> f
 
 
 def amount_in(currency: Currency, steps: Sequence[Step]) -> Fraction:
-    """Return what all steps add up to in a currency; or say that one of them has no price from which it follows."""
+    """Return the sum of all steps in a currency. Raise Inapplicable if a step has no price that implies one."""
     of = {Currency.PURE: _pures, Currency.ZCDP: _rhos, Currency.GDP: _mus_squared}[currency]
     return of(steps)
 
@@ -75,7 +75,7 @@ def _optimal(steps: Sequence[Step], delta: Fraction) -> float:
     converted = any(step.pair is None for step in steps)
     half = delta - _spare(steps, delta) / 2 if converted else delta
     found = mixed_composition(_counted(_priced(steps, half)), total_delta=delta)
-    return min(found, _basic(steps, delta)) if converted else found  # basic composition may share delta out better
+    return min(found, _basic(steps, delta)) if converted else found  # basic composition may split delta better
 
 
 def _zcdp(steps: Sequence[Step], delta: Fraction) -> float:
@@ -99,7 +99,7 @@ def _numeric(steps: Sequence[Step], delta: Fraction) -> float:
         elif step.pair is not None:
             parts.append((approximate_losses(step.pair[0], delta=step.pair[1]), step.count))
         else:
-            raise Inapplicable("of a step only its rho is known, which is no privacy loss distribution")
+            raise Inapplicable("only the rho of a step is known, which gives no privacy loss distribution")
     if normal:
         parts.append((gaussian_losses(normal), 1))
     return compose_losses(parts).epsilon(delta=delta)
@@ -137,7 +137,7 @@ def _sum(amounts: Sequence[tuple[Fraction | None, int]], *, what: str) -> Fracti
 
 
 def _spare(steps: Sequence[Step], delta: Fraction) -> Fraction:
-    """Return what the steps' own deltas leave of a delta."""
+    """Return the part of a delta that the steps' own deltas leave."""
     spare = delta - sum((step.pair[1] * step.count for step in steps if step.pair), start=Fraction(0))
     if spare < 0:
         raise Inapplicable("the steps' own deltas add up to more than this delta")
@@ -145,10 +145,10 @@ def _spare(steps: Sequence[Step], delta: Fraction) -> Fraction:
 
 
 def _priced(steps: Sequence[Step], delta: Fraction) -> list[tuple[Price, int]]:
-    """Return an (epsilon, delta) of every step; those without one are converted at equal parts of what is left of delta."""
+    """Return an (epsilon, delta) of every step. Steps without one are converted at equal parts of the remaining delta."""
     spare, lacking = _spare(steps, delta), sum(step.count for step in steps if step.pair is None)
     if lacking and spare == 0:
-        raise Inapplicable("a step is known by its rho or mu squared only, which needs a part of a delta above 0")
+        raise Inapplicable("a step has only a rho or mu squared, and its conversion needs a part of a delta above 0")
     return [(step.pair or _converted(step, spare / lacking), step.count) for step in steps]
 
 

@@ -75,7 +75,7 @@ theorem   so far  promised
 basic     2.1590         -  not valid          it is a filter, but no cap in epsilon was fixed in advance
 advanced  4.7065         -  not valid          it needs prices and their number fixed in advance
 optimal   2.1590         -  not valid          it needs prices and their number fixed in advance
-zcdp      0.7558        10  promised is valid  so far; no theorem promises it where prices are chosen on the way
+zcdp      0.7558        10  promised is valid  so far; no theorem promises it for adaptive prices
 gdp            -         -  does not apply     a step has no price from which a mu squared follows
 numeric   0.7753         -  not valid          it needs prices and their number fixed in advance
 

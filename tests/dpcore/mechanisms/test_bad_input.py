@@ -34,7 +34,7 @@ WIDEST_TABLE = 19_999.0
 """Rounded Gaussian noise is drawn from a table only."""
 
 
-ADVICE = ("must", ";", "only", "say ", "needs ", "whole number")
+ADVICE = ("must", ";", "only", "pass ", "needs ", "whole number")
 """One of these is in every sentence that says what to do."""
 
 

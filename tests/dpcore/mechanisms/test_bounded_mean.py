@@ -179,7 +179,7 @@ def test_an_amount_that_leaves_nothing_for_the_count_and_missing_ids_are_refused
         BoundedMean.for_amount(
             AMOUNT_OF_ONE // 1000, currency=Currency.GDP, attribute=Number((0, 1)), step="0.0001", protection=ROW
         )
-    with pytest.raises(UsageError, match="give that column as ids"):
+    with pytest.raises(UsageError, match="pass that column as ids"):
         BoundedMean.for_epsilon(1.0, delta=0, protection=PERSON, **AGES).draw([1])
     heavy = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE, weight="w", row_weight=2**30)
     with pytest.raises(UsageError, match="64 bits"):

@@ -186,12 +186,12 @@ def test_bad_input_is_refused_before_any_draw(monkeypatch):
     monkeypatch.setattr("dpcore.mechanisms.sampling.entropy.random_words", None)
     person = BoundedSum.for_epsilon(1.0, delta=0, protection=PERSON, **AGES)
     for column, columns, said in [
-        ([1], {}, "give that column as ids"),
+        ([1], {}, "pass that column as ids"),
         (3, {"ids": [1]}, "a column must be"),
         (np.zeros((2, 2)), {"ids": [1, 2]}, "a column must be"),
-        (pd.Series(pd.to_datetime(["2025-01-01"])), {"ids": [1]}, "can't hold"),
+        (pd.Series(pd.to_datetime(["2025-01-01"])), {"ids": [1]}, "cannot hold"),
     ]:
         with pytest.raises(UsageError, match=said):
             person.draw(column, **columns)
-    with pytest.raises(UsageError, match="count the others"):
+    with pytest.raises(UsageError, match="count other columns"):
         BoundedSum.for_epsilon(1.0, delta=0, attribute=Boolean(), step=1, protection=ROW)

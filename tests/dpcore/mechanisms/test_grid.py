@@ -110,7 +110,7 @@ def test_a_step_larger_than_the_range_and_bounds_without_a_range_are_refused():
     for low, high in ((1.0, 0.0), (0.0, math.inf), (math.nan, 1.0), (True, 2.0), (None, 1.0)):
         with pytest.raises(UsageError, match="grid"):
             ValueGrid(minimum=low, maximum=high, step=Fraction(1), whole=False, outside=Outside.CLIP)
-    with pytest.raises(UsageError, match="count the others"):
+    with pytest.raises(UsageError, match="count other columns"):
         ValueGrid.of(Boolean(), step=1)
 
 

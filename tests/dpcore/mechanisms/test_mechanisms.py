@@ -19,7 +19,7 @@ from dpcore.privacy.protection import Sensitivity
 
 @pytest.mark.parametrize("name", ["continuous-laplace", "", None, 3])
 def test_an_unknown_mechanism_is_refused(name):
-    with pytest.raises(UsageError, match="not known here"):
+    with pytest.raises(UsageError, match="does not know this mechanism"):
         from_description({"name": name, "scale": "1.0"})
 
 

@@ -91,17 +91,17 @@ def test_ids_and_weights_are_given_exactly_when_the_protection_names_them():
     weighted = NoisyCount.for_epsilon(1.0, delta=0, protection=WEIGHTED)
     for mechanism, columns, said in [
         (row, {"ids": [1]}, "unit is a row"),
-        (person, {}, "give that column as ids"),
+        (person, {}, "pass that column as ids"),
         (person, {"ids": [1], "weights": [1]}, "counts once"),
-        (weighted, {"ids": [1]}, "give that column as weights"),
-        (person, {"ids": [1, 2]}, "columns of one table"),
-        (person, {"ids": []}, "columns of one table"),
-        (weighted, {"ids": [1], "weights": [1, 1]}, "columns of one table"),
-        (person, {"ids": pa.array([[1]])}, "can't hold what was declared"),
+        (weighted, {"ids": [1]}, "pass that column as weights"),
+        (person, {"ids": [1, 2]}, "columns of the same table"),
+        (person, {"ids": []}, "columns of the same table"),
+        (weighted, {"ids": [1], "weights": [1, 1]}, "columns of the same table"),
+        (person, {"ids": pa.array([[1]])}, "cannot hold the declared values"),
     ]:
         with pytest.raises(UsageError, match=said):
             mechanism.draw([True], **columns)
-    with pytest.raises(UsageError, match="can't hold what was declared"):
+    with pytest.raises(UsageError, match="cannot hold the declared values"):
         row.draw(pd.Series(pd.to_datetime(["2025-01-01"])))
     with pytest.raises(UsageError, match="a column must be"):
         row.draw(pd.DataFrame({"a": [True]}))
@@ -110,5 +110,5 @@ def test_ids_and_weights_are_given_exactly_when_the_protection_names_them():
 def test_an_empty_column_of_an_unreadable_type_is_refused_as_a_full_one_is():
     counting = NoisyCount.for_epsilon(1.0, delta=0, protection=ROW)
     for rows in ([], [[1]], [[1], None]):
-        with pytest.raises(UsageError, match="type can't hold"):
+        with pytest.raises(UsageError, match="type cannot hold"):
             counting.draw(pa.array(rows, pa.list_(pa.int64())))

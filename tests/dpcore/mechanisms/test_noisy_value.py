@@ -86,7 +86,7 @@ def test_an_answer_is_right_on_average():
 
 @pytest.mark.parametrize("moves_by", [0, -1, math.nan, math.inf, "x", None, True])
 def test_a_movement_that_means_nothing_is_refused(moves_by):
-    with pytest.raises(UsageError, match="how far an answer moves"):
+    with pytest.raises(UsageError, match="moves_by must be"):
         NoisyValue.for_epsilon(1.0, delta=0, attribute=Number((0, 1)), step="0.1", moves_by=moves_by)
 
 

@@ -206,19 +206,19 @@ def test_add_remove_is_refused_with_what_to_do():
     for make in (lambda: response(protection=weighted), lambda: RandomizedResponse.coins(protection=weighted)):
         with pytest.raises(UsageError, match="declare no weight"):
             make()
-    with pytest.raises(UsageError, match="give it a Protection"):
+    with pytest.raises(UsageError, match="must be a Protection"):
         response(protection=None)
 
 
 @pytest.mark.parametrize("epsilon", [0, 0.0, -1.0, 1e-13, 31.0, math.nan, math.inf, True, "1", None])
 def test_an_epsilon_that_means_nothing_is_refused(epsilon):
-    with pytest.raises(UsageError, match="has an epsilon from"):
+    with pytest.raises(UsageError, match="needs an epsilon from"):
         response(epsilon)
 
 
 @pytest.mark.parametrize("answers", [1, 0, -2, 2.0, True, 2**31, None])
 def test_a_number_of_answers_that_leaves_no_choice_is_refused(answers):
-    with pytest.raises(UsageError, match="possible answers, from 2"):
+    with pytest.raises(UsageError, match="a whole number from 2"):
         response(1.0, answers)
-    with pytest.raises(UsageError, match="possible answers, from 2"):
+    with pytest.raises(UsageError, match="a whole number from 2"):
         RandomizedResponse.for_amount(AMOUNT_OF_ONE, currency=Currency.PURE, answers=answers, protection=ROW)

@@ -195,7 +195,7 @@ def test_a_session_ends_with_its_last_positive_answer():
     assert [session.ask(-FAR), session.ask(FAR), session.ask(-FAR), session.ask(FAR)] == [False, True, False, True]
     assert session.positives_left == 0
     for ask in (lambda: session.ask(-FAR), lambda: session.ask_all(np.zeros(0, dtype=np.int64))):
-        with pytest.raises(UsageError, match="last positive answer; begin another"):
+        with pytest.raises(UsageError, match="last positive answer; begin a new one"):
             ask()
 
 
@@ -229,7 +229,7 @@ def test_threads_that_share_a_session_share_its_positives():
 
 @pytest.mark.parametrize("carry", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_session_cannot_be_copied_since_its_noise_may_be_used_once(carry):
-    with pytest.raises(TypeError, match="used once; begin another one"):
+    with pytest.raises(TypeError, match="used once; begin a new one"):
         carry(sparse(1).begin(0))
 
 
@@ -307,7 +307,7 @@ def test_sensitivities_and_positives_that_mean_nothing_are_refused(number):
 
 @pytest.mark.parametrize("monotone", [None, 1, 0, "no"])
 def test_monotone_is_said_by_yes_or_no(monotone):
-    with pytest.raises(UsageError, match="say monotone"):
+    with pytest.raises(UsageError, match="pass monotone"):
         sparse(1, monotone=monotone)
 
 
@@ -320,7 +320,7 @@ def test_an_epsilon_that_means_nothing_is_refused(epsilon):
 
 
 def test_noise_that_cannot_be_drawn_is_refused_before_any_draw():
-    with pytest.raises(UsageError, match="spend an amount between"):
+    with pytest.raises(UsageError, match="spend an amount in that range"):
         sparse(10**6, epsilon=1e-9, sensitivity=1000)
     with pytest.raises(UsageError, match="allow fewer positives"):
         sparse(2**31 - 1, sensitivity=2**31 - 1)

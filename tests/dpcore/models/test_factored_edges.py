@@ -71,13 +71,13 @@ def test_an_axis_that_was_added_after_the_model_was_made_is_refused() -> None:
     of = Resolutions((4, 3))
     model = FactoredModel(of, total=6.0)
     halves = of.coarsen(0, [0, 0, 1, 1])
-    with pytest.raises(UsageError, match="Add coarser versions before it is made"):
+    with pytest.raises(UsageError, match="Add coarser versions before making the model"):
         model.marginal((halves,))
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (2,), (), (2, 3, 1), (6,), (1, 3), (2, 1)])
 def test_a_function_of_another_shape_is_refused_and_changes_nothing(shape: tuple[int, ...]) -> None:
-    check_a_refusal({(1, 2): np.ones((3, 2)), (0, 1): np.zeros(shape)}, "does not suit axes of shape")
+    check_a_refusal({(1, 2): np.ones((3, 2)), (0, 1): np.zeros(shape)}, "does not match axes of shape")
 
 
 @pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf])

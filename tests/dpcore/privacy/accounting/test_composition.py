@@ -47,7 +47,7 @@ def test_prices_may_be_counted_instead_of_listed():
     assert basic_composition({(0.1, 0): 3, (0.2, 1e-9): 1}) == basic_composition(listed)
     assert advanced_composition({(0.1, 0): 3, (0.2, 1e-9): 1}, slack=1e-6) == advanced_composition(listed, slack=1e-6)
     assert advanced_composition({(0.1, 0): 4, (0.2, 1e-9): 1}, slack=1e-6) != advanced_composition(listed, slack=1e-6)
-    with pytest.raises(UsageError, match="how many"):
+    with pytest.raises(UsageError, match="number of mechanisms"):
         advanced_composition({(0.1, 0): 0}, slack=1e-6)
 
 

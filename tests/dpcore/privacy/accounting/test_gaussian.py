@@ -70,7 +70,7 @@ def test_a_budget_is_one_part_in_a_trillion_below_the_most_that_keeps_the_promis
 
 
 def test_a_promise_too_small_for_any_budget_is_refused_and_one_hardly_larger_is_not():
-    with pytest.raises(UsageError, match="promise more"):
+    with pytest.raises(UsageError, match="choose larger ones"):
         epsilon_to_gdp(1e-25, delta=1e-25)
     assert epsilon_to_gdp(1e-12, delta=1e-30) < 1e-24
 

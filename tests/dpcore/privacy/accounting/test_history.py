@@ -75,7 +75,7 @@ def test_of_an_adaptive_history_the_cap_is_promised_and_no_sum_so_far_is(currenc
     assert found.promised.theorem.filter_in is currency
     assert found.promised.epsilon == epsilon_of(5 * AMOUNT_OF_ONE, currency=currency, delta=1e-6)
     so_far = by_theorem(found)[found.promised.theorem]
-    assert so_far.because == "so far; no theorem promises it where prices are chosen on the way"
+    assert so_far.because == "so far; no theorem promises it for adaptive prices"
     assert so_far.epsilon < found.promised.epsilon / 2  # tempting, and not to be had
     others = [finding for finding in found.findings if finding != so_far]
     assert all("fixed in advance" in finding.because for finding in others)
@@ -197,7 +197,7 @@ def test_at_delta_0_only_basic_composition_of_pure_steps_says_anything():
 @pytest.mark.parametrize(
     ("step", "theorem", "reason"),
     [
-        (Step(rho=0.1), Theorem.NUMERIC, "only its rho is known"),
+        (Step(rho=0.1), Theorem.NUMERIC, "only the rho of a step is known"),
         (Step(rho=0.1), Theorem.GDP, "mu squared follows"),
         (Step(epsilon=0.1, delta=1e-9), Theorem.ZCDP, "rho follows"),
         (Step(epsilon=0.1, delta=1e-3), Theorem.BASIC, "more than this delta"),

@@ -129,7 +129,7 @@ def test_prices_may_be_counted_instead_of_listed():
         listed, total_delta=1e-6
     )
     for bad in (0, -1, 1.0, True):
-        with pytest.raises(UsageError, match="how many"):
+        with pytest.raises(UsageError, match="number of mechanisms"):
             mixed_composition({(0.1, 0): bad}, total_delta=1e-6)
 
 
