@@ -1,4 +1,4 @@
-"""How the card of a release looks: one column to read, tables that scroll by themselves, light or dark as the reader prefers."""
+"""The style sheet of a release's card: one text column, tables that scroll on their own, light or dark as the reader prefers."""
 
 from dpcore.reporting.plots import colours
 

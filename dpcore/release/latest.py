@@ -1,7 +1,7 @@
-"""`latest.json` names the newest release: the one whose run was reserved last, by the ledger's events.
+"""Keep `latest.json` pointing to the newest release: the one whose run was reserved last, by the order of the ledger's events.
 
-Names of releases begin with a time, and a clock can be wrong. A copy or a link of a release has another name than its manifest
-states, so it is never the newest.
+Release names begin with a time, but clocks can be wrong, so names do not decide. A copy of a release, or a link to one, has another
+name than its manifest states, so it never counts as the newest.
 """
 
 import json
@@ -15,13 +15,13 @@ from dpcore.release.integrity import read_regular
 
 
 def point_latest(folder: Path, name: str, *, known: Sequence[str]) -> None:
-    """Let `latest.json` name the newest release; a resumed older run does not take the place of a newer one.
+    """Point `latest.json` to the newest release. A resumed older run does not replace a newer release.
 
-    Of runs that end at once, each looks again after it has written: whoever wrote last sees all of their releases.
+    Runs that end at the same time each check again after writing, so the last writer sees all their releases.
 
     Args:
         folder: The folder that holds the releases of a dataset.
-        name: The release that has just been made, which is the newest if the folder holds none that is known.
+        name: The release just published. It counts as the newest if the folder holds no known release.
         known: The names of all releases that the ledger's runs could have made, oldest first.
     """
     while (newest := _pointing(_newest(folder, known) or name)) != _there(folder):
@@ -43,7 +43,7 @@ def _pointing(release: str) -> bytes:
 
 
 def _there(folder: Path) -> bytes:
-    """Return what `latest.json` holds; nothing if there is none yet, or it cannot be read, and is to be written anew."""
+    """Return the content of `latest.json`, or nothing if it does not exist or cannot be read and must be rewritten."""
     try:
         return read_regular(folder / LATEST)
     except OSError:

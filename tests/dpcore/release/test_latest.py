@@ -71,7 +71,9 @@ def test_a_copy_or_link_of_a_release_is_never_the_newest(
     monkeypatch.setattr(latest, "_newest", by_name)
     release(paid)
     assert named(first.parent) == "approved-january"
-    with pytest.raises(LedgerDamaged, match="approved-january, which is a copy or a link of a release with another"):
+    with pytest.raises(
+        LedgerDamaged, match="approved-january, which is a copy of, or a link to, a release with another"
+    ):
         verify_ledger()
 
 
