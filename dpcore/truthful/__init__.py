@@ -1,4 +1,4 @@
-"""Mechanism design by differential privacy: choosing an outcome from what self-interested players report."""
+"""Mechanism design with differential privacy: choose an outcome from the reports of self-interested players."""
 
 from dpcore.truthful.bounds import Bound, gain_bound
 from dpcore.truthful.commitment import Commitment

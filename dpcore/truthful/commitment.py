@@ -1,4 +1,4 @@
-"""The commitment mechanism: any outcome, and everybody must react as what they said they were."""
+"""The commitment mechanism: a random outcome, to which every player must react as the type it reported."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from dpcore.truthful.game import Game, Payoffs, Profile
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Commitment:
-    """Draw an outcome uniformly, and hold every player to the best reaction of the type that it reported.
+    """Draw an outcome uniformly, and commit every player to the best reaction of the type that it reported.
 
     Guarantee:
         No lie gains anything, and every lie costs at least gamma / outcomes in expectation (see `gap`). The outcome does not
         depend on any report, so it is perfectly private. The imposed reactions are not: each is a function of one player's own
-        report and the outcome. Shown only to that player and to whoever enforces it, nobody else learns anything (joint
-        differential privacy, with epsilon 0). Published, or watched as they are carried out, they tell on their players.
+        report and the outcome. If a reaction is shown only to its player and to whoever enforces it, nobody else learns anything
+        (joint differential privacy, with epsilon 0). If reactions are published or observed, they reveal their players' reports.
 
     Randomness:
-        `uniform.below`, from the operating system's.
+        `uniform.below`, from the operating system's entropy.
 
     Reference:
         Nissim, Smorodinsky and Tennenholtz 2012.
@@ -41,7 +41,7 @@ class Commitment:
         return Decision(outcome=self.game.outcomes[place], committed=True, imposed=imposed)
 
     def utilities(self, profile: Profile) -> Utilities:
-        """Return what each player can expect of these reports, for everything that it may truly be."""
+        """Return each player's expected utility under these reports, for each type that may be its true one."""
         return tuple(
             tuple(Exact.of(expected) for expected in _expected(payoffs, report))
             for payoffs, report in zip(self.game.payoffs, profile, strict=True)

@@ -1,4 +1,4 @@
-"""What a mechanism decides, and who may see which part of it."""
+"""The decision of a mechanism, and who may see which part of it."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 class Decision:
     """An outcome for everybody and, if the players are committed, a reaction for each of them.
 
-    The outcome may be published. A player's imposed reaction follows from its own report: it goes to that player, and to
-    whoever enforces it, and to nobody else. It is therefore not shown when a decision is printed.
+    The outcome may be published. A player's imposed reaction follows from its own report, so only that player and whoever
+    enforces it may see it. It is therefore not shown when a decision is printed.
 
     Attributes:
-        outcome: What was chosen.
-        committed: Whether the players must react as if what they reported were true.
+        outcome: The chosen outcome.
+        committed: Whether the players must react as if their reports were true.
+        imposed: The reaction of each player if they are committed, else None.
     """
 
     outcome: Hashable
@@ -21,5 +22,5 @@ class Decision:
     imposed: tuple[Hashable, ...] | None = field(repr=False)
 
     def reaction_of(self, player: int) -> Hashable | None:
-        """Return what one player must do, for that player's eyes; None if it is free to react as it likes."""
+        """Return the reaction imposed on one player, or None if the player may choose. For that player's eyes only."""
         return None if self.imposed is None else self.imposed[player]

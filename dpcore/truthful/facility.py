@@ -1,4 +1,4 @@
-"""Facility location, the standard example: where two facilities go on a line, and which of them one must use."""
+"""Facility location, the standard example: two facilities on a line, and players who use one of them."""
 
 from fractions import Fraction
 
@@ -12,11 +12,12 @@ def facility_game(*, players: int, places: int) -> Game:
     """Return the game in which players on a line want one of two facilities close by.
 
     A player's type is the place where it lives: 0 to places - 1. An outcome is a pair of places, one for each facility. The
-    reaction is which of the two to use, and the utility is 1 minus the distance to that one, as a share of the line. Left
-    free, everybody uses the nearer one. Whoever is held to a reported place may have to walk to the other: for any two
-    different homes the two facilities may stand just there, so no lie is safe. The gap is 1 / (places - 1).
+    reaction is which of the two to use, and the utility is 1 minus the distance to that one, as a share of the line. Players
+    who may choose use the nearer facility. A player committed to a reported place may have to use the farther one. The two
+    facilities may stand exactly at the true and at the reported home, so every lie can cost something. The gap is
+    1 / (places - 1).
 
-    With a single facility there would be nothing to react to, and so nothing to hold a liar to: a gap of 0.
+    With a single facility there would be no reaction to commit a liar to, and the gap would be 0.
 
     >>> game = facility_game(players=3, places=5)
     >>> game.outcomes[:4], len(game.outcomes)

@@ -1,4 +1,4 @@
-"""Finite games: who plays, what each may be and report, what may come out, and what that is worth to whom."""
+"""Finite games: the players, their types, the outcomes, and the utility of each outcome to each player."""
 
 import itertools
 import math
@@ -11,25 +11,25 @@ from typing import Any
 from dpcore.errors import UsageError
 
 LARGEST_TABLE = 2_000_000
-"""More utilities than this are not tabulated: types times types or reactions, times outcomes."""
+"""The largest table of utilities for one player: types x outcomes x (types or reactions, whichever is more)."""
 
 LARGEST_ENUMERATION = 100_000
-"""More combinations of reports than this are not gone through."""
+"""The largest number of combinations of reports that is enumerated."""
 
 Profile = tuple[int, ...]
-"""One report for each player, as its place among the player's types."""
+"""One report for each player, as an index into the player's types."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Player:
-    """What one player may be, how it may react to an outcome, and what that is worth to it.
+    """The possible types of a player, its possible reactions to an outcome, and its utility.
 
-    Several places of a game may be taken by the same `Player`, and are then worked out once.
+    The same `Player` may appear several times in a game. Its utilities are then tabulated once.
 
     Attributes:
-        types: What the player may truly be, and what it may report.
-        reactions: What it may do once the outcome is known. The single reaction None means that there is nothing to do.
-        utility: From type, outcome and reaction to a `Fraction` (or whole number) from 0 to 1.
+        types: The types that the player may have, and may report.
+        reactions: The reactions open to the player once the outcome is known. The single reaction None means that there is no choice.
+        utility: Maps type, outcome and reaction to a `Fraction` or integer from 0 to 1.
     """
 
     types: tuple[Hashable, ...]
@@ -37,19 +37,19 @@ class Player:
     reactions: tuple[Hashable, ...] = (None,)
 
     def __post_init__(self) -> None:
-        """Refuse a player who can be or do nothing."""
+        """Reject types or reactions that are empty or not distinct."""
         _check_distinct(self.types, what="types that a player may report")
         _check_distinct(self.reactions, what="reactions of a player")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Payoffs:
-    """A player's utilities, tabulated: types, outcomes and reactions are counted from 0.
+    """A player's tabulated utilities. Types, outcomes and reactions are indices from 0.
 
     Attributes:
-        best: For each type and outcome, the best reaction. Of equally good ones it is always the first.
+        best: For each type and outcome, the best reaction. Ties go to the first.
         values: For each type and outcome, the utility with the player's own best reaction.
-        bound: For each type, reported type and outcome, the utility when the reaction is the best of the reported type.
+        bound: For each type, reported type and outcome, the utility with the best reaction of the reported type.
     """
 
     best: tuple[tuple[int, ...], ...]
@@ -59,9 +59,9 @@ class Payoffs:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Game:
-    """Players with private types, and outcomes of which one is to be chosen.
+    """Players with private types, and the outcomes to choose from.
 
-    What an outcome is worth to a player depends on its own type and reaction only ("private values").
+    The utility of an outcome to a player depends only on the player's own type and reaction ("private values").
 
     >>> one = Player(types=("tea", "coffee"), utility=lambda mine, served, _: int(mine == served))
     >>> Game(players=(one, one), outcomes=("tea", "coffee")).profile(["coffee", "tea"])
@@ -73,7 +73,7 @@ class Game:
     payoffs: tuple[Payoffs, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Tabulate every utility, and refuse what is no game before anybody reports anything."""
+        """Tabulate every utility, and reject an invalid game before anybody reports anything."""
         if not self.players:
             raise UsageError("a game needs at least one player")
         _check_distinct(self.outcomes, what="outcomes of a game")
@@ -82,11 +82,11 @@ class Game:
 
     @property
     def kinds(self) -> tuple[Payoffs, ...]:
-        """The payoffs of each different player, once."""
+        """The payoffs of each distinct player."""
         return tuple({id(payoffs): payoffs for payoffs in self.payoffs}.values())
 
     def profile(self, reports: Sequence[Hashable]) -> Profile:
-        """Return the place of each reported type; a wrong report is refused without saying whose or which."""
+        """Return the index of each reported type. An invalid report raises an error that does not name the player or the report."""
         if not hasattr(reports, "__len__") or len(reports) != len(self.players):
             raise UsageError(f"there are {len(self.players)} players; give one report for each, in their order")
         places = {
@@ -100,22 +100,22 @@ class Game:
             ) from None
 
     def reports(self, profile: Profile) -> tuple[Hashable, ...]:
-        """Return the reported types from their places."""
+        """Return the reported types of a profile."""
         return tuple(player.types[place] for player, place in zip(self.players, profile, strict=True))
 
     def tally(self, profile: Profile) -> list[tuple[Payoffs, int, int]]:
-        """Return how many players of each kind reported each type, as payoffs, place of the type, and count."""
+        """Return how many players of each kind reported each type, as payoffs, index of the type, and count."""
         kinds = {id(payoffs): payoffs for payoffs in self.payoffs}
         counts = Counter(zip(map(id, self.payoffs), profile, strict=True))
         return [(kinds[kind], place, count) for (kind, place), count in counts.items()]
 
     def profiles(self) -> Iterator[Profile]:
-        """Go through every combination of reports, or refuse if there are too many."""
+        """Return an iterator over every combination of reports. Raise if there are too many."""
         count = math.prod(len(player.types) for player in self.players)
         if count > LARGEST_ENUMERATION:
             raise UsageError(
-                f"this game has more than {LARGEST_ENUMERATION:,} combinations of reports, too many to go through; "
-                "use a theorem's bound instead of an enumeration, or fewer players or types"
+                f"this game has more than {LARGEST_ENUMERATION:,} combinations of reports, too many to enumerate; "
+                "use a theorem's bound instead, or fewer players or types"
             )
         return itertools.product(*(range(len(player.types)) for player in self.players))
 
@@ -124,7 +124,7 @@ def _check_distinct(values: tuple[Hashable, ...], *, what: str) -> None:
     try:
         distinct = len(set(values))
     except TypeError:
-        raise UsageError(f"the {what} must be a tuple of texts, numbers or other fixed values") from None
+        raise UsageError(f"the {what} must be a tuple of strings, numbers or other hashable values") from None
     if not isinstance(values, tuple) or not values:
         raise UsageError(f"the {what} must be a tuple with at least one entry")
     if distinct != len(values):
@@ -157,10 +157,10 @@ def _utility(player: Player, kind: Hashable, outcome: Hashable, reaction: Hashab
     value = player.utility(kind, outcome, reaction)
     if isinstance(value, bool) or not isinstance(value, int | Fraction):
         raise UsageError(
-            "a utility must be a Fraction or a whole number: a float such as 0.1 is not the number it shows"
+            "a utility must be a Fraction or an integer; a float such as 0.1 is not exactly the number it shows"
         )
     if not 0 <= value <= 1:
         raise UsageError(
-            "a utility lies outside 0 to 1; divide all utilities by the largest one, and let none be negative"
+            "a utility lies outside 0 to 1; make all utilities nonnegative, and divide them by the largest one"
         )
     return Fraction(value)

@@ -1,4 +1,4 @@
-"""The gap of a game: what a lie certainly costs at the outcome that punishes it most."""
+"""The gap of a game: the least cost of a lie at the outcome that punishes it most."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from dpcore.truthful.game import Game, Payoffs
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """The least cost of any lie, for players who must react as what they said they were.
+    """The least cost of any lie, for players who must react as the type they reported.
 
     Attributes:
-        gamma: The minimum, over players, true types and false ones, of the largest cost over all outcomes. Under private
-            values what the others report makes no difference.
-        outcomes: How many outcomes there are. One of them is drawn uniformly, so that every lie costs at least gamma /
-            outcomes in expectation.
+        gamma: The minimum, over players, true types and lies, of the largest cost over all outcomes. Under private values
+            the reports of the others make no difference.
+        outcomes: The number of outcomes. One of them is drawn uniformly, so every lie costs at least gamma / outcomes in
+            expectation.
     """
 
     gamma: Fraction
@@ -23,12 +23,12 @@ class Gap:
 
     @property
     def expected(self) -> Fraction:
-        """What any lie costs at least, in expectation over a uniform outcome."""
+        """The least cost of any lie, in expectation over a uniform outcome."""
         return self.gamma / self.outcomes
 
 
 def gap(game: Game) -> Gap:
-    """Return the gap of a game, exactly; a game in which nobody can lie has the gap 1.
+    """Return the exact gap of a game. A game in which nobody can lie has gap 1.
 
     >>> from dpcore.truthful.facility import facility_game
     >>> gap(facility_game(players=3, places=5))
@@ -39,7 +39,7 @@ def gap(game: Game) -> Gap:
 
 
 def _costs(payoffs: Payoffs) -> Iterator[list[Fraction]]:
-    """Go through a player's lies: what each costs at every outcome. None is negative: nobody else's reaction is better."""
+    """Yield the cost of each lie of a player at every outcome. No cost is negative, since a player's own best reaction is optimal."""
     for truth, best in enumerate(payoffs.values):
         for lie, bound in enumerate(payoffs.bound[truth]):
             if lie != truth:
