@@ -1,12 +1,12 @@
 """Write files atomically: each one appears complete or not at all."""
 
-import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpcore.errors import OutputError
+from dpcore.release.draft_folder import sync_path
 
 
 @contextmanager
@@ -26,10 +26,10 @@ def replacing(folder: Path, names: Sequence[str]) -> Iterator[tuple[Path, ...]]:
             raise OutputError(f"{in_the_way[0]} is a folder; move it away, or export elsewhere")
         yield partials
         for partial in partials:
-            _sync(partial)
+            sync_path(partial)
         for partial, final in zip(partials, finals, strict=True):
             partial.replace(final)
-        _sync(folder)
+        sync_path(folder)
     except OSError as error:
         why = error.strerror or "file system error"
         raise OutputError(f"cannot write to {folder} ({why}); free some space, or choose another folder") from error
@@ -38,11 +38,3 @@ def replacing(folder: Path, names: Sequence[str]) -> Iterator[tuple[Path, ...]]:
             # If the folder could not be created, or is gone, there is nothing to clean up.
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -5,16 +5,44 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from dpcore.release.card_style import STYLE
 from dpcore.release.covered import consequences, coverage
 from dpcore.release.draft import Draft
 from dpcore.release.statement import Statement
 from dpcore.reporting.formatting import at_most, column_type, figure, up
 from dpcore.reporting.outcome import Round
-from dpcore.reporting.plots import data_uri, percent, rounds_plot, rounds_words
+from dpcore.reporting.plots import colours, data_uri, percent, rounds_plot, rounds_words
 from dpcore.universe import Attribute
 
 _MOST_LABELS, _MOST_CELLS = 8, 10_000
+
+STYLE = (
+    colours.variables(":root")
+    + """
+:root{color-scheme:light dark}
+*{box-sizing:border-box}
+body{margin:0;background:var(--panel);color:var(--ink);font:17px/1.55 system-ui,sans-serif}
+main{max-width:56rem;margin:0 auto;padding:3rem 1.5rem 5rem}
+h1{font-size:2.1rem;line-height:1.2;margin:0 0 1.2rem;overflow-wrap:anywhere}
+h2{font-size:1.35rem;line-height:1.3;margin:3rem 0 .8rem;padding-top:1.2rem;border-top:1px solid var(--grid)}
+p{max-width:44rem;margin:0 0 1rem;overflow-wrap:anywhere}
+.kind{color:var(--quiet);margin:0 0 .3rem;font-size:.95rem}
+.promise{font-size:1.2rem;font-weight:600;border-left:4px solid var(--spent);padding-left:1rem}
+.wide{overflow-x:auto;margin:0 0 1.2rem}
+table{border-collapse:collapse;font-size:.92rem}
+caption{text-align:left;color:var(--quiet);padding:0 0 .4rem;max-width:min(46rem,88vw)}
+th,td{text-align:left;vertical-align:top;padding:.42rem 1.1rem .42rem 0;border-bottom:1px solid var(--grid);overflow-wrap:break-word}
+td{overflow-wrap:anywhere}
+td:not(.number){min-width:10rem}
+th[scope=row]{font-weight:600;min-width:4rem}
+.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+pre{overflow-x:auto;padding:.9rem 1.1rem;border:1px solid var(--outline);border-radius:6px}
+code{font:.88rem/1.5 ui-monospace,monospace}
+img{max-width:100%;height:auto}
+:focus-visible{outline:3px solid var(--spent);outline-offset:2px}
+@media print{main{max-width:none;padding:0}.wide,pre{overflow:visible}}
+"""
+)
+"""One text column, tables that scroll on their own, light or dark as the reader prefers."""
 
 
 def card(draft: Draft, *, files: Sequence[Mapping[str, Any]]) -> str:

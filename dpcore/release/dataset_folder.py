@@ -1,10 +1,17 @@
-"""Check that the folder of a dataset holds releases only, so that a reader of `*/data` reads exactly what was published."""
+"""The folder of a dataset: keep `latest.json` pointing to the newest release, and check that the folder holds releases only.
+
+The newest release is the one whose run was reserved last, by the order of the ledger's events. Release names begin with a time, but
+clocks can be wrong, so names do not decide. A copy of a release, or a link to one, has another name than its manifest states, so it never
+counts as the newest. The check lets a reader of `*/data` rely on reading exactly what was published.
+"""
 
 import json
 import os
-from collections.abc import Collection, Mapping
+import secrets
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from dpcore.release.draft_folder import new_file, sync_path
 from dpcore.release.integrity import MANIFEST, one_line, read_regular, require_permitted
 
 LATEST = "latest.json"
@@ -21,6 +28,47 @@ def is_release(folder: Path, name: str) -> bool:
         return bool(json.loads(read_regular(folder / name / MANIFEST).decode("utf-8"))["release"] == name)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
+
+
+def point_latest(folder: Path, name: str, *, known: Sequence[str]) -> None:
+    """Point `latest.json` to the newest release. A resumed older run does not replace a newer release.
+
+    Runs that end at the same time each check again after writing, so the last writer sees all their releases.
+
+    Args:
+        folder: The folder that holds the releases of a dataset.
+        name: The release just published. It counts as the newest if the folder holds no known release.
+        known: The names of all releases that the ledger's runs could have made, oldest first.
+    """
+    while (newest := _encoded_pointer(_newest(folder, known) or name)) != _current_pointer(folder):
+        temporary = folder / f".latest-{secrets.token_hex(4)}"
+        try:
+            _write(temporary, newest)
+            temporary.replace(folder / LATEST)
+        finally:
+            temporary.unlink(missing_ok=True)
+    sync_path(folder)
+
+
+def _newest(folder: Path, known: Sequence[str]) -> str | None:
+    return next((name for name in reversed(known) if is_release(folder, name)), None)
+
+
+def _encoded_pointer(release: str) -> bytes:
+    return (json.dumps(pointer(release)) + "\n").encode("utf-8")
+
+
+def _current_pointer(folder: Path) -> bytes:
+    """Return the content of `latest.json`, or nothing if it does not exist or cannot be read and must be rewritten."""
+    try:
+        return read_regular(folder / LATEST)
+    except OSError:
+        return b""
+
+
+def _write(path: Path, content: bytes) -> None:
+    with new_file(path) as file:
+        file.write(content)
 
 
 def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
@@ -44,10 +92,10 @@ def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, 
             return f"{one_line(name)} holds data but no {MANIFEST}, so it is not a release of this ledger"
         if name.lower().endswith(".parquet"):
             return f"{one_line(name)} lies beside the releases but belongs to none of them"
-    return _pointing_wrong(folder, recorded=recorded, numbers=numbers) if LATEST in names else None
+    return _pointer_problem(folder, recorded=recorded, numbers=numbers) if LATEST in names else None
 
 
-def _pointing_wrong(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
+def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
     require_permitted(folder / LATEST)
     try:
         told = json.loads(read_regular(folder / LATEST).decode("utf-8"), object_pairs_hook=_each_once)

@@ -118,9 +118,9 @@ def sync(descriptor: int) -> None:
     os.fsync(descriptor)
 
 
-def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync_path(path: Path) -> None:
+    """Flush a file, or the names in a folder, to disk. Never wait for the other end of a pipe that was put there."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         sync(descriptor)
     finally:

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import OutputError
 from dpcore.release.card import card
+from dpcore.release.dataset_folder import point_latest
 from dpcore.release.draft import Draft
-from dpcore.release.draft_folder import DraftFolder, new_draft, sync_folder
+from dpcore.release.draft_folder import DraftFolder, new_draft, sync_path
 from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
-from dpcore.release.latest import point_latest
 from dpcore.release.measured import measurement_schema, measurement_tables
 
 ROWS_PER_GROUP = 1 << 18
@@ -250,7 +250,7 @@ def _renamed(folder: DraftFolder, final: Path) -> bool:
         if not os.path.lexists(final):
             raise
         return False
-    sync_folder(final.parent)
+    sync_path(final.parent)
     return True
 
 

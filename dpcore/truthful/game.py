@@ -1,4 +1,4 @@
-"""Finite games: the players, their types, the outcomes, and the utility of each outcome to each player."""
+"""Finite games: the players, their types, the outcomes, the utility of each outcome to each player, and decisions."""
 
 import itertools
 import math
@@ -9,6 +9,9 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.errors import UsageError
+
+FIRST, SECOND = "first", "second"
+"""The two facilities of `facility_game`."""
 
 LARGEST_TABLE = 2_000_000
 """The largest table of utilities for one player: types x outcomes x (types or reactions, whichever is more)."""
@@ -118,6 +121,55 @@ class Game:
                 "use a theorem's bound instead, or fewer players or types"
             )
         return itertools.product(*(range(len(player.types)) for player in self.players))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """An outcome for everybody and, if the players are committed, a reaction for each of them.
+
+    The outcome may be published. A player's imposed reaction follows from its own report, so only that player and whoever
+    enforces it may see it. It is therefore not shown when a decision is printed.
+
+    Attributes:
+        outcome: The chosen outcome.
+        committed: Whether the players must react as if their reports were true.
+        imposed: The reaction of each player if they are committed, else None.
+    """
+
+    outcome: Hashable
+    committed: bool
+    imposed: tuple[Hashable, ...] | None = field(repr=False)
+
+    def reaction_of(self, player: int) -> Hashable | None:
+        """Return the reaction imposed on one player, or None if the player may choose. For that player's eyes only."""
+        return None if self.imposed is None else self.imposed[player]
+
+
+def facility_game(*, players: int, places: int) -> Game:
+    """Return the game in which players on a line want one of two facilities close by.
+
+    A player's type is the place where it lives: 0 to places - 1. An outcome is a pair of places, one for each facility. The
+    reaction is which of the two to use, and the utility is 1 minus the distance to that one, as a share of the line. Players
+    who may choose use the nearer facility. A player committed to a reported place may have to use the farther one. The two
+    facilities may stand exactly at the true and at the reported home, so every lie can cost something. The gap is
+    1 / (places - 1).
+
+    With a single facility there would be no reaction to commit a liar to, and the gap would be 0.
+
+    >>> game = facility_game(players=3, places=5)
+    >>> game.outcomes[:4], len(game.outcomes)
+    (((0, 1), (0, 2), (0, 3), (0, 4)), 10)
+    """
+    whole = all(isinstance(number, int) and not isinstance(number, bool) for number in (players, places))
+    if not whole or players < 1 or places < 2:
+        raise UsageError("facility location needs at least 1 player and 2 places, both as whole numbers")
+    resident = Player(
+        types=tuple(range(places)),
+        reactions=(FIRST, SECOND),
+        utility=lambda home, pair, used: 1 - Fraction(abs(home - pair[used == SECOND]), places - 1),
+    )
+    pairs = tuple((left, right) for left in range(places) for right in range(left + 1, places))
+    return Game(players=(resident,) * players, outcomes=pairs)
 
 
 def _check_distinct(values: tuple[Hashable, ...], *, what: str) -> None:

@@ -9,12 +9,10 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism
 from dpcore.mechanisms.sampling import coins
 from dpcore.truthful.bounds import Bound
-from dpcore.truthful.commitment import Commitment
-from dpcore.truthful.decision import Decision
+from dpcore.truthful.commitment import Commitment, Gap, gap
 from dpcore.truthful.exact import Exact
 from dpcore.truthful.gains import Utilities
-from dpcore.truthful.game import Game, Profile
-from dpcore.truthful.gap import Gap, gap
+from dpcore.truthful.game import Decision, Game, Profile
 from dpcore.truthful.selection import PrivateSelection
 
 _WEIGHT_BITS = 64

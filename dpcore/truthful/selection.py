@@ -8,10 +8,9 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism, Flavour
 from dpcore.privacy.accounting.rounding import positive, real, rounded_up
 from dpcore.truthful.bounds import Bound, gain_bound
-from dpcore.truthful.decision import Decision
 from dpcore.truthful.exact import Exact
 from dpcore.truthful.gains import Utilities, largest_gain
-from dpcore.truthful.game import Game, Profile
+from dpcore.truthful.game import Decision, Game, Profile
 from dpcore.truthful.scoring import Quality, QualityScoring, Scoring, WelfareScoring
 
 

@@ -14,8 +14,7 @@ import pytest
 
 from dpcore import synthesize
 from dpcore.release import Draft, SyntheticRows
-from dpcore.release.card import card
-from dpcore.release.card_style import STYLE
+from dpcore.release.card import STYLE, card
 from dpcore.release.statement import Bookkeeping, Statement
 from dpcore.reporting.outcome import Round
 from dpcore.resolutions import Resolutions
