@@ -1,7 +1,7 @@
-"""What can be told about privacy from outputs alone: lower bounds to hold against what was charged.
+"""Estimate privacy loss from outputs alone: lower bounds to compare with the amounts charged.
 
-`one_run`, `bounds`, `events` and `goodness` are statistics and know no mechanism. `cases` audits the installed code with them, each
-mechanism beside planted bugs that must be caught.
+`one_run`, `bounds`, `events` and `goodness` are statistics and independent of any mechanism. `cases` uses them to audit the installed
+code: each mechanism, and planted bugs that the audit must catch.
 """
 
 from dpcore.audit.bounds import Tally, at_least, probability_bounds

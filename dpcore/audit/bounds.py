@@ -1,8 +1,8 @@
-"""What the counts of one event on two neighbours show of the privacy loss: lower bounds, in each currency.
+"""Lower bounds of the privacy loss, in each currency, from the counts of one event on two neighbours.
 
-An event is anything that can be told from an output. If it is much likelier on one of two neighbours than on the other, privacy was lost,
-and a guarantee says how much likelier it may be. Its probabilities are known from counts only up to an error; the exact bounds of Clopper
-and Pearson make of them statements that fail with at most a chosen probability.
+An event is any yes-or-no property of an output. If it is much likelier on one of two neighbours than on the other, privacy was lost; a
+guarantee limits how much likelier it may be. Counts determine the event's probabilities only up to an error. The exact bounds of Clopper
+and Pearson turn them into statements that fail with at most a chosen probability.
 """
 
 import math
@@ -17,7 +17,7 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
 
 _STEPS = 80
-"""Of bisection: to the last bit of a float."""
+"""Bisection steps: enough for the last bit of a float."""
 
 _NORMAL = NormalDist()
 
@@ -30,23 +30,23 @@ class Tally:
     trials: int
 
     def __post_init__(self) -> None:
-        """Refuse what no count of an event is."""
+        """Reject impossible counts."""
         if not 0 <= self.hits <= self.trials or self.trials < 1:
-            raise UsageError("an event is seen in none, some or all of at least one trial; count it again")
+            raise UsageError("a tally needs at least one trial, and from 0 to as many hits as trials; count again")
 
     @classmethod
     def of(cls, events: npt.NDArray[np.bool_]) -> Self:
-        """Count an event in trials that each say whether it was seen."""
+        """Count an event, given whether each trial saw it."""
         return cls(hits=int(np.count_nonzero(events)), trials=events.size)
 
     @property
     def rest(self) -> "Tally":
-        """How often the event was not seen."""
+        """The tally of the complement: how often the event was not seen."""
         return Tally(hits=self.trials - self.hits, trials=self.trials)
 
 
 def probability_bounds(tally: Tally, *, miss: float) -> tuple[float, float]:
-    """Return two bounds of an event's probability: each is on the wrong side with probability at most `miss`.
+    """Return a lower and an upper bound of an event's probability. Each is wrong with probability at most `miss`.
 
     Reference: Clopper and Pearson 1934.
 
@@ -59,10 +59,11 @@ def probability_bounds(tally: Tally, *, miss: float) -> tuple[float, float]:
 
 
 def loss(p: float, q: float, *, currency: Currency, delta: float = 0.0) -> float:
-    """Return the least amount of a currency that allows an event the probabilities p on one neighbour and q on the other.
+    """Return the smallest amount of a currency that allows an event probability p on one neighbour and q on the other.
 
-    In epsilon, p <= e^epsilon q + delta. In rho, the event's Kullback-Leibler divergence, as telling whether it was seen is
-    post-processing. In mu^2, the distance of normal numbers that make an event as telling. Each rises with p and falls with q where p > q.
+    In epsilon: p <= e^epsilon q + delta. In rho: the Kullback-Leibler divergence between two coins with these probabilities, since
+    reporting whether the event occurred is post-processing. In mu^2: the squared distance between the means of two unit normal
+    distributions that have an event with these probabilities. Each rises with p and falls with q where p > q.
 
     Reference: Dwork and Roth 2014, Def. 2.4; Bun and Steinke 2016, in the limit of the order 1; Dong, Roth and Su 2022.
 
@@ -72,7 +73,7 @@ def loss(p: float, q: float, *, currency: Currency, delta: float = 0.0) -> float
     0.0
     """
     if delta and Currency(currency) is not Currency.PURE:
-        raise UsageError("only an epsilon is claimed with a delta; leave it out for rho and mu^2")
+        raise UsageError("only a claim in epsilon has a delta; omit it for rho and mu^2")
     if p - delta <= q:
         return 0.0
     if Currency(currency) is Currency.PURE:
@@ -85,18 +86,18 @@ def loss(p: float, q: float, *, currency: Currency, delta: float = 0.0) -> float
 
 
 def at_least(here: Tally, there: Tally, *, currency: Currency, miss: float, delta: float = 0.0) -> float:
-    """Return what an event shows that the mechanism has lost at least, in a currency; wrong with probability at most `miss`.
+    """Return a lower bound of a mechanism's privacy loss from one event. It is too large with probability at most `miss`.
 
     >>> here, there = Tally(hits=7311, trials=10_000), Tally(hits=2689, trials=10_000)
     >>> round(at_least(here, there, currency=Currency.PURE, miss=1e-8), 2)
     0.87
 
     Args:
-        here: How often the event was seen on the neighbour on which it is likelier.
-        there: How often it was seen on the other.
-        currency: What the mechanism's price is in.
-        miss: With which probability the result may be too large. Half of it goes to each of the two probabilities.
-        delta: The delta of a claim of (epsilon, delta); only an epsilon comes with one.
+        here: The event's tally on the neighbour where it is likelier.
+        there: Its tally on the other neighbour.
+        currency: The currency of the mechanism's price.
+        miss: The probability with which the result may be too large. Each of the two probability bounds gets half of it.
+        delta: The delta of an (epsilon, delta) claim. Other currencies have none.
     """
     low, high = probability_bounds(here, miss=miss / 2)[0], probability_bounds(there, miss=miss / 2)[1]
     return loss(low, high, currency=currency, delta=delta)
@@ -104,15 +105,15 @@ def at_least(here: Tally, there: Tally, *, currency: Currency, miss: float, delt
 
 def _check_miss(miss: float) -> None:
     if not 0 < miss < 0.5:
-        raise UsageError("a bound fails with a probability above 0 and below 0.5; choose one such as 1e-8")
+        raise UsageError("the probability that a bound fails must be above 0 and below 0.5; choose one such as 1e-8")
 
 
 def _least(tally: Tally, miss: float) -> float:
-    """Return the largest probability at which so many hits or more still have at most the probability `miss`."""
+    """Return the largest event probability for which this many hits or more have probability at most `miss`."""
     if tally.hits == 0:
         return 0.0
     low, high = 0.0, tally.hits / tally.trials
-    # log ((n - k) / (k + 1)) for k = hits, ...: with log odds added, the ratios of one binomial term to the one before
+    # log((n - k) / (k + 1)) for k = hits, ...: adding the log odds gives the log ratio of consecutive binomial terms
     hits = np.arange(tally.hits, min(tally.trials, tally.hits + _terms(tally)))
     log_ratios = np.log((tally.trials - hits) / (hits + 1.0))
     log_ways = math.lgamma(tally.trials + 1) - math.lgamma(tally.hits + 1) - math.lgamma(tally.trials - tally.hits + 1)
@@ -129,5 +130,5 @@ def _least(tally: Tally, miss: float) -> float:
 
 
 def _terms(tally: Tally) -> int:
-    """Return how many terms of a tail that starts above the mean matter: 40 standard deviations, beyond which lies e^-800 of it."""
+    """Return how many terms of a tail above the mean to sum: 40 standard deviations. The rest is below e^-800 of it."""
     return 400 + 20 * math.isqrt(tally.trials)

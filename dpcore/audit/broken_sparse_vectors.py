@@ -1,7 +1,7 @@
-"""Published forms of the sparse vector technique that are not private, planted to see that the audit catches them.
+"""Published variants of the sparse vector technique that are not private, planted to test that the audit catches them.
 
-Lyu, Su and Li 2017 found them. Here their noise is discrete and comes from installed code, the sensitivity is 1 and the threshold 0. Each has
-neighbours and answers by which it is caught.
+Lyu, Su and Li 2017 refuted them. Here their noise is discrete and drawn by the installed code, the sensitivity is 1 and the threshold 0.
+Each comes with the neighbours and the answers that expose it.
 """
 
 from dataclasses import dataclass
@@ -17,17 +17,19 @@ from dpcore.privacy.protection import Sensitivity
 
 @dataclass(frozen=True, kw_only=True)
 class BrokenSparseVector:
-    """A form that claims to be epsilon-DP, and is not.
+    """A variant that claims epsilon-DP but is not.
 
     Attributes:
-        name: Whose it is.
+        name: Its authors and year.
         how: What is wrong with it.
-        epsilon: What it claims.
+        epsilon: The epsilon it claims.
         threshold_scale: The scale of the threshold's noise.
-        value_scale: The scale of each value's noise; None if there is none.
-        negatives: How many values come first that are to be negative, and where they lie on one neighbour; on the other, one higher.
-        positives: How many follow that are to be positive, and where they lie; on the other neighbour, one lower.
-        shown_below: If a positive answer is the noisy value itself: it is to be below this.
+        value_scale: The scale of each value's noise; None for no noise.
+        negatives: The number of values, asked first, whose expected answer is negative, and their value on one neighbour. On the other
+            neighbour they are one higher.
+        positives: The number of values after them whose expected answer is positive, and their value on one neighbour. On the other
+            neighbour they are one lower.
+        shown_below: If a positive answer shows the noisy value, the bound that this value must be below.
     """
 
     name: str
@@ -46,11 +48,11 @@ class BrokenSparseVector:
 
     @property
     def there(self) -> list[int]:
-        """The values on the other."""
+        """The values on the other neighbour."""
         return [self.negatives[1] + 1] * self.negatives[0] + [self.positives[1] - 1] * self.positives[0]
 
     def seen(self, values: list[int]) -> Draw:
-        """Return sessions, each told by whether it gave the answers that are looked for."""
+        """Return draws of sessions, each reported as whether it gave the expected answers."""
 
         def draw(count: int) -> Outcomes:
             noisy = np.array(values) + _noise((count, len(values)), self.value_scale)
@@ -72,7 +74,7 @@ def _noise(shape: tuple[int, int], scale: float | None) -> npt.NDArray[np.int64]
 BROKEN_SPARSE_VECTORS = (
     BrokenSparseVector(
         name="Roth 2011 (Alg. 3)",
-        how="the noisy value that was compared is shown, without noise of its own",
+        how="the noisy value that was compared is shown, without fresh noise",
         epsilon=1.0,
         threshold_scale=2.0,
         value_scale=2.0,
@@ -91,7 +93,7 @@ BROKEN_SPARSE_VECTORS = (
     ),
     BrokenSparseVector(
         name="Stoddard et al. 2014 (Alg. 5)",
-        how="the values get no noise, and there is no last positive",
+        how="the values get no noise, and the number of positives is unlimited",
         epsilon=2.0,
         threshold_scale=1.0,
         value_scale=None,
@@ -100,7 +102,7 @@ BROKEN_SPARSE_VECTORS = (
     ),
     BrokenSparseVector(
         name="Chen et al. 2015 (Alg. 6)",
-        how="there is no last positive",
+        how="the number of positives is unlimited",
         epsilon=2.0,
         threshold_scale=1.0,
         value_scale=1.0,

@@ -1,4 +1,4 @@
-"""The one-run audit as a check: canaries, each in the table or not by a fair coin, and guesses from one noisy histogram."""
+"""The one-run audit as a check: fair coins decide which canaries are in the table, and guesses come from one noisy histogram."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ CANARIES = 10_000
 Counts: TypeAlias = npt.NDArray[np.int64]
 
 Measure: TypeAlias = Callable[[Counts], tuple[Counts, int]]
-"""Measures made-up counts once: says what speaks for each canary, above 0 for being in, below 0 for not, and the amount that was charged."""
+"""Measures made-up counts once. Returns the evidence for each canary (above 0: in the table, below 0: not) and the amount charged."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OneRunCheck:
-    """One run lets no more coins be guessed than was charged for, in pure epsilon.
+    """Check that the coins cannot be guessed better from one run than the charge, in pure epsilon, allows.
 
-    Each canary is a row in a cell of its own. No guess is made where nothing speaks for either.
+    Each canary is a row in its own cell. Canaries without evidence either way are not guessed.
 
     Reference: Steinke, Nasr and Jagielski 2023.
     """

@@ -1,4 +1,4 @@
-"""What is audited of one mechanism: its theorem, its prices, the checks that it must pass, and bugs that must not."""
+"""The audit of one mechanism: its theorem, its prices, the checks that it must pass, and planted bugs that must fail."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from dpcore.privacy.accounting import Currency
 
 @dataclass(frozen=True, kw_only=True)
 class Bug:
-    """A fault that somebody could make, planted to see that a check catches it.
+    """A plausible implementation error, planted to test that a check catches it.
 
     Attributes:
-        name: What it is called.
+        name: The bug's name.
         how: How the planted variant differs from the mechanism, as a sentence.
-        check: The check that must catch it, made of the planted variant.
+        check: The check of the planted variant, which must catch it.
     """
 
     name: str
@@ -27,12 +27,12 @@ class Case:
     """One mechanism under audit.
 
     Attributes:
-        name: The mechanism's name, as its descriptions have it.
-        theorem: What is guaranteed, in one sentence.
-        reference: Who proved it.
+        name: The mechanism's name, as in its descriptions.
+        theorem: The guarantee, in one sentence.
+        reference: The source of the proof.
         prices: The formula of its price in each currency that it can be paid in.
-        checks: What it must pass.
-        bugs: What must not pass.
+        checks: The checks that it must pass.
+        bugs: The planted bugs that must be caught.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a planted bug."""
+    """The result for a planted bug."""
 
     bug: str
     how: str
@@ -69,7 +69,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Audited:
-    """What was found about one mechanism."""
+    """The results for one mechanism and its planted bugs."""
 
     case: str
     findings: tuple[Finding, ...]

@@ -1,6 +1,6 @@
-"""The checks that an audit is made of: each runs installed code, and tells what it found.
+"""The checks of an audit. Each runs installed code and returns a finding.
 
-A check is made of a sound mechanism, which must pass it, or of a planted bug, which must not.
+A check is built from a sound mechanism, which must pass, or from a planted bug, which must fail.
 """
 
 from collections.abc import Callable
@@ -17,27 +17,27 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 
 MISS = 1e-8
-"""The probability with which any one check finds a fault in sound code. With fewer than 100 checks, an audit does so less than once in 10^6 runs."""
+"""The probability that one check reports a fault in sound code. With at most 100 checks, that happens in at most one of 10^6 audits."""
 
 MOST_CHECKS = 100
 
 Draw: TypeAlias = Callable[[int], Outcomes]
-"""Draws so many outputs of a mechanism on one made-up table, independently."""
+"""Draws the given number of independent outputs of a mechanism on one made-up table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a check found.
+    """The result of a check.
 
     Attributes:
-        check: Which check it was.
-        setting: What was checked, in words.
-        sound: Whether nothing speaks against what was claimed.
-        shown: What was found, in words.
-        currency: In which an amount was claimed, if one was.
-        charged: The amount that was claimed.
-        delta: The delta that was claimed with it.
-        measured: The amount that was certainly lost.
+        check: The kind of check.
+        setting: The mechanism and input that were checked, in words.
+        sound: Whether the result is consistent with the claim.
+        shown: The result, in words.
+        currency: The currency of the claimed amount, if an amount was claimed.
+        charged: The claimed amount.
+        delta: The delta claimed with it.
+        measured: A lower bound of the amount actually lost.
     """
 
     check: str
@@ -51,30 +51,30 @@ class Finding:
 
 
 class Check(Protocol):
-    """One check; `effort` scales how many draws it makes."""
+    """One check. `effort` scales its number of draws."""
 
     kind: ClassVar[str]
 
     @property
     def setting(self) -> str:
-        """What is checked, in words."""
+        """The mechanism and input that are checked, in words."""
 
     def run(self, *, effort: float) -> Finding:
-        """Check, and tell what was found."""
+        """Run the check and return its finding."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventCheck:
-    """No event on two neighbours shows more privacy loss than was charged.
+    """Check that no event on two neighbours shows a larger privacy loss than was charged.
 
     Attributes:
         setting: The mechanism and the neighbours, in words.
-        currency: What was charged in.
-        charged: The amount that was charged.
+        currency: The currency of the charge.
+        charged: The amount charged.
         here: Draws on one of two neighbours.
         there: Draws on the other.
-        draws: How many of each.
-        delta: The delta of a claim of (epsilon, delta).
+        draws: The number of draws on each.
+        delta: The delta of an (epsilon, delta) claim.
     """
 
     kind: ClassVar[str] = "event"
@@ -88,7 +88,7 @@ class EventCheck:
     delta: float = 0.0
 
     def run(self, *, effort: float) -> Finding:
-        """Draw on both neighbours and bound what the most telling event shows."""
+        """Draw on both neighbours and bound the loss that the most revealing event shows."""
         count = scaled(self.draws, effort)
         shown = most_telling(self.here(count), self.there(count), currency=self.currency, miss=MISS, delta=self.delta)
         p, q = (tally.hits / tally.trials for tally in (shown.here, shown.there))
@@ -96,7 +96,7 @@ class EventCheck:
             check=self.kind,
             setting=self.setting,
             sound=shown.amount * AMOUNT_OF_ONE <= self.charged,
-            shown=f"an event of {p:.3g} against {q:.3g} in {shown.here.trials:,} draws a side",
+            shown=f"an event with frequency {p:.3g} against {q:.3g} in {shown.here.trials:,} draws each",
             currency=self.currency,
             charged=self.charged / AMOUNT_OF_ONE,
             delta=self.delta,
@@ -106,14 +106,14 @@ class EventCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class DistributionCheck:
-    """Outputs have their exact probabilities.
+    """Check that outputs have their exact probabilities.
 
     Attributes:
         setting: The mechanism and its input, in words.
         draw: Draws from it.
-        draws: How many.
-        outcomes: What can come out; whatever else does is counted with the nearest one.
-        probabilities: The exact probability of each.
+        draws: The number of draws.
+        outcomes: The possible outcomes, in ascending order. Any other output is counted as the next larger one, or else as the last.
+        probabilities: The exact probability of each outcome.
     """
 
     kind: ClassVar[str] = "distribution"
@@ -140,7 +140,7 @@ class DistributionCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamCheck:
-    """All noise comes from the operating system's entropy."""
+    """Check that all noise comes from the operating system's entropy."""
 
     kind: ClassVar[str] = "stream"
 
@@ -148,15 +148,17 @@ class StreamCheck:
     draw: Draw
 
     def run(self, *, effort: float) -> Finding:
-        """Draw with recorded words, with the same again, and with new ones."""
+        """Draw while recording the random words, replay them, and draw again with new ones."""
         count = scaled(100, effort)
         sound = determined(lambda: self.draw(count))
-        shown = "the recorded words decide every output" if sound else "outputs differ though the words are the same"
+        shown = (
+            "the recorded words determine every output" if sound else "outputs differ although the words are the same"
+        )
         return Finding(check=self.kind, setting=self.setting, sound=sound, shown=shown)
 
 
 def scaled(draws: int, effort: float) -> int:
-    """Return how many draws to make."""
+    """Return the number of draws scaled by the effort, at least 100."""
     if not 0 < effort <= 100:
-        raise UsageError("the share of draws to make must be above 0, such as 1 for all of them; at most 100")
+        raise UsageError("the share of draws must be above 0 and at most 100; choose 1 for all of them")
     return max(100, round(draws * effort))

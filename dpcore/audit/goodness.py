@@ -1,4 +1,4 @@
-"""Whether draws have the distribution that they should have: the chi-square test against exact probabilities."""
+"""The chi-square goodness-of-fit test of draws against exact probabilities."""
 
 from typing import Any, TypeAlias
 
@@ -11,11 +11,11 @@ from dpcore.errors import UsageError
 Numbers: TypeAlias = npt.NDArray[np.float64]
 
 FEWEST_EXPECTED = 25.0
-"""Draws that an outcome must have on average to be looked at by itself: the statistic then has its distribution far into the tail."""
+"""The expected count that an outcome needs to avoid pooling. The chi-square approximation then holds far into the tail."""
 
 
 def chi_square_p(observed: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
-    """Return the probability of an agreement this bad, if the draws have the expected distribution. Rare outcomes are pooled.
+    """Return the p-value of the chi-square test of observed against expected counts. Rare outcomes are pooled.
 
     Reference: Pearson 1900.
 
@@ -25,18 +25,18 @@ def chi_square_p(observed: npt.NDArray[Any], expected: npt.NDArray[Any]) -> floa
     True
 
     Args:
-        observed: How often each outcome was drawn.
-        expected: How often it is drawn on average.
+        observed: The number of draws of each outcome.
+        expected: The expected number of draws of each outcome.
     """
     if observed.shape != expected.shape or observed.ndim != 1 or observed.size < 2:
-        raise UsageError("a chi-square test needs how often each of at least two outcomes was drawn, and was expected")
+        raise UsageError("a chi-square test needs an observed and an expected count for each of at least two outcomes")
     seen, mean = _pooled(observed.astype(np.float64), expected.astype(np.float64))
     statistic = float(((seen - mean) ** 2 / mean).sum())
     return float(mpmath.gammainc((len(mean) - 1) / 2, statistic / 2, mpmath.inf, regularized=True))
 
 
 def _pooled(observed: Numbers, expected: Numbers) -> tuple[Numbers, Numbers]:
-    """Take the outcomes that are too rare together, and those with the next rarest if they still are."""
+    """Pool the outcomes that are too rare, and add the next rarest until the pool is large enough."""
     order = np.argsort(expected)
     seen, mean = observed[order], expected[order]
     first = int(np.searchsorted(np.cumsum(mean), FEWEST_EXPECTED))

@@ -1,4 +1,4 @@
-"""What was audited, for people and for programs: a table for a terminal, a page for the documentation, an object for JSON."""
+"""Report audit results as a terminal table, a documentation page or JSON."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, epsilon_of
 from dpcore.reporting.formatting import at_most, down
 
 DELTA = 1e-6
-"""The delta at which an amount of rho or mu^2 is shown as an epsilon."""
+"""The delta at which rho and mu^2 are converted to epsilon."""
 
 CONFIDENCE = f"1 - {MISS:.0e}".replace("e-0", "e-")
 
@@ -22,53 +22,55 @@ _MEASURED = " | measured "
 _INTRODUCTION = """\
 # Guarantees
 
-Each mechanism: the theorem that its price comes from, what was charged, and what an audit of the installed code measured.
+For each mechanism, this page states the theorem behind its price, the amount charged, and the privacy loss that an audit of the installed
+code measured.
 
 ```
-dpflow audit                                                # the same audit, here and now
-dpflow audit --markdown docs/explanation/guarantees.md      # writes this page
+dpflow audit                                                # run the same audit
+dpflow audit --markdown docs/explanation/guarantees.md      # write this page
 ```
 
-A measured amount is a lower bound of the privacy that was lost on worst-case neighbours. It is below the true loss with a confidence of
-{confidence} for each, so a whole audit accuses sound code less than once in a million runs. At or below the charge it speaks for the code;
-above, it would prove a fault. One event shows at most 64 % of a small rho of Gaussian noise, so those bounds lie lower. Beside it the same
-checks are run on planted bugs, each of which must be caught:
+A measured amount is a lower bound of the privacy lost on worst-case neighbours. Each bound is below the true loss with confidence
+{confidence}, so a whole audit reports a fault in sound code less than once in a million runs. A bound at or below the charge is consistent
+with the code being correct; a bound above it would prove a fault. A single event shows at most 64 % of a small rho of Gaussian noise, so
+those bounds are lower. The same checks also run on planted bugs, each of which must be caught. A check of each kind fails on:
 
-- *event*: an event, chosen on one half of the draws, whose probabilities on two neighbours, bounded on the other half (Clopper and Pearson
-  1934), differ by more than the charge allows;
-- *distribution*: a chi-square test of the outputs against their exact probabilities;
-- *stream*: outputs that recorded words of the operating system's entropy do not decide;
-- *one run*: canaries, of which too many are guessed from one run (Steinke, Nasr and Jagielski 2023);
-- *charge*: random words that are taken while the ledger holds no charged operation.
+- *event*: an event whose probabilities on two neighbours differ by more than the charge allows. The event is chosen on one half of the
+  draws, and its probabilities are bounded on the other half (Clopper and Pearson 1934);
+- *distribution*: outputs that do not match their exact probabilities in a chi-square test;
+- *stream*: outputs that are not determined by the recorded random words from the operating system;
+- *one run*: canaries that are guessed too often from one run (Steinke, Nasr and Jagielski 2023);
+- *charge*: random words that are drawn while the ledger holds no charged operation.
 
-Phi is the normal distribution function, D the sensitivity of a score or value, L1 and L2 those of a vector of counts.
+Phi is the normal distribution function. D is the sensitivity of a score or value; L1 and L2 are the sensitivities of a vector of counts.
 """
 
 _OF_RELEASES = """\
 # Complete releases under audit
 
-Each kind of release: what its run reserves, which is what it promises, and what an audit shows of it from what was published.
+For each kind of release, this page states the amount that its run reserves, which is its promise, and the privacy loss that an audit
+measured from the published files.
 
 ```
-dpflow audit --whole-run                                              # the same audit, here and now
-dpflow audit --whole-run --markdown docs/explanation/whole-run.md     # writes this page
+dpflow audit --whole-run                                              # run the same audit
+dpflow audit --whole-run --markdown docs/explanation/whole-run.md     # write this page
 ```
 
-Thousands of canary persons are each put into a table, or left out, by a fair coin of its own. The table is written to a CSV file, and a
-release is made of it as `dpflow run` makes one: with a spec, an account, a ledger, bounded persons, noise and a model. Whoever guesses the
-coins sees the folder of the release and nothing else. The more guesses are right, the more privacy was lost. The bound is that of
-Steinke, Nasr and Jagielski 2023, extended to the whole curve that an amount of rho or mu^2 promises, as Mahloujifar, Melis and Chaudhuri
-2025 do (the proof is in `dpcore/audit/one_run_curves.py`). It is below the true loss with a confidence of {confidence} for each.
-A release in rho or mu^2 is made several times with new coins: one run alone shows little of a promise that allows a larger loss with a
-small probability.
+A fair coin for each of thousands of canary persons decides whether that person is in the table. The table is written to a CSV file and
+released as `dpflow run` would do it: with a spec, an account, a ledger, bounded rows per person, noise and a model. The guesser sees only
+the folder of the release. The more coins it guesses correctly, the more privacy was lost. The bound is that of Steinke, Nasr and Jagielski
+2023, extended to the whole trade-off curve of an amount of rho or mu^2, as in Mahloujifar, Melis and Chaudhuri 2025 (the proof is in
+`dpcore/audit/one_run_curves.py`). Each bound is below the true loss with confidence {confidence}. Releases in rho or mu^2 are made several
+times with new coins, because these promises allow a larger loss with a small probability, and a single run shows little of that.
 
-Above the promise, a bound would prove a fault; below, it speaks for the code. What the promise rests on is proved in [proof.md](proof.md).
-The same releases are made with planted bugs in reading, bounding, charging, drawing and publishing, each of which must be caught.
+A bound above the promise would prove a fault; a bound below it is consistent with the code being correct. The promise itself is proved in
+[proof.md](proof.md). The same releases are made with planted bugs in reading, bounding, charging, drawing and publishing, each of which
+must be caught.
 """
 
 
 def to_json(audited: Sequence[Audited]) -> dict[str, Any]:
-    """Return all that was found."""
+    """Return all results as JSON values."""
     return {
         "holds": all(one.holds for one in audited),
         "caught": all(one.caught for one in audited),
@@ -78,7 +80,10 @@ def to_json(audited: Sequence[Audited]) -> dict[str, Any]:
 
 
 def table_rows(audited: Sequence[Audited]) -> list[tuple[str, ...]]:
-    """Return a row for each measured amount, with a heading; what has no amount is told with the first of its mechanism."""
+    """Return a heading and one row for each measured amount.
+
+    Checks without an amount have no row of their own: if one fails, the first row of its mechanism says so.
+    """
     rows: list[tuple[str, ...]] = [
         ("mechanism", "setting", "currency", "charged", "epsilon", "at least", "holds", "bugs caught")
     ]
@@ -104,7 +109,7 @@ def table_rows(audited: Sequence[Audited]) -> list[tuple[str, ...]]:
 
 
 def faults(audited: Sequence[Audited]) -> list[str]:
-    """Return a sentence for everything that is not as it should be."""
+    """Return one message for each failed check and for each planted bug that was not caught."""
     return [
         f"{one.case}: {finding.setting}: {finding.check} check failed: {_measured(finding)}; do not use it, and report this"
         for one in audited
@@ -126,7 +131,7 @@ def page(audited: Sequence[Audited], *, day: date) -> str:
 
 
 def lasting_part(text: str) -> str:
-    """Return a page without what differs from run to run: the date, and what was measured."""
+    """Return a page without the parts that differ from run to run: the date and the measured values."""
     return "\n".join(line.partition(_MEASURED)[0] for line in text.splitlines() if not line.startswith("Measured on "))
 
 
@@ -161,7 +166,7 @@ def _currency(finding: Finding) -> str:
 
 
 def _epsilon(finding: Finding) -> str:
-    """Write a charge as an epsilon, at a delta where there is one."""
+    """Format a charge as an epsilon. Convert rho and mu^2 at `DELTA`."""
     if finding.currency is None or finding.charged is None:
         return ""
     if finding.currency is Currency.PURE:

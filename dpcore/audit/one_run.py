@@ -1,8 +1,8 @@
-"""The one-run audit: how much privacy a mechanism must have lost, told from guesses about canaries in a single run of it.
+"""The one-run audit: bound a mechanism's privacy loss from below, from guesses about canaries in a single run.
 
-Each of m canaries is put in or left out by a fair coin. Whoever sees the output guesses the coins of some of them. The more guesses are
-right, the larger epsilon must be: a mechanism that keeps its promise lets no guess be right with odds better than e^epsilon to 1, and the
-guesses do no better together than independent ones.
+A fair coin decides for each of m canaries whether it is in the table. A guesser who sees only the output guesses the coins of some of
+them. The more guesses are right, the larger epsilon must be: if the mechanism keeps its promise, no guess is right with odds better than
+e^epsilon to 1, and all guesses together do no better than independent ones.
 """
 
 from math import exp, log1p
@@ -16,7 +16,7 @@ from dpcore.errors import UsageError
 Probabilities: TypeAlias = npt.NDArray[np.float64]
 
 LARGEST_EPSILON = 64.0
-STEPS = 40  # of bisection: far below what any number of guesses can tell apart
+STEPS = 40  # of bisection: far more precise than any number of guesses can resolve
 
 
 def least_epsilon(*, canaries: int, guesses: int, correct: int, delta: float, confidence: float) -> float:
@@ -33,14 +33,14 @@ def least_epsilon(*, canaries: int, guesses: int, correct: int, delta: float, co
     0.0
 
     Args:
-        canaries: How many there were, each in or out by its own fair coin.
-        guesses: About how many of them a guess was made; the others cost nothing, unless delta is above 0.
-        correct: How many guesses were right.
+        canaries: The number of canaries, each in or out by its own fair coin.
+        guesses: The number of canaries that were guessed. The others do not affect the bound, unless delta is above 0.
+        correct: The number of right guesses.
         delta: The delta that the mechanism claims.
-        confidence: With which probability, over the coins and the mechanism's noise, the bound holds.
+        confidence: The probability, over the coins and the mechanism's noise, with which the bound holds.
     """
     if not 0 <= correct <= guesses <= canaries:
-        raise UsageError("an audit has at most as many right guesses as guesses, and as many guesses as canaries")
+        raise UsageError("an audit needs 0 <= correct <= guesses <= canaries; count the guesses again")
     if not 0 <= delta < 1 or not 0 < confidence < 1:
         raise UsageError("an audit needs a delta from 0 to below 1, and a confidence between 0 and 1")
 
@@ -57,8 +57,8 @@ def least_epsilon(*, canaries: int, guesses: int, correct: int, delta: float, co
 
 
 def _chance(epsilon: float, *, canaries: int, guesses: int, correct: int, delta: float) -> float:
-    """Bound the probability of so many right guesses or more."""
-    below = np.cumsum(_binomial(guesses, epsilon)[:correct][::-1])  # of 1, 2, ... fewer right guesses than there were
+    """Bound the probability of `correct` or more right guesses."""
+    below = np.cumsum(_binomial(guesses, epsilon)[:correct][::-1])  # probability of 1, 2, ... fewer right guesses
     beyond = max(0.0, 1.0 - float(below[-1])) if correct else 1.0
     most = float((below / np.arange(1, correct + 1)).max(initial=0.0))
     return beyond + 2 * canaries * delta * most

@@ -1,28 +1,28 @@
-"""The one-run audit against a whole trade-off curve: what the guesses of one run show in the currency of an account.
+"""The one-run audit against a whole trade-off curve: a lower bound in the currency of an account from the guesses of one run.
 
-`one_run` holds guesses against one pair (epsilon, delta). A release in rho or mu^2 promises a whole curve of such pairs, and one of them
-alone says little about Gaussian noise. Here the same guesses are held against the curve.
+`one_run` compares guesses with one pair (epsilon, delta). A release in rho or mu^2 promises a whole curve of such pairs, and one pair
+alone says little about Gaussian noise. Here the same guesses are compared with the curve.
 
 Write `most(q)` for the largest probability that a promise allows an event on one neighbour if it has probability q on the other.
 `most` is concave, and `least` is its inverse: the smallest q that goes with a given probability.
 
-Theorem. Each of m canaries is in by its own fair coin. From the output alone somebody picks exactly r canaries and guesses their coins.
+Theorem. Each of m canaries is in by its own fair coin. From the output alone a guesser picks exactly r canaries and guesses their coins.
 Let N be the number of right guesses, and G(t) = P(N >= t). If the promise holds for every change of one coin, then for t = 1, ..., r
 
     (r - t + 1) G(t - 1)  >=  m least((t G(t) + G(t + 1) + ... + G(r)) / m) + G(t) + ... + G(r).
 
-Proof. Fix the coins S, a canary j and a t. Let O be the outputs from which j is guessed right with N >= t. With the coin of j turned over,
-the same outputs are those from which j is guessed wrong with N >= t - 1. So P(O given S) <= most(P(O given S with j turned over)). Take
-the average over j and S, where turning one coin over leaves S uniform, and use that `most` is concave:
+Proof. Fix the coins S, a canary j and a t. Let O be the outputs from which j is guessed right with N >= t. With the coin of j flipped,
+the same outputs are those from which j is guessed wrong with N >= t - 1. So P(O given S) <= most(P(O given S with j flipped)). Take the
+average over j and S, where flipping one coin leaves S uniform, and use that `most` is concave:
 
     E[N; N >= t] / m  <=  most(E[r - N; N >= t - 1] / m).
 
 Summation by parts writes both expectations in terms of G: E[N; N >= t] = t G(t) + G(t + 1) + ... + G(r), and
 E[r - N; N >= t - 1] = (r - t + 1) G(t - 1) - G(t) - ... - G(r).
 
-Corollary. Suppose that P(N >= c) >= miss. Set H(c) = miss, H(t) = 0 above c, and let H(t - 1) be the larger of H(t) and what the theorem
-demands with H in place of G. By induction downwards from c, G(t) >= H(t), since the right side of the theorem rises with every G(s). If
-H exceeds 1, that is impossible: at least c right guesses then have a probability below `miss`.
+Corollary. Suppose that P(N >= c) >= miss. Set H(c) = miss, H(t) = 0 above c, and let H(t - 1) be the larger of H(t) and the lower bound
+that the theorem gives with H in place of G. By induction downwards from c, G(t) >= H(t), since the right side of the theorem rises with
+every G(s). If H exceeds 1, that is impossible: at least c right guesses then have a probability below `miss`.
 
 Reference: Mahloujifar, Melis and Chaudhuri 2025, "Auditing f-differential privacy in one run", for the idea; the proof is the one above.
 """
@@ -40,21 +40,21 @@ from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
 
 Least: TypeAlias = Callable[[float], float]
-"""Returns the least probability of an event on one neighbour, given a probability on the other."""
+"""Returns the smallest probability of an event on one neighbour, given its probability on the other."""
 
 MOST_AMOUNT = {Currency.PURE: 40.0, Currency.ZCDP: 400.0, Currency.GDP: 800.0}
-"""Up to which amount a lower bound is looked for."""
+"""The largest amount at which a lower bound is searched."""
 
 _STEPS = 14
-"""Of bisection, each of which halves the error: to a 16,000th of the range."""
+"""Bisection steps: precise to a 16,000th of the range."""
 
 _NORMAL = NormalDist()
 _ORDERS = 1 + np.geomspace(1e-2, 30.0, 16)
-"""The orders at which a Renyi divergence is compared. Fewer only make a curve weaker, never wrong."""
+"""The orders at which Renyi divergences are compared. Fewer orders make the curve weaker but never wrong."""
 
 _KNOTS = 150
 _SMALLEST = 1e-14
-"""Where the table of a zCDP curve begins: below, the least probability counts as 0."""
+"""The first knot of a zCDP curve's table. Below it, the smallest probability counts as 0."""
 
 
 def least_amount(  # noqa: PLR0913  what was guessed, and how sure the bound must be
@@ -66,7 +66,7 @@ def least_amount(  # noqa: PLR0913  what was guessed, and how sure the bound mus
     miss: float,
     between: tuple[float, float] | None = None,
 ) -> float:
-    """Return a lower bound of the amount that a mechanism must have lost, given its right guesses in one run.
+    """Return a lower bound of the amount that a mechanism must have lost, given the right guesses from one run.
 
     Guarantee: for a mechanism that loses at most an amount a for each change of one coin, the result is above a with probability at most
     `miss`, whoever guesses and however, as long as the number of guesses does not depend on the output.
@@ -78,16 +78,16 @@ def least_amount(  # noqa: PLR0913  what was guessed, and how sure the bound mus
     0.0
 
     Args:
-        currency: What the amount is in: epsilon, rho or mu^2.
-        canaries: How many there were, each in or out by its own fair coin.
-        guesses: How many of them were guessed; fixed in advance.
-        correct: How many guesses were right.
-        miss: With which probability the result may be too large.
-        between: Where a bound is looked for. A smaller one is given as the first of these amounts, a larger one as the second.
+        currency: The currency of the amount: epsilon, rho or mu^2.
+        canaries: The number of canaries, each in or out by its own fair coin.
+        guesses: The number of canaries that are guessed, fixed in advance.
+        correct: The number of right guesses.
+        miss: The probability with which the result may be too large.
+        between: The range in which to search for the bound. The result is clipped to this range.
     """
     if not 0 <= correct <= guesses <= canaries or guesses < 1 or not 0 < miss < 0.5:
         raise UsageError(
-            "an audit has at most as many right guesses as guesses, as many guesses as canaries, and a miss below 0.5"
+            "an audit needs 0 <= correct <= guesses <= canaries, at least one guess, and a miss above 0 and below 0.5"
         )
 
     def plausible(amount: float) -> bool:
@@ -108,8 +108,8 @@ def least_amount(  # noqa: PLR0913  what was guessed, and how sure the bound mus
 def curve_of(currency: Currency, amount: float) -> Least:
     """Return the curve that an amount promises.
 
-    In epsilon: q >= p e^-epsilon and 1 - p >= (1 - q) e^-epsilon. In mu^2: the quantiles of p and q differ by at most mu. In rho: no order's
-    Renyi divergence between two coins of these probabilities exceeds that order times rho.
+    In epsilon: q >= p e^-epsilon and 1 - p >= (1 - q) e^-epsilon. In mu^2: the normal quantiles of p and q differ by at most mu. In rho:
+    at every order, the Renyi divergence between two coins with these probabilities is at most the order times rho.
     Each of these sets of pairs (q, p) is convex, that of rho because p^a q^(1 - a) is convex for a > 1; so `most` is concave.
 
     Reference: Dong, Roth and Su 2022, for epsilon and mu; van Erven and Harremoes 2014, for the data-processing inequality of rho.
@@ -128,7 +128,7 @@ def curve_of(currency: Currency, amount: float) -> Least:
 
 @lru_cache(maxsize=256)
 def _zcdp_curve(rho: float) -> Least:
-    """Tabulate the curve of zCDP. Between two knots the value at the lower one is used, which is too small and so on the safe side."""
+    """Tabulate the curve of zCDP. Between two knots, use the value at the lower one: it is smaller, so the bound stays valid."""
     half = np.geomspace(_SMALLEST, 0.5, _KNOTS)
     knots = np.concatenate((half, 1 - half[-2::-1]))
     low, high = np.zeros_like(knots), knots.copy()  # with q = p nothing is lost
@@ -148,7 +148,7 @@ def _zcdp_curve(rho: float) -> Least:
 
 
 def _renyi_within(p: np.ndarray, q: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Tell for which pairs the Renyi divergences of two coins are within what is allowed: (a - 1) D_a <= (a - 1) a rho."""
+    """Return for which pairs of coins all Renyi divergences are within the allowed values: (a - 1) D_a <= (a - 1) a rho."""
     orders = _ORDERS[:, None]
     heads = orders * np.log(p) + (1 - orders) * np.log(q)
     tails = orders * np.log1p(-p) + (1 - orders) * np.log1p(-q)
@@ -157,7 +157,7 @@ def _renyi_within(p: np.ndarray, q: np.ndarray, allowed: np.ndarray) -> np.ndarr
 
 
 def _plausible(least: Least, *, canaries: int, guesses: int, correct: int, miss: float) -> bool:
-    """Tell whether the curve allows so many right guesses or more with probability `miss`: the corollary's recursion."""
+    """Return whether the curve allows `correct` or more right guesses with probability `miss`, by the corollary's recursion."""
     tail = miss  # H(t)
     tails = miss  # H(t) + ... + H(r)
     for t in range(correct, 0, -1):

@@ -1,4 +1,4 @@
-"""Deliberately wrong variants of mechanisms, to see that the audit catches them. Nothing here may ever meet private data."""
+"""Deliberately wrong variants of mechanisms, to test that the audit catches them. Never use them on private data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from dpcore.tables.histogram import Histogram
 
 @dataclass(frozen=True, kw_only=True)
 class NumpyNoise:
-    """Laplace noise of NumPy's generator, rounded: neither exact nor of the operating system's entropy."""
+    """Rounded Laplace noise from NumPy's generator: neither exact nor drawn from the operating system's entropy."""
 
     scale: float
 
@@ -34,21 +34,21 @@ class NumpyNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class NumpyMax:
-    """A noisy maximum with Gumbel noise of NumPy's generator."""
+    """A noisy maximum with Gumbel noise from NumPy's generator."""
 
     scale: float
 
     def draw(self, scores: npt.NDArray[np.int64]) -> int:
-        """Return the place of the selected score."""
+        """Return the index of the selected score."""
         return int(np.argmax(scores + np.random.default_rng().gumbel(scale=self.scale, size=scores.shape)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumpySparseVector:
-    """AboveThreshold with noise of NumPy's generator."""
+    """AboveThreshold with noise from NumPy's generator."""
 
     def sessions(self, count: int) -> Outcomes:
-        """Return how many answers each session gave on three values of 0."""
+        """Return the number of answers in each session on three values of 0."""
         noise = np.random.default_rng().laplace(scale=2.0, size=(count, 4))
         above = noise[:, 1:] >= noise[:, :1]
         return np.where(above.any(axis=1), above.argmax(axis=1) + 1, 3).astype(np.int64)
@@ -56,9 +56,9 @@ class NumpySparseVector:
 
 @dataclass(frozen=True, kw_only=True)
 class FloatLaplace:
-    """Laplace noise as the textbook has it, in floats: a fair sign, times the scale, times the logarithm of a uniform number.
+    """Textbook Laplace noise in floating point: a random sign times the scale times the logarithm of a uniform number.
 
-    Of the floats near an output only some can be had from a given count, and other ones from its neighbour.
+    Only some of the floats near an output can result from a given count, and different ones from its neighbour.
 
     Reference:
         Mironov 2012, On significance of the least significant bits for differential privacy.
@@ -75,7 +75,7 @@ class FloatLaplace:
         return outputs
 
     def possible_from_nought(self, count: int) -> Any:
-        """Return draws that are told by one thing: whether a count of 0 could have become this output."""
+        """Return draws, each reported as whether a count of 0 could have produced the output."""
 
         def draw(draws: int) -> Outcomes:
             outputs = self.draw(count, draws)
@@ -90,7 +90,7 @@ class FloatLaplace:
 
 
 def twofold_zero(scale: float) -> Callable[[int], Outcomes]:
-    """Return draws of a geometric number with a sign, where a zero with a minus is not drawn again."""
+    """Return draws of a geometric number with a random sign, where a negative zero is wrongly kept instead of redrawn."""
 
     def draw(count: int) -> Outcomes:
         words = entropy.random_words(2 * count)
@@ -104,13 +104,13 @@ def twofold_zero(scale: float) -> Callable[[int], Outcomes]:
 
 @dataclass(frozen=True, kw_only=True)
 class HalfNoise:
-    """Laplace noise of half the scale that its price and its description say."""
+    """Laplace noise of half the scale that its price and description state."""
 
     stated: DiscreteLaplace
 
     @property
     def standard_deviation(self) -> float:
-        """The stated one."""
+        """The stated standard deviation."""
         return self.stated.standard_deviation
 
     def price(self, currency: Currency) -> int:
@@ -135,14 +135,14 @@ class HalfNoiseCurator(Curator):
 
 
 class FreeCurator(Curator):
-    """A curator that draws without a charge."""
+    """A curator that draws without charging."""
 
     def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:  # noqa: ARG002
         return draw(self._received[0]) if self._received else b""
 
 
 class LateCurator(Curator):
-    """A curator that pays after it has drawn."""
+    """A curator that charges after it has drawn."""
 
     def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
         output = draw(self._received[0]) if self._received else b""
@@ -150,12 +150,12 @@ class LateCurator(Curator):
 
 
 def answered_free(account: str, query: Any, *columns: Any) -> Any:  # noqa: ARG001  nobody pays
-    """Answer a query without a charge."""
+    """Answer a query without charging."""
     return query.draw(*columns)
 
 
 def drawn_while_reading(account: str, query: Any, *columns: Any) -> Any:
-    """Ask a query that has drawn its noise before it is paid for."""
+    """Ask a query that draws its noise before it is charged."""
     return ask(account, EarlyQuery(query), *columns)
 
 
@@ -167,7 +167,7 @@ class EarlyQuery:
 
     @property
     def protection(self) -> Protection:
-        """Whom it protects."""
+        """The stated protection."""
         stated: Protection = self.stated.protection
         return stated
 
@@ -181,9 +181,9 @@ class EarlyQuery:
         return stated
 
     def read(self, *columns: Any, **more: Any) -> Exact:
-        """Return an answer that has its noise already."""
+        """Return an answer that already includes the noise."""
         return Exact(self.stated.draw(*columns, **more))
 
     def answer(self, exact: Exact) -> Any:
-        """Return what was drawn."""
+        """Return the value drawn earlier."""
         return exact.for_noise()

@@ -1,4 +1,4 @@
-"""Running the audit: every case by itself, in as many processes as there are processors to spare."""
+"""Run the audit: each case by itself, in up to four parallel processes."""
 
 import multiprocessing
 import os
@@ -13,14 +13,14 @@ from dpcore.errors import UsageError
 MOST_WORKERS = 4
 
 _LONGEST = ("exponential", "sparse-vector", "bounded-mean", "report-noisy-max", "above-threshold")
-"""The cases that take longest: they are begun first, so that none of them is left to the end."""
+"""The slowest cases. They start first so that none of them delays the end."""
 
 
 def checked_names(names: Sequence[str]) -> list[str]:
-    """Return the names of cases in their usual order, all of them if none is given, or refuse one that is not known."""
+    """Return the given case names in display order, or all names if none is given. Raise on an unknown name."""
     for name in names:
         if name not in CASES:
-            raise UsageError(f"there is no mechanism {name} to audit; choose among {', '.join(CASES)}")
+            raise UsageError(f"there is no mechanism {name} to audit; choose from {', '.join(CASES)}")
     return [name for name in CASES if not names or name in names]
 
 
@@ -30,17 +30,17 @@ def audit_case(name: str, effort: float) -> Audited:
 
 
 def audit_mechanisms(names: Sequence[str], *, effort: float) -> list[Audited]:
-    """Audit some mechanisms, or all."""
+    """Audit the named mechanisms, or all if none is named."""
     return _audited(checked_names(names), effort=effort)
 
 
 def audit_releases(*, effort: float) -> list[Audited]:
-    """Audit complete releases, from the file to Parquet."""
+    """Audit complete releases, from the source file to Parquet."""
     return _audited(list(RELEASES), effort=effort)
 
 
 def _audited(chosen: Sequence[str], *, effort: float) -> list[Audited]:
-    """Audit each case in a process that is started anew and takes the operating system's entropy itself: none inherits any randomness."""
+    """Audit the cases in newly spawned processes, which inherit no random state: each reads the operating system's entropy itself."""
     workers = min(len(chosen), MOST_WORKERS, os.cpu_count() or 1)
     if workers == 1:
         return [audit_case(name, effort) for name in chosen]

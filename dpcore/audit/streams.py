@@ -1,6 +1,6 @@
-"""Where the noise comes from: random words that are watched, or recorded and given again.
+"""Replace the source of random words to observe, record or replay them.
 
-For made-up data only, in a process that does nothing else: noise that is drawn from recorded words protects nobody.
+For made-up data only, in a process that does nothing else: noise drawn from recorded words protects nobody.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ Source: TypeAlias = Callable[[int], Words]
 
 @contextmanager
 def taken_from(source: Source) -> Iterator[None]:
-    """Let all mechanisms of this process take their random words from another source for a while."""
+    """Make all mechanisms of this process take their random words from another source while the context is open."""
     before = entropy.random_words
     vars(entropy)["random_words"] = source
     try:
@@ -29,10 +29,10 @@ def taken_from(source: Source) -> Iterator[None]:
 
 
 def determined(draw: Callable[[], npt.NDArray[np.int64]]) -> bool:
-    """Tell whether a draw takes all its randomness from `entropy.random_words`, and some.
+    """Return whether a draw takes randomness from `entropy.random_words` and from nowhere else.
 
-    Words of the operating system are recorded while it draws, and given again: a draw that takes anything from elsewhere comes out
-    otherwise, and so does one that takes other numbers of words. With new words it must come out otherwise.
+    The random words are recorded during one draw and replayed in a second. The second draw must request the same numbers of words and
+    give the same output; a draw with another source of randomness would differ. A third draw, with new words, must give another output.
     """
     recorded: list[Words] = []
     system = entropy.random_words
@@ -49,7 +49,9 @@ def determined(draw: Callable[[], npt.NDArray[np.int64]]) -> bool:
     def replaying(count: int) -> Words:
         words = next(remaining, None)
         if words is None or words.size != count:
-            raise UsageError("the same words were not taken in the same way; nothing about this draw is certain")
+            raise UsageError(
+                "the replayed draw requested other random words than the recorded one; it uses another source of randomness"
+            )
         return words
 
     with taken_from(replaying):

@@ -1,4 +1,4 @@
-"""What leaves: Parquet, measurements, manifest, card and the statement of what was promised."""
+"""Publish a release: the Parquet rows, the measurements, the manifest, the card and the privacy statement."""
 
 from dpcore.release.covered import BlocksStatement, state_blocks
 from dpcore.release.draft import Codes, Draft, SyntheticRows

@@ -1,4 +1,4 @@
-"""Which blocks a release covers, and what that means for somebody who is in several of them."""
+"""State which blocks a release covers, and what that means for a unit with rows in several of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from dpcore.spec import Declaration
 
 @dataclass(frozen=True)
 class BlocksStatement:
-    """The blocks of a release, and what its account promises for everything that it pays for, as of this release.
+    """The blocks a release covers, and the account's promise for everything it pays for, as of this release.
 
     Attributes:
-        by: What the account's blocks are.
-        window: What the spec asked for: all blocks, the new ones, or the last few periods.
-        series: The series of releases that remembers these blocks, if there is one.
-        number: How many blocks it covers.
-        first: The earliest.
-        last: The latest.
-        names: All of them.
-        account: What the account's caps promise. A run's own promise, which is for its release alone, is in the statement itself.
+        by: How the account's rows are divided into blocks.
+        window: The window in the spec: all blocks, the new ones, or the last few periods.
+        series: The series of releases that keeps track of these blocks, if there is one.
+        number: The number of blocks.
+        first: The earliest block.
+        last: The latest block.
+        names: All blocks.
+        account: The promise of the account's caps. The run's own promise, for its release alone, is in the statement itself.
     """
 
     by: str
@@ -38,10 +38,11 @@ class BlocksStatement:
 
 
 def state_blocks(ledger: Ledger, declaration: Declaration, *, run: Run) -> BlocksStatement | None:
-    """State which blocks a run has read, and what their account promises; None if the whole table is one block.
+    """State which blocks a run has read and what their account promises. Return None if the whole table is one block.
 
-    A run keeps k rows of a unit over all its blocks together, so that it costs a unit its price once, in however many of them the
-    unit is. A unit whose rows lie in one block meets the runs that touch that block; one with rows in all of them, all runs.
+    A run keeps at most k rows of a unit over all its blocks together. It therefore costs a unit its price once, however many blocks
+    the unit has rows in. A unit with rows in a single block is affected by the runs that read that block; a unit with rows in every
+    block is affected by all runs.
     """
     calendar, blocks = declaration.calendar, declaration.spec.blocks
     if calendar is None or blocks is None:
@@ -61,7 +62,7 @@ def state_blocks(ledger: Ledger, declaration: Declaration, *, run: Run) -> Block
 
 
 def coverage(blocks: BlocksStatement) -> str:
-    """Say which blocks a release covers.
+    """Describe which blocks a release covers.
 
     >>> promise = AccountPromise(Promise(1.0, 0.0), across=None, in_several=False, raised=False)
     >>> coverage(BlocksStatement("month of day", "new", "s", 2, "2026-01", "2026-02", ("2026-01", "2026-02"), promise))
@@ -73,27 +74,27 @@ def coverage(blocks: BlocksStatement) -> str:
     return f"{which}, by {blocks.by}; window: {blocks.window}"
 
 
-_LATER = "If the steward raises a cap, the ledger states what holds then."
+_LATER = "If the steward raises a cap later, the ledger states the new promise."
 
 
 def consequences(blocks: BlocksStatement, *, unit: str, rows: int) -> str:
-    """Say what this release costs somebody, and what its account promises them, by how many blocks they are in."""
+    """Describe the cost of this release to a unit, and the account's promise to it, by how many blocks the unit is in."""
     promise = blocks.account
     one = pair(promise.one.epsilon, promise.one.delta)
     if not promise.in_several:
         return (
-            f"Each row is in one block. By its cap when this was published, everything that the account pays for is {one}-differentially "
-            f"private for a row of any block. {_LATER}"
+            f"Each row is in one block. Under the cap in force at publication, everything that the account pays for is "
+            f"{one}-differentially private for a row of any block. {_LATER}"
         )
     return (
-        f"Of one {unit}, at most {rows:,} rows count in all these blocks together: in however many of them there are some, this release "
-        f"costs that {unit} its epsilon once. By its caps when this was published, everything that the account pays for is "
+        f"At most {rows:,} rows of one {unit} count in all these blocks together. However many blocks they lie in, this release "
+        f"costs that {unit} its epsilon once. Under the caps in force at publication, everything that the account pays for is "
         f"{one}-differentially private for a {unit} whose rows lie in one block. {several_blocks(unit, promise)} {_LATER}"
     )
 
 
 def read_blocks(stored: Mapping[str, Any]) -> BlocksStatement:
-    """Read the statement of a manifest back."""
+    """Return the blocks statement that a manifest stores."""
     promise = stored["account"]
     across = promise["across"]
     account = AccountPromise(

@@ -1,35 +1,83 @@
-"""Whether the folder of a dataset holds releases only, so that whoever reads all of `*/data` reads what was published."""
+"""The folder of a dataset: keep `latest.json` pointing to the newest release, and check that the folder holds releases only.
+
+The newest release is the one whose run was reserved last, by the order of the ledger's events. Release names begin with a time, but
+clocks can be wrong, so names do not decide. A copy of a release, or a link to one, has another name than its manifest states, so it never
+counts as the newest. The check lets a reader of `*/data` rely on reading exactly what was published.
+"""
 
 import json
 import os
-from collections.abc import Collection, Mapping
+import secrets
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from dpcore.release.draft_folder import new_file, sync_path
 from dpcore.release.integrity import MANIFEST, one_line, read_regular, require_permitted
 
 LATEST = "latest.json"
 
 
 def pointer(release: str) -> dict[str, str]:
-    """Return what `latest.json` says if this is the newest release."""
+    """Return the content of `latest.json` when this is the newest release."""
     return {"release": release, "data": f"{release}/data", "manifest": f"{release}/{MANIFEST}"}
 
 
 def is_release(folder: Path, name: str) -> bool:
-    """Say whether a folder holds a release of this name, by its manifest: a copy or a link that is called otherwise is none."""
+    """Return whether a folder holds a release whose manifest states this name. A copy or link under another name does not."""
     try:
         return bool(json.loads(read_regular(folder / name / MANIFEST).decode("utf-8"))["release"] == name)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 
-def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
-    """Name the first thing in the folder of a dataset that a reader could take for a release, or for the newest, or return None.
+def point_latest(folder: Path, name: str, *, known: Sequence[str]) -> None:
+    """Point `latest.json` to the newest release. A resumed older run does not replace a newer release.
+
+    Runs that end at the same time each check again after writing, so the last writer sees all their releases.
 
     Args:
         folder: The folder that holds the releases of a dataset.
-        recorded: The names of the releases that were published there, by the ledger.
-        numbers: The number of the event that reserved the run of a release, by its name, as far as the ledger knows them.
+        name: The release just published. It counts as the newest if the folder holds no known release.
+        known: The names of all releases that the ledger's runs could have made, oldest first.
+    """
+    while (newest := _encoded_pointer(_newest(folder, known) or name)) != _current_pointer(folder):
+        temporary = folder / f".latest-{secrets.token_hex(4)}"
+        try:
+            _write(temporary, newest)
+            temporary.replace(folder / LATEST)
+        finally:
+            temporary.unlink(missing_ok=True)
+    sync_path(folder)
+
+
+def _newest(folder: Path, known: Sequence[str]) -> str | None:
+    return next((name for name in reversed(known) if is_release(folder, name)), None)
+
+
+def _encoded_pointer(release: str) -> bytes:
+    return (json.dumps(pointer(release)) + "\n").encode("utf-8")
+
+
+def _current_pointer(folder: Path) -> bytes:
+    """Return the content of `latest.json`, or nothing if it does not exist or cannot be read and must be rewritten."""
+    try:
+        return read_regular(folder / LATEST)
+    except OSError:
+        return b""
+
+
+def _write(path: Path, content: bytes) -> None:
+    with new_file(path) as file:
+        file.write(content)
+
+
+def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
+    """Describe the first thing in a dataset's folder that a reader could mistake for a release or for the newest one, or return None.
+
+    Args:
+        folder: The folder that holds the releases of a dataset.
+        recorded: The names of the releases that the ledger recorded as published there.
+        numbers: For each release name the ledger knows, the number of the event that reserved its run.
 
     Raises:
         PermissionError: If this user may not read `latest.json`.
@@ -37,17 +85,17 @@ def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, 
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError:
-        return None  # it was moved away, or this user may not look
+        return None  # the folder was moved away, or this user may not list it
     for name in names:
-        release = folder / name  # also one that begins with a dot: `*` means those too, to DuckDB and polars
+        release = folder / name  # hidden names too: `*` matches them in DuckDB and polars
         if os.path.lexists(release / "data") and not os.path.lexists(release / MANIFEST):
-            return f"{one_line(name)} holds data and no {MANIFEST}, so it is not a release of this ledger"
+            return f"{one_line(name)} holds data but no {MANIFEST}, so it is not a release of this ledger"
         if name.lower().endswith(".parquet"):
-            return f"{one_line(name)} lies beside the releases and belongs to none of them"
-    return _pointing_wrong(folder, recorded=recorded, numbers=numbers) if LATEST in names else None
+            return f"{one_line(name)} lies beside the releases but belongs to none of them"
+    return _pointer_problem(folder, recorded=recorded, numbers=numbers) if LATEST in names else None
 
 
-def _pointing_wrong(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
+def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
     require_permitted(folder / LATEST)
     try:
         told = json.loads(read_regular(folder / LATEST).decode("utf-8"), object_pairs_hook=_each_once)
@@ -55,27 +103,27 @@ def _pointing_wrong(folder: Path, *, recorded: Collection[str], numbers: Mapping
         if told != pointer(name) or name.startswith(".") or Path(name).name != name:
             return f"{LATEST} does not name a release of this folder"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return f"{LATEST} does not read"
+        return f"{LATEST} cannot be read"
     if name not in recorded and not os.path.lexists(folder / name / MANIFEST):
-        return f"{LATEST} points to {one_line(name)}, which is not there and was never recorded"
+        return f"{LATEST} points to {one_line(name)}, which does not exist and was never recorded"
     if name not in recorded and not is_release(folder, name):
-        return f"{LATEST} points to {one_line(name)}, which is a copy or a link of a release with another name"
+        return f"{LATEST} points to {one_line(name)}, which is a copy of, or a link to, a release with another name"
     there = (each for each in recorded if os.path.lexists(folder / each))
     newest = max(there, key=lambda each: (numbers.get(each, 0), each), default=name)
     if _is_older(name, newest, numbers=numbers):
-        return f"{LATEST} points to {one_line(name)}, and {one_line(newest)} is newer"
+        return f"{LATEST} points to {one_line(name)}, but {one_line(newest)} is newer"
     return None
 
 
 def _is_older(name: str, other: str, *, numbers: Mapping[str, int]) -> bool:
-    """Say whether a release is older than another one; of another ledger's releases only the names tell."""
+    """Return whether a release is older than another. For another ledger's releases, compare the names, which begin with a time."""
     if name in numbers and other in numbers:
         return numbers[name] < numbers[other]
     return name < other
 
 
 def _each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Make an object of JSON; of a key that is there twice, readers may take either value."""
+    """Build a JSON object, and reject duplicate keys: readers differ in which of the values they take."""
     made = dict(pairs)
     if len(made) < len(pairs):
         raise ValueError

@@ -1,4 +1,4 @@
-"""What a release is made of, before it is written."""
+"""The content of a release before it is written."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Codes = Sequence[npt.NDArray[np.integer[Any]]]
 
 @dataclass(frozen=True, eq=False)
 class SyntheticRows:
-    """The rows of a release, as codes: how many there are, and how to draw them, chunk by chunk and always the same ones."""
+    """The rows of a release, as codes. `chunks` draws them chunk by chunk, and yields the same rows on every call."""
 
     count: int
     chunks: Callable[[], Iterator[Codes]]
@@ -27,7 +27,7 @@ class SyntheticRows:
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """All that a release is made of: the model's rows, the measurements, what was promised, and what was found in the data."""
+    """The content of a release: the model's rows, the measurements, the privacy statement and the discovered values."""
 
     declaration: Declaration
     rows: SyntheticRows

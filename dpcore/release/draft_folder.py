@@ -1,7 +1,8 @@
-"""A folder that is written through descriptors: whoever swaps its name changes neither what is written nor what goes on record.
+"""Write a draft folder through file descriptors, so that nobody who swaps its path can change what is written or recorded.
 
-Others may be allowed to write to the output folder. They can rename the draft, put their own folder in its place, or plant links in
-it. So nothing here is opened by its path, nothing that exists is opened at all, and hashes are those of the bytes as they were written.
+Other users may have write access to the output folder. They can rename the draft, put their own folder in its place, or plant links
+in it. Nothing here is therefore opened by its full path, no existing file is opened at all, and hashes are computed over the bytes as
+they are written.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 class WrittenFile(io.RawIOBase):
-    """A new file that counts and hashes what is written to it."""
+    """A new file that counts and hashes the bytes written to it."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -28,11 +29,11 @@ class WrittenFile(io.RawIOBase):
         self.size = 0
 
     def writable(self) -> bool:
-        """Return True: it can only be written to."""
+        """Return True. The file is write-only."""
         return True
 
     def write(self, data: Any) -> int:
-        """Write all of the bytes, and count them in."""
+        """Write all bytes, and add them to the hash and the size."""
         left = memoryview(data).cast("B")
         size = len(left)
         self._sha256.update(left)
@@ -42,13 +43,13 @@ class WrittenFile(io.RawIOBase):
         return size
 
     def listed(self, name: str, *, rows: int | None) -> dict[str, Any]:
-        """Return the file as the manifest lists it."""
+        """Return the file's entry in the manifest."""
         return {"path": name, "rows": rows, "bytes": self.size, "sha256": self._sha256.hexdigest()}
 
 
 @dataclass(frozen=True)
 class DraftFolder:
-    """The draft of a release, by the descriptors of its folders."""
+    """The draft of a release, held by the descriptors of its folders."""
 
     _above: int
     _folder: int
@@ -56,22 +57,22 @@ class DraftFolder:
 
     @contextmanager
     def new_file(self, name: str) -> Iterator[WrittenFile]:
-        """Make a file of the draft, and keep it on the disk once it is written."""
+        """Create a file in the draft, and sync it to disk once it is written."""
         within, _, last = name.rpartition("/")
         with new_file(last, within=self._data if within == _DATA else self._folder) as file:
             yield file
 
     def sync(self) -> None:
-        """Keep the names of its files on the disk."""
+        """Sync the folders, and so the names of their files, to disk."""
         for folder in (self._data, self._folder):
             sync(folder)
 
     def rename(self, final: Path) -> None:
-        """Give the draft its final name; what has taken its old name meanwhile is not held back here, see `is_at`."""
+        """Rename the draft to its final name. If another folder has taken the draft's name, that one moves: check with `is_at`."""
         os.rename(_NAME, final, src_dir_fd=self._above)
 
     def is_at(self, final: Path) -> bool:
-        """Say whether the folder at a path is the one that was written."""
+        """Return whether the folder at a path is the one that was written."""
         try:
             return os.path.samestat(os.lstat(final), os.fstat(self._folder))
         except FileNotFoundError:
@@ -80,9 +81,9 @@ class DraftFolder:
 
 @contextmanager
 def new_draft(outer: Path) -> Iterator[DraftFolder]:
-    """Make a draft in a new folder, which is removed in the end with whatever is left in it.
+    """Create a draft inside a new folder. On exit, remove that folder and everything left in it.
 
-    It lies one folder deeper than a release: who reads all of `*/data` also gets what begins with a dot.
+    The draft lies one level deeper than a release, because a reader of `*/data` may match hidden folders too.
     """
     try:
         outer.mkdir()
@@ -98,10 +99,10 @@ def new_draft(outer: Path) -> Iterator[DraftFolder]:
 
 @contextmanager
 def new_file(name: str | Path, *, within: int | None = None) -> Iterator[WrittenFile]:
-    """Make a file, and keep it on the disk once it is written.
+    """Create a file, and sync it to disk once it is written.
 
     Raises:
-        FileExistsError: If there is anything under this name, such as a link or a pipe.
+        FileExistsError: If anything already has this name, even a link or a pipe.
     """
     descriptor = os.open(name, _NEW_FILE, 0o666, dir_fd=within)
     try:
@@ -113,13 +114,13 @@ def new_file(name: str | Path, *, within: int | None = None) -> Iterator[Written
 
 
 def sync(descriptor: int) -> None:
-    """Wait until a file or folder is on the disk."""
+    """Flush a file or folder to disk."""
     os.fsync(descriptor)
 
 
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync_path(path: Path) -> None:
+    """Flush a file, or the names in a folder, to disk. Never wait for the other end of a pipe that was put there."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         sync(descriptor)
     finally:

@@ -1,4 +1,4 @@
-"""Whether a release is still what was published: every file that its manifest lists, byte for byte, and no other."""
+"""Check that a release is still what was published: every file in its manifest, byte for byte, and no other file."""
 
 import hashlib
 import os
@@ -15,21 +15,21 @@ MANIFEST = "manifest.json"
 
 
 class NotRegularFileError(OSError):
-    """There is something else than a regular file: a link, a folder, a pipe or a device."""
+    """The path is not a regular file, but a link, a folder, a pipe or a device."""
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading; never follow a link, and never wait for the other end of a pipe.
+    """Open a regular file for reading. Never follow a link, and never block on a pipe.
 
     Raises:
-        NotRegularFileError: If there is something else under this name.
-        OSError: If there is nothing, or it cannot be opened.
+        NotRegularFileError: If the path is anything but a regular file.
+        OSError: If the path does not exist or cannot be opened.
     """
-    _require_regular(path.lstat())  # opening a device may already do something
+    _require_regular(path.lstat())  # merely opening a device can have side effects
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     file = os.fdopen(os.open(path, flags), "rb")
     try:
-        _require_regular(os.fstat(file.fileno()))  # somebody may have replaced it since
+        _require_regular(os.fstat(file.fileno()))  # the file may have been replaced since
     except OSError:
         file.close()
         raise
@@ -37,16 +37,16 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_regular(path: Path) -> bytes:
-    """Return what a regular file holds; raises what `open_regular` does."""
+    """Return the content of a regular file. Raises the errors of `open_regular`."""
     with open_regular(path) as file:
         return file.read()
 
 
 def require_permitted(path: Path) -> None:
-    """Tell a file that this user may not read from one that is missing or damaged.
+    """Raise if this user may not read a file. Accept files that are missing or damaged.
 
     Raises:
-        PermissionError: If this user may not read it.
+        PermissionError: If this user may not read the file.
     """
     try:
         open_regular(path).close()
@@ -58,18 +58,18 @@ def require_permitted(path: Path) -> None:
 
 @contextmanager
 def permission_errors() -> Iterator[None]:
-    """Report what this user may not read as that, which says nothing about the release."""
+    """Convert a PermissionError to a LedgerError: a missing permission says nothing about the release."""
     try:
         yield
     except PermissionError as error:
         raise LedgerError(
-            f"{one_line(error.filename)} is not readable here, so the releases were not verified; run verify as a user who "
-            "may read them, or give this one the right to"
+            f"{one_line(error.filename)} is not readable by this user, so the releases were not verified; run verify as a user who "
+            "may read them, or grant this user read access"
         ) from None
 
 
 def one_line(name: object) -> str:
-    r"""Write a name or path so that it cannot act on a terminal or look like more than one line.
+    r"""Escape a name or path so that it cannot control a terminal or spread over several lines.
 
     >>> print(one_line("data/part 1.parquet"), one_line("card\n\x1b[2J"))
     data/part 1.parquet 'card\n\x1b[2J'
@@ -79,11 +79,11 @@ def one_line(name: object) -> str:
 
 
 def damage(folder: Path, manifest: Mapping[str, Any]) -> str | None:
-    """Name the first file of a release that is not as its manifest lists it, or return None.
+    """Describe the first file of a release that differs from its manifest, or return None.
 
     Args:
-        folder: Where the release lies.
-        manifest: What its manifest says; that the manifest itself is the right one is for the ledger to say.
+        folder: The folder of the release.
+        manifest: The parsed manifest. The ledger, not this function, decides whether it is the right manifest.
 
     Raises:
         PermissionError: If this user may not read a file.
@@ -93,7 +93,7 @@ def damage(folder: Path, manifest: Mapping[str, Any]) -> str | None:
             str(_inside(entry["path"])): (int(entry["bytes"]), str(entry["sha256"])) for entry in _files(manifest)
         }
     except (KeyError, TypeError, ValueError):
-        return f"{MANIFEST} lists a file that it does not describe, or that is not in the release"
+        return f"{MANIFEST} lists a file without its size and hash, or outside the release"
     for name, (size, digest) in listed.items():
         if problem := _problem(folder / name, size=size, digest=digest):
             return f"{one_line(name)} {problem}"
@@ -113,7 +113,7 @@ def _files(manifest: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 
 def _inside(name: object) -> PurePosixPath:
-    """Return the name of a file below the release's folder, or refuse any other."""
+    """Return a file name as a path below the release's folder, or raise."""
     path = PurePosixPath(str(name))
     if path.is_absolute() or ".." in path.parts or not path.parts or path == PurePosixPath(MANIFEST):
         raise ValueError
@@ -125,13 +125,13 @@ def _problem(path: Path, *, size: int, digest: str) -> str | None:
         with open_regular(path) as file:
             found = os.fstat(file.fileno()).st_size
             if found != size:
-                return f"has {found:,} bytes, and was published with {size:,}"
+                return f"has {found:,} bytes, but was published with {size:,}"
             same = hashlib.file_digest(file, "sha256").hexdigest() == digest
     except (FileNotFoundError, NotADirectoryError):
         return "is missing"
     except NotRegularFileError:
-        return "is not a regular file, and was one"
-    except PermissionError:  # says nothing about the file
+        return "is no longer a regular file"
+    except PermissionError:  # says nothing about the file's content
         raise
     except OSError:
         return "cannot be read"
@@ -139,7 +139,7 @@ def _problem(path: Path, *, size: int, digest: str) -> str | None:
 
 
 def _found(folder: Path, listed: Iterable[str]) -> Iterator[str]:
-    """Go through what lies in a release's folder and is neither listed nor needed to hold what is."""
+    """Yield the files and folders of a release that are neither listed nor parents of listed files."""
     known = {MANIFEST, *listed}
     holders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
     for above, folders, files in os.walk(folder):

@@ -1,4 +1,4 @@
-"""The noisy measurements as a table: more exact than the rows, for whoever wants them."""
+"""The noisy measurements as a table. They are more accurate than the synthetic rows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from dpcore.universe import Universe
 
 
 def measurement_schema() -> pa.Schema:
-    """Return the table's columns: the step, the attributes, the cell's label for each of them, the noisy count, its noise."""
+    """Return the schema: the step, the attributes, the cell's label on each attribute, the noisy count and its noise."""
     return pa.schema(
         [
             ("step", pa.dictionary(pa.int32(), pa.string())),
@@ -27,7 +27,7 @@ def measurement_schema() -> pa.Schema:
 def measurement_tables(
     universe: Universe, measurements: Sequence[Measurement], resolutions: Resolutions
 ) -> Iterator[pa.Table]:
-    """Yield one table for each measurement, a row for each noisy count."""
+    """Yield one table for each measurement, with one row for each noisy count."""
     labels = [_labels(universe, resolutions, axis) for axis in range(len(resolutions.shape))]
     for measurement in measurements:
         count = measurement.values.size
@@ -53,7 +53,7 @@ def measurement_tables(
 
 
 def _labels(universe: Universe, resolutions: Resolutions, axis: int) -> npt.NDArray[np.object_]:
-    """Return what to call the cells of an axis; a group of cells is called by all of them, neighbours by the first and the last."""
+    """Return a label for each cell of an axis. A group is labelled with all its cells; consecutive cells with the first and the last."""
     attribute = universe.attributes[universe.names[resolutions.column(axis)]]
     own, in_order = attribute.labels, attribute.cells if attribute.ordered else 0
     groups = resolutions.groups(resolutions.column(axis), axis)
@@ -63,7 +63,7 @@ def _labels(universe: Universe, resolutions: Resolutions, axis: int) -> npt.NDAr
 
 
 def _label(cells: Sequence[int], labels: Sequence[str], *, in_order: int) -> str:
-    """Name cells, given in ascending order, of which the first `in_order` of the column follow one another."""
+    """Return the label of a group of cells, given in ascending order. Only the first `in_order` cells of the column have an order."""
     runs: list[list[int]] = []
     for cell in cells:
         if runs and cell == runs[-1][-1] + 1 and cell < in_order:

@@ -1,7 +1,7 @@
-"""Which ledger owns the releases of a dataset: a small file beside them, so that no second ledger pays for the same data unnoticed.
+"""Record which ledger owns the releases of a dataset, so that no second ledger pays for the same data unnoticed.
 
-The file also holds the newest head of that ledger that a release was made from. A copy of the ledger has the same identity, but
-lacks this event, or has another one in its place.
+A small file beside the releases names the ledger. It also holds the ledger's newest head at the last release. A stale copy of the
+ledger has the same identity, but it lacks this event or has another one in its place.
 """
 
 import json
@@ -28,10 +28,10 @@ class Owner:
 
     Attributes:
         ledger: Its identity.
-        account: The account, which is named like the dataset.
-        seq: The number of its newest event when a release was last made here; 0 if that is not known.
+        account: The account, which has the name of the dataset.
+        seq: The number of the ledger's newest event when a release was last made here; 0 if unknown.
         hash: The hash of that event.
-        restored: The number of the newest accepted loss that the ledger had on record then; 0 if none. Only a later one accounts for a
+        restored: The number of the newest accepted loss in the ledger at that time; 0 if none. Only a later accepted loss explains a
             missing event.
     """
 
@@ -48,10 +48,10 @@ _OWNER = TypeAdapter(Owner)
 
 
 def owner_of(folder: Path) -> Owner | None:
-    """Return who owns the releases of a dataset; without the file, the ledger that the newest release names.
+    """Return the owner of a dataset's releases. Without the file, return the ledger that the newest manifest names.
 
     Raises:
-        UsageError: If the file, or without it the newest manifest, does not read.
+        UsageError: If the file, or without it the newest manifest, cannot be read.
     """
     path = folder / FILE
     try:
@@ -66,31 +66,31 @@ def owner_of(folder: Path) -> Owner | None:
 
 
 def check_owner(ledger: Ledger, folder: Path) -> None:
-    """Refuse to release from a ledger into a folder that another ledger, or a later state of this one, has released to.
+    """Raise if another ledger, or a later state of this one, has already published to a folder.
 
     Raises:
-        UsageError: If the folder is another ledger's, or nobody can tell.
-        LedgerDamaged: If this is a copy that lacks events of the ledger that owns it.
+        UsageError: If the folder belongs to another ledger, or its owner cannot be determined.
+        LedgerDamaged: If this ledger is a copy that lacks events of the owner.
     """
     owner, identity = owner_of(folder), ledger.identity()
     if owner is None:
         return
     if owner.ledger != identity:
         raise UsageError(
-            f"the releases in {folder} belong to ledger {owner.ledger[:12]}..., and this is ledger {identity[:12]}... at "
-            f"{ledger.place}, with a budget of its own; use the other one (see DPFLOW_LEDGER_URL), or, as the steward, "
+            f"the releases in {folder} belong to ledger {owner.ledger[:12]}..., but this is ledger {identity[:12]}... at "
+            f"{ledger.place}, with a separate budget; use the other ledger (see DPFLOW_LEDGER_URL), or, as the steward, "
             "take the folder over with: dpflow run SPEC --adopt REASON"
         )
     if (events := _events_without(ledger, owner)) is not None:
         raise LedgerDamaged(
-            f"the releases in {folder} were made when ledger {identity[:12]}... had event {owner.seq}, which the copy at "
-            f"{ledger.place}, with {events} events, lacks; put the newest copy back, or, as the steward, go on from "
+            f"the releases in {folder} were made when ledger {identity[:12]}... had event {owner.seq}, but the copy at "
+            f"{ledger.place}, with {events} events, lacks it; restore the newest copy, or, as the steward, continue from "
             "this one with: dpflow run SPEC --adopt REASON"
         )
 
 
 def _events_without(ledger: Ledger, owner: Owner) -> int | None:
-    """Return how many events the ledger has if it lacks the one that the owner had, and nobody has accepted that; else None."""
+    """Return the ledger's number of events if it lacks the owner's event and that loss was not accepted, else None."""
     with ledger.reading() as rows:
         head = rows.head()
         if continues(rows, head, seq=owner.seq, digest=owner.hash) or loss_accepted(
@@ -101,9 +101,9 @@ def _events_without(ledger: Ledger, owner: Owner) -> int | None:
 
 
 def owner_changed(ledger: Ledger, folder: Path) -> str | None:
-    """Say what is wrong with the file that names the owner of a folder, or return None.
+    """Describe what is wrong with the file that names a folder's owner, or return None.
 
-    One that names another ledger may be right, since that ledger may have adopted the folder; a run from this one is refused.
+    A file that names another ledger is accepted, since that ledger may have adopted the folder. Runs from this ledger are rejected.
     """
     if not os.path.lexists(folder / FILE):
         return None
@@ -111,26 +111,27 @@ def owner_changed(ledger: Ledger, folder: Path) -> str | None:
     try:
         owner = owner_of(folder)
     except UsageError:
-        return f"{FILE} does not read"
+        return f"{FILE} cannot be read"
     if owner is not None and owner.ledger == ledger.identity() and _events_without(ledger, owner) is not None:
-        return f"{FILE} names event {owner.seq} with a hash that this ledger does not have"
+        return f"{FILE} names event {owner.seq} with a hash that is not in this ledger"
     return None
 
 
 def claim_folder(ledger: Ledger, folder: Path) -> None:
-    """Write down that this ledger owns a folder, and how far it is, unless `check_owner` refuses."""
+    """Record that this ledger owns a folder, with its current head. Raises the errors of `check_owner`."""
     check_owner(ledger, folder)
     there, known, now = (folder / FILE).exists(), owner_of(folder), _as_owner(ledger, folder)
     if there and known == now:
         return
     _write(folder, now, replace=there)
-    check_owner(ledger, folder)  # another ledger may have been quicker to claim a new folder
+    check_owner(ledger, folder)  # another ledger may have claimed a new folder first
 
 
 def adopt_folder(ledger: Ledger, folder: Path, *, reason: str) -> bool:
-    """Take a folder over from another ledger, or from a lost state of this one; return whether there was need to.
+    """Take over a folder from another ledger, or from a lost state of this one. Return whether that was needed.
 
-    The ledger records it first: a file without the event can't come about, and an event without the file is repeated.
+    The ledger records the event first, so the file never exists without the event. After a crash between the two, adopting again
+    repeats the event.
     """
     try:
         check_owner(ledger, folder)
@@ -153,7 +154,7 @@ def _as_owner(ledger: Ledger, folder: Path) -> Owner:
 
 
 def _owner_by_manifest(folder: Path) -> Owner | None:
-    """Return the ledger that the newest release names; the names of releases begin with the time of their run."""
+    """Return the ledger that the newest manifest names. Release names begin with the time of their run."""
     try:
         releases = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir())
     except (FileNotFoundError, NotADirectoryError):
@@ -174,14 +175,14 @@ def _owner_by_manifest(folder: Path) -> Owner | None:
 
 def _unreadable(path: Path) -> UsageError:
     return UsageError(
-        f"{path} does not read, so nobody can tell which ledger owns these releases; restore it from a backup, or, as the "
+        f"{path} cannot be read, so it is unknown which ledger owns these releases; restore it from a backup, or, as the "
         "steward, take the folder over with: dpflow run SPEC --adopt REASON"
     )
 
 
 def _write(folder: Path, owner: Owner, *, replace: bool) -> None:
-    """Let the file appear whole; without `replace` one that is there already stays."""
-    draft = folder / f".{FILE}-{secrets.token_hex(4)}"  # a name that nobody can foresee, and plant something at
+    """Write the file atomically. Without `replace`, keep an existing file."""
+    draft = folder / f".{FILE}-{secrets.token_hex(4)}"  # an unpredictable name, so that nobody can plant a file there
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with new_file(draft) as file:

@@ -1,4 +1,4 @@
-"""Write a release beside its final place and rename it there: a reader never sees half of one."""
+"""Write a release next to its final path and rename it into place, so that readers never see a partial release."""
 
 import datetime as dt
 import errno
@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import OutputError
 from dpcore.release.card import card
+from dpcore.release.dataset_folder import point_latest
 from dpcore.release.draft import Draft
-from dpcore.release.draft_folder import DraftFolder, new_draft, sync_folder
+from dpcore.release.draft_folder import DraftFolder, new_draft, sync_path
 from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
-from dpcore.release.latest import point_latest
 from dpcore.release.measured import measurement_schema, measurement_tables
 
 ROWS_PER_GROUP = 1 << 18
@@ -30,7 +30,7 @@ LEAST_FREE_BYTES = 4 << 20
 
 
 def release_id(run_id: str, *, opened_at: str) -> str:
-    """Name a run's release: the same run always gets the same name, and no other run does.
+    """Return the name of a run's release. It depends only on the run, and no other run has it.
 
     >>> release_id("5f0c2ab1-7d8e", opened_at="2026-11-15T02:10:00+00:00")
     '20261115T021000Z-7d9117748bbf'
@@ -40,13 +40,13 @@ def release_id(run_id: str, *, opened_at: str) -> str:
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse an output folder that cannot take a release, without creating anything."""
+    """Raise if a release cannot be written to an output folder. Create nothing."""
     nearest = folder.absolute()
     while not nearest.exists() and nearest != nearest.parent:
         nearest = nearest.parent
     if not nearest.is_dir():
         raise OutputError(
-            f"the output folder {folder} cannot be made: {nearest.name} is a file; choose another `output: {{path: ...}}`"
+            f"the output folder {folder} cannot be created: {nearest.name} is a file; choose another `output: {{path: ...}}`"
         )
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise OutputError(
@@ -58,12 +58,12 @@ def check_writable(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Published:
-    """A release at its place.
+    """A published release.
 
     Attributes:
-        folder: Where it lies.
-        manifest_sha256: The SHA-256 of its manifest as it was written, whatever lies there later.
-        appeared: Whether it was put there just now; otherwise it was there already, and is the same.
+        folder: The folder of the release.
+        manifest_sha256: The SHA-256 of the manifest as it was written, even if the file changes later.
+        appeared: Whether this call published it. Otherwise an identical release was already there.
     """
 
     folder: Path
@@ -79,20 +79,20 @@ def publish(
     in_chain: Callable[[str], bool],
     confirm: Callable[[], None],
 ) -> Published:
-    """Write rows, measurements, card and manifest, and let the release appear at once.
+    """Write the rows, measurements, card and manifest of a release, and publish them with one atomic rename.
 
-    What lies at its place already is never trusted: it stays if it is what the run has recorded, or, if nothing is on record, what the run would
-    write byte for byte at the moment and with the head that it names.
+    A folder that already exists at the final path is never trusted. It is kept if its manifest is one that the run has recorded. If
+    the run has recorded none, it is kept if this run would write the same bytes for the time and ledger head that its manifest names.
 
     Args:
-        draft: What to write.
-        recorded: The SHA-256 of each manifest that the run has on record as published.
+        draft: The content of the release.
+        recorded: The SHA-256 of each manifest that the run has recorded as published.
         known: The names of the releases that the account's runs could have made, oldest first.
-        in_chain: Says whether a hash is that of an event of the ledger.
-        confirm: Called when everything is written, before it appears; raises an error if it must not.
+        in_chain: Returns whether a hash is that of an event of the ledger.
+        confirm: Called after everything is written and before the rename; raises to prevent publication.
 
     Raises:
-        OutputError: If the place holds something else, or cannot be written to.
+        OutputError: If the path holds something else, or cannot be written to.
     """
     folder, name = draft.declaration.output_folder, draft.name
     final = folder / name
@@ -109,18 +109,18 @@ def publish(
 
 
 def _is_free(final: Path) -> bool:
-    """Say whether a release can appear at its place: nothing is there, or an empty folder."""
+    """Return whether a release can be renamed to a path: nothing is there, or an empty folder."""
     if not os.path.lexists(final):
         return True
     return final.is_dir() and not final.is_symlink() and not any(final.iterdir())
 
 
 def _as_recorded(final: Path, recorded: Collection[str], *, run: str) -> Published:
-    """Return the release that is there if it is one that the run has on record, whole; else refuse."""
+    """Return the release at a path if the run has recorded it and it is undamaged, else raise."""
     written = _manifest_there(final)
     digest = hashlib.sha256(written).hexdigest()
     if digest not in recorded:
-        raise _another(final, f"{MANIFEST} is missing or another one", run=run)
+        raise _another(final, f"{MANIFEST} is missing or differs", run=run)
     if problem := damage(final, json.loads(written)):
         raise _another(final, problem, run=run)
     return Published(final, digest, appeared=False)
@@ -129,7 +129,7 @@ def _as_recorded(final: Path, recorded: Collection[str], *, run: str) -> Publish
 def _appeared_or_same(
     draft: Draft, final: Path, *, in_chain: Callable[[str], bool], confirm: Callable[[], None]
 ) -> Published:
-    """Let the release appear; if something is there, or is put there meanwhile by another worker, compare it."""
+    """Publish the release. If the path is taken, even by another worker meanwhile, compare what is there."""
     if _is_free(final):
         try:
             with _draft_beside(final) as folder:
@@ -140,7 +140,7 @@ def _appeared_or_same(
                     return Published(final, digest, appeared=True)
         except FileNotFoundError:
             if _is_free(final):
-                raise  # otherwise a quicker worker has cleared away what it took for a leftover
+                raise  # otherwise a faster worker has removed this draft as a leftover
     written = _manifest_there(final)
     if (told := _moment_and_head(written)) and in_chain(told[1]):
         statement = replace(draft.statement, ledger_head=told[1])
@@ -148,7 +148,7 @@ def _appeared_or_same(
             digest = _write(folder, replace(draft, statement=statement), created=told[0])
         if hashlib.sha256(written).hexdigest() == digest and not damage(final, json.loads(written)):
             return Published(final, digest, appeared=False)
-    raise _another(final, "its files are not those that the run's measurements lead to", run=draft.statement.run)
+    raise _another(final, "its files are not those that this run would write", run=draft.statement.run)
 
 
 def _draft_beside(final: Path) -> AbstractContextManager[DraftFolder]:
@@ -156,7 +156,7 @@ def _draft_beside(final: Path) -> AbstractContextManager[DraftFolder]:
 
 
 def _manifest_there(final: Path) -> bytes:
-    """Return the manifest at the place of a release; nothing if there is none that can be read."""
+    """Return the manifest at the path of a release, or nothing if it cannot be read."""
     try:
         return read_regular(final / MANIFEST)
     except OSError:
@@ -164,7 +164,7 @@ def _manifest_there(final: Path) -> bytes:
 
 
 def _moment_and_head(manifest: bytes) -> tuple[str, str] | None:
-    """Return when a manifest says that it was made, and with which head; None if it does not."""
+    """Return the creation time and ledger head that a manifest states, or None if they are missing or malformed."""
     try:
         told = json.loads(manifest.decode("utf-8"))
         created, head = told["created"], told["privacy"]["ledger_head"]
@@ -177,19 +177,19 @@ def _moment_and_head(manifest: bytes) -> tuple[str, str] | None:
 
 def _another(final: Path, problem: str, *, run: str) -> OutputError:
     return OutputError(
-        f"what lies at {one_line(final)} is not the release of run {run}: {problem}; move it away, then let the run write its "
+        f"{one_line(final)} is not the release of run {run}: {problem}; move it away, then let the run write its "
         f"release there with --resume {run}"
     )
 
 
 def _require_written(folder: DraftFolder, final: Path, *, run: str) -> None:
-    """Refuse, before the run is settled, if what has appeared is not the folder that was written."""
+    """Raise, before the run is settled, if the published folder is not the one that was written."""
     if not folder.is_at(final):
-        raise _another(final, "somebody swapped the draft while it was written", run=run)
+        raise _another(final, "the draft was swapped while it was being written", run=run)
 
 
 def _write(folder: DraftFolder, draft: Draft, *, created: str) -> str:
-    """Write all files of a release, and return the SHA-256 of its manifest."""
+    """Write all files of a release and return the SHA-256 of its manifest."""
     footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}
     universe = draft.declaration.universe
     measured = measurement_tables(universe, draft.measurements, draft.resolutions)
@@ -219,7 +219,7 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> str:
 
 
 def _decoded(draft: Draft) -> Iterator[pa.Table]:
-    """Yield the rows as values, a row group at a time: memory does not depend on how many there are."""
+    """Yield the rows as values, one row group at a time, so that memory does not depend on their number."""
     universe, rng = draft.declaration.universe, np.random.default_rng(draft.seed)
     for chunk in draft.rows.chunks():
         for start in range(0, len(chunk[0]), ROWS_PER_GROUP):
@@ -243,25 +243,25 @@ def _write_text(folder: DraftFolder, name: str, text: str) -> dict[str, Any]:
 
 
 def _renamed(folder: DraftFolder, final: Path) -> bool:
-    """Let a release appear; return False if something else was quicker, such as another worker of the same run."""
+    """Rename a draft into place. Return False if the path was taken first, for example by another worker of the same run."""
     try:
         folder.rename(final)
     except OSError:
         if not os.path.lexists(final):
             raise
         return False
-    sync_folder(final.parent)
+    sync_path(final.parent)
     return True
 
 
 @contextmanager
 def _output_errors(folder: Path, run_id: str) -> Iterator[None]:
-    """Translate what the file system refuses; the run is paid for, so the message says how to go on."""
+    """Convert file system errors. The run is already paid for, so the message says how to resume it."""
     problem = None
     try:
         yield
     except OSError as error:
-        swapped = "something was swapped or planted there meanwhile; find out who else may write to it"
+        swapped = "a file or folder there was swapped or planted meanwhile; find out who else may write to it"
         problem = {
             errno.EEXIST: swapped,
             errno.ELOOP: swapped,
@@ -271,6 +271,6 @@ def _output_errors(folder: Path, run_id: str) -> Iterator[None]:
             errno.EROFS: "the disk is read-only; make it writable",
             errno.EACCES: "permission denied; make it writable",
             errno.EPERM: "permission denied; make it writable",
-        }.get(error.errno or 0, "the file system refused; check the disk")
+        }.get(error.errno or 0, "file system error; check the disk")
     if problem:
         raise OutputError(f"the release cannot be written to {folder}: {problem}, then resume with --resume {run_id}")

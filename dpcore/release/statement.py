@@ -1,4 +1,4 @@
-"""The privacy statement: what is promised to whom, in the manifest and in every Parquet footer."""
+"""The privacy statement of a release, stored in its manifest and in every Parquet footer."""
 
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -21,7 +21,7 @@ ACCOUNTING = {
 
 @dataclass(frozen=True)
 class Bookkeeping:
-    """What a run has reserved and spent, in what its account counts in. An epsilon of what was spent would promise nothing."""
+    """The amounts a run reserved and spent, in its account's currency. The amount spent is not a promise, so it has no epsilon."""
 
     counts: str
     reserved: float
@@ -30,17 +30,17 @@ class Bookkeeping:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a reader may rely on, in one record of public facts.
+    """The public facts that a reader of a release may rely on.
 
     Attributes:
-        epsilon: What the run's reservation promises at `delta`, rounded up. What it has spent of the reservation is bookkeeping.
-        delta: The spec's.
-        sampler_delta: What comes on top of `delta` because noise is drawn from its distribution up to a proved distance only.
-        draws: From how many draws that follows.
-        accounting: By which kind of accounting.
-        rho: The reservation, where the account counts in rho.
-        mu: The mu of the reservation, where the account counts in mu^2.
-        bookkeeping: What the run has reserved and spent, in the account's currency.
+        epsilon: The epsilon of the run's reservation at `delta`, rounded up. The amount spent of the reservation is bookkeeping.
+        delta: The delta of the spec.
+        sampler_delta: An additional delta: the samplers match their noise distributions only up to a proved distance.
+        draws: The number of random draws that `sampler_delta` covers.
+        accounting: The kind of accounting.
+        rho: The reservation, if the account counts in rho.
+        mu: The mu of the reservation, if the account counts in mu^2.
+        bookkeeping: The amounts that the run has reserved and spent, in the account's currency.
     """
 
     epsilon: float
@@ -70,7 +70,7 @@ class Statement:
 
     @property
     def sentence(self) -> str:
-        """Say the guarantee in one sentence."""
+        """The guarantee in one sentence."""
         if self.unit == "row":
             whom = "one row" if self.weight is None else f"one row, which counts {self.weighing}"
         else:
@@ -82,7 +82,7 @@ class Statement:
 
     @property
     def sampling(self) -> str:
-        """Say what the samplers add to delta."""
+        """A sentence about the delta that the samplers add."""
         return (
             f"Its {self.draws:,} random draws follow their distributions up to a proved distance, which adds at most "
             f"{at_most(self.sampler_delta)} to delta."
@@ -90,7 +90,7 @@ class Statement:
 
     @property
     def weighing(self) -> str:
-        """Say how often a row of the real table counted."""
+        """How often a row of the real table counted."""
         if self.weight is None:
             return "once"
         return f"as often as {self.weight} says, at most {self.max_row_weight:,} times"
@@ -106,7 +106,7 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
     draws: int,
     blocks: BlocksStatement | None = None,
 ) -> Statement:
-    """State what a run promises and whom its release protects; `draws` are those that its answers were made of."""
+    """Return the privacy statement of a run's release. `draws` is the number of random draws behind its answers."""
     privacy = declaration.spec.privacy
     promise = release_promise(account, run, delta=privacy.delta)
     return Statement(

@@ -1,4 +1,4 @@
-"""Amounts and guarantees in words, rounded so that no printed figure promises more than the exact one."""
+"""Format amounts and guarantees for people, rounded so that no printed number promises more than the exact one."""
 
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -12,23 +12,23 @@ from dpcore.reporting.promises import AccountPromise
 
 LISTED_CELLS = 10**9
 BOOKED_PLACES = 6
-"""Decimal places of every amount in the books, whatever it is counted in."""
+"""Decimal places of bookkeeping amounts in tables, in every currency."""
 SMALL = 1e-4
-"""An amount below this, such as the price of one step, is written in words with 6 digits instead."""
+"""In sentences, amounts below this, such as the price of one step, are written with 6 significant digits instead."""
 
 
 def at_most(number: float) -> str:
-    """Write a number that must not look smaller than it is, such as an epsilon or a delta, rounded up to 6 digits.
+    """Format a number that must not look smaller than it is, such as an epsilon or a delta: rounded up to 6 digits.
 
     >>> at_most(0.99999999999), at_most(1.2345612), at_most(0.1), at_most(1.2345601e-9)
     ('1', '1.23457', '0.1', '1.23457e-09')
     """
-    # By its shortest digits: at its exact binary value, 0.1 would be shown as 0.100001.
+    # Round the shortest decimal form: the exact binary value of 0.1 would be shown as 0.100001.
     return f"{float(Context(prec=6, rounding=ROUND_CEILING).create_decimal(repr(number))):.6g}"
 
 
 def cells(number: int) -> str:
-    """Write how many cells there are: as a whole up to a billion, then with two digits, as it may have hundreds.
+    """Format a number of cells: in full up to a billion, then with two significant digits, since it may have hundreds.
 
     >>> cells(12_000), cells(12 * 10**16), cells(996 * 10**400)
     ('12,000', '1.2e17', '1.0e403')
@@ -37,7 +37,7 @@ def cells(number: int) -> str:
 
 
 def up(number: float, *, places: int = 4) -> str:
-    """Write a number for a column, rounded up to so many decimal places.
+    """Format a number for a table, rounded up to `places` decimal places.
 
     >>> up(1.23451), up(0.480000000001), up(0.1), up(0.00001)
     ('1.2346', '0.4801', '0.1000', '0.0001')
@@ -46,7 +46,7 @@ def up(number: float, *, places: int = 4) -> str:
 
 
 def down(number: float, *, places: int = 4) -> str:
-    """Write a number for a column, rounded down to so many decimal places; the dust of earlier roundings does not show.
+    """Format a number for a table, rounded down to `places` decimal places. Floating-point errors below 1e-9 do not show.
 
     >>> down(0.99996), down(0.99999999999), down(0.1)
     ('0.9999', '1.0000', '0.1000')
@@ -59,7 +59,7 @@ def _column(number: Decimal, *, places: int, rounding: str) -> str:
 
 
 def askable(account: Account, amount: int) -> float:
-    """Return the largest epsilon, at the account's delta, that a run can ask for which may reserve this amount."""
+    """Return the largest epsilon, at the account's delta, that a run can request if it may reserve this amount."""
     if amount <= 0:
         return 0.0
     if account.currency is Currency.PURE:
@@ -68,7 +68,7 @@ def askable(account: Account, amount: int) -> float:
 
 
 def next_epsilon(account: Account, remaining: int) -> float:
-    """Return the largest epsilon that a new run can ask for where so much remains of its blocks, and of the cap across them."""
+    """Return the largest epsilon a new run can request, given what remains of its blocks. The cap across blocks applies too."""
     if account.state is AccountState.CLOSED:
         return 0.0
     amount = remaining // account.weight
@@ -78,15 +78,15 @@ def next_epsilon(account: Account, remaining: int) -> float:
 
 
 def new_block_epsilon(account: Account) -> float | None:
-    """Return the largest epsilon that a run can ask for which reads new blocks only; None if the account has no blocks.
+    """Return the largest epsilon that a run on new blocks only can request, or None if the account has no blocks.
 
-    A block that no run has read yet has the whole cap, however little remains of the others.
+    A block that no run has read yet still has its whole cap, however little remains of the others.
     """
     return None if account.blocks_by is None else next_epsilon(account, account.cap)
 
 
 def next_run(epsilon: float, *, new_blocks: float | None, block: str = "it") -> str:
-    """Say what the next run can ask for: of an account, or, where `new_blocks` is told, of its most used block and of new ones.
+    """Describe what the next run can request from an account or, with `new_blocks`, from its most used block and from new ones.
 
     >>> next_run(0.5, new_blocks=None)
     'the next run can ask for epsilon 0.5000'
@@ -95,9 +95,7 @@ def next_run(epsilon: float, *, new_blocks: float | None, block: str = "it") -> 
     >>> next_run(0.0, new_blocks=2.0)
     'no run can read it again; one on new blocks can ask for epsilon 2.0000'
     """
-    if (
-        not new_blocks
-    ):  # no blocks, or nothing left for any of them: the account is closed, or its cap across blocks is used up
+    if not new_blocks:  # no blocks, or nothing left for any: the account is closed, or its cap across blocks is used up
         return f"the next run can ask for epsilon {down(epsilon)}"
     if not epsilon:
         return f"no run can read {block} again; one on new blocks can ask for epsilon {down(new_blocks)}"
@@ -107,9 +105,9 @@ def next_run(epsilon: float, *, new_blocks: float | None, block: str = "it") -> 
 
 
 def booked(amount: int) -> str:
-    """Write a cap, or what was spent or reserved of it, for a column: bookkeeping, and no promise.
+    """Format a cap, or the amount spent or reserved of it, for a table. It is bookkeeping, not a promise.
 
-    All three are rounded up, so that what was spent never looks like more than the cap.
+    All three are rounded up, so that the amount spent never looks larger than the cap.
 
     >>> booked(120_582_400_000), booked(AMOUNT_OF_ONE // 2)
     ('0.120583', '0.500000')
@@ -118,7 +116,7 @@ def booked(amount: int) -> str:
 
 
 def left(amount: int) -> str:
-    """Write what remains of a cap for a column, rounded down, so that nobody counts on more.
+    """Format what remains of a cap for a table, rounded down so that nobody counts on more.
 
     >>> left(120_582_900_000)
     '0.120582'
@@ -127,7 +125,7 @@ def left(amount: int) -> str:
 
 
 def figure(number: float) -> str:
-    """Write a cap, or what was spent or reserved of it, in words: the digits of `booked` without the zeros at their end.
+    """Format a cap, or the amount spent or reserved of it, for a sentence: like `booked`, without trailing zeros.
 
     >>> figure(0.1205824), figure(0.5), figure(0.0), figure(0.0000026543211)
     ('0.120583', '0.5', '0', '2.65433e-06')
@@ -138,7 +136,7 @@ def figure(number: float) -> str:
 
 
 def price(amount: int, currency: Currency) -> str:
-    """Write an amount that was taken, in its currency, rounded up.
+    """Format a charged amount with its currency, rounded up.
 
     >>> price(AMOUNT_OF_ONE // 3, Currency.ZCDP)
     'rho 0.333334'
@@ -147,7 +145,7 @@ def price(amount: int, currency: Currency) -> str:
 
 
 def pair(epsilon: float, delta: float) -> str:
-    """Write what precedes "-differentially private".
+    """Format the parameters that precede "-differentially private".
 
     >>> pair(0.5, 1e-9), pair(0.5, 0)
     ('(0.5, 1e-09)', '0.5')
@@ -156,7 +154,7 @@ def pair(epsilon: float, delta: float) -> str:
 
 
 def stated(epsilon: float, delta: float) -> str:
-    """Write an epsilon with its delta, if there is one.
+    """Format an epsilon with its delta, unless that is 0.
 
     >>> stated(0.5, 1e-9), stated(0.5, 0)
     ('epsilon 0.5 at delta 1e-09', 'epsilon 0.5')
@@ -165,7 +163,7 @@ def stated(epsilon: float, delta: float) -> str:
 
 
 def account_sentence(account: Account, promise: AccountPromise) -> str:
-    """Say what an account promises to whom."""
+    """Return the promise of an account as a sentence."""
     said = (
         f"Everything that this account pays for, taken together, is {pair(promise.one.epsilon, promise.one.delta)}-differentially private "
         f"with respect to {step_of(account)}."
@@ -174,21 +172,21 @@ def account_sentence(account: Account, promise: AccountPromise) -> str:
 
 
 def several_blocks(unit: str, promise: AccountPromise) -> str:
-    """Say what an account by blocks promises to a unit with rows in several blocks; nothing if there is no such unit."""
+    """Return the promise to a unit with rows in several blocks as a sentence, or nothing if there cannot be such a unit."""
     if not promise.in_several:
         return ""
     if promise.across is None:
-        return f"One {unit} with rows in several blocks loses what these lose together; no cap limits that."
+        return f"For one {unit} with rows in several blocks, the privacy losses of these blocks add up; no cap limits that."
     what = pair(promise.across.epsilon, promise.across.delta)
     return f"For one {unit} with rows in any number of blocks it is {what}-differentially private."
 
 
 def step_of(account: Account) -> str:
-    """Say what one neighbour step of an account is: whom its guarantee protects, and from what.
+    """Describe the difference between two neighbours of an account: whom its guarantee protects, and from what change.
 
-    With blocks a person's rows may lie in several of them. What an account guarantees for its blocks is then about persons whose rows
-    lie in one of them: those of others meet the runs of several. It is about two blocks where a person is replaced, since that one
-    leaves here and the other may come there.
+    In an account with blocks, a person's rows may lie in several blocks. The guarantee per block then covers persons whose rows lie in
+    one block, because a person in several blocks is affected by the runs of all of them. Under replace-one it covers two blocks: the
+    person who leaves may be in one block, and the person who replaces them in another.
     """
     row, by_block = account.unit == "row", account.blocks_by is not None
     if account.neighbours is Neighbours.REPLACE_ONE:
@@ -205,12 +203,12 @@ def step_of(account: Account) -> str:
 
 
 def run_step_of(account: Account) -> str:
-    """Say what one neighbour step of a single run is: a run keeps a unit's rows over all its blocks together, as if it had none."""
+    """Describe the difference between two neighbours of a single run. A run bounds a unit's rows over all its blocks together."""
     return step_of(replace(account, blocks_by=None))
 
 
 def column_type(kind: str) -> str:
-    """Write the type of a released column, as its manifest has it, for a person.
+    """Format the type of a released column, as stated in its manifest, for people.
 
     >>> column_type("dictionary<values=string, indices=int32, ordered=0>"), column_type("int64")
     ('string, dictionary-encoded', 'int64')

@@ -1,4 +1,4 @@
-"""What a finished run leaves to be told: its outcome, its rounds, and the budget before and after. All of it is public."""
+"""The public results of a finished run: its outcome, its rounds, and the budget before and after."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,12 +13,12 @@ from dpcore.models import Model
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a finished run leaves: all public.
+    """The public result of a finished run.
 
-    `epsilon` at `delta`, with `sampler_delta` on top, is what its release promises. `reserved`, `spent` and `remaining` are bookkeeping, in
-    the account's currency. `remaining_epsilon` is the most that a next run can ask for, at the account's delta. Where the account is kept
-    by block, what remains is that of the run's most used one, and `new_block_epsilon` is the most that a run can ask for which reads new
-    blocks only.
+    `epsilon` at `delta`, plus `sampler_delta`, is the promise of its release. `reserved`, `spent` and `remaining` are bookkeeping, in
+    the account's currency. `remaining_epsilon` is the largest epsilon that the next run can request, at the account's delta. In an
+    account with blocks, both remainders are those of the run's most used block, and `new_block_epsilon` is the largest epsilon that a
+    run on new blocks only can request.
     """
 
     run: str
@@ -44,11 +44,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Round:
-    """One round: what was selected, the noise it was measured with, and how far the model was from what was measured.
+    """One round: the selected columns, the noise of their measurement, and the model's distance from it.
 
-    `before` and `after` are shares of the rows: the L1 distance between the model and the noisy counts, before and after the
-    model was corrected by them. Where `after` comes close to `noise_floor`, what the noise alone would make, nothing is left to learn.
-    `spent` is the share of the run's budget that is gone after the round.
+    `before` and `after` are the L1 distances between the model and the noisy counts, before and after the model was corrected with
+    them, as shares of the rows. `noise_floor` is the distance from noise alone: when `after` comes close to it, nothing is left to
+    learn. `spent` is the share of the run's budget spent after the round.
     """
 
     number: int
@@ -63,9 +63,10 @@ class Round:
 
 @dataclass(frozen=True)
 class Report:
-    """A finished run: `privacy`, `columns` and `files` are as its release's manifest has them.
+    """A finished run. `privacy`, `columns` and `files` are those of its release's manifest.
 
-    Where the account is kept by block, `before` and `after` are of the most used block of the run, `overall` of that of the account.
+    In an account with blocks, `before` and `after` are balances of the run's most used block, and `overall` is the balance of the
+    account's most used block.
     """
 
     outcome: Outcome
@@ -80,18 +81,18 @@ class Report:
 
 
 def distance(model: Model, measurement: Measurement) -> float:
-    """Return how far the model is from a measurement, as a share of the model's rows."""
+    """Return the L1 distance between the model and a measurement, as a share of the model's rows."""
     expected = model.marginal(measurement.axes).ravel()
     cells = expected if measurement.cell is None else expected[measurement.cell : measurement.cell + 1]
     return float(np.abs(cells - measurement.values.ravel()).sum() / max(model.total, 1.0))
 
 
 def noise_floor(model: Model, measurement: Measurement) -> float:
-    """Return the distance that a measurement's noise alone would make: that of a normal variable, cell for cell."""
+    """Return the expected distance from noise alone, as if the noise in each cell were normal."""
     return float(np.sqrt(2 / np.pi) * measurement.noise * measurement.values.size / max(model.total, 1.0))
 
 
 def without(run: Run, balance: Balance, *, weight: int) -> Balance:
-    """Return a balance as it would be if a run had never been; `weight` is how often each block pays its price."""
+    """Return a balance without a run's share. `weight` is how many times each block pays the run's price."""
     spent, reserved = balance.spent - weight * run.spent, balance.reserved - weight * run.remaining
     return Balance(balance.cap, spent=spent, reserved=reserved)

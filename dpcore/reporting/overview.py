@@ -1,4 +1,4 @@
-"""Accounts as they are at one moment: terms, balances, blocks, runs and allowances that belong together."""
+"""A consistent snapshot of accounts: their terms, balances, blocks, runs and allowances."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ from dpcore.reporting.promises import AccountPromise, account_promise
 
 @dataclass(frozen=True)
 class RunOverview:
-    """A run, the blocks that it was granted, and when it was last changed if it still holds a reservation."""
+    """A run, the blocks granted to it, and the time of its last event if it is still open."""
 
     run: Run
     blocks: tuple[str, ...]
@@ -22,10 +22,10 @@ class RunOverview:
 
 @dataclass(frozen=True)
 class AccountOverview:
-    """All that the ledger knows about an account but its history.
+    """The current state of an account in the ledger, without its history.
 
-    `first_cap` is the cap that the account had when its first operation was charged, and `first_across` its cap across blocks; None: no
-    operation was charged yet, or there is no such cap.
+    `first_cap` is the account's cap when its first operation was charged, and `first_across` its cap across blocks at that time. They
+    are None if no operation was charged yet, or if there is no such cap.
     """
 
     account: Account
@@ -37,35 +37,35 @@ class AccountOverview:
 
     @property
     def most_used(self) -> tuple[str | None, Balance]:
-        """The block of which least remains, with its balance: what bounds the account's next run. None: no block yet."""
+        """The block with the least remaining budget, and its balance, which bounds the next run. The name is None without blocks."""
         named: list[tuple[str | None, Balance]] = [(block.name, balance) for block, balance in self.blocks]
         none = (None, Balance(self.account.cap, 0, 0))
         return max(named, key=lambda pair: pair[1].used, default=none)
 
     @property
     def across(self) -> Cap | None:
-        """The cap on all runs together, whatever their blocks; None: the account has none."""
+        """The cap on all runs together, whatever their blocks, or None if the account has none."""
         account = self.account
         return None if account.across is None else Cap(account.currency, account.across, first=self.first_across)
 
     @property
     def across_balance(self) -> Balance | None:
-        """The balance of the cap across blocks; None: the account has none."""
+        """The balance of the cap across blocks, or None if the account has none."""
         return across_balance(self.account, (item.run for item in self.runs))
 
     def promise(self, *, group: int = 1, delta: float | None = None) -> AccountPromise:
-        """Return what the account promises to one unit, or to a group of them, at its own delta or another."""
+        """Return the account's promise to one unit or to a group of units, at the account's delta unless another is given."""
         return account_promise(self.account, first_cap=self.first_cap, across=self.across, group=group, delta=delta)
 
     @property
     def spent_by_all_runs(self) -> int:
-        """What all runs have spent together, whatever their blocks."""
+        """The total amount that all runs have spent, whatever their blocks."""
         return sum(item.run.spent for item in self.runs)
 
 
 @dataclass(frozen=True)
 class Overview:
-    """Some accounts, and the last event of the chain at that moment. `ledger` is the identity of the ledger, for good."""
+    """A snapshot of some accounts, with the last event of the chain at that moment. `ledger` is the ledger's permanent identity."""
 
     accounts: tuple[AccountOverview, ...]
     events: int
@@ -74,13 +74,13 @@ class Overview:
 
 
 def look(account: str | None) -> Overview:
-    """Look at one account, or at all of them, in the ledger that the environment names."""
+    """Return a snapshot of one account, or of all, from the ledger that the environment names."""
     with open_ledger() as ledger:
         return overview(ledger, account)
 
 
 def overview(ledger: Ledger, account: str | None) -> Overview:
-    """Look at one account, or at all of them, in one transaction: nothing changes between one figure and the next."""
+    """Return a snapshot of one account, or of all, read in one transaction so that all numbers are consistent."""
     identity = ledger.identity()
     with ledger.reading() as rows:
         accounts = rows.accounts() if account is None else (known_account(rows, account),)

@@ -1,13 +1,10 @@
-"""Mechanism design by differential privacy: choosing an outcome from what self-interested players report."""
+"""Mechanism design with differential privacy: choose an outcome from the reports of self-interested players."""
 
 from dpcore.truthful.bounds import Bound, gain_bound
-from dpcore.truthful.commitment import Commitment
-from dpcore.truthful.decision import Decision
+from dpcore.truthful.commitment import Commitment, Gap, gap
 from dpcore.truthful.exact import Exact
-from dpcore.truthful.facility import facility_game
 from dpcore.truthful.gains import Gain, gains, largest_gain
-from dpcore.truthful.game import Game, Player
-from dpcore.truthful.gap import Gap, gap
+from dpcore.truthful.game import Decision, Game, Player, facility_game
 from dpcore.truthful.mixture import TruthfulMixture
 from dpcore.truthful.selection import PrivateSelection
 from dpcore.truthful.welfare import Welfare, welfare

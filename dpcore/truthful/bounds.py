@@ -1,4 +1,4 @@
-"""What a lie can gain under a private mechanism, by theorem."""
+"""Theorems that bound the gain of a lie under a private mechanism."""
 
 from enum import StrEnum
 from fractions import Fraction
@@ -10,27 +10,27 @@ from dpcore.truthful.exact import Exact
 
 
 class Bound(StrEnum):
-    """Where the bound on a liar's gain comes from: all of them hold, and each is at most the one before.
+    """The source of the bound on a liar's gain. All of them hold, and each is at most the one before.
 
     Let P and Q be the distributions of the outcome with and without the lie. A utility from 0 to 1 gains at most their
-    total variation a - b, where a = P(A), b = Q(A) and A holds the outcomes that are likelier under P.
+    total variation distance a - b, where a = P(A), b = Q(A) and A is the set of outcomes that are likelier under P.
     """
 
     SEED = "two-epsilon"
-    """2 epsilon: e^epsilon - 1 <= 2 epsilon up to epsilon = 1, and no utility from 0 to 1 gains more than 1."""
+    """2 epsilon: e^epsilon - 1 <= 2 epsilon for epsilon up to 1, and no utility from 0 to 1 gains more than 1."""
     RATIO = "ratio"
-    """e^epsilon - 1: the expectation grows by a factor of e^epsilon at most, and starts from 1 at most."""
+    """e^epsilon - 1: the expectation is at most 1, and grows by a factor of at most e^epsilon."""
     PURE = "total-variation"
     """tanh(epsilon / 2), for every epsilon-private mechanism. From a <= e^epsilon b follows a - b <= (e^epsilon - 1) b, and
     from 1 - b <= e^epsilon (1 - a) follows a - b <= (e^epsilon - 1) (1 - a). The sum of both is 2 (a - b) <= (e^epsilon -
     1) (1 - (a - b)), so that a - b <= (e^epsilon - 1) / (e^epsilon + 1). Randomised response reaches it."""
     RANGE = "bounded-range"
-    """tanh(epsilon / 4), for the exponential mechanism proper. All its scores move by at most the sensitivity, so ln(P / Q)
-    differs by at most epsilon between any two outcomes, and the odds of A by a factor of e^epsilon at most. With logit a =
+    """tanh(epsilon / 4), for the exponential mechanism. All its scores change by at most the sensitivity, so ln(P / Q)
+    differs by at most epsilon between any two outcomes, and the odds of A by a factor of at most e^epsilon. With logit a =
     x + h, logit b = x - h and h <= epsilon / 2, a - b = sinh(h) / (cosh(x) + cosh(h)), which is largest at
     x = 0: tanh(h / 2)."""
     ENUMERATED = "enumerated"
-    """The largest gain in the game at hand, found by trying every lie against all reports of the others. Small games only."""
+    """The largest gain in this game, found by trying every lie against all reports of the others. Small games only."""
 
     @classmethod
     def _missing_(cls, value: object) -> NoReturn:  # noqa: ARG003  Enum's own signature
@@ -38,9 +38,9 @@ class Bound(StrEnum):
 
 
 def gain_bound(epsilon: Fraction | float, *, bound: Bound, coalition: int) -> Exact:
-    """Return what one lie can gain at most, in utilities from 0 to 1, under the exponential mechanism.
+    """Return the largest possible gain of one lie under the exponential mechanism, for utilities from 0 to 1.
 
-    With a coalition of k players who agree on their reports, it is what any one of them can gain: by group privacy the
+    For a coalition of k players who coordinate their reports, it bounds the gain of each member: by group privacy the
     mechanism is k epsilon-private for them together.
 
     >>> for bound in (Bound.SEED, Bound.RATIO, Bound.PURE, Bound.RANGE):
@@ -66,4 +66,4 @@ def gain_bound(epsilon: Fraction | float, *, bound: Bound, coalition: int) -> Ex
         case Bound.RANGE:
             return Exact.ratio({zero: one, exact / 2: -one}, {zero: one, exact / 2: one})
         case Bound.ENUMERATED:
-            raise UsageError("an enumerated bound belongs to one game; ask its selection for it")
+            raise UsageError("an enumerated bound belongs to one game; call gain_bound on the game's PrivateSelection")

@@ -1,7 +1,7 @@
-"""Quotients of sums of a e^-b with rational a and b: what an exponential mechanism's expectations are, kept without rounding.
+"""Exact arithmetic on quotients of sums of a e^-b with rational a and b, the form of an exponential mechanism's expectations.
 
-Two such numbers are compared exactly. By Lindemann and Weierstrass, powers of e with different rational exponents are
-linearly independent over the rationals: a sum of them is zero only if every coefficient is, and otherwise enough digits
+Two such numbers are compared exactly. By the Lindemann-Weierstrass theorem, powers of e with different rational exponents are
+linearly independent over the rationals: a sum of them is zero only if every coefficient is zero, and otherwise enough digits
 show its sign.
 """
 
@@ -16,16 +16,16 @@ from mpmath import libmp
 from dpcore.errors import UsageError
 
 Terms = Mapping[Fraction, Fraction]
-"""From each exponent b to its coefficient a, in a sum of a e^-b."""
+"""Maps each exponent b to its coefficient a in a sum of a e^-b."""
 
 _BITS = 192
-"""How closely a value is enclosed at first: most comparisons need no more."""
+"""The initial precision of an enclosure, in bits. Most comparisons need no more."""
 
 
 @total_ordering
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Exact:
-    """A quotient of two sums of a e^-b; the coefficients below the line are all positive.
+    """A quotient of two sums of a e^-b. The coefficients of the denominator are all positive.
 
     >>> half = Exact.of(Fraction(1, 2))
     >>> tanh = Exact.ratio({0: 1, 1: -1}, {0: 1, 1: 1})  # (1 - 1/e) / (1 + 1/e), which is tanh(1/2)
@@ -50,7 +50,7 @@ class Exact:
         """Return a quotient of two sums, each given as its coefficients by exponent."""
         above, below = ({Fraction(b): Fraction(a) for b, a in terms.items() if a} for terms in (numerator, denominator))
         if not below or min(below.values()) <= 0:
-            raise UsageError("a sum below the line needs positive coefficients; turn the sign of both sums")
+            raise UsageError("a denominator needs positive coefficients; if all are negative, negate both sums")
         return cls(numerator=above, denominator=below)
 
     def __add__(self, other: "Exact") -> "Exact":
@@ -68,7 +68,7 @@ class Exact:
         return Exact(numerator=scaled, denominator=self.denominator)
 
     def sign(self) -> int:
-        """Return -1, 0 or 1, and never a guess: zero is decided by the coefficients, not by closeness."""
+        """Return -1, 0 or 1, exactly: zero is decided by the coefficients, not by a tolerance."""
         terms = {b: a for b, a in self.numerator.items() if a}
         if not terms:
             return 0
@@ -83,23 +83,25 @@ class Exact:
 
     @cached_property
     def enclosure(self) -> tuple[Fraction, Fraction]:
-        """Two rational numbers that the value certainly lies between, mostly within 2^-180 of each other."""
+        """Rational lower and upper bounds of the value, usually within 2^-180 of each other."""
         least = min((*self.numerator, *self.denominator))
         above, below = ({b - least: a for b, a in terms.items()} for terms in (self.numerator, self.denominator))
         bits = _BITS
-        while (bottom := _enclosed(below, bits))[0] <= 0:  # ends, because every coefficient below the line is positive
+        while (bottom := _enclosed(below, bits))[
+            0
+        ] <= 0:  # ends, because every coefficient of the denominator is positive
             bits *= 2
         low, high = _enclosed(above, bits)
         return low / bottom[low >= 0], high / bottom[high < 0]
 
     @property
     def upper(self) -> Fraction:
-        """A rational number that is certainly not below the value."""
+        """A rational upper bound of the value."""
         return self.enclosure[1]
 
     @property
     def lower(self) -> Fraction:
-        """A rational number that is certainly not above the value."""
+        """A rational lower bound of the value."""
         return self.enclosure[0]
 
     def __float__(self) -> float:
@@ -137,7 +139,7 @@ def _product(left: Terms, right: Terms) -> Terms:
 
 
 def _enclosed(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
-    """Return bounds, times 2^bits, of a sum whose exponents are none of them negative."""
+    """Return bounds, times 2^bits, of a sum whose exponents are all nonnegative."""
     common = math.lcm(*(coefficient.denominator for coefficient in terms.values()))
     low = high = 0
     for exponent, coefficient in terms.items():
@@ -150,14 +152,12 @@ def _enclosed(terms: Terms, bits: int) -> tuple[Fraction, Fraction]:
 
 @lru_cache(maxsize=2**14)
 def _exp_of_minus(exponent: Fraction, bits: int) -> tuple[int, int]:
-    """Return whole numbers below and above 2^bits e^-exponent."""
+    """Return integers below and above 2^bits e^-exponent."""
     if exponent == 0:
         return 1 << bits, 1 << bits
     if exponent > bits:
         return 0, 1
-    working = (
-        bits + 64
-    )  # the argument is at most `bits`: its rounding and that of the exponential stay far below one unit
+    working = bits + 64  # the argument is at most `bits`, so both rounding errors stay far below one unit
     argument = libmp.from_rational(-exponent.numerator, exponent.denominator, working)
     value = int(libmp.to_fixed(libmp.mpf_exp(argument, working), bits))
     return max(value - 2, 0), value + 2

@@ -1,4 +1,4 @@
-"""What lying gains, by exact enumeration: every player, every true type, every lie, all reports of the others."""
+"""The gains of lies by exact enumeration: every player, every true type, every lie, and all reports of the others."""
 
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
@@ -9,29 +9,31 @@ from dpcore.truthful.exact import Exact
 from dpcore.truthful.game import Game, Profile
 
 Utilities = tuple[tuple[Exact, ...], ...]
-"""For each player, and each type that it may truly be, the expected utility."""
+"""The expected utility of each player, for each type that may be its true one."""
 
 
 class Rule(Protocol):
-    """A way to choose an outcome from reports, whose expectations are known exactly."""
+    """A rule that chooses an outcome from reports, with exactly known expectations."""
 
     @property
     def game(self) -> Game:
-        """The game that it is for."""
+        """The game that the rule is for."""
 
     def utilities(self, profile: Profile) -> Utilities:
-        """Return what each player can expect of these reports, for everything that it may truly be."""
+        """Return each player's expected utility under these reports, for each type that may be its true one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """What one lie gains in expectation, the reports of the others being what they are.
+    """The expected gain of one lie, given the reports of the others.
 
     Attributes:
-        player: Who lies, counted from 0.
-        truth: What it is.
-        lie: What it reports instead.
-        others: What the others report, in their order.
+        player: The index of the liar.
+        truth: The liar's true type.
+        lie: The type that the liar reports instead.
+        others: The reports of the others, in their order.
+        lying: The liar's expected utility with the lie.
+        honest: The same player's expected utility with the truth.
     """
 
     player: int
@@ -48,18 +50,18 @@ class Gain:
 
     @property
     def upper(self) -> Fraction:
-        """A rational number that the gain certainly does not exceed, and that is within 2^-170 of it."""
+        """A rational upper bound of the gain, within 2^-170 of it."""
         return self.lying.upper - self.honest.lower
 
     def at_most(self, bound: Exact) -> bool:
-        """Tell exactly whether the gain is within a bound."""
+        """Return whether the gain is within a bound, decided exactly."""
         if self.upper <= bound.lower:
             return True
         return self.lying <= self.honest + bound
 
 
 def gains(rule: Rule) -> Iterator[Gain]:
-    """Go through all lies. Lies are told by one player at a time; a coalition has its own bound.
+    """Yield the gain of every lie of a single player. Coalitions have their own bound.
 
     >>> from dpcore.truthful import PrivateSelection, facility_game
     >>> selection = PrivateSelection(game=facility_game(players=2, places=3), epsilon=0.5)
@@ -86,5 +88,5 @@ def gains(rule: Rule) -> Iterator[Gain]:
 
 
 def largest_gain(rule: Rule) -> Gain | None:
-    """Return the lie that gains most, or one that is within 2^-170 of it; None if nobody can lie."""
+    """Return the lie that gains most, up to 2^-170, or None if nobody can lie."""
     return max(gains(rule), key=lambda gain: gain.upper, default=None)

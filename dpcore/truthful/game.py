@@ -1,4 +1,4 @@
-"""Finite games: who plays, what each may be and report, what may come out, and what that is worth to whom."""
+"""Finite games: the players, their types, the outcomes, the utility of each outcome to each player, and decisions."""
 
 import itertools
 import math
@@ -10,26 +10,29 @@ from typing import Any
 
 from dpcore.errors import UsageError
 
+FIRST, SECOND = "first", "second"
+"""The two facilities of `facility_game`."""
+
 LARGEST_TABLE = 2_000_000
-"""More utilities than this are not tabulated: types times types or reactions, times outcomes."""
+"""The largest table of utilities for one player: types x outcomes x (types or reactions, whichever is more)."""
 
 LARGEST_ENUMERATION = 100_000
-"""More combinations of reports than this are not gone through."""
+"""The largest number of combinations of reports that is enumerated."""
 
 Profile = tuple[int, ...]
-"""One report for each player, as its place among the player's types."""
+"""One report for each player, as an index into the player's types."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Player:
-    """What one player may be, how it may react to an outcome, and what that is worth to it.
+    """The possible types of a player, its possible reactions to an outcome, and its utility.
 
-    Several places of a game may be taken by the same `Player`, and are then worked out once.
+    The same `Player` may appear several times in a game. Its utilities are then tabulated once.
 
     Attributes:
-        types: What the player may truly be, and what it may report.
-        reactions: What it may do once the outcome is known. The single reaction None means that there is nothing to do.
-        utility: From type, outcome and reaction to a `Fraction` (or whole number) from 0 to 1.
+        types: The types that the player may have, and may report.
+        reactions: The reactions open to the player once the outcome is known. The single reaction None means that there is no choice.
+        utility: Maps type, outcome and reaction to a `Fraction` or integer from 0 to 1.
     """
 
     types: tuple[Hashable, ...]
@@ -37,19 +40,19 @@ class Player:
     reactions: tuple[Hashable, ...] = (None,)
 
     def __post_init__(self) -> None:
-        """Refuse a player who can be or do nothing."""
+        """Reject types or reactions that are empty or not distinct."""
         _check_distinct(self.types, what="types that a player may report")
         _check_distinct(self.reactions, what="reactions of a player")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Payoffs:
-    """A player's utilities, tabulated: types, outcomes and reactions are counted from 0.
+    """A player's tabulated utilities. Types, outcomes and reactions are indices from 0.
 
     Attributes:
-        best: For each type and outcome, the best reaction. Of equally good ones it is always the first.
+        best: For each type and outcome, the best reaction. Ties go to the first.
         values: For each type and outcome, the utility with the player's own best reaction.
-        bound: For each type, reported type and outcome, the utility when the reaction is the best of the reported type.
+        bound: For each type, reported type and outcome, the utility with the best reaction of the reported type.
     """
 
     best: tuple[tuple[int, ...], ...]
@@ -59,9 +62,9 @@ class Payoffs:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Game:
-    """Players with private types, and outcomes of which one is to be chosen.
+    """Players with private types, and the outcomes to choose from.
 
-    What an outcome is worth to a player depends on its own type and reaction only ("private values").
+    The utility of an outcome to a player depends only on the player's own type and reaction ("private values").
 
     >>> one = Player(types=("tea", "coffee"), utility=lambda mine, served, _: int(mine == served))
     >>> Game(players=(one, one), outcomes=("tea", "coffee")).profile(["coffee", "tea"])
@@ -73,7 +76,7 @@ class Game:
     payoffs: tuple[Payoffs, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Tabulate every utility, and refuse what is no game before anybody reports anything."""
+        """Tabulate every utility, and reject an invalid game before anybody reports anything."""
         if not self.players:
             raise UsageError("a game needs at least one player")
         _check_distinct(self.outcomes, what="outcomes of a game")
@@ -82,11 +85,11 @@ class Game:
 
     @property
     def kinds(self) -> tuple[Payoffs, ...]:
-        """The payoffs of each different player, once."""
+        """The payoffs of each distinct player."""
         return tuple({id(payoffs): payoffs for payoffs in self.payoffs}.values())
 
     def profile(self, reports: Sequence[Hashable]) -> Profile:
-        """Return the place of each reported type; a wrong report is refused without saying whose or which."""
+        """Return the index of each reported type. An invalid report raises an error that does not name the player or the report."""
         if not hasattr(reports, "__len__") or len(reports) != len(self.players):
             raise UsageError(f"there are {len(self.players)} players; give one report for each, in their order")
         places = {
@@ -100,31 +103,80 @@ class Game:
             ) from None
 
     def reports(self, profile: Profile) -> tuple[Hashable, ...]:
-        """Return the reported types from their places."""
+        """Return the reported types of a profile."""
         return tuple(player.types[place] for player, place in zip(self.players, profile, strict=True))
 
     def tally(self, profile: Profile) -> list[tuple[Payoffs, int, int]]:
-        """Return how many players of each kind reported each type, as payoffs, place of the type, and count."""
+        """Return how many players of each kind reported each type, as payoffs, index of the type, and count."""
         kinds = {id(payoffs): payoffs for payoffs in self.payoffs}
         counts = Counter(zip(map(id, self.payoffs), profile, strict=True))
         return [(kinds[kind], place, count) for (kind, place), count in counts.items()]
 
     def profiles(self) -> Iterator[Profile]:
-        """Go through every combination of reports, or refuse if there are too many."""
+        """Return an iterator over every combination of reports. Raise if there are too many."""
         count = math.prod(len(player.types) for player in self.players)
         if count > LARGEST_ENUMERATION:
             raise UsageError(
-                f"this game has more than {LARGEST_ENUMERATION:,} combinations of reports, too many to go through; "
-                "use a theorem's bound instead of an enumeration, or fewer players or types"
+                f"this game has more than {LARGEST_ENUMERATION:,} combinations of reports, too many to enumerate; "
+                "use a theorem's bound instead, or fewer players or types"
             )
         return itertools.product(*(range(len(player.types)) for player in self.players))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """An outcome for everybody and, if the players are committed, a reaction for each of them.
+
+    The outcome may be published. A player's imposed reaction follows from its own report, so only that player and whoever
+    enforces it may see it. It is therefore not shown when a decision is printed.
+
+    Attributes:
+        outcome: The chosen outcome.
+        committed: Whether the players must react as if their reports were true.
+        imposed: The reaction of each player if they are committed, else None.
+    """
+
+    outcome: Hashable
+    committed: bool
+    imposed: tuple[Hashable, ...] | None = field(repr=False)
+
+    def reaction_of(self, player: int) -> Hashable | None:
+        """Return the reaction imposed on one player, or None if the player may choose. For that player's eyes only."""
+        return None if self.imposed is None else self.imposed[player]
+
+
+def facility_game(*, players: int, places: int) -> Game:
+    """Return the game in which players on a line want one of two facilities close by.
+
+    A player's type is the place where it lives: 0 to places - 1. An outcome is a pair of places, one for each facility. The
+    reaction is which of the two to use, and the utility is 1 minus the distance to that one, as a share of the line. Players
+    who may choose use the nearer facility. A player committed to a reported place may have to use the farther one. The two
+    facilities may stand exactly at the true and at the reported home, so every lie can cost something. The gap is
+    1 / (places - 1).
+
+    With a single facility there would be no reaction to commit a liar to, and the gap would be 0.
+
+    >>> game = facility_game(players=3, places=5)
+    >>> game.outcomes[:4], len(game.outcomes)
+    (((0, 1), (0, 2), (0, 3), (0, 4)), 10)
+    """
+    whole = all(isinstance(number, int) and not isinstance(number, bool) for number in (players, places))
+    if not whole or players < 1 or places < 2:
+        raise UsageError("facility location needs at least 1 player and 2 places, both as whole numbers")
+    resident = Player(
+        types=tuple(range(places)),
+        reactions=(FIRST, SECOND),
+        utility=lambda home, pair, used: 1 - Fraction(abs(home - pair[used == SECOND]), places - 1),
+    )
+    pairs = tuple((left, right) for left in range(places) for right in range(left + 1, places))
+    return Game(players=(resident,) * players, outcomes=pairs)
 
 
 def _check_distinct(values: tuple[Hashable, ...], *, what: str) -> None:
     try:
         distinct = len(set(values))
     except TypeError:
-        raise UsageError(f"the {what} must be a tuple of texts, numbers or other fixed values") from None
+        raise UsageError(f"the {what} must be a tuple of strings, numbers or other hashable values") from None
     if not isinstance(values, tuple) or not values:
         raise UsageError(f"the {what} must be a tuple with at least one entry")
     if distinct != len(values):
@@ -157,10 +209,10 @@ def _utility(player: Player, kind: Hashable, outcome: Hashable, reaction: Hashab
     value = player.utility(kind, outcome, reaction)
     if isinstance(value, bool) or not isinstance(value, int | Fraction):
         raise UsageError(
-            "a utility must be a Fraction or a whole number: a float such as 0.1 is not the number it shows"
+            "a utility must be a Fraction or an integer; a float such as 0.1 is not exactly the number it shows"
         )
     if not 0 <= value <= 1:
         raise UsageError(
-            "a utility lies outside 0 to 1; divide all utilities by the largest one, and let none be negative"
+            "a utility lies outside 0 to 1; make all utilities nonnegative, and divide them by the largest one"
         )
     return Fraction(value)

@@ -1,4 +1,4 @@
-"""How good each outcome is for what was reported: whole numbers, with the sensitivity that the game itself implies."""
+"""Integer scores of outcomes for the reports, with the sensitivity derived from the game."""
 
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -13,18 +13,18 @@ from dpcore.errors import UsageError
 from dpcore.truthful.game import Game, Payoffs, Profile
 
 FINEST_GRID = 1_000_000
-"""Steps per unit of quality, at most. Most games need fewer to have every score exactly."""
+"""The maximum number of steps per unit of quality. Most games need fewer to represent every score exactly."""
 
 Quality = Callable[[tuple[Hashable, ...]], Sequence[Fraction | int]]
-"""From all reported types to how good each outcome is, in the order of the game's outcomes."""
+"""Maps all reported types to the quality of each outcome, in the order of the game's outcomes."""
 
 
 class Scoring(Protocol):
-    """Scores on a whole grid, and how far one player's report can move any of them."""
+    """Scores on an integer grid, and how much one player's report can change any of them."""
 
     @property
     def grid(self) -> int:
-        """How many steps of the score make one unit of quality."""
+        """The number of score steps per unit of quality."""
 
     @property
     def sensitivity(self) -> int:
@@ -32,7 +32,7 @@ class Scoring(Protocol):
 
     @property
     def rounding(self) -> Fraction:
-        """How far a score can be from the true quality, in units of quality."""
+        """The largest rounding error of a score, in units of quality."""
 
     def scores(self, profile: Profile) -> npt.NDArray[np.int64]:
         """Return the score of each outcome."""
@@ -40,7 +40,7 @@ class Scoring(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WelfareScoring:
-    """The social welfare: the sum of what all players would have of an outcome if their reports were true.
+    """The social welfare: the sum of the players' utilities of an outcome if their reports were true.
 
     Each player's values are put on the grid before they are added, so the sensitivity is the largest difference between two
     rows of one player's table. That covers every misreport without going through the others' reports.
@@ -73,7 +73,7 @@ class WelfareScoring:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class QualityScoring:
-    """Any other quality of outcomes, evaluated once for every combination of reports.
+    """A custom quality of outcomes, evaluated once for every combination of reports.
 
     The sensitivity is the largest change of any score over all combinations and all misreports of one player.
     """
@@ -107,12 +107,12 @@ class QualityScoring:
     def _evaluated(self, profile: Profile) -> list[Fraction]:
         row = self.quality(self.game.reports(profile))
         if len(row) != len(self.game.outcomes) or not all(isinstance(value, int | Fraction) for value in row):
-            raise UsageError("a quality must return a Fraction or a whole number for each outcome, in their order")
+            raise UsageError("a quality must return a Fraction or an integer for each outcome, in their order")
         return [Fraction(value) for value in row]
 
 
 def _grid_of(values: Iterable[Fraction]) -> tuple[int, Fraction]:
-    """Return the coarsest grid that holds all values exactly, or the finest allowed with its rounding error."""
+    """Return the coarsest grid that represents all values exactly, or the finest allowed one with its rounding error."""
     common = 1
     for value in values:
         common = math.lcm(common, value.denominator)

@@ -1,4 +1,4 @@
-"""Selecting an outcome from reported types by the exponential mechanism: private, and therefore nearly truthful."""
+"""Select an outcome from reported types with the exponential mechanism: private, and therefore approximately truthful."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -8,10 +8,9 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms import ExponentialMechanism, Flavour
 from dpcore.privacy.accounting.rounding import positive, real, rounded_up
 from dpcore.truthful.bounds import Bound, gain_bound
-from dpcore.truthful.decision import Decision
 from dpcore.truthful.exact import Exact
 from dpcore.truthful.gains import Utilities, largest_gain
-from dpcore.truthful.game import Game, Profile
+from dpcore.truthful.game import Decision, Game, Profile
 from dpcore.truthful.scoring import Quality, QualityScoring, Scoring, WelfareScoring
 
 
@@ -20,21 +19,21 @@ class PrivateSelection:
     """Choose an outcome with probability proportional to e^(epsilon score / (2 sensitivity)); everybody reacts freely.
 
     Guarantee:
-        The outcome is epsilon-differentially private in each player's report (one report replaced by another; who plays is
-        public). So no lie gains more than 2 epsilon in expected utility, and no more than tanh(epsilon / 4), whatever the
-        others report: see `Bound`, and `gain_bound` for coalitions. The price is that of `mechanism`.
+        The outcome is epsilon-differentially private in each player's report (one report replaced by another; the list of
+        players is public). So no lie gains more than 2 epsilon in expected utility, and no more than tanh(epsilon / 4),
+        whatever the others report: see `Bound`, and `gain_bound` for coalitions. The price is that of `mechanism`.
 
     Sensitivity:
-        Derived from the game: the largest step of any score over all misreports of one player, on a whole grid.
+        Derived from the game: the largest change of any score over all misreports of one player, on an integer grid.
 
     Randomness:
-        That of `ExponentialMechanism`. The probabilities here are those that it is made to have.
+        That of `ExponentialMechanism`. The probabilities here are its nominal ones.
 
     Reference:
         McSherry and Talwar 2007; Dwork and Roth 2014, chapter 10; Dong, Durfee and Rogers 2020 for the bounded range.
 
     Attributes:
-        quality: How good each outcome is for all the reported types, if it is not the social welfare.
+        quality: The quality of each outcome for all reported types; None means the social welfare.
     """
 
     game: Game
@@ -56,17 +55,17 @@ class PrivateSelection:
         object.__setattr__(self, "epsilon", mechanism.epsilon)
 
     def draw(self, reports: Sequence[Hashable]) -> Decision:
-        """Return an outcome for what was reported, one type for each player."""
+        """Return an outcome for the reports, one type for each player."""
         place = self.mechanism.draw(self.scoring.scores(self.game.profile(reports)))
         return Decision(outcome=self.game.outcomes[place], committed=False, imposed=None)
 
     def probabilities(self, reports: Sequence[Hashable]) -> tuple[Exact, ...]:
-        """Return each outcome's exact probability. Steward only: unlike a draw, it gives the reports away."""
+        """Return each outcome's exact probability. Steward only: unlike a draw, the probabilities reveal the reports."""
         weights, total = self._weights(self.game.profile(reports))
         return tuple(Exact.ratio({weight: Fraction(1)}, total) for weight in weights)
 
     def utilities(self, profile: Profile) -> Utilities:
-        """Return what each player can expect of these reports, for everything that it may truly be."""
+        """Return each player's expected utility under these reports, for each type that may be its true one."""
         weights, total = self._weights(profile)
         rows = {
             id(payoffs): tuple(_expectation(row, weights, total) for row in payoffs.values)
@@ -75,17 +74,19 @@ class PrivateSelection:
         return tuple(rows[id(payoffs)] for payoffs in self.game.payoffs)
 
     def gain_bound(self, *, bound: Bound, coalition: int) -> Exact:
-        """Return what a lie, or any member of a coalition of liars, can gain at most by the bound that is named."""
+        """Return the largest gain of a lie, or of any member of a coalition of liars, by the named bound."""
         if Bound(bound) is not Bound.ENUMERATED:
             return gain_bound(self.epsilon, bound=bound, coalition=coalition)
         if coalition != 1:
-            raise UsageError("only the lies of single players are enumerated; take the bounded range for a coalition")
+            raise UsageError(
+                "only the lies of single players are enumerated; use the bounded-range bound for a coalition"
+            )
         largest = largest_gain(self)
         return Exact.of(max(Fraction(0), largest.upper) if largest else 0)
 
     @property
     def loss(self) -> Fraction:
-        """How far the expected quality is from the best one, at most, rounded up.
+        """An upper bound of the difference between the best quality and the expected one.
 
         With probabilities p ~ e^(c s), E[s] + H(p) / c = ln(sum of e^(c s)) / c >= max s, and the entropy H is at most ln of
         the number of outcomes. So max s - E[s] <= 2 sensitivity ln(outcomes) / epsilon.
@@ -98,7 +99,7 @@ class PrivateSelection:
         return Fraction(self.epsilon) / (2 * self.mechanism.sensitivity)
 
     def _weights(self, profile: Profile) -> tuple[list[Fraction], dict[Fraction, Fraction]]:
-        """Return b of each outcome's weight e^-b, and the sum of all weights."""
+        """Return the exponent b of each outcome's weight e^-b, and the sum of all weights."""
         scores = [int(score) for score in self.scoring.scores(profile)]
         best, rate = max(scores), self._rate
         weights = [rate * (best - score) for score in scores]

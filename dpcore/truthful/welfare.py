@@ -1,4 +1,4 @@
-"""What truthful players have of a mechanism together: exactly for given types, and at least."""
+"""The social welfare of truthful players under a mechanism: its exact expectation for given types, and a guaranteed lower bound."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,14 @@ from dpcore.truthful.selection import PrivateSelection
 class Welfare:
     """The social welfare, the sum of all utilities, when everybody tells the truth.
 
-    Steward only: all four follow from the types. For planning, work them out for types that are made up.
+    Steward only: all four depend on the players' true types. For planning, compute them for made-up types.
 
     Attributes:
-        best: That of the best outcome.
-        random: The mean over all outcomes, which is what the commitment gives: whoever was honest is held to what it likes.
-        expected: What the mechanism gives in expectation, exactly.
-        guaranteed: What the theorem promises for it: (1 - weight) (best - loss) + weight random, rounded down.
+        best: The welfare of the best outcome.
+        random: The mean over all outcomes. The commitment has this expectation, since it commits honest players to their own best
+            reactions.
+        expected: The exact expectation under the mechanism.
+        guaranteed: The theorem's lower bound of the expectation: (1 - weight) (best - loss) + weight random, rounded down.
     """
 
     best: Fraction
@@ -34,9 +35,7 @@ def welfare(rule: PrivateSelection | TruthfulMixture, types: Sequence[Hashable])
     """Return the welfare of a mechanism for players of these types."""
     selection, weight = (rule.selection, rule.weight) if isinstance(rule, TruthfulMixture) else (rule, Fraction(0))
     if selection.quality is not None:
-        raise UsageError(
-            "this selection goes by a quality of its own, so it promises no welfare; leave the quality out"
-        )
+        raise UsageError("this selection uses a custom quality, so it guarantees no welfare; omit the quality")
     by_outcome = welfare_by_outcome(selection.game, selection.game.profile(types))
     best, random = max(by_outcome), sum(by_outcome, Fraction(0)) / len(by_outcome)
     selected = Exact.of(0)
@@ -51,7 +50,7 @@ def welfare(rule: PrivateSelection | TruthfulMixture, types: Sequence[Hashable])
 
 
 def welfare_by_outcome(game: Game, profile: Profile) -> list[Fraction]:
-    """Return the sum of the utilities at each outcome, every player reacting as is best for it."""
+    """Return the sum of the utilities at each outcome, when every player reacts optimally."""
     totals = [Fraction(0)] * len(game.outcomes)
     for payoffs, place, count in game.tally(profile):
         totals = [total + count * value for total, value in zip(totals, payoffs.values[place], strict=True)]

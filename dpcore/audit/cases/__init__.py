@@ -1,4 +1,4 @@
-"""What is audited: every mechanism of `dpcore.mechanisms`, and the steps in which a run, or a question, draws with them."""
+"""All audits of mechanisms: every mechanism of `dpcore.mechanisms`, and the steps in which a run or a question draws with them."""
 
 from collections.abc import Callable, Mapping
 
@@ -33,6 +33,6 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "measuring-step": measuring,
     "asking-step": asking,
 }
-"""By name, in the order in which they are shown."""
+"""By name, in display order."""
 
 __all__ = ["CASES"]

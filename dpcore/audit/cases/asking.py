@@ -1,4 +1,4 @@
-"""Questions under audit: `ask`, as it is called from Python, on a real ledger, charged before it draws."""
+"""Audit of `ask`: on a real ledger, every question must be charged before noise is drawn for it."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 
 _ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
-"""Of a unit of one row no rows are left out at random, so that every random word is one of the noise."""
+"""With one row per unit, no rows are dropped at random, so every random word belongs to the noise."""
 
 _VARIABLE = "DPFLOW_LEDGER_URL"
 _ACCOUNT = "questions"
@@ -30,7 +30,7 @@ _EPSILON = 1
 
 
 class Asks(Protocol):
-    """Whatever answers a query and charges an account for it."""
+    """A function that answers a query and charges an account for it."""
 
     def __call__(self, account: str, query: Query[int], /, *columns: Any) -> int:
         """Return the answer."""
@@ -38,7 +38,7 @@ class Asks(Protocol):
 
 @contextmanager
 def _paid_from(url: str) -> Iterator[None]:
-    """Let questions be paid from a ledger for a while."""
+    """Set the ledger that questions are charged to while the context is open."""
     before = os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = url
     try:
@@ -52,7 +52,7 @@ def _paid_from(url: str) -> Iterator[None]:
 
 @contextmanager
 def _made_up_account(cap: int) -> Iterator[Ledger]:
-    """Open an account in a ledger of its own, which is for a while the one that questions are paid from."""
+    """Open an account in a temporary ledger, and charge questions to that ledger while the context is open."""
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{Path(folder, 'ledger.sqlite')}"
         with _paid_from(url), open_ledger(url, create=True) as ledger:
@@ -69,7 +69,7 @@ def _made_up_account(cap: int) -> Iterator[Ledger]:
 
 
 def _under_way(ledger: Ledger) -> int:
-    """Return what was paid for operations that have no result yet."""
+    """Return the amount charged for operations that have no result yet."""
     runs = ledger.runs(_ACCOUNT)
     done = sum(operation.amount for run in runs for operation in ledger.transcript(run.id))
     return sum(run.spent for run in runs) - done
@@ -77,7 +77,7 @@ def _under_way(ledger: Ledger) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class AskingCheck:
-    """No random word is taken for an answer before the ledger holds its whole price, and none after it is stored."""
+    """Check that random words for an answer are drawn only after the ledger holds its whole price and before the answer is stored."""
 
     kind: ClassVar[str] = "charge"
 
@@ -85,11 +85,11 @@ class AskingCheck:
 
     @property
     def setting(self) -> str:
-        """What is checked, in words."""
-        return "words taken while a question is paid"
+        """The input that is checked, in words."""
+        return "random words drawn while a question is charged"
 
-    def run(self, *, effort: float) -> Finding:  # noqa: ARG002  one question tells all
-        """Ask while every request for random words is watched."""
+    def run(self, *, effort: float) -> Finding:  # noqa: ARG002  one question is enough
+        """Ask one question and observe every request for random words."""
         amount = _EPSILON * AMOUNT_OF_ONE
         query = NoisyCount.for_amount(amount, currency=Currency.PURE, protection=_ROW)
         price = query.price(Currency.PURE)
@@ -113,22 +113,22 @@ class AskingCheck:
 
 
 def asking() -> Case:
-    """Return the audit of `ask`, which is how a single question is paid for."""
+    """Return the audit of `ask`, which charges and answers a single question."""
     return Case(
         name="asking-step",
-        theorem="A sum of prices bounds the privacy loss of questions that depend on earlier answers, if each is charged before it is answered.",
+        theorem="The sum of prices bounds the privacy loss of adaptively chosen questions, if each is charged before it is answered.",
         reference="Rogers, Roth, Ullman and Vadhan 2016",
-        prices={Currency.PURE: "that of the mechanism that draws"},
+        prices={Currency.PURE: "the price of the mechanism that draws"},
         checks=(AskingCheck(asks=ask),),
         bugs=(
             Bug(
                 name="missing charge",
-                how="the question is answered, and nothing is said to the ledger",
+                how="the question is answered without charging the ledger",
                 check=AskingCheck(asks=planted.answered_free),
             ),
             Bug(
                 name="charge after the draw",
-                how="the noise is drawn when the table is read, before anything is paid",
+                how="the noise is drawn when the table is read, before the charge",
                 check=AskingCheck(asks=planted.drawn_while_reading),
             ),
         ),

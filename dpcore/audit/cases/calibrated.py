@@ -1,4 +1,4 @@
-"""Gaussian noise for a promise of (epsilon, delta) under audit: the classic bound, and the exact one."""
+"""Audit of Gaussian noise calibrated to (epsilon, delta), by the classic bound and by the exact one."""
 
 import math
 
@@ -34,7 +34,7 @@ def _event(setting: str, drawn: RoundedGaussian, *, epsilon: float, moved: int =
 
 
 def _far(drawn: RoundedGaussian, count: int) -> Draw:
-    """Return whether a noisy count is where a count of 0 comes to once in 10^5 times."""
+    """Return draws of whether a noisy count is as large as a count of 0 becomes only once in 10^5 draws."""
     above = noisy(drawn, [count])
 
     def draw(draws: int) -> Outcomes:
@@ -65,12 +65,12 @@ def calibrated() -> Case:
         bugs=(
             Bug(
                 name="sensitivity halved",
-                how="a count moves by twice what the sensitivity says",
+                how="a count changes by twice the stated sensitivity",
                 check=_event("analytic, moved twice as far", exact, epsilon=1.0, moved=2 * _STEPS),
             ),
             Bug(
                 name="classic bound beyond epsilon 1",
-                how="the classic sigma is used for epsilon 8, where it is not proved, and false",
+                how="the classic sigma is used for epsilon 8, where its bound is unproved and wrong",
                 check=EventCheck(
                     setting=f"classic formula, delta {delta:g}",
                     currency=Currency.PURE,

@@ -1,4 +1,4 @@
-"""Noisy histograms and marginals under audit: one run over canaries, and events of one row."""
+"""Audit of noisy histograms and marginals, with canaries in one run and with events of one row."""
 
 from dataclasses import replace
 from typing import Any
@@ -32,7 +32,7 @@ def _histogram(
 
 
 def _one_run(setting: str, *, noise_of: int) -> OneRunCheck:
-    """Return the check of two marginals over canaries, each of which is in both, with the noise of one or of two."""
+    """Return the check of two marginals that each contain every canary, with the noise for one marginal or for two."""
 
     def measure(counts: Counts) -> tuple[Counts, int]:
         universe = Universe({"cell": Integer(minimum=0, maximum=len(counts) - 1), "flag": Boolean()})
@@ -42,14 +42,14 @@ def _one_run(setting: str, *, noise_of: int) -> OneRunCheck:
         table = pa.table({"cell": cells, "flag": np.ones(cells.size, dtype=np.bool_)})
         noisy = replace(drawn, scale=paid.scale).draw(table)
         parts = (noisy["cell",], noisy["cell", "flag"][:, 1])
-        # a count that moves from 0 to 1 tells no more by being below or above
+        # a count changes from 0 to 1, so values outside that range carry no more evidence
         return sum((np.clip(part, 0, 1) for part in parts), start=-np.ones_like(counts)), paid.price(Currency.PURE)
 
     return OneRunCheck(setting=setting, measure=measure)
 
 
 def _apart(drawn: NoisyHistogram, *, flag: bool) -> Draw:
-    """Return draws of a table of one row, told by whether both cells say that the flag is set."""
+    """Return draws on a table of one row, reported as whether both cells indicate that the flag is set."""
     exact = drawn.read(pa.table({"flag": [flag]}))
 
     def draw(count: int) -> Outcomes:
@@ -60,7 +60,7 @@ def _apart(drawn: NoisyHistogram, *, flag: bool) -> Draw:
 
 
 def _stacked(setting: str, *, noise_of: int) -> EventCheck:
-    """Return the check, in rho, of marginals that one row is in all of, with the noise of all or of some."""
+    """Return the check, in rho, of marginals that all contain one row, with the noise for all of them or for some."""
     universe = Universe({"flag": Boolean(), "other": Boolean()})
     axes = [["flag"], ["other"], ["flag", "other"], []]
     paid, drawn = (
@@ -69,7 +69,7 @@ def _stacked(setting: str, *, noise_of: int) -> EventCheck:
     drawn = replace(drawn, scale=paid.scale)
 
     def summed(rows: int) -> Draw:
-        """Return the sum of the cells that a row is in, which tells best whether it is there."""
+        """Return draws of the sum of a row's cells, which best distinguishes whether the row is there."""
         exact = drawn.read(pa.table({name: pa.array([True] * rows, type=pa.bool_()) for name in universe.names}))
 
         def draw(count: int) -> Outcomes:
@@ -107,7 +107,7 @@ def noisy_histogram() -> Case:
     sound = event("one column, its only row replaced", replaced)
     return Case(
         name=NoisyHistogram.name,
-        theorem="c marginals as one vector of counts have c times the L1, and c times the squared L2, sensitivity of one.",
+        theorem="c marginals, as one vector of counts, have c times the L1 sensitivity and c times the squared L2 sensitivity of one.",
         reference="Dwork, McSherry, Nissim and Smith 2006; Barak et al. 2007",
         prices=PRICES,
         checks=(
@@ -119,17 +119,17 @@ def noisy_histogram() -> Case:
         bugs=(
             Bug(
                 name="sensitivity halved",
-                how="two marginals are counted, with the noise and for the price of one",
+                how="two marginals are measured with the noise and at the price of one",
                 check=_one_run(f"{CANARIES:,} canaries, two marginals, paid as one", noise_of=1),
             ),
             Bug(
                 name="neighbour flag ignored",
-                how="rows are replaced, and the noise is that for adding or removing one",
+                how="rows are replaced, but the noise is for adding or removing one",
                 check=event("one column, a row replaced, paid as add-remove", added),
             ),
             Bug(
                 name="L2 not stacked",
-                how="four marginals are counted, and their L2 is taken for that of one",
+                how="four marginals are measured with the L2 sensitivity of one",
                 check=_stacked("four marginals, paid as one", noise_of=1),
             ),
             price_halved(sound),

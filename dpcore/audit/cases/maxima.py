@@ -1,4 +1,4 @@
-"""Report noisy max under audit, with its three noises, and as it is made for counts of rows."""
+"""Audit of report noisy max, with its three kinds of noise, and in its form for counts of rows."""
 
 from dpcore.audit.case import Bug, Case
 from dpcore.audit.cases.outputs import selected
@@ -29,7 +29,7 @@ def noisy_max() -> Case:
     pure = laplace.price(Currency.PURE)
     return Case(
         name=ReportNoisyMax.name,
-        theorem="The place of the largest score with Laplace, exponential or Gumbel noise of scale 2 D / epsilon, or D / epsilon if scores are monotone, is epsilon-DP.",
+        theorem="The index of the largest score with Laplace, exponential or Gumbel noise of scale 2 D / epsilon, or D / epsilon if scores are monotone, is epsilon-DP.",
         reference="Dwork and Roth 2014, Claim 3.9; Ding et al. 2021; Durfee and Rogers 2019",
         prices={
             Currency.PURE: "epsilon",
@@ -71,7 +71,7 @@ def noisy_max() -> Case:
         bugs=(
             Bug(
                 name="neighbour flag ignored",
-                how="rows are replaced, so that counts move both ways, and the noise is that of monotone scores",
+                how="rows are replaced, so counts change in both directions, but the noise is for monotone scores",
                 check=between(
                     "exponential, rows replaced, paid as monotone",
                     added,
@@ -83,7 +83,7 @@ def noisy_max() -> Case:
             ),
             Bug(
                 name="sensitivity halved",
-                how="scores move by 2 where the sensitivity says 1",
+                how="scores change by 2, but the sensitivity is stated as 1",
                 check=behind_event(
                     "Laplace, behind by 0 or 4, paid as 2",
                     laplace,

@@ -1,4 +1,4 @@
-"""Means of a column under audit: a sum and a count that one row moves together, or the sum alone."""
+"""Audit of the mean of a column, where one row changes the sum and the count together, or the sum alone."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ _OTHERS = 50
 
 
 def _means(drawn: BoundedMean, values: Sequence[int | None], says: Callable[[MeanEstimate], bool]) -> Draw:
-    """Return what is said of the means of some rows beside others in the middle."""
+    """Return draws of a predicate of the mean, on a table with these values and others in the middle of the range."""
     exact = drawn.read(pa.array([1] * _OTHERS + list(values), type=pa.int64()))
     return told(lambda: says(drawn.answer(exact)))
 
@@ -32,7 +32,7 @@ def _centred(estimate: MeanEstimate) -> int:
 
 
 def _large(number: int) -> Callable[[MeanEstimate], bool]:
-    """Return whether sum and count are both as large as so many rows of the upper bound make them."""
+    """Return the predicate that sum and count are both at least as large as `number` rows at the upper bound make them."""
     return lambda estimate: estimate.rows >= _OTHERS + number and _centred(estimate) >= 2 * number
 
 
@@ -54,7 +54,7 @@ def bounded_mean() -> Case:
     grid = ValueGrid.of(_MARK, step=1)
 
     def replaced(*, sum_scale: float, count_scale: float) -> BoundedMean:
-        """Return a mean that was not bought: then its price is that of one movement, and the other is cheaper."""
+        """Return a mean with chosen scales, so that one kind of change determines its price and the other is cheaper."""
         return BoundedMean(
             grid=grid, protection=REPLACED, noise=NoiseKind.LAPLACE, sum_scale=sum_scale, count_scale=count_scale
         )
@@ -62,7 +62,7 @@ def bounded_mean() -> Case:
     sound = _event("a row at the upper bound, or none", drawn, here=[2], there=[], says=_large(1))
     return Case(
         name=BoundedMean.name,
-        theorem="A mean is made of a centred sum and a count with noise each; the dearest way of moving both at once is what they cost together.",
+        theorem="A mean is the quotient of a noisy centred sum and a noisy count; their joint price is that of the costliest simultaneous change of both.",
         reference="Li, Lyu, Su and Yang 2016",
         prices={currency: f"{formula}, of the sum and of the count" for currency, formula in PRICES.items()},
         checks=(
@@ -86,7 +86,7 @@ def bounded_mean() -> Case:
         bugs=(
             Bug(
                 name="sensitivity halved",
-                how="persons have two rows each, and the unit is declared to be one row",
+                how="persons have two rows each, but the unit is declared to be one row",
                 check=_event("two rows of a person, paid as one", drawn, here=[2, 2], there=[], says=_large(2)),
             ),
             price_halved(sound),

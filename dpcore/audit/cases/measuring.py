@@ -1,4 +1,4 @@
-"""The measuring step of a run under audit: as a run takes it, on a real ledger, charged before it draws."""
+"""Audit of a run's measuring step: on a real ledger, every measurement must be charged before noise is drawn for it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,7 +30,7 @@ _RUN, _STEP = "audit", "measure"
 
 @contextmanager
 def _made_up_run(counts: Counts, *, epsilon: float, curator: type[Curator]) -> Iterator[tuple[Curator, Ledger]]:
-    """Open an account in a ledger of its own, reserve all of it, and hand a made-up table to a curator."""
+    """Open an account in a temporary ledger, reserve all of it, and pass a made-up table to a curator."""
     codes = np.arange(len(counts), dtype=np.uint16)
     histogram = LocalHistogram.of(codes=[codes], counts=counts, shape=[len(counts)])
     with (
@@ -64,7 +64,7 @@ def _one_run(epsilon: float, *, curator: type[Curator]) -> OneRunCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class ChargeCheck:
-    """No random word is taken for a step before the ledger holds its charge, and none after its result is stored."""
+    """Check that random words for a step are drawn only after the ledger holds its charge and before its result is stored."""
 
     kind: ClassVar[str] = "charge"
 
@@ -72,11 +72,11 @@ class ChargeCheck:
 
     @property
     def setting(self) -> str:
-        """What is checked, in words."""
-        return "words taken while an operation is charged"
+        """The input that is checked, in words."""
+        return "random words drawn while an operation is charged"
 
     def run(self, *, effort: float) -> Finding:
-        """Measure while every request for random words is watched."""
+        """Measure one marginal and observe every request for random words."""
         counts = np.zeros(scaled(1000, min(effort, 1.0)), dtype=np.int64)
         paid: list[bool] = []
         system = entropy.random_words
@@ -84,7 +84,7 @@ class ChargeCheck:
 
             def watched(count: int) -> Words:
                 done = sum(operation.amount for operation in ledger.transcript(_RUN))
-                paid.append(ledger.run(_RUN).spent > done)  # what was paid and has no result yet
+                paid.append(ledger.run(_RUN).spent > done)  # something is charged and has no result yet
                 return system(count)
 
             with taken_from(watched):
@@ -99,12 +99,12 @@ class ChargeCheck:
 
 
 def measuring() -> Case:
-    """Return the audit of `Curator.measure_marginal`, which is how every marginal of a release is measured."""
+    """Return the audit of `Curator.measure_marginal`, which measures every marginal of a release."""
     return Case(
         name="measuring-step",
-        theorem="Of m fair coins no more can be guessed right than by guesses that are right with odds of e^epsilon to 1, each.",
+        theorem="The coins of m canaries cannot be guessed better than by independent guesses that are each right with odds of e^epsilon to 1.",
         reference="Steinke, Nasr and Jagielski 2023, Thm. 5.2",
-        prices={Currency.PURE: "that of the mechanism that draws"},
+        prices={Currency.PURE: "the price of the mechanism that draws"},
         checks=(
             *(_one_run(epsilon, curator=Curator) for epsilon in EPSILONS),
             ChargeCheck(curator=Curator),
@@ -113,19 +113,19 @@ def measuring() -> Case:
             *(
                 Bug(
                     name=f"half noise at epsilon {epsilon:g}",
-                    how="the step draws noise of half the scale that it pays for",
+                    how="the step draws noise of half the scale that it is charged for",
                     check=_one_run(epsilon, curator=planted.HalfNoiseCurator),
                 )
                 for epsilon in EPSILONS
             ),
             Bug(
                 name="missing charge",
-                how="the step draws and says nothing to the ledger",
+                how="the step draws without charging the ledger",
                 check=ChargeCheck(curator=planted.FreeCurator),
             ),
             Bug(
                 name="charge after the draw",
-                how="the step draws first, and pays when it has the result",
+                how="the step draws first, and is charged afterwards",
                 check=ChargeCheck(curator=planted.LateCurator),
             ),
         ),

@@ -1,4 +1,4 @@
-"""Integer noise under audit: discrete Laplace, discrete Gaussian, rounded Gaussian."""
+"""Audit of integer noise: discrete Laplace, discrete Gaussian and rounded Gaussian."""
 
 import math
 from collections.abc import Mapping
@@ -23,10 +23,10 @@ DRAWS = 400_000
 DISTRIBUTION_DRAWS = 1_000_000
 SCALES = (2.0, 40.0)
 WIDE_SCALES = (2.5, 300.0)
-"""Of the sampler of noise that is too wide for one table, called by itself: one digit, whose sign shows, and two."""
+"""Scales at which the sampler for noise too wide for one table is called directly: one digit, whose sign is visible, and two digits."""
 
 _PARTS = 10
-"""Intervals to a scale, where outcomes are too many to be told one by one."""
+"""Intervals per scale, where there are too many outcomes to compare one by one."""
 
 WIDER = 1.03
 
@@ -34,10 +34,10 @@ Weights = npt.NDArray[np.float64]
 
 
 class Sampler(Protocol):
-    """Whatever draws noise of a scale."""
+    """A function that draws noise of a given scale."""
 
     def __call__(self, count: int, *, scale: float) -> Outcomes:
-        """Return so many draws."""
+        """Return `count` draws."""
 
 
 def laplace_weights(k: npt.NDArray[np.int64], scale: float) -> Weights:
@@ -51,7 +51,7 @@ def gaussian_weights(k: npt.NDArray[np.int64], scale: float) -> Weights:
 
 
 def rounded_weights(k: npt.NDArray[np.int64], scale: float) -> Weights:
-    """Return the probability of each noise: from the upper tail, where nothing cancels."""
+    """Return the probability of each noise, computed in the upper tail to avoid cancellation."""
     edges = (np.abs(k)[:, None] + np.array([-0.5, 0.5])) / (scale * math.sqrt(2.0))
     tails = np.vectorize(math.erfc)(edges) / 2
     weights: Weights = tails[:, 0] - tails[:, 1]
@@ -60,7 +60,7 @@ def rounded_weights(k: npt.NDArray[np.int64], scale: float) -> Weights:
 
 @dataclass(frozen=True)
 class Family:
-    """One kind of integer noise: its class, the field that sets its width, its formula, and what it can be paid in."""
+    """One kind of integer noise: its class, the name of its scale parameter, its weights, and its currencies."""
 
     kind: Any
     width: str
@@ -68,14 +68,14 @@ class Family:
     currencies: tuple[Currency, ...]
 
     def at(self, scale: float, *, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Any:
-        """Return the mechanism at a width."""
+        """Return the mechanism at a scale."""
         sensitivity = Protection(unit="row", rows_per_unit=1, neighbours=neighbours).sensitivity
         return self.kind(**{self.width: scale}, sensitivity=sensitivity)
 
     def event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
         self, setting: str, drawn: Noise, *, paid: Any, currency: Currency, here: list[int], there: list[int]
     ) -> EventCheck:
-        """Return the check of what is drawn on two tables, against what was paid."""
+        """Return the check of draws on two tables against the price of `paid`."""
         return EventCheck(
             setting=setting,
             currency=currency,
@@ -86,7 +86,7 @@ class Family:
         )
 
     def distribution(self, scale: float, *, drawn_at: float) -> DistributionCheck:
-        """Return the check of the noise's distribution at a scale, of noise that is drawn at a scale."""
+        """Return the check of noise drawn at one scale against the distribution at another, which may be the same."""
         reach = round(30 * scale) + 30
         outcomes = np.arange(-reach, reach + 1)
         return DistributionCheck(
@@ -98,7 +98,7 @@ class Family:
         )
 
     def wide(self, setting: str, scale: float, *, draw: Draw) -> DistributionCheck:
-        """Return the check of the distribution of wide noise, in intervals."""
+        """Return the check of the distribution of wide noise, grouped in intervals."""
         width = max(1, round(scale / _PARTS))
         reach = (round(20 * scale) // width + 1) * width
         noise = np.arange(-reach, reach + width)
@@ -111,7 +111,7 @@ class Family:
         )
 
     def wide_checks(self, sampler: Sampler, *, beyond: float) -> tuple[Check, ...]:
-        """Return the checks of a wide sampler by itself, and of the mechanism at a scale that is beyond its table."""
+        """Return the checks of a wide sampler called directly, and of the mechanism at a scale beyond its table."""
         mechanism = self.at(beyond)
         return (
             *(
@@ -131,7 +131,7 @@ class Family:
         more: tuple[Bug, ...],
         wide: tuple[Check, ...] = (),
     ) -> Case:
-        """Return what every kind of integer noise is held against, and some bugs more."""
+        """Return the audit with the checks and bugs of every kind of integer noise, and additional bugs."""
         one, two = self.at(1.0), self.at(2.0, neighbours=Neighbours.REPLACE_ONE)
         last = self.currencies[0]
         return Case(
@@ -152,19 +152,19 @@ class Family:
             bugs=(
                 Bug(
                     name=f"{self.width} x1.03",
-                    how=f"the noise is {WIDER - 1:.0%} wider than its {self.width} says",
+                    how=f"the noise is {WIDER - 1:.0%} wider than the stated {self.width}",
                     check=self.distribution(40.0, drawn_at=40.0 * WIDER),
                 ),
                 Bug(
                     name="sensitivity halved",
-                    how="a unit moves a count by 2 where the sensitivity says 1",
+                    how="a unit changes a count by 2, but the sensitivity is stated as 1",
                     check=self.event(
                         "one count, 0 or 2, paid as 0 or 1", one, paid=one, currency=last, here=[0], there=[2]
                     ),
                 ),
                 Bug(
                     name="neighbour flag ignored",
-                    how="rows are replaced, and what is paid is the price of adding or removing one",
+                    how="rows are replaced, but the price is that of adding or removing one",
                     check=self.event(
                         "1 0 or 0 1, paid as add-remove", one, paid=one, currency=last, here=[1, 0], there=[0, 1]
                     ),
@@ -189,17 +189,17 @@ def laplace() -> Case:
     one = LAPLACE.at(1.0)
     continuous = planted.FloatLaplace(scale=1.0)
     return LAPLACE.case(
-        theorem="Whole counts with noise of probability ~ e^(-|k| / b) are epsilon-DP with epsilon = L1 / b.",
+        theorem="Integer counts with noise of probability ~ e^(-|k| / b) are epsilon-DP with epsilon = L1 / b.",
         reference="Ghosh, Roughgarden and Sundararajan 2009; Dwork, McSherry, Nissim and Smith 2006",
         prices={
             Currency.PURE: "L1 / b",
-            Currency.ZCDP: "with t = 1 / b: t d - (1 - e^(-t d)) t / sinh t for each count that moves by d",
+            Currency.ZCDP: "with t = 1 / b: t d - (1 - e^(-t d)) t / sinh t for each count that changes by d",
             Currency.GDP: "4 Phi^-1(e^x / (1 + e^x))^2 with x = L1 / b",
         },
         more=(
             Bug(
                 name="float noise",
-                how="the noise is a float, b ln U, whose last digits tell which count it was added to",
+                how="the noise is a float, b ln U, whose last bits reveal which count it was added to",
                 check=EventCheck(
                     setting="one count, 0 or 1, textbook floats",
                     currency=Currency.PURE,
@@ -211,7 +211,7 @@ def laplace() -> Case:
             ),
             Bug(
                 name="zero drawn twice",
-                how="a zero with a minus is kept by the wide sampler, which makes zeros twice as likely",
+                how="the wide sampler keeps negative zeros, which makes zero twice as likely",
                 check=LAPLACE.wide("wide sampler, scale 2.5", 2.5, draw=planted.twofold_zero(2.5)),
             ),
         ),
@@ -223,7 +223,7 @@ def gaussian() -> Case:
     """Return the audit of discrete Gaussian noise."""
     one = GAUSSIAN.at(1.0)
     return GAUSSIAN.case(
-        theorem="Whole counts with noise of probability ~ e^(-k^2 / (2 sigma^2)) are rho-zCDP with rho = L2^2 / (2 sigma^2).",
+        theorem="Integer counts with noise of probability ~ e^(-k^2 / (2 sigma^2)) are rho-zCDP with rho = L2^2 / (2 sigma^2).",
         reference="Canonne, Kamath and Steinke 2020",
         prices={Currency.ZCDP: "L2^2 / (2 sigma^2)"},
         more=(

@@ -1,4 +1,4 @@
-"""Randomized response under audit."""
+"""Audit of randomized response."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ _PERSON = Protection(unit="person", rows_per_unit=2, neighbours=Neighbours.REPLA
 
 
 def _event(setting: str, drawn: RandomizedResponse, *, charged: int, currency: Currency, rows: int = 1) -> EventCheck:
-    """Return the check of one respondent's answers, all of them 0 or all of them 1."""
+    """Return the check of one respondent's answers, which are all 0 or all 1."""
     return EventCheck(
         setting=setting,
         currency=currency,
@@ -46,7 +46,7 @@ def _distribution(setting: str, stated: RandomizedResponse, *, drawn: Randomized
 
 
 def _collected(drawn: RandomizedResponse, answers: int) -> Draw:
-    """Return how many answers are collected from so many respondents."""
+    """Return draws of the number of answers collected from `answers` respondents."""
 
     def draw(count: int) -> Outcomes:
         return np.array([drawn.draw(np.zeros(answers, dtype=np.int64)).size for _ in range(count)], dtype=np.int64)
@@ -62,12 +62,12 @@ def randomized_response() -> Case:
     pure = _event("four answers", several, charged=several.price(Currency.PURE), currency=Currency.PURE)
     return Case(
         name=RandomizedResponse.name,
-        theorem="An answer that is true with probability e^epsilon / (e^epsilon + k - 1), and else any other of k, is epsilon-DP; with two fair coins, ln 3.",
+        theorem="An answer that is true with probability e^epsilon / (e^epsilon + k - 1), and otherwise uniform among the other k - 1, is epsilon-DP; with two fair coins, epsilon is ln 3.",
         reference="Warner 1965; Dwork and Roth 2014, Claim 3.5; Kairouz, Oh and Viswanath 2014",
         prices={
             Currency.PURE: "epsilon, for each row of a unit",
             Currency.ZCDP: "the lesser of epsilon tanh(epsilon / 2) and mu^2 / 2",
-            Currency.GDP: "(Phi^-1(p) - Phi^-1(q))^2, p and q the odds of the true answer and of another",
+            Currency.GDP: "(Phi^-1(p) - Phi^-1(q))^2, where p and q are the probabilities of the true answer and of another",
         },
         checks=(
             _event("two fair coins", coins, charged=coins.price(Currency.PURE), currency=Currency.PURE),
@@ -90,12 +90,12 @@ def randomized_response() -> Case:
         bugs=(
             Bug(
                 name="epsilon x1.03",
-                how="answers are true as often as an epsilon that is 3% larger allows",
+                how="answers are true as often as a 3% larger epsilon allows",
                 check=_distribution("four answers", several, drawn=replace(several, epsilon=EPSILON * 1.03)),
             ),
             Bug(
                 name="sensitivity halved",
-                how="a unit gives two answers, and what is paid is the price of one",
+                how="a unit gives two answers, but the price is that of one",
                 check=_event(
                     "two answers each, paid as one",
                     several,
@@ -106,7 +106,7 @@ def randomized_response() -> Case:
             ),
             Bug(
                 name="neighbour flag ignored",
-                how="a respondent is removed, where the price is that of replacing one: the number of answers tells",
+                how="a respondent is removed, but the price is that of replacing one: the number of answers reveals it",
                 check=EventCheck(
                     setting="one respondent or none",
                     currency=Currency.PURE,

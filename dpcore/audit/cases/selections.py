@@ -1,4 +1,4 @@
-"""Selections under audit, and the exponential mechanism in both flavours."""
+"""Checks of selections, and the audit of the exponential mechanism in both flavours."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from dpcore.privacy.accounting import Currency
 
 EPSILON = 2.0
 FAR = 3
-"""A sensitivity that is not 1: scores that move so far must get so much more noise."""
+"""A sensitivity other than 1: scores that change this much need proportionally more noise."""
 
 DRAWS = 24_000
 FEWER_DRAWS = 16_000
@@ -24,25 +24,27 @@ DISTRIBUTION_DRAWS = 60_000
 WIDER = 1.03
 
 _BACK = 10
-"""Steps behind the best score up to which there are candidates in the check of the distribution."""
+"""The largest distance of a candidate from the best score in the check of the distribution."""
 
 LEVELS = np.arange(_BACK + 1)
 SIZES = np.rint(np.exp(LEVELS / 2)).astype(np.int64)
-"""How many candidates are so far behind: so many that each distance is selected about as often, which tells a rate best."""
+"""The number of candidates at each distance, chosen so that all distances are selected about equally often. That makes the rate most visible."""
 
 
 def softmax_probabilities(rate: float) -> npt.NDArray[np.float64]:
-    """Return how likely each distance behind the best is, if a candidate has a probability ~ e^(-rate distance)."""
+    """Return the probability of each distance from the best, if a candidate has probability ~ e^(-rate distance)."""
     weights = SIZES * np.exp(-rate * LEVELS)
     probabilities: npt.NDArray[np.float64] = weights / weights.sum()
     return probabilities
 
 
 def permute_and_flip_probabilities(rate: float) -> npt.NDArray[np.float64]:
-    """Return how likely each distance is, if one is taken uniformly of the candidates whose coins, of e^(-rate distance), say yes.
+    """Return the probability of each distance from the best under permute-and-flip.
 
-    A candidate with coin p is taken with probability p E[1 / (1 + N)], N the others that say yes: the integral over t from 0 to 1 of
-    p times the product of 1 - q + q t over the others, a polynomial, which Gauss's rule with enough points integrates exactly.
+    Each candidate tosses a coin with probability e^(-rate distance) of heads, and one of those with heads is selected uniformly. A
+    candidate with coin p is selected with probability p E[1 / (1 + N)], where N is the number of others with heads. This is the
+    integral over t from 0 to 1 of p times the product of 1 - q + q t over the others, a polynomial that Gauss's rule with enough points
+    integrates exactly.
     """
     nodes, weights = np.polynomial.legendre.leggauss(int(SIZES.sum()) // 2 + 1)
     t = (nodes + 1) / 2
@@ -54,7 +56,7 @@ def permute_and_flip_probabilities(rate: float) -> npt.NDArray[np.float64]:
 
 
 def distances(mechanism: Selecting, count: int) -> Outcomes:
-    """Return how far behind the best the selected candidates are."""
+    """Return the distance of each selected candidate from the best."""
     scores = np.repeat(-LEVELS, SIZES).astype(np.int64)
     return -scores[selected(mechanism, scores.tolist())(count)]
 
@@ -69,7 +71,7 @@ def behind_event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
     others: int = 1,
     draws: int = DRAWS,
 ) -> EventCheck:
-    """Return the check of selections where a candidate is behind all others by one of two gaps."""
+    """Return the check of selections where one candidate is behind all others by one of two gaps."""
     here, there = ([0, *[gap] * others] for gap in gaps)
     return between(setting, drawn, charged=charged, currency=currency, tables=(here, there), draws=draws)
 
@@ -100,7 +102,7 @@ def _exponential(flavour: Flavour, epsilon: float = EPSILON, *, sensitivity: int
 
 
 def _spread(flavour: Flavour) -> tuple[DistributionCheck, Bug]:
-    """Return the check of how far behind the best is selected, and the bug of draws that are held against a narrower claim."""
+    """Return the check of the selected distances, and the bug in which they are compared with a narrower distribution."""
     probabilities = softmax_probabilities if flavour is Flavour.GUMBEL else permute_and_flip_probabilities
     drawn = _exponential(flavour, 1.0)
     sound = DistributionCheck(
@@ -112,7 +114,7 @@ def _spread(flavour: Flavour) -> tuple[DistributionCheck, Bug]:
     )
     bug = Bug(
         name=f"{flavour.value} scale x1.03",
-        how="the noise that selects is 3% wider than its epsilon says",
+        how="the selection noise is 3% wider than its epsilon states",
         check=replace(sound, probabilities=probabilities(0.5 * WIDER)),
     )
     return sound, bug
@@ -141,7 +143,7 @@ def exponential() -> Case:
     )
     return Case(
         name=ExponentialMechanism.name,
-        theorem="A place selected with probability ~ e^(epsilon score / (2 D)), or by permute-and-flip, is epsilon-DP; the first is also epsilon^2/8-zCDP.",
+        theorem="An index selected with probability ~ e^(epsilon score / (2 D)), or by permute-and-flip, is epsilon-DP; the first is also epsilon^2/8-zCDP.",
         reference="McSherry and Talwar 2007; Cesar and Rogers 2021; McKenna and Sheldon 2020",
         prices={
             Currency.PURE: "epsilon",
@@ -169,7 +171,7 @@ def exponential() -> Case:
         bugs=(
             Bug(
                 name="epsilon^2/8 for permute-and-flip",
-                how="permute-and-flip is charged the rho of the exponential mechanism proper",
+                how="permute-and-flip is charged the rho of the exponential mechanism",
                 check=behind_event(
                     "permute-and-flip, behind by 0 or 2, epsilon 1",
                     _exponential(Flavour.PERMUTE_AND_FLIP, 1.0),
@@ -180,7 +182,7 @@ def exponential() -> Case:
             ),
             Bug(
                 name="sensitivity halved",
-                how="scores move by 2 where the sensitivity says 1",
+                how="scores change by 2, but the sensitivity is stated as 1",
                 check=behind_event(
                     "permute-and-flip, behind by 0 or 4, paid as 2",
                     flip,

@@ -1,4 +1,4 @@
-"""Sparse vectors under audit: AboveThreshold and the technique with several positives, beside published forms that are broken."""
+"""Audit of AboveThreshold and of the sparse vector technique with several positives, with published variants that are broken."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -19,17 +19,17 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 
 EPSILON = 4.0
 LESS = 2.0
-"""An epsilon at which even a rare answer is seen often enough to show that values moved too far."""
+"""An epsilon at which even a rare answer occurs often enough to reveal values that change too much."""
 
 FAR = 3
-"""A sensitivity that is not 1: values that move so far must get so much more noise."""
+"""A sensitivity other than 1: values that change this much need proportionally more noise."""
 
 DRAWS = 30_000
 MORE_DRAWS = 60_000
 BROKEN_DRAWS = 400_000
 
 HERE, THERE = [-1, -1, -1, -1, 0], [0, 0, 0, 0, -1]
-"""Values that move as far as they may, the first four up and the last down: it is likelier to be the first positive here."""
+"""Values that change as much as allowed, the first four up and the last down. The last is likelier to be the first positive here."""
 
 FAR_HERE, FAR_THERE = ([FAR * value for value in values] for values in (HERE, THERE))
 
@@ -41,14 +41,14 @@ _PRICES = {
 
 
 class Interactive(Protocol):
-    """Whatever begins sessions."""
+    """A mechanism that begins sessions."""
 
     def begin(self, threshold: int, /) -> Session:
         """Return a session."""
 
 
 def answered(mechanism: Interactive, values: Sequence[int]) -> Draw:
-    """Return sessions with a threshold of 0, each told by its answers as the digits of a number that starts with 1."""
+    """Return draws of sessions with threshold 0. Each is encoded by its answers as binary digits after a leading 1."""
     asked = np.array(values, dtype=np.int64)
 
     def told(answers: npt.NDArray[np.bool_]) -> int:
@@ -62,7 +62,7 @@ def answered(mechanism: Interactive, values: Sequence[int]) -> Draw:
 
 
 def probabilities(scales: tuple[float, float], values: Sequence[int], *, positives: int) -> dict[int, float]:
-    """Return the exact probability of each sequence of answers, told as `answered` does: a sum over the threshold's noise."""
+    """Return the exact probability of each answer sequence, encoded as in `answered`, by summing over the threshold's noise."""
     reach = round(50 * scales[0]) + 50
     bars = np.arange(-reach, reach + 1)
     mass = np.exp(-np.abs(bars) / scales[0])
@@ -82,7 +82,7 @@ def probabilities(scales: tuple[float, float], values: Sequence[int], *, positiv
 
 
 def _tail(least: npt.NDArray[np.int64], scale: float) -> npt.NDArray[np.float64]:
-    """Return the probability that discrete Laplace noise is at least so much."""
+    """Return the probability that discrete Laplace noise is at least `least`."""
     above = np.exp(-np.abs(np.where(least > 0, least, 1 - least)) / scale) / (1 + np.exp(-1 / scale))
     tail: npt.NDArray[np.float64] = np.where(least > 0, above, 1 - above)
     return tail
@@ -115,7 +115,7 @@ def _distribution(
 
 
 def _theorem_scales(epsilon: float, *, sensitivity: int, steps: int, ratio: float) -> tuple[float, float]:
-    """Return the scales that a theorem asks for: D / e1 and steps D / e2, where e1 : e2 = 1 : ratio and e1 + e2 = epsilon."""
+    """Return the scales that a theorem requires: D / e1 and steps D / e2, where e1 : e2 = 1 : ratio and e1 + e2 = epsilon."""
     return sensitivity * (1 + ratio) / epsilon, steps * sensitivity * (1 + 1 / ratio) / epsilon
 
 
@@ -132,7 +132,7 @@ def _common_bugs(kind: Callable[..., AboveThreshold | SparseVector]) -> tuple[Bu
     return (
         Bug(
             name="sensitivity halved",
-            how="values move by 2 where the sensitivity says 1",
+            how="values change by 2, but the sensitivity is stated as 1",
             check=_event(
                 "moved by 2, paid as 1",
                 less,
@@ -143,7 +143,7 @@ def _common_bugs(kind: Callable[..., AboveThreshold | SparseVector]) -> tuple[Bu
         ),
         Bug(
             name="neighbour flag ignored",
-            how="values move both ways, as if a row was replaced, and the noise is that of monotone ones",
+            how="values change in both directions, as when a row is replaced, but the noise is for monotone ones",
             check=_event(
                 "moved both ways, paid as monotone",
                 monotone,
@@ -170,7 +170,7 @@ def above_threshold() -> Case:
     scales = _theorem_scales(EPSILON, sensitivity=FAR, steps=2, ratio=1.0)
     return Case(
         name=AboveThreshold.name,
-        theorem="The first of any number of values to reach a threshold, with noise of 2 D / epsilon on it and 4 D / epsilon on them, is epsilon-DP.",
+        theorem="The index of the first of any number of values to reach a threshold, with noise of scale 2 D / epsilon on the threshold and 4 D / epsilon on each value, is epsilon-DP.",
         reference="Dwork and Roth 2014, Thm. 3.23",
         prices=_PRICES,
         checks=(
@@ -193,7 +193,7 @@ def sparse_vector() -> Case:
     second_scales = _theorem_scales(EPSILON, sensitivity=1, steps=4, ratio=4 ** (2 / 3))
     return Case(
         name=SparseVector.name,
-        theorem="Which of any number of values reach a threshold, up to c of them, is epsilon-DP with noise D / e1 on it and 2 c D / e2 on them, e1 + e2 = epsilon.",
+        theorem="The indices of up to c of any number of values that reach a threshold are epsilon-DP with noise of scale D / e1 on the threshold and 2 c D / e2 on each value, e1 + e2 = epsilon.",
         reference="Lyu, Su and Li 2017",
         prices=_PRICES,
         checks=(

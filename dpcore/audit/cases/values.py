@@ -1,4 +1,4 @@
-"""Counts, values and sums of a column under audit, with the sensitivities that they derive from what is declared."""
+"""Audit of counts, values and sums of a column, with the sensitivities that they derive from the declarations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -28,24 +28,24 @@ REPLACED = replace(ROW, neighbours=Neighbours.REPLACE_ONE)
 _PERSON = Protection(unit="person", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
 _BALANCE = Integer(minimum=-1, maximum=1)
 _DAYS = Integer(minimum=3, maximum=7)
-"""A range without 0: a row that says something moves a sum farther than from one bound to the other."""
+"""A range without 0: replacing a value by a null changes a sum more than replacing one bound by the other."""
 
 PRICES = {
-    Currency.PURE: "that of discrete Laplace noise",
-    Currency.ZCDP: "that of discrete Gaussian noise",
-    Currency.GDP: "that of rounded Gaussian noise",
+    Currency.PURE: "the price of discrete Laplace noise",
+    Currency.ZCDP: "the price of discrete Gaussian noise",
+    Currency.GDP: "the price of rounded Gaussian noise",
 }
 
 
 class Priced(Protocol):
-    """Whatever says its price."""
+    """A mechanism with a price."""
 
     def price(self, currency: Currency) -> int:
         """Return the price of one draw."""
 
 
 def told(one: Callable[[], float]) -> Draw:
-    """Return draws of one number each. The table is read once, as reading it for every answer takes many times as long."""
+    """Return draws of one number each. `one` must not read the table again, since reading takes far longer than answering."""
 
     def draw(count: int) -> Outcomes:
         return np.rint(np.fromiter((one() for _ in range(count)), dtype=np.float64, count=count)).astype(np.int64)
@@ -54,7 +54,7 @@ def told(one: Callable[[], float]) -> Draw:
 
 
 def event(setting: str, drawn: Priced, *, here: Draw, there: Draw) -> EventCheck:
-    """Return the check of a mechanism against its own price, or the amount that it was bought for if that is less."""
+    """Return the check of a mechanism against its own price, or against `AMOUNT` if that is less."""
     return EventCheck(
         setting=setting,
         currency=Currency.PURE,
@@ -66,7 +66,7 @@ def event(setting: str, drawn: Priced, *, here: Draw, there: Draw) -> EventCheck
 
 
 def price_halved(check: EventCheck) -> Bug:
-    """Return the bug of a price that is half of what it should be, on the draws of a check."""
+    """Return the bug in which half the price is charged, with the draws of a sound check."""
     return Bug(
         name="price halved",
         how="half of the price is charged",
@@ -92,7 +92,7 @@ def noisy_count() -> Case:
     sound = event("a person with 5 rows, 1 kept, or nobody", persons, here=of_person(5), there=of_person(0))
     return Case(
         name=NoisyCount.name,
-        theorem="A count of rows moves by at most what one unit counts, so that noise for one whole number makes it private.",
+        theorem="A count of rows changes by at most the rows that one unit contributes, so noise on a single integer makes it private.",
         reference="Dwork, McSherry, Nissim and Smith 2006",
         prices=PRICES,
         checks=(
@@ -102,7 +102,7 @@ def noisy_count() -> Case:
         bugs=(
             Bug(
                 name="sensitivity halved",
-                how="persons have two rows each, and the unit is declared to be one row",
+                how="persons have two rows each, but the unit is declared to be one row",
                 check=event("two rows of a person, paid as one", rows, here=of_rows(2), there=of_rows(0)),
             ),
             price_halved(sound),
@@ -126,7 +126,7 @@ def bounded_sum() -> Case:
     first = event("a row of 100, clipped to 1, or none", added, here=_sums(added, [100]), there=_sums(added, []))
     return Case(
         name=BoundedSum.name,
-        theorem="A sum of values that are clipped to declared bounds and on a grid moves by at most the larger bound, or, if a row is replaced, by the distance of the bounds and 0.",
+        theorem="A sum of values clipped to declared bounds on a grid changes by at most the larger absolute bound, or, if a row is replaced, by the largest distance among the bounds and 0.",
         reference="Dwork, McSherry, Nissim and Smith 2006; Mironov 2012",
         prices=PRICES,
         checks=(
@@ -140,7 +140,7 @@ def bounded_sum() -> Case:
         bugs=(
             Bug(
                 name="sensitivity halved",
-                how="values are clipped to twice the bounds that the noise is for",
+                how="values are clipped to twice the bounds that the noise is calibrated for",
                 check=event(
                     "a row of 100, clipped to 2, paid as 1",
                     added,
@@ -150,7 +150,7 @@ def bounded_sum() -> Case:
             ),
             Bug(
                 name="neighbour flag ignored",
-                how="rows are replaced, and the noise is that for adding or removing one",
+                how="rows are replaced, but the noise is for adding or removing one",
                 check=event(
                     "-1 replaced by 1, paid as add-remove", added, here=_sums(added, [-1]), there=_sums(added, [1])
                 ),
@@ -172,7 +172,7 @@ def noisy_value() -> Case:
     sound = event("an answer of 0.2 or 0.95, in steps of 0.5", drawn, here=of(0.2), there=of(0.95))
     return Case(
         name=NoisyValue.name,
-        theorem="An answer that moves by at most d moves by at most d / step, rounded up, on its grid, and whole noise makes it private.",
+        theorem="An answer that changes by at most d changes by at most d / step, rounded up, on its grid, and integer noise makes it private.",
         reference="Dwork, McSherry, Nissim and Smith 2006; Mironov 2012",
         prices=PRICES,
         checks=(
@@ -182,7 +182,7 @@ def noisy_value() -> Case:
         bugs=(
             Bug(
                 name="sensitivity halved",
-                how="the answer moves by twice of what was declared",
+                how="the answer changes by twice the declared amount",
                 check=event("an answer of 0.2 or 1.7, paid as 0.75", drawn, here=of(0.2), there=of(1.7)),
             ),
             price_halved(sound),

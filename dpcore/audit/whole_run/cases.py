@@ -1,4 +1,4 @@
-"""Which releases are audited: units, neighbours, currencies and strategies, each beside faults that must be caught."""
+"""The releases that are audited, over units, neighbours, currencies and strategies, each with planted faults that must be caught."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -92,7 +92,7 @@ Fault = tuple[str, Callable[[], AbstractContextManager[None]]]
 def _case(setting: Setting, *planted: Fault) -> Case:
     return Case(
         name=setting.name,
-        theorem="All that a release publishes loses at most the amount that its run reserved.",
+        theorem="The privacy loss of everything that a release publishes is at most the amount that its run reserved.",
         reference="docs/explanation/proof.md; Steinke, Nasr and Jagielski 2023; Mahloujifar, Melis and Chaudhuri 2025",
         prices={setting.currency: _PRICES[setting.currency]},
         checks=(ReleaseCheck(of=setting),),
@@ -103,7 +103,7 @@ def _case(setting: Setting, *planted: Fault) -> Case:
 
 
 def _sentence(fault: Callable[[], AbstractContextManager[None]]) -> str:
-    """Return what a fault does, from its docstring."""
+    """Return the first line of a fault's docstring, which says what the fault does."""
     first = (fault.__doc__ or "").splitlines()[0].removesuffix(".")
     return first[:1].lower() + first[1:]
 
@@ -115,4 +115,4 @@ RELEASES: Mapping[str, Callable[[], Case]] = {
     PERSONS_ZCDP.name: lambda: _case(PERSONS_ZCDP, _BOUNDING[0], _BOUNDING[3], _PUBLISHING[0]),
     ADAPTIVE.name: lambda: _case(ADAPTIVE, _CHARGING[0], _CHARGING[2], _PUBLISHING[0]),
 }
-"""By name, in the order in which they are shown."""
+"""By name, in display order."""

@@ -1,4 +1,4 @@
-"""The check of complete releases: canaries, of which no more can be guessed from what is published than the promise allows."""
+"""The check of complete releases: canaries cannot be guessed better from the published files than the promise allows."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -17,22 +17,23 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.runs.steps import synthesize
 
 MOST_TIMES = 8
-"""How many times the promise a lower bound is looked for at most: what shows more is proved wrong anyway."""
+"""Search for lower bounds up to this multiple of the promise. Anything above the promise proves a fault anyway."""
 
 MISS_OF_RULE = MISS / len(RULES)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseCheck:
-    """Releases of one setting let no more coins be guessed than they promise.
+    """Check that the coins cannot be guessed better from the releases of one setting than their promise allows.
 
-    Coins of several releases are independent. Under a promise, that *every* one of n releases has at least c right guesses has at most the
-    n-th power of the probability that one has. So the fewest right guesses of any release are held against the n-th root of `MISS`.
+    The coins of several releases are independent. Under the promise, the probability that *every* one of n releases has at least c right
+    guesses is at most the n-th power of the bound for one release. The fewest right guesses of any release are therefore compared with
+    the n-th root of `MISS_OF_RULE`.
 
     Attributes:
-        of: What is released.
-        fault: What is planted while it is; nothing, for the product as it is installed.
-        driver: How a release is made from a spec.
+        of: The setting of the releases.
+        fault: The fault that is planted meanwhile; none by default.
+        driver: Makes a release from a spec.
     """
 
     kind: ClassVar[str] = "whole run"
@@ -43,12 +44,12 @@ class ReleaseCheck:
 
     @property
     def setting(self) -> str:
-        """What is checked, in words."""
+        """The number of releases and canaries, in words."""
         times = "" if self.of.releases == 1 else f"{self.of.releases} x "
         return f"{times}{self.of.canaries:,} canaries"
 
     def run(self, *, effort: float) -> Finding:
-        """Make the releases, guess from each, and hold the guesses against the promise."""
+        """Make the releases, guess from each, and compare the guesses with the promise."""
         canaries = min(scaled(self.of.canaries, effort), self.of.canaries)
         of = replace(self.of, canaries=canaries)
         fewest: dict[str, tuple[int, int]] = {}
@@ -59,7 +60,7 @@ class ReleaseCheck:
                 for rule, found in right_guesses(Path(outcome.release), setting=of, coins=coins).items():
                     fewest[rule] = min(found, fewest.get(rule, found))
                 spent = max(spent, outcome.spent)
-        measured, told = 0.0, "no rule guesses better than by chance"
+        measured, told = 0.0, "no rule guesses better than chance"
         for rule, (guesses, correct) in fewest.items():
             more = self._bound(of, guesses, correct, beyond=measured)
             if more > measured:
@@ -76,7 +77,7 @@ class ReleaseCheck:
         )
 
     def _bound(self, of: Setting, guesses: int, correct: int, *, beyond: float) -> float:
-        """Return what a rule shows, if it is more than what another one did."""
+        """Return the lower bound that a rule shows, at least `beyond`."""
         return least_amount(
             currency=of.currency,
             canaries=of.canaries,

@@ -1,4 +1,4 @@
-"""Faults planted along the path of a release, from the file to Parquet. For made-up tables only: nothing here may meet private data."""
+"""Faults planted along the path of a release, from the source file to Parquet. For made-up tables only, never for private data."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ from dpcore.tables.ingest.coded import Coded
 from dpcore.tables.sources.source import read_piece
 
 PART = 50
-"""Rows that `bounded_part_by_part` looks at together."""
+"""The number of rows in a part of `bounded_part_by_part`."""
 
 TIMES_DRAWN = 9
 CHEAPER = 4
@@ -38,7 +38,7 @@ CHEAPER = 4
 
 @contextmanager
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Replace a function of the product for a while, in this process."""
+    """Replace a function of the product in this process while the context is open."""
     before = owner.__dict__[name]
     setattr(owner, name, value)
     try:
@@ -66,7 +66,7 @@ def rows_read_twice() -> Iterator[None]:
 
 @contextmanager
 def quotes_believed() -> Iterator[None]:
-    """Read a file that has no quoting as if it had: a quote at the start of one row's note swallows the rows up to the next quote."""
+    """Parse quotes in a file that has no quoting: a quote at the start of one row's note swallows the rows up to the next quote."""
 
     def believing(piece: Any, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         text = Path(piece.file.address).read_text(encoding="utf-8")
@@ -102,21 +102,21 @@ def _bounded_by_part(coded: Coded, *, rows_per_unit: int) -> Coded:
 
 @contextmanager
 def not_bounded() -> Iterator[None]:
-    """Keep all rows of everybody."""
+    """Keep all rows of every person."""
     with _replaced(records, "bound", _not_bounded):
         yield
 
 
 @contextmanager
 def bounded_over_all() -> Iterator[None]:
-    """Keep as many rows as there should be in all, of whomever they are: who has many rows takes the place of others."""
+    """Bound the total number of rows instead of the rows per person: persons with many rows displace others."""
     with _replaced(records, "bound", _bounded_over_all):
         yield
 
 
 @contextmanager
 def bounded_part_by_part() -> Iterator[None]:
-    """Bound each part of the file by itself, and forget to bound them together."""
+    """Bound each part of the file separately, but not the parts together."""
     with _replaced(records, "bound", _bounded_by_part):
         yield
 
@@ -126,14 +126,14 @@ def bounded_part_by_part() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Variant:
-    """Noise that is described and paid for in one way, and drawn in another."""
+    """Noise that is described and priced in one way, and drawn in another."""
 
     stated: Noise
     drawn: Callable[[Any], Any]
 
     @property
     def standard_deviation(self) -> float:
-        """The stated one."""
+        """The stated standard deviation."""
         return self.stated.standard_deviation
 
     def price(self, currency: Currency) -> int:
@@ -145,7 +145,7 @@ class _Variant:
         return self.stated.describe()
 
     def draw(self, counts: Any) -> Any:
-        """Draw in the other way."""
+        """Draw with the other noise."""
         return self.drawn(counts)
 
 
@@ -191,7 +191,7 @@ class _Underpriced(Curator):
 
 @contextmanager
 def half_noise() -> Iterator[None]:
-    """Draw noise of half the scale that is paid for."""
+    """Draw noise of half the scale that is charged for."""
     with _replaced(synthesis, "Curator", _HalfNoise):
         yield
 
@@ -205,14 +205,14 @@ def redrawn() -> Iterator[None]:
 
 @contextmanager
 def underpriced() -> Iterator[None]:
-    """Charge a quarter of what each measurement costs."""
+    """Charge a quarter of each measurement's price."""
     with _replaced(synthesis, "Curator", _Underpriced):
         yield
 
 
 @contextmanager
 def rows_of_a_person_forgotten() -> Iterator[None]:
-    """Scale the noise for one row of a person, though several are kept."""
+    """Scale the noise for one row per person, although several are kept."""
     one = Sensitivity(l1=1, l2_squared=1, linf=1)
     with _replaced(Protection, "sensitivity", property(lambda _: one)):
         yield
@@ -220,7 +220,7 @@ def rows_of_a_person_forgotten() -> Iterator[None]:
 
 @contextmanager
 def neighbours_ignored() -> Iterator[None]:
-    """Take the sensitivity of adding or removing a unit, whatever the neighbours are."""
+    """Use the sensitivity of adding or removing a unit, whatever the neighbours are."""
 
     def added(protection: Protection) -> Sensitivity:
         m = protection.most
@@ -235,7 +235,7 @@ def neighbours_ignored() -> Iterator[None]:
 
 @contextmanager
 def exact_counts_published() -> Iterator[None]:
-    """Publish the exact counts beside the scale of noise that they do not have."""
+    """Publish the exact counts, with the scale of noise that they do not have."""
     publish = Synthesis.publish
 
     def exactly(run: Synthesis, rows: Any) -> Path:
@@ -250,7 +250,7 @@ def exact_counts_published() -> Iterator[None]:
 
 @contextmanager
 def rows_of_the_real_table() -> Iterator[None]:
-    """Draw the rows from the exact histogram, not from the model."""
+    """Draw the rows from the exact histogram instead of the model."""
     receive, conclude = Curator.receive, Mwem.conclude
     received: list[Histogram] = []
 

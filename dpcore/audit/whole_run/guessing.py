@@ -1,4 +1,4 @@
-"""Guessing who was in a table from what was published about it: the folder of a release, read as any analyst may."""
+"""Guess which canaries were in a table from the folder of its release, read as any analyst may read it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from dpcore.audit.whole_run.settings import CANARY, OTHER, Coins, Setting
 from dpcore.privacy.accounting import Currency
 
 Evidence: TypeAlias = npt.NDArray[np.float64]
-"""For each canary, what speaks for it: the larger, the likelier it is in the table, or in its second cell."""
+"""The evidence for each canary: the larger, the likelier it is in the table, or in its second cell."""
 
 _LEAST_NOISE = 1e-9
 
@@ -22,23 +22,24 @@ RULES: Mapping[str, tuple[str, float, int]] = {
     "all, by the measurements": ("measurements", 1.0, 1),
     "the clearest quarter, by the measurements": ("measurements", 0.25, 1),
     "the clearest tenth, by the measurements": ("measurements", 0.1, 1),
-    "the clearest quarter, by what lies beside them": ("others", 0.25, -1),
+    "the clearest quarter, by the counts of other rows": ("others", 0.25, -1),
     "the clearest quarter, by the rows": ("rows", 0.25, 1),
 }
-"""How to guess: by what, how many of the canaries, and whether a larger count speaks for a canary or against it.
+"""The rules for guessing: the source of evidence, the share of canaries guessed, and whether a larger count is evidence for a canary (1)
+or against it (-1).
 
-Each rule is fixed before anything is read, so that an audit pays for all of them in confidence. The fourth one finds canaries that make
-others disappear.
+All rules are fixed before anything is read, and the audit divides its confidence among them. The fourth rule finds canaries that make
+other rows disappear.
 """
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The noisy counts of one measurement that tells all cells apart, in the order of the cells.
+    """The noisy counts of one measurement that has a count for every cell, in the order of the cells.
 
     Attributes:
-        counts: One count for each cell, and where the flag is told as well, for each flag.
-        noise: The standard deviation that is published with them.
+        counts: For each flag, one count per cell. Without the flag in the measurement, the counts are the same for both flags.
+        noise: The published standard deviation of their noise.
     """
 
     counts: Mapping[str, Evidence]
@@ -46,7 +47,7 @@ class Measured:
 
 
 def right_guesses(release: Path, *, setting: Setting, coins: Coins) -> dict[str, tuple[int, int]]:
-    """Return for each rule how many canaries it guesses, and how many of them rightly."""
+    """Return for each rule how many canaries it guesses, and how many of these guesses are right."""
     measured = list(measurements(release))
     seen = {
         "measurements": by_measurements(measured, setting=setting),
@@ -63,10 +64,11 @@ def right_guesses(release: Path, *, setting: Setting, coins: Coins) -> dict[str,
 
 
 def by_measurements(measured: Iterable[Measured], *, setting: Setting) -> Evidence:
-    """Add up what all noisy counts of each canary's cells say, each the more the less noise it has.
+    """Sum the evidence of all noisy counts of each canary's cells, weighted by their precision.
 
-    Counts are compared with their mean over all canaries, of which about half are in, so that nothing about the table need be known.
-    Beyond what a canary may move a count by, Laplace noise says no more. Gaussian noise does.
+    Counts are compared with their mean over all canaries, of which about half are in the table, so the guesser needs no knowledge of the
+    table. Under Laplace noise, a deviation larger than a canary's effect on a count adds no evidence, so deviations are clipped. Under
+    Gaussian noise it does.
     """
     told = np.zeros(setting.canaries)
     for one in measured:
@@ -80,7 +82,7 @@ def by_measurements(measured: Iterable[Measured], *, setting: Setting) -> Eviden
 
 
 def by_others(measured: Iterable[Measured], *, setting: Setting) -> Evidence:
-    """Add up how far the counts of the rows that are always there, in each canary's cells, are from their mean."""
+    """Sum the deviations from the mean, in each canary's cells, of the counts of rows that are always in the table."""
     told = np.zeros(setting.canaries)
     for one in measured:
         told += _of_canaries(_apart(one.counts[OTHER]) / max(one.noise, _LEAST_NOISE) ** 2, setting=setting)
@@ -97,7 +99,7 @@ def by_rows(release: Path, *, setting: Setting) -> Evidence:
 
 
 def measurements(release: Path) -> Iterator[Measured]:
-    """Yield the measurements that tell all cells apart; where flags are not told, the counts of a cell stand for each of them."""
+    """Yield the measurements that have a count for every cell. If they lack the flag, the counts of a cell stand for both flags."""
     table = pq.read_table(release / "measurements.parquet").combine_chunks()
     steps = table.column("step").combine_chunks().indices.to_numpy()
     starts = np.flatnonzero(np.concatenate(([True], steps[1:] != steps[:-1])))
@@ -109,7 +111,7 @@ def measurements(release: Path) -> Iterator[Measured]:
         flat = part.column("cell").combine_chunks().flatten().to_pylist()
         by_column = {name: flat[place :: len(names)] for place, name in enumerate(names)}
         if not all(cell.isdecimal() for cell in by_column["cell"]):
-            continue  # cells were taken together
+            continue  # cells were grouped
         cells = np.array(by_column["cell"], dtype=np.int64)
         counts = part.column("noisy_count").to_numpy().astype(np.float64)
         flags = np.array(by_column["flag"]) if "flag" in by_column else None
@@ -126,5 +128,5 @@ def _apart(counts: Evidence) -> Evidence:
 
 
 def _of_canaries(by_cell: Evidence, *, setting: Setting) -> Evidence:
-    """Return what speaks for each canary; one that is replaced is in the second of its two cells, or in the first."""
+    """Return the evidence for each canary. Under replace-one a canary is in its second cell or in its first."""
     return by_cell[1::2] - by_cell[::2] if setting.replaces else by_cell

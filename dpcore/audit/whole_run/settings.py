@@ -1,4 +1,4 @@
-"""What is released for an audit: a made-up table of canaries in a real file, a spec, and an account in a ledger of its own."""
+"""Make a release for an audit: a made-up table of canaries in a real file, a spec, and an account in a temporary ledger."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ Coins: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Made(Protocol):
-    """A release that was made: where it is, and what was paid for it."""
+    """A finished release: its folder and its cost."""
 
     @property
     def release(self) -> str:
@@ -28,17 +28,17 @@ class Made(Protocol):
 
     @property
     def spent(self) -> float:
-        """What its run has paid, in the account's currency."""
+        """The amount that its run has spent, in the account's currency."""
 
 
 Driver: TypeAlias = Callable[[Path], Made]
 """Makes a release from a spec: `dpcore.synthesize`, or a flow."""
 
 FILLERS = 4
-"""Rows that follow a canary in the file and are always there: a reader that lets one row change others shows it on them."""
+"""The number of rows after each canary in the file that are always there. If a reader lets one row change others, these rows show it."""
 
 ROWS_PER_CANARY = 20
-"""Of a canary person: far more than are kept."""
+"""The number of rows of a canary person: far more than are kept."""
 
 CANARY, OTHER = "y", "n"
 _DATASET = "canaries"
@@ -47,18 +47,18 @@ _PLACES = ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE")
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One way to make a release, and canaries that suit it. Each canary has a cell of its own in a column of many values.
+    """One way to make a release, and its canaries. Each canary has its own cell in a column of many values.
 
     Attributes:
-        name: What the setting is called.
-        currency: What the account counts.
-        epsilon: What the release may spend.
+        name: The setting's name.
+        currency: The account's currency.
+        epsilon: The epsilon that the release may spend.
         delta: The delta of the promise; 0 in pure epsilon.
-        strategy: As a spec has it.
+        strategy: The strategy, as written in a spec.
         neighbours: With add-remove, a canary is in the table or not. With replace-one it is in one of two cells.
-        rows_per_unit: How many rows of a person are kept; None if each row is a unit.
-        canaries: How many there are in one release.
-        releases: How many releases are made, each with new coins.
+        rows_per_unit: The number of rows kept per person; None if each row is a unit.
+        canaries: The number of canaries in one release.
+        releases: The number of releases, each with new coins.
     """
 
     name: str
@@ -73,22 +73,22 @@ class Setting:
 
     @property
     def promised(self) -> int:
-        """What a release may lose: the amount that its spec reserves."""
+        """The largest loss that a release may have: the amount that its spec reserves."""
         return budget_of(self.epsilon, delta=self.delta, currency=self.currency)[1]
 
     @property
     def replaces(self) -> bool:
-        """Whether canaries are replaced, not added."""
+        """Whether canaries are replaced instead of added."""
         return self.neighbours is Neighbours.REPLACE_ONE
 
     @property
     def moved(self) -> int:
-        """By how much a canary may move a count."""
+        """The largest change of a count by one canary."""
         return self.rows_per_unit or 1
 
     @property
     def unit(self) -> str:
-        """The unit of protection, as a spec has it."""
+        """The unit of protection, as written in a spec."""
         return "row" if self.rows_per_unit is None else "person"
 
     def lines(self, coins: Coins) -> Iterator[str]:
@@ -96,7 +96,7 @@ class Setting:
         yield "person,cell,flag,note"
         if self.rows_per_unit is not None:
             for _ in range(ROWS_PER_CANARY):
-                # a person's rows lie far apart
+                # the rows of a person are far apart in the file
                 yield from (f"canary-{number},{number},{CANARY},-" for number in np.flatnonzero(coins))
             yield from (f"other-{number},{number},{OTHER},-" for number in range(len(coins)))
             return
@@ -125,7 +125,7 @@ output: {{path: "{folder / "releases"}"}}
 
     @contextmanager
     def released(self, coins: Coins, *, driver: Driver = synthesize) -> Iterator[Made]:
-        """Write the table, open an account, and make a release, all of it in a folder that is removed at the end."""
+        """Write the table, open an account, and make a release, all in a folder that is removed on exit."""
         with TemporaryDirectory(prefix="dpflow-audit-") as name, _alone(Path(name).resolve()) as folder:
             text = "".join(f"{line}\n" for line in self.lines(coins))
             (folder / "table.csv").write_text(text, encoding="utf-8")
@@ -147,7 +147,7 @@ output: {{path: "{folder / "releases"}"}}
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[Path]:
-    """Let this process keep its ledger and its private things in a folder for a while."""
+    """Make this process keep its ledger and its private files in a folder while the context is open."""
     before = {name: os.environ.get(name) for name in _PLACES}
     os.environ.update(DPFLOW_LEDGER_URL=f"sqlite:///{folder / 'ledger.sqlite'}", DPFLOW_PRIVATE=str(folder / "private"))
     try:

@@ -1,4 +1,4 @@
-"""What a ledger says to those who do not open it: its history as Parquet, its guarantees as JSON and as a page."""
+"""Export a ledger for readers without access to it: its history as Parquet, its guarantees as JSON and as a Markdown page."""
 
 import json
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ FILES = ("history.parquet", "statement.json", "statement.md")
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: the files, the number of events in them, the head that they belong to, and the statements."""
+    """The result of an export: the files, the number of events written, the ledger head at that moment, and the statements."""
 
     files: tuple[Path, ...]
     events: int
@@ -29,9 +29,9 @@ class Exported:
 
 
 def export(ledger: Ledger, folder: Path, *, account: str | None, sizes: tuple[int, ...]) -> Exported:
-    """Write history and statements of one account, or of all, into a folder; an earlier export there is replaced.
+    """Write the history and statements of one account, or of all, to a folder, and replace an earlier export there.
 
-    All files tell of the same moment, whoever charges the ledger meanwhile.
+    All files describe the same moment, even if runs charge the ledger meanwhile.
     """
     found = overview(ledger, account)
     stated = statements(found, sizes=sizes)

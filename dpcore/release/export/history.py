@@ -1,4 +1,4 @@
-"""The whole history as one Parquet file, written as it is read: no more than one row group is ever in memory."""
+"""Write the whole history to one Parquet file as a stream: at most one row group is in memory."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 
 ROWS_PER_GROUP = 10_000
 BYTES_PER_GROUP = 8 << 20
-"""What ends a row group early: bodies that are long."""
+"""End a row group early when its event bodies reach this size."""
 
 SCHEMA = pa.schema(
     [
@@ -35,7 +35,7 @@ SCHEMA = pa.schema(
         pa.field("hash", pa.string(), nullable=False),
     ]
 )
-"""`amount` is what a run reserved or an operation took, in multiples of 1e-12; `body` is the text that was hashed."""
+"""`amount` is the amount a run reserved or an operation charged, in multiples of 1e-12; `body` is the text that was hashed."""
 
 
 def write_history(path: Path, events: Iterable[Event], *, currencies: Mapping[str, Currency], head: str) -> int:
@@ -44,8 +44,8 @@ def write_history(path: Path, events: Iterable[Event], *, currencies: Mapping[st
     Args:
         path: The file.
         events: The events, in order.
-        currencies: What each account counts in.
-        head: The hash of the last event of the ledger, for the file's own record.
+        currencies: The currency of each account.
+        head: The hash of the ledger's last event, stored in the file's metadata.
     """
     count = 0
     with pq.ParquetWriter(path, SCHEMA.with_metadata({"dpflow.head": head}), compression="zstd") as writer:
@@ -60,7 +60,7 @@ def _row(event: Event, currencies: Mapping[str, Currency]) -> dict[str, Any]:
     mechanism, amount = body.get("mechanism"), body.get("amount")
     currency = currencies.get(event.account)
     if currency is None:
-        raise at_event(event, "is of an account that is not there")
+        raise at_event(event, "belongs to an account that does not exist")
     return {
         "seq": event.seq,
         "at": event.time,

@@ -1,4 +1,4 @@
-"""A statement for people: one Markdown page, a section for each account."""
+"""The statement for people: one Markdown page with a section for each account."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,18 +6,20 @@ from dpcore.release.export.statements import AccountStatement, GroupGuarantee
 from dpcore.reporting.formatting import figure, pair
 
 _DOUBLE = (
-    "To replace one is to take it from one block and to put another into a second. So each block is charged double, and the two "
-    "stay within one cap together."
+    "Replacing one can remove it from one block and add another to a second block. Each block is therefore charged double, so that "
+    "both blocks together stay within one cap."
 )
-_PARALLEL = "A change within one block is seen only by the runs that touch that block, so that the promises of blocks do not add up."
+_PARALLEL = (
+    "A change within one block affects only the runs that read that block, so the promises of the blocks do not add up."
+)
 _RAISED = (
-    "The budget was raised after the first charge. What is promised holds for raises that were decided in the light of earlier releases, "
-    "and is therefore a little more than the epsilon that was declared, or at a multiple of its delta."
+    "The budget was raised after the first charge. The promise also covers raises that were decided after seeing earlier releases. "
+    "It is therefore slightly larger than the declared epsilon, or holds at a multiple of the declared delta."
 )
 
 
 def page(accounts: Iterable[AccountStatement], *, sizes: Sequence[int], head: str, events: int, made_at: str) -> str:
-    """Write the page."""
+    """Return the page."""
     parts = [
         "# What is promised",
         f"As of event {events:,} of the ledger, whose head is `{head}`; written {made_at}.",
@@ -31,7 +33,7 @@ def _section(statement: AccountStatement, sizes: Sequence[int]) -> str:
     heads = [f"1 {_plain(whom)}" if size == 1 else f"group of {size:,}" for size in sizes]
     terms = (
         f"Unit: {_plain(statement.unit)}. Neighbours: {statement.neighbours}. Accounting: {statement.accounting}. "
-        "A promise is an epsilon, with its delta if that is not 0; for a group it covers that many units changed at once."
+        "A promise is an epsilon, with its delta unless that is 0. A group's promise covers that many units changed at once."
     )
     parts = [
         f"## {_plain(statement.account)}",
@@ -62,7 +64,7 @@ def _books(statement: AccountStatement) -> str:
     books, block = statement.bookkeeping, statement.most_used_block
     where = f" in block {_plain(block)}, the most used one" if block else ""
     return (
-        f"Spent so far (bookkeeping, no promise): {books.counts} {figure(books.spent)} of {figure(books.cap)}{where}; "
+        f"Spent so far (bookkeeping, not a promise): {books.counts} {figure(books.spent)} of {figure(books.cap)}{where}; "
         f"open runs hold {books.counts} {figure(books.reserved)} more."
     )
 
@@ -74,8 +76,8 @@ def _by_block(statement: AccountStatement) -> str:
     counts = statement.bookkeeping.counts
     if statement.unit != "row":
         why.append(
-            f"All runs together have spent {counts} {figure(statement.spent_by_all_runs)}, which a {_plain(statement.unit)} with rows in "
-            "all blocks has met."
+            f"All runs together have spent {counts} {figure(statement.spent_by_all_runs)}, which is the cost to a "
+            f"{_plain(statement.unit)} with rows in all blocks."
         )
     rows = [
         [_plain(block.block), figure(block.bookkeeping.spent), figure(block.bookkeeping.reserved)]
@@ -98,8 +100,8 @@ def _by_release(statement: AccountStatement, heads: Sequence[str]) -> str:
     if not rows:
         return ""
     about = (
-        "What each release promises by itself, at the account's delta: its run's reservation. Its manifest says it at the delta of its spec. "
-        "A run that led to no release counts in the total all the same."
+        "The promise of each release by itself follows from its run's reservation. It is stated here at the account's delta, and in the "
+        "release's manifest at the delta of its spec. A run without a release still counts toward the total."
     )
     spent = f"{statement.bookkeeping.counts} spent (bookkeeping)"
     return "\n\n".join(["### By release", about, _table(["release", "run", *heads, spent], rows)])
@@ -115,5 +117,5 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a name so that Markdown shows it as it is."""
+    """Escape a text so that Markdown shows it literally."""
     return "".join(f"\\{mark}" if mark in "\\`*_|<[#" else mark for mark in text)

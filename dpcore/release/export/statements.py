@@ -1,4 +1,4 @@
-"""What an account and its releases promise, for one unit and for groups of them, and what was spent, as bookkeeping."""
+"""State what an account and its releases promise, for one unit and for groups, and what was spent (bookkeeping)."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ LARGEST_GROUP = 1_000_000
 
 @dataclass(frozen=True)
 class GroupGuarantee:
-    """What holds for a group of so many units together."""
+    """The guarantee for a group of `group` units changed at once."""
 
     group: int
     epsilon: float
@@ -27,7 +27,7 @@ class GroupGuarantee:
 
 @dataclass(frozen=True)
 class Bookkeeping:
-    """What was set aside and spent, in what the account counts in. An epsilon of what was spent would promise nothing."""
+    """The amounts reserved and spent, in the account's currency. The amount spent is not a promise, so it has no epsilon."""
 
     counts: str
     cap: float
@@ -37,7 +37,7 @@ class Bookkeeping:
 
 @dataclass(frozen=True)
 class BlockStatement:
-    """A block's books; what is promised for it is what is promised for all."""
+    """The bookkeeping of one block. Its promise is the account's, which is the same for every block."""
 
     block: str
     state: str
@@ -46,7 +46,7 @@ class BlockStatement:
 
 @dataclass(frozen=True)
 class ReleaseStatement:
-    """What one run's reservation promises for its release by itself. A run that led to none counts in the total all the same."""
+    """The promise of one run's reservation for its release alone. A run without a release still counts toward the total."""
 
     run: str
     release: str | None
@@ -62,28 +62,28 @@ class ReleaseStatement:
 
 @dataclass(frozen=True)
 class AccountStatement:
-    """All that holds for one account, and its books.
+    """The promises and the bookkeeping of one account.
 
     Attributes:
-        account: Its name.
+        account: The account's name.
         about: Its description.
         state: Open or closed.
-        unit: Who is protected.
-        neighbours: By which relation.
-        currency: What it counts in.
-        accounting: By which kind of accounting.
-        delta: As declared.
-        epsilon: As declared, with all raises.
-        raised: Whether its cap was raised after something had been charged.
-        blocks_by: What its blocks are.
+        unit: The protected entity.
+        neighbours: The neighbouring relation.
+        currency: The currency of its amounts.
+        accounting: The kind of accounting.
+        delta: The declared delta.
+        epsilon: The declared epsilon, including all raises.
+        raised: Whether the cap was raised after the first charge.
+        blocks_by: How rows are divided into blocks; None if the whole table is one block.
         sentence: The promise in words.
-        promise: What its cap promises, for one unit and for groups; by blocks, for units whose rows lie in one block.
-        across_blocks: What its cap across blocks promises, for units with rows in any number of blocks; None: there is none.
-        bookkeeping: Of its most used block.
-        most_used_block: Which one that is.
-        spent_by_all_runs: In its currency, whatever the blocks.
-        blocks: Each block.
-        releases: Each run that has spent something.
+        promise: The promise of its cap, for one unit and for groups. With blocks, for units whose rows lie in one block.
+        across_blocks: The promise of the cap across blocks, for units with rows in any number of blocks; None without such a cap.
+        bookkeeping: The bookkeeping of its most used block.
+        most_used_block: The name of that block.
+        spent_by_all_runs: The total spent by all runs in all blocks, in the account's currency.
+        blocks: One statement for each block.
+        releases: One statement for each run that has spent something.
     """
 
     account: str
@@ -112,7 +112,7 @@ class AccountStatement:
 
 
 def group_sizes(wanted: Iterable[int] | None) -> tuple[int, ...]:
-    """Return the sizes of groups to speak of, a single unit always among them.
+    """Return the group sizes to state guarantees for, in ascending order. A single unit is always included.
 
     >>> group_sizes([3, 3]), group_sizes(None)
     ((1, 3), (1, 2, 5, 10))
@@ -124,7 +124,7 @@ def group_sizes(wanted: Iterable[int] | None) -> tuple[int, ...]:
 
 
 def statements(found: Overview, *, sizes: tuple[int, ...]) -> tuple[AccountStatement, ...]:
-    """State what holds for each account."""
+    """Return the statement of each account."""
     return tuple(_account(each, sizes) for each in found.accounts)
 
 

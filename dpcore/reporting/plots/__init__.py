@@ -1,4 +1,4 @@
-"""Plots as SVG, written by hand: a budget as bars, and the rounds of a run. The same figures always give the same text."""
+"""Plots as hand-written SVG: budget bars and the rounds of a run. The same numbers always give the same text."""
 
 from dpcore.reporting.plots.budget import MARK, Bar, budget_plot, budget_words
 from dpcore.reporting.plots.drawing import data_uri, percent

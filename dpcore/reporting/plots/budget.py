@@ -1,4 +1,4 @@
-"""A budget as a bar: what is spent, what this run has added, what other runs hold, and what is left."""
+"""Draw a budget as a bar: spent before, spent by this run, reserved by other runs, and left."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from itertools import pairwise
 from dpcore.reporting.plots.drawing import LEFT, SPAN, at, legend, line, panel, percent, text, tick_below
 
 MARK = 0.8
-"""The share of a budget at which its steward is told."""
+"""The share of a budget at which its steward is notified."""
 
 _TOP, _EACH, _THICK = 78, 64, 28
 _LEAST_SHOWN = 3.0
@@ -16,7 +16,7 @@ _KINDS = {"spent": "spent", "this run": "this-run", "reserved": "reserved", "lef
 
 @dataclass(frozen=True)
 class Bar:
-    """A budget at one moment, in any unit that adds up."""
+    """A budget at one moment. All amounts are in the same currency."""
 
     label: str
     spent: int
@@ -26,7 +26,7 @@ class Bar:
 
     @property
     def shares(self) -> dict[str, float]:
-        """The share of each part, those of nothing too."""
+        """The share of each part, including empty parts."""
         used = self.spent + self.this_run + self.reserved
         whole = max(self.whole, used, 1)
         amounts = (self.spent, self.this_run, self.reserved, whole - used)
@@ -34,13 +34,13 @@ class Bar:
 
     @property
     def words(self) -> str:
-        """The figures of the bar."""
+        """The numbers of the bar as text."""
         shown = [(name, share) for name, share in self.shares.items() if share or name in {"spent", "left"}]
         return ", ".join(f"{name} {percent(share)}" for name, share in shown)
 
 
 def budget_words(bars: Sequence[Bar]) -> str:
-    """Say what the bars show."""
+    """Describe the bars in words."""
     return " ".join(f"{bar.label.capitalize()}: {bar.words}." for bar in bars)
 
 
@@ -63,7 +63,7 @@ def budget_plot(bars: Sequence[Bar]) -> str:
 
 
 def _parts(bar: Bar, y: float) -> list[str]:
-    """Draw the parts that are something, each wide enough to be seen; the widest makes room for the others."""
+    """Draw the nonempty parts, each wide enough to be visible. The widest part shrinks to make room."""
     shown = [(_KINDS[name], share) for name, share in bar.shares.items() if share]
     widths = [max(_LEAST_SHOWN, SPAN * share) for _, share in shown]
     widths[widths.index(max(widths))] -= sum(widths) - SPAN

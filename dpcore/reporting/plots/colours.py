@@ -1,15 +1,15 @@
-"""The colours of the pages and plots that dpflow writes, for light and for dark surroundings.
+"""The colours of dpflow's pages and plots, for light and dark themes.
 
-Told apart with every common kind of colour vision, and readable: text stands out from the panel by 4.5 to 1 or more, marks by
-3 to 1. No meaning is carried by a colour alone.
+They can be distinguished with every common kind of colour vision. Contrast with the panel is at least 4.5 to 1 for text and 3 to 1
+for marks. No meaning is carried by colour alone.
 """
 
 from collections.abc import Mapping
 
 PANEL, INK, QUIET, GRID = "panel", "ink", "quiet", "grid"
-"""What is drawn on, its text, the smaller text beside it, and lines that only help the eye."""
+"""The background, its text, secondary text, and grid lines."""
 SPENT, THIS_RUN, OUTLINE = "spent", "this-run", "outline"
-"""What was spent before, what this run adds, and the edge of what is left. Also: after, before, and noise."""
+"""In budget plots: spent before, spent by this run, and the edge of what is left. In round plots: after, before, and noise."""
 
 LIGHT: Mapping[str, str] = {
     PANEL: "#ffffff",
@@ -32,7 +32,7 @@ DARK: Mapping[str, str] = {
 
 
 def variables(selector: str) -> str:
-    """Write the colours as CSS variables of an element: light, and dark where the reader prefers it.
+    """Return the colours as CSS variables of an element: light, or dark if the reader prefers it.
 
     >>> variables(":root").splitlines()[1]
     '@media (prefers-color-scheme:dark){:root{--panel:#1e1f23;--ink:#e8edf2;--quiet:#a3b0bd;--grid:#3a3c42;--spent:#58b4f0;--this-run:#f2a03d;--outline:#8795a3}}'

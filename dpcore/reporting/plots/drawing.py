@@ -1,4 +1,4 @@
-"""What all plots are made of: a panel with a legend, ticks and lines, in colours that fit the reader's surroundings."""
+"""The elements of all plots: a panel with a legend, ticks and lines, in light or dark colours as the reader prefers."""
 
 import base64
 from collections.abc import Iterable, Sequence
@@ -9,7 +9,7 @@ from dpcore.reporting.plots import colours
 WIDTH, LEFT, RIGHT = 720, 84, 28
 SPAN = WIDTH - LEFT - RIGHT
 LEGEND = 26
-"""How far below the top the legend is."""
+"""The legend's distance from the top."""
 
 Points = list[tuple[float, float]]
 
@@ -40,7 +40,7 @@ _HATCHED = (
 
 
 def percent(share: float) -> str:
-    """Write a share so that neither a little nor a little less than all is rounded away.
+    """Format a share in percent. A share just above 0 or just below 1 is never rounded to 0 % or 100 %.
 
     >>> percent(0.1234), percent(0.0001), percent(0.99999), percent(0), percent(1), percent(123.4)
     ('12.3 %', '< 0.1 %', '> 99.9 %', '0 %', '100 %', '12,340 %')
@@ -55,12 +55,12 @@ def percent(share: float) -> str:
 
 
 def data_uri(svg: str) -> str:
-    """Return a drawing as an address that holds all of it, for an image in Markdown or HTML."""
+    """Return a drawing as a data URI, for an image in Markdown or HTML."""
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
 def panel(height: float, parts: Iterable[str], *, title: str, words: str) -> str:
-    """Put the parts of a drawing on a panel. `words` say what it shows, for whoever does not see it."""
+    """Put the parts of a drawing on a panel. `words` describe it for readers who cannot see it."""
     head = f'width="{WIDTH}" height="{at(height)}" viewBox="0 0 {WIDTH} {at(height)}" role="img"'
     return "\n".join(
         [
@@ -77,7 +77,7 @@ def panel(height: float, parts: Iterable[str], *, title: str, words: str) -> str
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> list[str]:
-    """Name some marks in a row at the top; each mark is drawn around 0, 0."""
+    """Draw a row of marks with their names at the top. Each mark must be drawn around the origin."""
     x, drawn = 36.0, []
     for mark, name in entries:
         drawn.append(f'<g transform="translate({at(x)} {LEGEND})">{mark}</g>{text(x + 18, LEGEND + 4.5, name)}')
@@ -86,7 +86,7 @@ def legend(entries: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def text(x: float, y: float, words: str, kind: str = "") -> str:
-    """Write some words, from `x` on unless their kind says otherwise."""
+    """Draw a text that starts at `x`, unless its class sets another anchor."""
     kinds = f' class="{kind}"' if kind else ""
     return f'<text{kinds} x="{at(x)}" y="{at(y)}">{escape(words)}</text>'
 
@@ -103,10 +103,10 @@ def path(kind: str, points: Points) -> str:
 
 
 def tick_below(x: float, y: float, label: str) -> str:
-    """Mark a place on a horizontal axis."""
+    """Draw a labelled tick below a horizontal axis."""
     return line("axis", (x, y), (x, y + 5)) + text(x, y + 20, label, "quiet middle")
 
 
 def at(place: float) -> str:
-    """Write a coordinate."""
+    """Format a coordinate."""
     return f"{place:.1f}".removesuffix(".0")

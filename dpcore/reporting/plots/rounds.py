@@ -1,4 +1,4 @@
-"""The rounds of a run: how far the model was from each measurement, before and after it was corrected by it."""
+"""Draw the rounds of a run: the model's distance from each measurement, before and after the correction."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -24,29 +24,29 @@ from dpcore.reporting.plots.drawing import (
 _TOP, _HEIGHT, _INSET = 78, 220, 14
 _BOTTOM = _TOP + _HEIGHT
 _MOST_DOTS, _MOST_POINTS = 80, 1000
-"""More rounds are drawn as lines; and of still more, only so many: there are no more places across."""
+"""Above `_MOST_DOTS` rounds, draw lines instead of dots. Above `_MOST_POINTS`, draw only that many rounds: the plot has no more pixels."""
 _MOST_ON_A_LINE = 30.0
-"""How many times the middle value the largest may be for a scale that starts at 0."""
+"""The largest ratio of maximum to median for which the scale is linear from 0."""
 _LEAST, _MOST = 1e-290, 1e290
-"""What is not between these is no distance, and does not stretch the scale; it is drawn at its end."""
+"""Values outside this range do not stretch the scale. They are drawn at its end."""
 
 
 def rounds_words(rounds: Sequence[Round]) -> str:
-    """Say what the rounds show."""
+    """Describe the rounds in words."""
     if not rounds:
-        return "There were no rounds: the model is made of its first measurements alone."
+        return "There were no rounds: the model is fitted to its first measurements alone."
     told = [("the only round" if len(rounds) == 1 else f"the first of {len(rounds):,} rounds", rounds[0])]
     if len(rounds) > 1:
         told.append(("the last", rounds[-1]))
     return " ".join(
-        f"In {which}, the model was {percent(each.before)} of the rows away from what was measured, and {percent(each.after)} "
-        f"after the correction; noise alone makes {percent(each.noise_floor)}."
+        f"In {which}, the model differed from the measurement by {percent(each.before)} of the rows, and by {percent(each.after)} "
+        f"after the correction; noise alone accounts for {percent(each.noise_floor)}."
         for which, each in told
     )
 
 
 def rounds_plot(rounds: Sequence[Round]) -> str:
-    """Draw the distance of model and measurement in each round, before and after, and what noise alone would make of it."""
+    """Draw the distance between model and measurement in each round, before and after the correction, and from noise alone."""
     words = rounds_words(rounds)
     if not rounds:
         return panel(72, [text(24, 41, words)], title="The rounds", words=words)
@@ -61,14 +61,14 @@ def rounds_plot(rounds: Sequence[Round]) -> str:
     drawn = [*_axes(scale, across), *(_dots(before, after) if few else _lines(before, after))]
     drawn.append(path("floor", floor if len(floor) > 1 else [(x + aside, y) for x, y in floor for aside in (-30, 30)]))
     marks = (_dot(0, 0, "before"), _dot(0, 0, "after")) if few else (_stroke("before-line"), _stroke("after-line"))
-    names = ("before the correction", "after it", "what noise alone makes")
+    names = ("before the correction", "after it", "noise alone")
     drawn += legend(list(zip((*marks, _stroke("floor")), names, strict=True)))
     return panel(_BOTTOM + 56, drawn, title="The rounds", words=words)
 
 
 @dataclass(frozen=True)
 class _Across:
-    """Where a round is between left and right."""
+    """The horizontal axis: maps round numbers to coordinates."""
 
     first: int
     last: int
@@ -79,7 +79,7 @@ class _Across:
 
     @property
     def ticks(self) -> list[int]:
-        """The first, the last, and round numbers between them that leave both room."""
+        """The first and last round, and multiples of a step between them that leave room for both labels."""
         step = max(1, round(_step((self.last - self.first) / 10))) if self.last > self.first else 1
         room = (self.last - self.first) / 25
         between = [number for number in range(step, self.last, step) if self.first + room < number < self.last - room]
@@ -88,7 +88,7 @@ class _Across:
 
 @dataclass(frozen=True)
 class _Scale:
-    """Where a value is between bottom and top: on a line from 0, or by its logarithm where a line would flatten most of them."""
+    """The vertical axis: linear from 0, or logarithmic where a linear scale would flatten most values."""
 
     low: float
     high: float
@@ -117,7 +117,7 @@ class _Scale:
 
 
 def _step(least: float) -> float:
-    """Return the next of 1, 2 and 5 times a power of ten."""
+    """Return the smallest of 1, 2 and 5 times a power of ten that is at least `least`."""
     power = float(f"1e{math.floor(math.log10(least))}")
     return next((factor * power for factor in (1, 2, 5) if factor * power >= least * (1 - 1e-9)), 10 * power)
 
@@ -129,7 +129,7 @@ def _thinned(rounds: Sequence[Round]) -> list[Round]:
 
 
 def _axes(scale: _Scale, across: _Across) -> list[str]:
-    drawn = [text(24, _TOP - 20, "distance of model and measurement, in % of the rows", "quiet")]
+    drawn = [text(24, _TOP - 20, "distance between model and measurement, in % of the rows", "quiet")]
     for value in scale.ticks:
         y = scale.height(value)
         drawn.append(line("grid", (LEFT, y), (WIDTH - RIGHT, y)))

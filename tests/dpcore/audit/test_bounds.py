@@ -83,7 +83,7 @@ def test_a_claim_with_a_delta_is_held_against_less():
 
 def test_figures_that_no_count_has_are_refused():
     for hits, trials in ((3, 2), (-1, 2), (0, 0)):
-        with pytest.raises(UsageError, match="count it again"):
+        with pytest.raises(UsageError, match="count again"):
             Tally(hits, trials)
     with pytest.raises(UsageError, match="above 0 and below"):
         probability_bounds(Tally(1, 2), miss=0.0)

@@ -100,5 +100,5 @@ def test_a_curve_of_zcdp_allows_what_gaussian_noise_of_that_rho_does_and_not_muc
 def test_what_no_audit_is_is_refused() -> None:
     for wrong in ({"correct": 11}, {"guesses": 0, "correct": 0}, {"miss": 0.0}, {"miss": 1.0}):
         asked = {"canaries": 10, "guesses": 10, "correct": 5, "miss": 1e-8} | wrong
-        with pytest.raises(UsageError, match="an audit has"):
+        with pytest.raises(UsageError, match="an audit needs"):
             least_amount(currency=Currency.PURE, **asked)

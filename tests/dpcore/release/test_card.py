@@ -14,8 +14,7 @@ import pytest
 
 from dpcore import synthesize
 from dpcore.release import Draft, SyntheticRows
-from dpcore.release.card import card
-from dpcore.release.card_style import STYLE
+from dpcore.release.card import STYLE, card
 from dpcore.release.statement import Bookkeeping, Statement
 from dpcore.reporting.outcome import Round
 from dpcore.resolutions import Resolutions
@@ -179,11 +178,11 @@ def test_the_same_draft_gives_the_same_page(draft: Draft) -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"neighbours": "replace-one"}, "in one person that is exchanged for another"),
+        ({"neighbours": "replace-one"}, "in one person that is replaced by another"),
         ({"delta": 0.0, "rho": None}, "as likely with one table as with the other."),
         ({"epsilon": 50.0}, "e to the power of 50 times"),
         ({"unit": "row", "max_rows_per_unit": 1}, "about one row"),
-        ({"weight": "visits", "max_row_weight": 9}, "the number of rows here, are sums of visits"),
+        ({"weight": "visits", "max_row_weight": 9}, "the number of rows here, are therefore sums of visits"),
     ],
     ids=["replace-one", "pure", "weak", "row", "weight"],
 )

@@ -187,7 +187,7 @@ def test_a_folder_that_was_swapped_before_the_rename_is_refused_before_the_run_i
     paid: Workspace, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     plant(paid, monkeypatch, SWAPS[what], before="rename")
-    with pytest.raises(OutputError, match="somebody swapped the draft while it was written; move it away"):
+    with pytest.raises(OutputError, match="the draft was swapped while it was being written; move it away"):
         synthesize(paid.spec, run_id="run")
 
 
@@ -196,7 +196,7 @@ def test_what_was_planted_at_the_name_of_a_file_is_refused(
     paid: Workspace, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     plant(paid, monkeypatch, SWAPS[what], before="card")
-    with pytest.raises(OutputError, match="something was swapped or planted there meanwhile"):
+    with pytest.raises(OutputError, match="a file or folder there was swapped or planted meanwhile"):
         synthesize(paid.spec, run_id="run")
 
 

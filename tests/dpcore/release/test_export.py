@@ -137,7 +137,7 @@ def test_a_person_in_several_blocks_is_told_that_no_cap_limits_their_loss(ledger
     assert "| with rows in several blocks | no cap | no cap | no cap | no cap |" in page
     assert (account["spent_by_all_runs"], account["across_blocks"]) == (1.05, None)
     assert "no cap limits that" in account["sentence"]
-    assert "All runs together have spent epsilon 1.05, which a person with rows in all blocks has met." in page
+    assert "All runs together have spent epsilon 1.05, which is the cost to a person with rows in all blocks." in page
 
 
 def test_where_one_is_replaced_two_blocks_count_together(ledger: Ledger) -> None:
@@ -147,7 +147,7 @@ def test_where_one_is_replaced_two_blocks_count_together(ledger: Ledger) -> None
     assert account["bookkeeping"]["spent"] == pytest.approx(0.2)
     assert account["releases"][0]["promise"][0]["epsilon"] == 0.1  # by itself it touches one block
     assert account["promise"][0]["epsilon"] == 2.0
-    assert "each block is charged double" in Path("out/statement.md").read_text(encoding="utf-8")
+    assert "Each block is therefore charged double" in Path("out/statement.md").read_text(encoding="utf-8")
 
 
 def test_the_sentences_say_what_holds_for_whom(ledger: Ledger) -> None:
@@ -234,8 +234,8 @@ def test_a_folder_that_cannot_take_an_export_is_refused(
     (folder / "file").write_text("in the way", encoding="utf-8")
     (folder / "taken" / "statement.md").mkdir(parents=True)
     for place, hint in (
-        ("file", "file is a file, and an export needs a folder; name another one with --to"),
-        ("file/below", "file is a file, and an export needs a folder"),
+        ("file", "file is a file, but an export needs a folder; choose another one with --to"),
+        ("file/below", "file is a file, but an export needs a folder"),
         ("taken", "is a folder; move it away"),
     ):
         assert dpflow("ledger", "export", "--to", place) == OutputError.exit_code

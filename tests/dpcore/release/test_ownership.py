@@ -130,7 +130,7 @@ def test_a_file_that_does_not_read_is_refused_until_the_steward_adopts_the_folde
     else:
         file.write_bytes(content)
     assert dpflow("run", released.spec) == 2
-    assert f"{file} does not read" in capsys.readouterr().err
+    assert f"{file} cannot be read" in capsys.readouterr().err
     if content is not None:
         assert dpflow("run", released.spec, "--adopt", "it was damaged") == 0
         owner = owner_of(outputs(released))
@@ -142,7 +142,7 @@ def test_a_file_of_another_dataset_is_not_taken(released: Workspace, capsys: Cap
     file = outputs(released) / FILE
     file.write_text(file.read_text(encoding="utf-8").replace("visits", "others"), encoding="utf-8")
     assert dpflow("run", released.spec) == 2
-    assert "does not read" in capsys.readouterr().err
+    assert "cannot be read" in capsys.readouterr().err
 
 
 def test_a_copy_that_lacks_what_a_release_was_made_from_is_refused(
@@ -157,7 +157,7 @@ def test_a_copy_that_lacks_what_a_release_was_made_from_is_refused(
     monkeypatch.setenv("DPFLOW_PRIVATE", str(aside / "private"))
     capsys.readouterr()
     assert dpflow("run", released.spec) == 4
-    assert "which the copy at" in capsys.readouterr().err
+    assert "but the copy at" in capsys.readouterr().err
     assert len(releases(released)) == 2
 
 

@@ -117,7 +117,7 @@ def refused(workspace: Workspace, release: Path) -> None:
     with pytest.raises(OutputError) as error:
         synthesize(workspace.spec, run_id="run", resume=True)
     said = str(error.value)
-    assert said.startswith(f"what lies at {release.absolute()} is not the release of run run: ")
+    assert said.startswith(f"{release.absolute()} is not the release of run run: ")
     assert "move it away" in said
     assert said.endswith("--resume run")
     assert said.isprintable()

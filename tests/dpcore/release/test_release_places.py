@@ -350,37 +350,37 @@ def forge_and_link(folder: Path) -> None:
 
 
 MISPLACED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "rows": (stray, "stray holds data and no manifest.json"),
+    "rows": (stray, "stray holds data but no manifest.json"),
     "rows with a bad name": (lambda at: stray(at, at=at / "a\x1b"), r"'a\\x1b' holds data"),
-    "link to rows": (lambda at: link_stray(at, stray(at, at=Path("aside"))), "linked holds data and no manifest.json"),
+    "link to rows": (lambda at: link_stray(at, stray(at, at=Path("aside"))), "linked holds data but no manifest.json"),
     "rows in a folder with a dot": (
         lambda at: stray(at, at=at / ".partial-7"),
-        r"\.partial-7 holds data and no manifest",
+        r"\.partial-7 holds data but no manifest",
     ),
     "a forged release in a folder with a dot": (lambda at: forge("ended", at / ".hidden"), r"\.hidden has no record"),
     "rows beside the releases": (lambda at: (at / "all.parquet").write_bytes(b"rows"), "all.parquet lies beside"),
     "rows beside the releases, with a dot": (lambda at: (at / ".x.PARQUET").touch(), r"\.x\.PARQUET lies beside"),
     "link to a forged release": (forge_and_link, "aside has no record"),
-    "no owner": (lambda at: (at / "ledger.json").write_bytes(b"{"), "ledger.json does not read"),
-    "the owner of another dataset": (lambda at: own(at, account="births"), "ledger.json does not read"),
+    "no owner": (lambda at: (at / "ledger.json").write_bytes(b"{"), "ledger.json cannot be read"),
+    "the owner of another dataset": (lambda at: own(at, account="births"), "ledger.json cannot be read"),
     "an event that never was": (lambda at: own(at, hash="0" * 64), "ledger.json names event 2 with a hash"),
     "an event to come": (lambda at: own(at, seq=99), "ledger.json names event 99 with a hash"),
-    "no pointer": (lambda at: (at / "latest.json").write_bytes(b"{"), "latest.json does not read"),
-    "pointer is a pipe": (lambda at: os.mkfifo(at / "latest.json"), "latest.json does not read"),
+    "no pointer": (lambda at: (at / "latest.json").write_bytes(b"{"), "latest.json cannot be read"),
+    "pointer is a pipe": (lambda at: os.mkfifo(at / "latest.json"), "latest.json cannot be read"),
     "pointer with two names": (
         lambda at: (at / "latest.json").write_text(
             '{"release": "stray",' + json.dumps(pointer("release-1"))[1:], encoding="utf-8"
         ),
-        "latest.json does not read",
+        "latest.json cannot be read",
     ),
-    "pointer without a name": (lambda at: point(at, data="release-1/data"), "latest.json does not read"),
+    "pointer without a name": (lambda at: point(at, data="release-1/data"), "latest.json cannot be read"),
     "pointer to other rows": (
         lambda at: point(at, **{**pointer("release-1"), "data": "../stray/data"}),
         "latest.json does not name a release of this folder",
     ),
     "pointer outside": (lambda at: point(at, **pointer("../clinic/release-1")), "latest.json does not name a release"),
-    "pointer to nothing": (lambda at: point(at, **pointer("release-7")), "release-7, which is not there"),
-    "pointer to an older one": (lambda at: point(at, **pointer("release-0")), "release-0, and release-1 is newer"),
+    "pointer to nothing": (lambda at: point(at, **pointer("release-7")), "release-7, which does not exist"),
+    "pointer to an older one": (lambda at: point(at, **pointer("release-0")), "release-0, but release-1 is newer"),
 }
 
 
@@ -459,7 +459,9 @@ def test_what_this_user_may_not_read_is_not_called_missing_or_changed(
     closed.chmod(0)
     as_nobody()
     try:
-        with pytest.raises(LedgerError, match="is not readable here, so the releases were not verified") as refused:
+        with pytest.raises(
+            LedgerError, match="is not readable by this user, so the releases were not verified"
+        ) as refused:
             verify_ledger()
         assert str(closed) in str(refused.value)
         assert refused.value.exit_code == 1

@@ -168,8 +168,8 @@ def test_a_round_is_drawn_where_its_figures_are() -> None:
     )
     assert before[0][0] < before[1][0]
     assert before[0][1] < after[0][1] == before[1][1] < after[1][1]
-    assert {"before the correction", "after it", "what noise alone makes", "round"} <= set(texts(svg))
-    assert "40.0 % of the rows away from what was measured, and 20.0 % after the correction" in rounds_words([first])
+    assert {"before the correction", "after it", "noise alone", "round"} <= set(texts(svg))
+    assert "by 40.0 % of the rows, and by 20.0 % after the correction" in rounds_words([first])
 
 
 def test_one_huge_round_does_not_flatten_all_others() -> None:

@@ -76,9 +76,9 @@ def test_players_of_one_kind_are_tabulated_once():
     [
         (lambda *_: Fraction(7, 6), "outside 0 to 1"),
         (lambda *_: -1, "outside 0 to 1"),
-        (lambda *_: 0.5, "Fraction or a whole number"),
-        (lambda *_: True, "Fraction or a whole number"),
-        (lambda *_: None, "Fraction or a whole number"),
+        (lambda *_: 0.5, "Fraction or an integer"),
+        (lambda *_: True, "Fraction or an integer"),
+        (lambda *_: None, "Fraction or an integer"),
     ],
 )
 def test_utilities_that_mean_nothing_are_refused(utility, message):

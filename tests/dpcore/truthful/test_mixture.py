@@ -92,13 +92,15 @@ def test_a_gap_of_one_player_only_or_of_the_worst_lie_makes_a_weight_that_lies_b
 def test_a_game_without_a_gap_is_refused_and_its_lie_costs_nothing():
     home = Player(types=(0, 1, 2), utility=lambda mine, place, _: 1 - Fraction(abs(mine - place), 2))
     selection = PrivateSelection(game=Game(players=(home, home), outcomes=(0, 1, 2)), epsilon=0.5)
-    with pytest.raises(UsageError, match=r"lie about some type and lose nothing.*use the private selection alone"):
+    with pytest.raises(
+        UsageError, match=r"some lie costs its player nothing at any outcome.*use the private selection alone"
+    ):
         TruthfulMixture(selection=selection, bound=Bound.SEED)
     assert all(gain.amount == ZERO for gain in gains(Commitment(game=selection.game)))
 
 
 def test_a_gap_too_small_to_matter_is_refused():
-    with pytest.raises(UsageError, match="too small to be weighed"):
+    with pytest.raises(UsageError, match="too small for the precision"):
         tempting(Fraction(1, 2**59), epsilon=1.0, bound=Bound.SEED)
     just_enough = tempting(Fraction(1, 2**58), epsilon=1.0, bound=Bound.SEED)
     assert just_enough.weight < 1

@@ -203,7 +203,7 @@ def test_bounds_that_make_no_sense_are_refused():
             gain_bound(1.0, bound=Bound.PURE, coalition=coalition)
     with pytest.raises(UsageError, match="only the lies of single players"):
         selection.gain_bound(bound=Bound.ENUMERATED, coalition=2)
-    with pytest.raises(UsageError, match="ask its selection"):
+    with pytest.raises(UsageError, match="call gain_bound on"):
         gain_bound(1.0, bound=Bound.ENUMERATED, coalition=1)
 
 

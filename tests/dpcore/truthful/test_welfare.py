@@ -53,5 +53,5 @@ def test_a_large_crowd_loses_little():
 
 def test_a_selection_by_another_quality_promises_no_welfare():
     selection = PrivateSelection(game=temptation(Fraction(1, 2)), epsilon=1.0, quality=shouting)
-    with pytest.raises(UsageError, match="promises no welfare"):
+    with pytest.raises(UsageError, match="guarantees no welfare"):
         welfare(selection, ["meek"])

@@ -220,7 +220,7 @@ def test_the_other_pages_tell_their_figures_in_table_plot_and_words() -> None:
         "This run promises epsilon 2 at delta 1e-09. It has spent rho 0.25 of 0.25 reserved, 25.0 % of the budget (bookkeeping)."
         in budget.text
     )
-    assert "30.0 % of the rows away" in rounds.alts[0]
+    assert "by 30.0 % of the rows" in rounds.alts[0]
     first = ["1", "age × sex", "4.5", "30.0 %", "10.0 %", "+20.0 %", "5.0 %", "25.0 %"]  # noqa: RUF001
     assert rounds.cells[1] == first
 

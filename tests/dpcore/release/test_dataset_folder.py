@@ -11,7 +11,7 @@ import pytest
 from dpcore import synthesize
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import writing
-from dpcore.release import latest
+from dpcore.release import dataset_folder
 from dpcore.release.dataset_folder import pointer
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
@@ -68,10 +68,12 @@ def test_a_copy_or_link_of_a_release_is_never_the_newest(
     second = release(paid)
     assert named(first.parent) == second.name
     verify_ledger()
-    monkeypatch.setattr(latest, "_newest", by_name)
+    monkeypatch.setattr(dataset_folder, "_newest", by_name)
     release(paid)
     assert named(first.parent) == "approved-january"
-    with pytest.raises(LedgerDamaged, match="approved-january, which is a copy or a link of a release with another"):
+    with pytest.raises(
+        LedgerDamaged, match="approved-january, which is a copy of, or a link to, a release with another"
+    ):
         verify_ledger()
 
 
@@ -82,7 +84,7 @@ def test_a_clock_that_was_ahead_does_not_pin_the_newest(paid: Workspace, monkeyp
     assert second.name < ahead.name
     assert named(ahead.parent) == second.name
     verify_ledger()
-    monkeypatch.setattr(latest, "_newest", by_name)
+    monkeypatch.setattr(dataset_folder, "_newest", by_name)
     release(paid)
     assert named(ahead.parent) == ahead.name
     with pytest.raises(LedgerDamaged, match="is newer"):
@@ -124,17 +126,17 @@ def test_of_two_runs_that_end_at_once_the_newer_becomes_the_latest(
     paid: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older, newer = release(paid), release(paid)
-    folder, known, write = older.parent, [older.name, newer.name], latest._write
+    folder, known, write = older.parent, [older.name, newer.name], dataset_folder._write
     (folder / "latest.json").unlink()
     newer.rename("aside")
 
     def while_another_ends(path: Path, content: bytes) -> None:
         """The newer release appears, and points to itself, between the older run's look at latest.json and its writing."""
-        monkeypatch.setattr(latest, "_write", write)
+        monkeypatch.setattr(dataset_folder, "_write", write)
         Path("aside").rename(newer)
-        latest.point_latest(folder, newer.name, known=known)
+        dataset_folder.point_latest(folder, newer.name, known=known)
         write(path, content)
 
-    monkeypatch.setattr(latest, "_write", while_another_ends)
-    latest.point_latest(folder, older.name, known=known)
+    monkeypatch.setattr(dataset_folder, "_write", while_another_ends)
+    dataset_folder.point_latest(folder, older.name, known=known)
     assert named(folder) == newer.name
