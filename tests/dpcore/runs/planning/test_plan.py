@@ -175,7 +175,7 @@ def test_the_number_of_rows_is_as_given_or_as_the_spec_wants_or_a_guess(
     assert f"about {USUAL_ROWS:,}: a guess" in rows()
     assert "about 12,345: as you say" in rows("--rows", 12345)
     workspace.spec.write_text(f"{workspace.spec.read_text()}output: {{rows: 777}}\n", encoding="utf-8")
-    assert "about 777: as many as `output.rows` asks for" in rows()
+    assert "about 777: from `output.rows`" in rows()
     assert dpflow("plan", workspace.spec, "--rows", 0) == 2
     assert "--rows must be" in capsys.readouterr().err
 

@@ -80,8 +80,8 @@ def test_too_many_cells_are_said_with_what_is_done_about_them(
         assert dpflow("plan", workspace.spec, "--rows", rows) == 0
         return capsys.readouterr().out
 
-    assert "measured with cells taken together" in said("{name: adaptive}", 100)
-    assert "of these only parts are measured" in said("{name: mwem}", 100)
+    assert "measured with merged cells" in said("{name: adaptive}", 100)
+    assert "these are measured only in part" in said("{name: mwem}", 100)
     assert "too many" not in said("{name: mwem}", 10**9)
     assert "candidates the counts of" in said("{name: pmw, rounds: 12}", 100)
 
