@@ -199,9 +199,7 @@ def test_a_closed_account_takes_no_runs_but_lets_open_ones_finish(said: Callable
 def test_an_analyst_and_a_purpose_are_allowed_a_part(said: Callable[..., str], read: Read) -> None:
     read("ledger", "open", "clinic", *TERMS)
     text = said("ledger", "allow", "clinic", "--analyst", "ann", "--epsilon", 0.5, "--reason", "thesis")
-    assert (
-        "analyst ann may use epsilon 0.5 of account clinic: epsilon 0 is used, epsilon 0.5000 is left;" in text
-    )
+    assert "analyst ann may use epsilon 0.5 of account clinic: epsilon 0 is used, epsilon 0.5000 is left;" in text
     with made_at_noon() as ledger:
         spent(ledger, "run-1", account="clinic", amount=10**11, analyst="ann", purpose="billing")
     allowance = read("ledger", "allow", "clinic", "--purpose", "billing", "--epsilon", 1, "--reason", "invoices")

@@ -99,10 +99,10 @@ def test_what_is_spent_is_said_in_each_currency(workspace: Workspace, capsys: py
     assert zcdp_to_epsilon(amounts.rho, delta=1e-9) == pytest.approx(1.0)
     assert gdp_to_epsilon(amounts.mu**2, delta=1e-9) == pytest.approx(1.0)
     assert dpflow("plan", workspace.spec) == 0
-    assert f"rho {figure(amounts.rho)} in zcdp (as counted here), mu {amounts.mu:.6g} in gdp" in capsys.readouterr().out
+    assert f"rho {figure(amounts.rho)} in zcdp (charged), mu {amounts.mu:.6g} in gdp" in capsys.readouterr().out
     open_account(epsilon=10.0, delta=1e-9, currency=Currency.GDP)
     assert dpflow("plan", workspace.spec) == 0
-    assert "in gdp (as counted here)" in capsys.readouterr().out
+    assert "in gdp (charged)" in capsys.readouterr().out
 
 
 def test_a_pure_promise_implies_one_in_each_currency(workspace: Workspace) -> None:
