@@ -1,1 +1,1 @@
-"""Measurements of speed and accuracy, each a module to run: `python -m benchmarks.dense --json`."""
+"""Benchmarks of speed and accuracy, each a module to run: `python -m benchmarks.dense --json`."""

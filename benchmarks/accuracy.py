@@ -1,9 +1,9 @@
-"""How far the synthetic rows' marginals are from the true ones, and what they cost.
+"""Measure the error of the synthetic rows' marginals, and the cost of the release.
 
     python -m benchmarks.accuracy --data adult_discretized --epsilon 1 --seeds 3 --json
 
-Each repetition is a whole release in a process of its own: spec, ledger, ingest, rounds, rows, Parquet. The CPU seconds and the
-peak memory are that process's, the seconds from after its imports to the end of the release. The unit is the row, in every table.
+Each repetition is a whole release in its own process: spec, ledger, ingest, rounds, rows, Parquet. CPU seconds and peak memory are those of
+that process; the seconds count from after its imports to the end of the release. The unit is the row, in every table.
 """
 
 import argparse
@@ -26,14 +26,14 @@ REFERENCE_SEEDS = range(5)
 
 
 def main() -> None:
-    """Measure, and print a table or one JSON object."""
+    """Run the benchmark and print a table or one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", choices=list(TABLES), default="adult7")
     parser.add_argument("--strategy", choices=["adaptive", "mwem", "pmw"], help="default: chosen by size")
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-9)
-    parser.add_argument("--seeds", type=int, default=3, help="how many releases; their noise is never the same")
-    parser.add_argument("--currency", choices=["zcdp", "gdp"], help="what the account counts; default: zcdp")
+    parser.add_argument("--seeds", type=int, default=3, help="the number of releases, each with fresh noise")
+    parser.add_argument("--currency", choices=["zcdp", "gdp"], help="the currency of the account; default: zcdp")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     table = load(arguments.data)
@@ -81,7 +81,7 @@ def _errors(table: BenchmarkTable, synthetic: pd.DataFrame) -> dict[int, float]:
 def measure(
     table: BenchmarkTable, *, strategy: str | None, epsilon: float, delta: float, currency: str | None
 ) -> dict[str, Any]:
-    """Make a release in a process of its own, and return its errors and what it cost."""
+    """Make a release in its own process, and return its errors and its cost."""
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
         table.original.to_parquet(base / "table.parquet", index=False)

@@ -1,8 +1,7 @@
-"""The table of `benchmarks.ingest` on a Dask cluster of two processes here: `python -m benchmarks.cluster [--rows N] [--json]`.
+"""Count the table of `benchmarks.ingest` on a local Dask cluster of two processes: `python -m benchmarks.cluster [--rows N] [--json]`.
 
-All pairs of columns are counted on one machine without Dask, on the cluster, and once more on a cluster of which a worker is killed
-while it reads and another while it counts. All three must agree to the last row. On one machine a cluster can't be faster: it is for
-tables that one machine can't hold.
+All pairs of columns are counted without Dask, on the cluster, and on a cluster that loses one worker while it reads and another while it
+counts. All three must agree to the last row. On one machine a cluster cannot be faster: it is for tables that one machine cannot hold.
 """
 
 import argparse
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 WORKERS = 2
-KILLED_AFTER = 1.0  # seconds, of reading and of counting
+KILLED_AFTER = 1.0  # seconds after reading or counting starts
 CODING = Coding(
     universe=UNIVERSE,
     protection=Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE),
@@ -41,7 +40,7 @@ CODING = Coding(
 
 
 def main() -> None:
-    """Count in three ways, and print what each took and whether they agree."""
+    """Count in three ways, and print the time of each and whether they agree."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cluster", description=__doc__)
     parser.add_argument("--rows", type=int, default=10**7)
     parser.add_argument("--json", action="store_true")
@@ -57,7 +56,7 @@ def main() -> None:
 
 
 def measure(source: Source) -> dict[str, Any]:
-    """Count the pairs of a table here, on a cluster, and on one that loses workers."""
+    """Count the pairs of a table without Dask, on a cluster, and on a cluster that loses workers."""
     begin = time.perf_counter()
     here = _counts(LocalHistogram.count(ingest(source, coding=CODING, draws=Draws.fresh()), UNIVERSE))
     result: dict[str, Any] = {"here_seconds": time.perf_counter() - begin}
@@ -80,7 +79,7 @@ def _on_cluster(source: Source, *, killing: bool) -> tuple[Counts, float, int]:
 
 
 class _killer:  # noqa: N801  reads as the statement it is used in
-    """Kill one worker some time after the beginning, if that comes before the end."""
+    """Kill one worker `KILLED_AFTER` seconds after the block starts, unless it ends earlier."""
 
     def __init__(self, client: "Client", killed: list[int], *, wanted: bool) -> None:
         workers = sorted(info["pid"] for info in client.run(_pid).values()) if wanted else []
@@ -110,10 +109,10 @@ def _counts(histogram: Histogram) -> Counts:
 
 
 def _text(result: dict[str, Any]) -> str:
-    lines = [f"{result['rows']:,} rows, all pairs: {result['here_seconds']:.1f} s here"]
+    lines = [f"{result['rows']:,} rows, all pairs: {result['here_seconds']:.1f} s without Dask"]
     for name, words in (
         ("cluster", "on two workers"),
-        ("cluster_with_kills", "on two workers, of which some were killed"),
+        ("cluster_with_kills", "on two workers, some of them killed"),
     ):
         each = result[name]
         lines.append(

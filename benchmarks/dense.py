@@ -1,15 +1,14 @@
-"""How near to the speed of memory the dense model works: its two passes against a plain NumPy copy.
+"""Compare the memory bandwidth of the dense model's two passes with that of a plain NumPy copy.
 
     python -m benchmarks.dense --json
 
-A copy reads and writes every cell (16 bytes), and so does an update, which also reads its factor (8 bytes for each of its cells); a marginal
-reads every cell (8 bytes) and writes its own. A share is the bytes a second that a pass moves, divided by those of a copy of an equally
-large array in the same rounds. Copy, marginal and update take turns, so that
-other work on the machine meets all three alike; of every round the median counts, and of all rounds the best. The clock is the process's
-CPU time, in which waiting for a core does not count; all three use one thread, so that on an idle machine `--clock wall` says the same. The
-update is a whole `DenseModel.multiply`: checks, normalisation and all; the marginal on its axes was asked just before, as in every round
-of a strategy. At the end stands what one refining step of `mwem` costs, in copies: the model from its potentials on all pairs of columns
-(an exponential for every cell), and all pairs' marginals.
+A copy reads and writes every cell (16 bytes). An update does too, and also reads its factor (8 bytes for each of its cells). A marginal
+reads every cell (8 bytes) and writes its own. A share is the bytes per second that a pass moves, divided by those of a copy of an equally
+large array in the same rounds. Copy, marginal and update alternate, so that other work on the machine affects all three alike. The result
+is the best round's median. The clock is the process's CPU time, which does not include waiting for a core. All three use one thread, so on
+an idle machine `--clock wall` gives the same result. The update is a whole `DenseModel.multiply`, including checks and normalisation; the
+marginal on its axes was computed just before, as in every round of a strategy. The last figure is the cost of one refining step of `mwem`,
+in copies: the model from its potentials on all pairs of columns (an exponential for every cell), and the marginals of all pairs.
 """
 
 import argparse
@@ -55,7 +54,7 @@ _PATTERNS: dict[int, list[tuple[tuple[int, ...], list[Axes]]]] = {
 
 @dataclass(frozen=True)
 class Result:
-    """The speed of one pattern of axes, in gigabytes a second."""
+    """The speed of one pattern of axes, in gigabytes per second."""
 
     shape: tuple[int, ...]
     axes: Axes
@@ -76,7 +75,7 @@ class Result:
 
 
 def main() -> None:
-    """Measure, and print a table or one JSON object."""
+    """Run the benchmark and print a table or one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5)
@@ -125,7 +124,7 @@ def _measure(shape: tuple[int, ...], axes: Axes, *, arguments: argparse.Namespac
 
 
 def _step_in_copies(shape: tuple[int, ...], *, arguments: argparse.Namespace) -> float:
-    """Return what a refining step on all pairs of columns costs, in copies of the model."""
+    """Return the cost of a refining step on all pairs of columns, in copies of the model."""
     model = DenseModel(shape, total=1.0)
     source, target = np.ones(shape), np.zeros(shape)
     functions = {pair: np.ones([shape[axis] for axis in pair]) for pair in itertools.combinations(range(len(shape)), 2)}
@@ -139,7 +138,7 @@ def _step_in_copies(shape: tuple[int, ...], *, arguments: argparse.Namespace) ->
 
 
 def _best(steps: dict[str, Callable[[], object]], *, arguments: argparse.Namespace) -> dict[str, float]:
-    """Return the best of the rounds' median times of each step; they take turns."""
+    """Return each step's smallest median time over the rounds. The steps alternate."""
     clock = _CLOCKS[arguments.clock]
     best = dict.fromkeys(steps, math.inf)
     for _ in range(arguments.rounds):

@@ -1,12 +1,12 @@
-"""How the cost of a release grows with the rows and with the columns of its table.
+"""Measure how the cost of a release grows with the rows and with the columns of its table.
 
     python -m benchmarks.growth --json
 
-Made tables with real dependencies, strategy `adaptive` with the same number of rounds and the same size of model throughout. Each release is a
-process of its own; the CPU seconds are those of dpcore, from reading the spec to the last file, and the memory is that of the whole process.
-Last comes a wide table with a target column and all of the strategy's defaults: its seconds on the wall have a bar of their own.
-An exponent says how the seconds follow the size between two neighbouring tables: log of their ratio by log of the sizes' ratio. Seconds of the same work
-differ by some percent from run to run, so an exponent may exceed its bar by 0.1; of several `--repeats` the fastest counts.
+The tables are generated, with dependencies between columns. The strategy is `adaptive`, always with the same number of rounds and the same
+size of model. Each release runs in its own process. CPU seconds are those of dpcore, from reading the spec to the last file; memory is that of the
+whole process. Last comes a wide table with a target column and the strategy's defaults; its wall time has its own bar. An exponent
+compares two successive tables: the log of the ratio of their seconds, divided by the log of the ratio of their sizes. Seconds of the same
+work differ by a few percent from run to run, so an exponent may exceed its bar by 0.1. With `--repeats` the fastest run counts.
 """
 
 import argparse
@@ -30,12 +30,12 @@ from benchmarks.release_cost import cost_of_release
 MOST_EXPONENT = {"rows": 1.0, "columns": 2.0}
 TOLERANCE = 0.1
 MOST_MEMORY_MB = 2_000.0
-"""At the largest number of rows, ten million."""
+"""The limit at the largest number of rows, ten million."""
 LARGEST_ROWS = 10_000_000
 FULL = {"rows": (100_000, 1_000_000, LARGEST_ROWS), "columns": (10, 20, 40, 80)}
 QUICK = {"rows": (10_000, 30_000, 100_000), "columns": (5, 10, 20)}
 COLUMNS, ROWS, QUICK_ROWS = 14, 50_000, 5_000
-"""What the other dimension is, while one grows."""
+"""The size of the other dimension while one grows."""
 WIDE, QUICK_WIDE, MOST_WIDE_SECONDS = 100, 20, 600.0
 SEED = 7
 
@@ -52,16 +52,16 @@ class Measured:
 
 
 def main() -> None:
-    """Measure, and print a table or one JSON object."""
+    """Run the benchmark and print a table or one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--by", choices=[*FULL, "wide"], action="append", help="only this")
-    parser.add_argument("--sizes", type=int, nargs="+", help="with one --by: these sizes of it")
+    parser.add_argument("--by", choices=[*FULL, "wide"], action="append", help="measure only this")
+    parser.add_argument("--sizes", type=int, nargs="+", help="with one --by: measure these sizes")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--model-mb", type=float, default=4.0)
     parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="small tables: to see that it works, not for the bars")
+    parser.add_argument("--quick", action="store_true", help="use small tables: shows that it works, not for the bars")
     parser.add_argument(
-        "--profile", action="store_true", help="also say, on stderr, which functions take longest; this slows runs down"
+        "--profile", action="store_true", help="also print the slowest functions to stderr; this slows runs down"
     )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def figures(dimension: str, runs: Sequence[Measured]) -> dict[str, Any]:
-    """Return what neighbouring sizes say about growth, and whether the bars hold."""
+    """Return the growth between successive sizes, and whether the bars hold."""
     steps = []
     for small, large in pairwise(runs):
         sizes = getattr(large, dimension) / getattr(small, dimension)
@@ -101,7 +101,7 @@ def _measure(dimension: str, size: int, arguments: argparse.Namespace) -> Measur
 
 
 def _wide(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measure a wide table: all pairs with a target and a third column, and the strategy as it comes."""
+    """Measure a wide table: all 3-way marginals with a target, and the strategy's defaults."""
     columns, rows = (QUICK_WIDE, QUICK_ROWS) if arguments.quick else (WIDE, ROWS)
     table = GrowthTable(columns=columns, seed=SEED)
     begin = time.perf_counter()
@@ -138,7 +138,7 @@ def _text(result: dict[str, Any]) -> str:
     for dimension in MOST_EXPONENT:
         if dimension not in result:
             continue
-        lines.append(f"\n{'rows':>11}{'columns':>9}{'CPU s':>9}{'MB':>8}{'ratio':>8}{'exponent':>10}  most of it")
+        lines.append(f"\n{'rows':>11}{'columns':>9}{'CPU s':>9}{'MB':>8}{'ratio':>8}{'exponent':>10}  slowest steps")
         for run, ratio in zip(result[dimension]["runs"], [None, *result[dimension]["ratios"]], strict=True):
             growth = "" if ratio is None else f"{ratio['seconds']:8.2f}{ratio['exponent']:10.2f}"
             dear = sorted(run["steps"].items(), key=lambda step: -step[1])[:3]
@@ -151,7 +151,7 @@ def _text(result: dict[str, Any]) -> str:
     if wide := result.get("wide"):
         holds = ", ".join(f"{bar}: {'holds' if kept else 'MISSED'}" for bar, kept in wide["bars"].items())
         lines.append(
-            f"\n{wide['columns']} columns and a target, {wide['rows']:,} rows: {wide['wall_seconds']:.0f} s on the wall, "
+            f"\n{wide['columns']} columns and a target, {wide['rows']:,} rows: {wide['wall_seconds']:.0f} s wall time, "
             f"{wide['cpu_seconds']:.0f} CPU s, {wide['peak_memory_mb']:.0f} MB; {holds}"
         )
     lines.append(f"(an exponent may exceed its bar by {result['tolerance']:g}: seconds differ from run to run)")

@@ -1,4 +1,4 @@
-"""Tables of any size to measure growth on: every column follows another one, in part, as in a tree."""
+"""Generate tables of any size to measure growth: the columns form a tree, and each depends partly on its parent."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from pyarrow import parquet
 VALUES = 10
 CHUNK_ROWS = 1 << 18
 FOLLOWS = 0.7
-"""The share of rows in which a column is a function of its parent; in the others it is drawn by itself."""
+"""The share of rows in which a column is a function of its parent. In the others it is drawn independently."""
 
 
 class GrowthTable:
-    """A tree of columns with ten values each, the same for the same seed, whatever the number of rows.
+    """A tree of columns with ten values each. The same seed gives the same columns, whatever the number of rows.
 
-    The parent of a column is any column before it. A column is a fixed function of its parent in most rows, and drawn from a skewed
-    distribution of its own in the others.
+    The parent of a column is a random column before it. A column is a fixed function of its parent in most rows, and drawn from its own
+    skewed distribution in the others.
     """
 
     def __init__(self, *, columns: int, seed: int) -> None:
@@ -32,7 +32,7 @@ class GrowthTable:
         return [f"c{number:02}" for number in range(len(self._parents))]
 
     def chunk(self, number: int, rows: int) -> pa.Table:
-        """Return the rows of one chunk, which depend on its number and on nothing else."""
+        """Return the rows of one chunk, which depend only on its number."""
         rng = np.random.default_rng((self._seed, number))
         drawn: list[np.ndarray] = []
         for parent, function, chances in zip(self._parents, self._functions, self._chances, strict=True):
@@ -48,7 +48,7 @@ class GrowthTable:
                 writer.write_table(self.chunk(number, min(CHUNK_ROWS, rows - start)))
 
     def universe(self) -> dict[str, dict[str, object]]:
-        """Return the universe as a spec declares it; columns are whole numbers and names in turns."""
+        """Return the universe in the form of a spec, alternating integer and categorical columns."""
         whole = {"type": "integer", "min": 0, "max": VALUES - 1}
         named = {"type": "categorical", "values": list(range(VALUES))}
         return {name: named if number % 2 else whole for number, name in enumerate(self.names)}

@@ -1,12 +1,12 @@
-"""How fast a large table is read, coded and counted: all pairs of fourteen columns of mixed types, from a Parquet file.
+"""Measure how fast a large table is read, encoded and counted: all pairs of fourteen columns of mixed types, from a Parquet file.
 
     python -m benchmarks.ingest --json
 
-Ours is what a run does: the source in batches, codes by the declared universe, the codes in memory and beyond its limit in a file, then the
-marginals. DuckDB computes the same marginals of the same file in the same run, by several plans, of which the fastest is the peer; both use all
-cores, each in a process of its own, measured after its imports. All counts have to agree. The fastest of several `--repeats` counts, in turns. At
-the end ours reads three such files, to see whether its memory grows. Other work on the machine meets both alike, but not in the same
-moments: the seconds of CPU, which are of all threads, say what the seconds on the wall would be without it.
+dpflow does what a run does: it reads the source in batches, encodes rows by the declared universe, keeps the codes in memory and, beyond a
+limit, in a file, and counts the marginals. DuckDB computes the same marginals of the same file in the same run, by several plans; the fastest
+plan is the peer. Both use all cores. Each runs in its own process and is measured after its imports. All counts must agree. With
+`--repeats` both alternate, and the fastest run counts. At the end dpflow reads three such files, to see whether its memory grows. Other
+work on the machine affects both, but at different moments. CPU seconds, summed over all threads, are not affected by it.
 """
 
 import argparse
@@ -29,7 +29,7 @@ MOST_GROWTH = 1.2
 
 
 def main() -> None:
-    """Measure, and print a table or one JSON object."""
+    """Run the benchmark and print a table or one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--repeats", type=int, default=2)
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def measured(*, rows: int, repeats: int) -> dict[str, Any]:
-    """Make the tables and count them."""
+    """Generate the tables and count them."""
     with tempfile.TemporaryDirectory(prefix="dpflow-ingest-") as folder:
         files = [Path(folder) / f"part-{part}.parquet" for part in range(PARTS)]
         ingest_table.write(files[0], rows=rows, part=0)
@@ -52,7 +52,7 @@ def measured(*, rows: int, repeats: int) -> dict[str, Any]:
 
 
 def figures(ours: Run, plans: dict[str, Run], *, larger: Run, rows: int) -> dict[str, Any]:
-    """Return the figures of both, and whether the bars hold."""
+    """Return the figures of dpflow and DuckDB, and whether the bars hold."""
     peer = min(plans, key=lambda name: plans[name].seconds)
     speed = plans[peer].seconds / ours.seconds
     growth = larger.peak_memory_mb / ours.peak_memory_mb
@@ -84,7 +84,7 @@ def figures(ours: Run, plans: dict[str, Run], *, larger: Run, rows: int) -> dict
 
 
 def _in_turns(path: str, *, repeats: int) -> tuple[Run, dict[str, Run]]:
-    """Measure ours and all plans, then again ours and the fastest plan."""
+    """Measure dpflow and all plans, then repeat dpflow and the fastest plan."""
     ours = run(OURS, path)
     plans = {name: run(name, path) for name in PLANS}
     for _ in range(repeats - 1):

@@ -1,4 +1,4 @@
-"""Counting all pairs of columns of a Parquet table, by dpcore and by DuckDB, each in a process of its own."""
+"""Count all pairs of columns of a Parquet table with dpcore and with DuckDB, each in its own process."""
 
 import multiprocessing
 import os
@@ -23,7 +23,7 @@ Counts = list[np.ndarray]
 
 @dataclass(frozen=True)
 class Run:
-    """What one way of counting took, after the imports of its process, and what it counted."""
+    """The cost of one way of counting, measured after its process's imports, and its counts."""
 
     seconds: float
     cpu_seconds: float
@@ -32,7 +32,7 @@ class Run:
 
 
 def run(way: str, path: str) -> Run:
-    """Count all pairs of the table at a path, in a process of its own."""
+    """Count all pairs of the table at a path, in a separate process."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_run, (way, path))
 
@@ -47,7 +47,7 @@ def _run(way: str, path: str) -> Run:
 
 
 def _ours() -> Callable[[str], Counts]:
-    """Return what a run does, from the source to the counts that a selection looks at; the process imports what it measures."""
+    """Return dpcore's way of counting: what a run does from the source to the counts for a selection. Imports happen here, before the clock starts."""
     from dpcore.privacy.protection import Neighbours, Protection  # noqa: PLC0415
     from dpcore.spec.source import SourceSpec  # noqa: PLC0415
     from dpcore.tables.histogram import LocalHistogram  # noqa: PLC0415
@@ -90,7 +90,7 @@ def _by_grouping_sets(connection: Any, table: str) -> Counts:
     found = connection.execute(
         f"SELECT {listed}, count(*) AS rows FROM {table} GROUP BY GROUPING SETS ({sets})"  # noqa: S608  our own names
     ).fetchnumpy()
-    # codes are never null, so that a null says that a column is not in the set
+    # Codes are never null, so a null means that the column is not in the grouping set.
     given = np.array([~np.ma.getmaskarray(found[name]) for name in names])
     counts = []
     for pair in PAIRS:

@@ -1,4 +1,4 @@
-"""A large table of mixed types to measure ingestion on: fourteen columns, their universe, and the same cells in DuckDB's SQL."""
+"""Generate a large table of mixed types to measure ingestion: fourteen columns, their universe, and the same cells in DuckDB's SQL."""
 
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -22,7 +22,7 @@ Rows = np.random.Generator
 
 @dataclass(frozen=True)
 class Column:
-    """One column: what is declared of it, and its code as an expression of SQL."""
+    """One column: its attribute, and its code as an SQL expression."""
 
     attribute: Attribute
     cell: str
@@ -33,13 +33,13 @@ def _texts(word: str, count: int) -> tuple[str, ...]:
 
 
 def _listed(name: str, values: tuple[str, ...]) -> str:
-    """Return the place of a text in a list; null comes after the last."""
+    """Return an SQL expression for the position of a text in a list. Null comes after the last."""
     places = ", ".join(f"'{value}'" for value in values)
     return f"coalesce(list_position([{places}], {name}) - 1, {len(values)})"
 
 
 def _between(name: str, edges: tuple[float, ...]) -> str:
-    """Return the bin of a number between ascending edges by halving, which takes fewest comparisons; null comes after the last."""
+    """Return an SQL expression for a number's bin between ascending edges, as a binary search. Null comes after the last."""
 
     def halved(low: int, high: int) -> str:
         if high - low == 1:
@@ -62,7 +62,7 @@ COLUMNS = {
     "score": Column(Integer(minimum=1, maximum=10), "least(greatest(score, 1), 10) - 1"),
     "postcode": Column(Integer(minimum=0, maximum=999, width=10, missing=True), "coalesce(postcode // 10, 100)"),
     "income": Column(Number(INCOMES, missing=True), _between("income", INCOMES)),
-    # exact, since the edges are whole and the width is a power of two
+    # exact, since the edges are whole numbers and the width is a power of two
     "weight": Column(Number(WEIGHTS), "least(greatest(floor((weight - 20) / 2), 0), 51)"),
     "visited": Column(
         Date(minimum=date(2024, 1, 1), maximum=date(2025, 12, 31), every=Every.MONTH),
@@ -79,13 +79,13 @@ UNIVERSE = Universe({name: column.attribute for name, column in COLUMNS.items()}
 
 
 def encoded(path: str) -> str:
-    """Return the query that reads a Parquet file as codes of one byte."""
+    """Return the query that reads a Parquet file as one-byte codes."""
     cells = ", ".join(f"({column.cell})::UTINYINT AS {name}" for name, column in COLUMNS.items())
     return f"SELECT {cells} FROM read_parquet('{path}')"  # noqa: S608  made of constants and of a path of ours
 
 
 def write(path: Path, *, rows: int, part: int) -> None:
-    """Write one part of the table as Parquet, row group by row group: the same rows for the same numbers."""
+    """Write one part of the table as Parquet, row group by row group. The same arguments give the same rows."""
     writer = None
     for number, start in enumerate(range(0, max(rows, 1), GROUP_ROWS)):
         group = _group(np.random.default_rng((SEED, part, number)), min(GROUP_ROWS, rows - start))
@@ -119,7 +119,7 @@ def _group(rng: Rows, rows: int) -> pa.Table:
 
 
 def _named(rng: Rows, values: tuple[str, ...], rows: int, *, nulls: float) -> pa.Array:
-    """Draw texts, the first ones most often."""
+    """Draw texts with decreasing frequency: the first one most often."""
     chances = np.cumsum(1 / np.arange(1, len(values) + 1))
     places = np.searchsorted(chances / chances[-1], rng.random(rows), side="right").astype(np.int32)
     indices = pa.array(np.minimum(places, len(values) - 1), mask=rng.random(rows) < nulls)

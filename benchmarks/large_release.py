@@ -1,10 +1,10 @@
-"""How the memory and the time of a release grow with the number of its synthetic rows.
+"""Measure how the memory and the time of a release grow with the number of its synthetic rows.
 
     python -m benchmarks.large_release --json
 
-The spec of the clinic visits with `output.rows` set, for both kinds of model: `mwem` holds every cell, `adaptive` a factored model. Each release
-is a process of its own, from the spec to the Parquet files, and the memory is the peak of that process. The rows are drawn and written in chunks,
-so that the peak should not depend on their number.
+The spec is that of the clinic visits with `output.rows` set, for both kinds of model: dense with `mwem`, factored with `adaptive`. Each release
+runs in its own process, from the spec to the Parquet files, and the memory is the peak of that process. Rows are drawn and written in
+chunks, so the peak should not depend on their number.
 """
 
 import argparse
@@ -23,12 +23,12 @@ DATA = Path(__file__).parents[1] / "data"
 SIZES = (10_000_000, 100_000_000)
 MOST_MEMORY_MB = 1_000.0
 MOST_RATIO = 1.1
-"""Of the peak memory at the largest number of rows to that at the smallest."""
+"""The largest ratio of the peak memory at the most rows to that at the fewest."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The cost of one release; `rows_per_second` is of drawing and writing, by CPU seconds."""
+    """The cost of one release. `rows_per_second` is the rate of drawing and writing rows, by CPU time."""
 
     strategy: str
     rows: int
@@ -38,10 +38,10 @@ class Measured:
 
 
 def main() -> None:
-    """Measure, and print a table or one JSON object; end with 1 if a bar was missed."""
+    """Run the benchmark and print a table or one JSON object. Exit with 1 if a bar was missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, nargs="+", default=list(SIZES))
-    parser.add_argument("--strategy", choices=["mwem", "adaptive"], action="append", help="only this")
+    parser.add_argument("--strategy", choices=["mwem", "adaptive"], action="append", help="measure only this")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     measured = [
@@ -61,15 +61,14 @@ def main() -> None:
             )
         print(
             "\n".join(
-                f"{name:9} peak memory of the most rows, by that of the fewest: {found:.3f}"
-                for name, found in ratios.items()
+                f"{name:9} peak memory at the most rows / at the fewest: {found:.3f}" for name, found in ratios.items()
             )
         )
     sys.exit(int(missed))
 
 
 def measure(strategy: str, rows: int) -> Measured:
-    """Make one release in a folder that is removed afterwards."""
+    """Make one release in a temporary folder."""
     spec = yaml.safe_load((DATA / "clinic-visits.yaml").read_text(encoding="utf-8"))
     privacy = {**spec["privacy"], "unit": "row", "max_rows_per_unit": 1}
     with tempfile.TemporaryDirectory() as name:
@@ -84,7 +83,7 @@ def measure(strategy: str, rows: int) -> Measured:
 
 
 def ratio(measured: list[Measured]) -> float:
-    """Return the peak memory at the most rows, by that at the fewest."""
+    """Return the peak memory at the most rows divided by that at the fewest."""
     by_rows = sorted(measured, key=lambda each: each.rows)
     return by_rows[-1].peak_memory_mb / by_rows[0].peak_memory_mb
 

@@ -1,16 +1,16 @@
-"""How many charges a ledger takes in a second, beside what its store can do at all, and whether a large ledger is slower.
+"""Measure how many charges per second a ledger takes, relative to the limit of its store, and whether a large ledger is slower.
 
     python -m benchmarks.ledger --json
 
-Speed: `charge`, and pairs of `charge` and `commit`, each a durable transaction. Beside them, in the same rounds, the
-least that any durable, shared and idempotent charge must do: a bare transaction of the same driver with the same settings, which locks,
-looks at and changes a balance and adds one row of the size of what a charge adds under a unique key. Its rate is the limit of this disk and this driver;
-`share_of_bare` is what the ledger reaches of it.
+Speed: `charge`, and pairs of `charge` and `commit`, each a durable transaction. The baseline, measured in the same rounds, is the least that
+any durable, shared and idempotent charge must do: a bare transaction with the same driver and settings that locks, reads and changes a
+balance and adds one row of a charge's size under a unique key. Its rate is the limit of this disk and this driver; `share_of_bare` is the
+share of it that the ledger reaches.
 
-Scale: a ledger of many committed operations and blocks is written in bulk and verified in a process of its own; so is one of a tenth of
-its size, to compare the memory that both take. Then the same charges are made on it and on an empty ledger, in turns.
+Scale: a ledger of many committed operations and blocks is written in bulk and verified in its own process. So is one of a tenth of its size,
+to compare their memory. Then the same charges are made alternately on the large ledger and on an empty one.
 
-All times are wall time, because a durable charge waits for the disk; each figure is a median over the rounds.
+All times are wall time, because a durable charge waits for the disk. Each figure is a median over the rounds.
 """
 
 import argparse
@@ -26,19 +26,19 @@ from benchmarks.ledger_speed import speed
 SHARE_BAR = 0.4
 """The least share of the bare transaction's rate that a charge should reach."""
 COST_BAR = 1.5
-"""How much more a charge may cost on the large ledger than on the empty one."""
+"""The largest cost of a charge on the large ledger, relative to the empty one."""
 QUICK = {"operations": 10_000, "blocks": 1_000, "rounds": 10}
 
 
 def main() -> None:
-    """Measure, and print a table or one JSON object."""
+    """Run the benchmark and print a table or one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--store", choices=STORES, action="append", help="only this one")
+    parser.add_argument("--store", choices=STORES, action="append", help="measure only this store")
     parser.add_argument("--operations", type=int, default=1_000_000, help="in the large ledger")
     parser.add_argument("--blocks", type=int, default=10_000, help="in the large ledger")
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--quick", action="store_true", help="a run of a minute: " + _options(QUICK))
-    parser.add_argument("--folder", type=Path, help="where to put the ledgers, instead of where temporary files go")
+    parser.add_argument("--quick", action="store_true", help="finish in a minute: " + _options(QUICK))
+    parser.add_argument("--folder", type=Path, help="the folder for the ledgers; default: that of temporary files")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.quick:

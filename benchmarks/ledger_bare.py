@@ -1,7 +1,7 @@
-"""The least that any durable, shared charge has to do, with the same driver and settings: the limit that a ledger is held against.
+"""The bare charge: the least that any durable, shared charge must do, with the same driver and settings. It is the baseline for a ledger.
 
-One transaction that takes the lock, looks at a balance, changes it, and adds one row of the size of what the ledger adds under a key of its
-own, without which a retry would be charged twice.
+One transaction takes the lock, reads a balance, changes it, and adds one row of the size that the ledger adds, under a unique key. Without
+the key a retry would be charged twice.
 """
 
 import sqlite3
@@ -17,14 +17,14 @@ class BareCharge(Protocol):
     """A table of balances and a table of charges, and nothing else."""
 
     def charge(self) -> None:
-        """Take an amount of 1 from a balance, durably."""
+        """Charge an amount of 1 to a balance, durably."""
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection."""
 
 
 class BareSqlite:
-    """In a file of its own: BEGIN IMMEDIATE, SELECT, UPDATE, INSERT, COMMIT."""
+    """The bare charge in its own SQLite file: BEGIN IMMEDIATE, SELECT, UPDATE, INSERT, COMMIT."""
 
     def __init__(self, place: Place, *, row_bytes: int) -> None:
         self._body, self._keys = "x" * row_bytes, (f"run/step-{number}" for number in count())
@@ -37,7 +37,7 @@ class BareSqlite:
         execute("INSERT INTO balance VALUES ('all', 0)")
 
     def charge(self) -> None:
-        """Take an amount of 1 from a balance, durably."""
+        """Charge an amount of 1 to a balance, durably."""
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
         execute("SELECT used FROM balance WHERE name = 'all'").fetchall()
@@ -46,12 +46,12 @@ class BareSqlite:
         execute("COMMIT")
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection."""
         self._connection.close()
 
 
 class BarePostgres:
-    """In a database of its own: BEGIN, SELECT FOR UPDATE, UPDATE, INSERT, COMMIT."""
+    """The bare charge in its own PostgreSQL database: BEGIN, SELECT FOR UPDATE, UPDATE, INSERT, COMMIT."""
 
     def __init__(self, place: Place, *, row_bytes: int) -> None:
         self._body, self._keys = "x" * row_bytes, (f"run/step-{number}" for number in count())
@@ -62,7 +62,7 @@ class BarePostgres:
         execute("INSERT INTO balance VALUES ('all', 0)")
 
     def charge(self) -> None:
-        """Take an amount of 1 from a balance, durably."""
+        """Charge an amount of 1 to a balance, durably."""
         execute = self._connection.execute
         execute("BEGIN")
         execute("SELECT used FROM balance WHERE name = 'all' FOR UPDATE").fetchall()
@@ -71,11 +71,11 @@ class BarePostgres:
         execute("COMMIT")
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connection."""
         self._connection.close()
 
 
 def bare(place: Place, *, row_bytes: int) -> BareCharge:
-    """Return the bare charge of a store, at a place of its own."""
+    """Return the bare charge of a store, at its own place."""
     kind = BareSqlite if place.url.startswith("sqlite") else BarePostgres
     return kind(place, row_bytes=row_bytes)

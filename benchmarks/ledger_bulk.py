@@ -1,6 +1,6 @@
-"""A large ledger in a minute or two: the rows that the protocol would have written, written by the million.
+"""Build a large ledger in a minute or two, by writing in bulk the rows that the protocol would have written.
 
-Runs of a hundred operations each, reserved, leased, measured and settled one after the other. `verify` finds nothing wrong with it.
+It holds runs of a hundred operations each, reserved, leased, measured and settled one after the other. It passes `verify`.
 """
 
 import random
@@ -48,12 +48,12 @@ _OPERATION = [
 
 
 def block_names(blocks: int) -> list[str]:
-    """Return the names of so many blocks."""
+    """Return the names of the given number of blocks."""
     return [f"block-{number:06}" for number in range(blocks)]
 
 
 def open_blocks(url: str, *, blocks: int) -> None:
-    """Make a ledger with an account of so many sealed blocks and nothing else."""
+    """Create a ledger that contains only an account with the given number of sealed blocks."""
     with open_ledger(url, create=True) as ledger:
         terms = {"unit": "row", "neighbours": Neighbours.ADD_REMOVE, "blocks_by": "block"}
         ledger.open_account(ACCOUNT, currency=Currency.ZCDP, cap=CAP, epsilon=400_000.0, delta=1e-9, **terms)
@@ -62,7 +62,7 @@ def open_blocks(url: str, *, blocks: int) -> None:
 
 
 def build(url: str, *, operations: int, blocks: int) -> None:
-    """Make a ledger with so many committed operations in an account of so many blocks."""
+    """Create a ledger with the given number of committed operations in an account with the given number of blocks."""
     open_blocks(url, blocks=blocks)
     with open_ledger(url) as ledger, ledger.reading() as rows:
         head = rows.head()
@@ -77,7 +77,7 @@ def build(url: str, *, operations: int, blocks: int) -> None:
 
 
 class _History:
-    """The rows that follow a head of the chain, kept until they are written."""
+    """The rows after a head of the chain, buffered until they are written."""
 
     def __init__(self, *, seq: int, head: str, names: Sequence[str]) -> None:
         self.seq, self.head = seq, head
@@ -113,7 +113,7 @@ class _History:
         self.used.update(dict.fromkeys(blocks, total))
 
     def flush(self, write: Write) -> None:
-        """Write what was added."""
+        """Write the buffered rows."""
         for table, columns, rows in (
             ("event", _EVENT, self._events),
             ("run", _RUN, self._runs),
@@ -140,12 +140,12 @@ class _History:
 
 
 Use = Callable[[Counter[str]], None]
-"""Says at the end what is used of each block."""
+"""Sets, at the end, the amount used of each block."""
 
 
 @contextmanager
 def _writing_to(url: str) -> Iterator[tuple[Write, Use]]:
-    """Write past the ledger, without its rules; they are back at the end, and everything is on disk."""
+    """Write directly to the store with the ledger's rules disabled. At the end they are restored and everything is on disk."""
     with _writing_to_sqlite(url) if url.startswith("sqlite") else _writing_to_postgres(url) as writers:
         yield writers
 
@@ -178,7 +178,7 @@ def _writing_to_sqlite(url: str) -> Iterator[tuple[Write, Use]]:
 def _writing_to_postgres(url: str) -> Iterator[tuple[Write, Use]]:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET search_path TO dpflow")
-        connection.execute("SET session_replication_role TO replica")  # no rule of the tables looks
+        connection.execute("SET session_replication_role TO replica")  # disables the triggers
 
         def write(table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
             with connection.cursor().copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
@@ -192,5 +192,5 @@ def _writing_to_postgres(url: str) -> Iterator[tuple[Write, Use]]:
                 )
 
         yield write, use
-        connection.execute("VACUUM (ANALYZE)")  # as the server would have done by itself, had it taken days
+        connection.execute("VACUUM (ANALYZE)")  # as autovacuum would have done over time
         connection.execute("CHECKPOINT")

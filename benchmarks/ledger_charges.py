@@ -1,4 +1,4 @@
-"""Charges of a ledger in each of its ways, in short slices that take turns, so that a busy disk meets all alike."""
+"""Time each kind of ledger transaction in short alternating slices, so that a busy disk affects all kinds alike."""
 
 import itertools
 import random
@@ -11,10 +11,10 @@ from dpcore.ledger import Ledger, Operation
 
 AMOUNT, OUTPUT = 1_000, bytes(range(200))
 FOR_ALL = 1 << 50
-"""What the one run reserves from which all operations take."""
+"""The amount reserved by the one run that pays for all operations."""
 
 Slice = Callable[[], float]
-"""Does some of one thing, and returns the seconds that one transaction took."""
+"""Runs some transactions of one kind, and returns the seconds per transaction."""
 
 
 class Charges:
@@ -33,27 +33,27 @@ class Charges:
         return timed(lambda: [self._charge(step) for step in steps], transactions=self._times)
 
     def pairs(self) -> float:
-        """Charge and commit operations, each of which takes two transactions."""
+        """Charge and commit operations. Each takes two transactions."""
         steps = self._names("step")
         return timed(
             lambda: [self._ledger.commit(self._charge(step), OUTPUT) for step in steps], transactions=2 * self._times
         )
 
     def reservations(self, blocks: int, *, times: int | None = None) -> float:
-        """Reserve runs, each in so many blocks that lie anywhere; ending them again does not count."""
+        """Reserve runs in a random window of `blocks` blocks. Settling them afterwards is not timed."""
         wanted = self._requests(blocks, times=times or self._times)
         taken = timed(lambda: self._reserve(wanted), transactions=len(wanted))
         self._settle(wanted)
         return taken
 
     def settlements(self, blocks: int) -> float:
-        """Settle runs that were reserved in so many blocks, which does not count."""
+        """Settle runs reserved in `blocks` blocks. Reserving them is not timed."""
         wanted = self._requests(blocks, times=self._times)
         self._reserve(wanted)
         return timed(lambda: self._settle(wanted), transactions=len(wanted))
 
     def bytes_of_a_charge(self) -> int:
-        """Return how many bytes a charge adds to the ledger: those of its event, and those of its operation."""
+        """Return how many bytes a charge adds to the ledger: those of its event and of its operation."""
         operation = self._charge(next(iter(self._names("step"))))
         *_, event = self._ledger.history(self._account)
         columns = (*vars(event).values(), *vars(operation).values())
@@ -71,7 +71,7 @@ class Charges:
             self._ledger.settle(run, release=None, lease=None)
 
     def _requests(self, blocks: int, *, times: int) -> dict[str, list[str]]:
-        """Choose a window of neighbouring blocks, such as the last fifty days, for each run."""
+        """Name new runs and a window of adjacent blocks for them, such as the last fifty days."""
         first = self._rng.randrange(len(self._blocks) - blocks + 1)
         return dict.fromkeys(self._names("run")[:times], self._blocks[first : first + blocks])
 
@@ -80,7 +80,7 @@ class Charges:
 
 
 def in_turns(slices: Mapping[str, Slice], *, rounds: int) -> dict[str, list[float]]:
-    """Let all have their turn in each round; return what a transaction of each took in every round."""
+    """Run every slice once per round, alternating; return the seconds per transaction of each, by round."""
     for each in slices.values():
         each()
     taken: dict[str, list[float]] = {name: [] for name in slices}
@@ -92,12 +92,12 @@ def in_turns(slices: Mapping[str, Slice], *, rounds: int) -> dict[str, list[floa
 
 
 def median_ratio(over: Sequence[float], under: Sequence[float]) -> float:
-    """Return the median over the rounds of the ratio within a round."""
+    """Return the median over all rounds of the ratio within each round."""
     return statistics.median(one / other for one, other in zip(over, under, strict=True))
 
 
 def timed(work: Callable[[], object], *, transactions: int) -> float:
-    """Do the work and return the seconds that each of its transactions took."""
+    """Do the work and return the seconds per transaction."""
     begin = time.perf_counter()
     work()
     return (time.perf_counter() - begin) / transactions

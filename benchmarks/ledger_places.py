@@ -1,4 +1,4 @@
-"""Fresh ledgers on both stores, for whoever measures or breaks them: on a real disk, and durable."""
+"""Create fresh, durable ledgers on both stores, on a real disk, for benchmarks and fault tests."""
 
 import shutil
 import tempfile
@@ -17,14 +17,14 @@ STORES = ("sqlite", "postgresql")
 
 @dataclass(frozen=True)
 class Place:
-    """Where one ledger lies, and a folder beside it for what else is to be remembered."""
+    """The URL of one ledger, and a folder for other files about it."""
 
     url: str
     folder: Path
 
 
 class Places(Protocol):
-    """A store in which one ledger after the other can be made."""
+    """A store in which ledgers can be created one after another."""
 
     store: str
     root: Path
@@ -33,11 +33,11 @@ class Places(Protocol):
         """Return another place without a ledger."""
 
     def fresh(self) -> Place:
-        """Return a place without a ledger, which is where it was the last time: what lay there is gone."""
+        """Return the same place each time, emptied."""
 
 
 class SqlitePlaces:
-    """Files in a folder."""
+    """SQLite files in a folder."""
 
     store = "sqlite"
 
@@ -49,12 +49,12 @@ class SqlitePlaces:
         return _file_in(Path(tempfile.mkdtemp(dir=self.root)))
 
     def fresh(self) -> Place:
-        """Return a place without a ledger, which is where it was the last time: what lay there is gone."""
+        """Return the same place each time, emptied."""
         return _file_in(_emptied(self.root / "place"))
 
 
 class PostgresPlaces:
-    """Databases of a server of its own; a ledger is gone with its schema."""
+    """Databases of a dedicated PostgreSQL server. Dropping its schema deletes a ledger."""
 
     store = "postgresql"
 
@@ -68,27 +68,27 @@ class PostgresPlaces:
         return Place(self.server.new_database(), Path(tempfile.mkdtemp(dir=self.root)))
 
     def fresh(self) -> Place:
-        """Return a place without a ledger, which is where it was the last time: what lay there is gone."""
+        """Return the same place each time, emptied."""
         with psycopg.connect(self._url, autocommit=True) as connection:
-            connection.execute("SET client_min_messages TO warning")  # what the schema held is dropped with it: no news
+            connection.execute("SET client_min_messages TO warning")  # silences the notice about each dropped object
             connection.execute("DROP SCHEMA IF EXISTS dpflow CASCADE")
         return Place(self._url, _emptied(self.root / "place"))
 
 
 @contextmanager
 def places(store: str, *, folder: Path | None) -> Iterator[Places]:
-    """Set up a store in a new folder below `folder` (where temporary files go, unless named), and remove it at the end."""
+    """Set up a store in a new folder below `folder`, by default that of temporary files, and remove it at the end."""
     with tempfile.TemporaryDirectory(prefix="dpflow-ledger-", dir=folder) as root:
         if store == "sqlite":
             yield SqlitePlaces(Path(root))
         else:
-            # A server of root's runs as nobody, who has to reach its folder: that one is made with wider permissions.
+            # If root starts the server, it runs as nobody, who must be able to enter its folder: that has wider permissions.
             with PostgresServer(_server_folder(folder), durable=True) as server:
                 yield PostgresPlaces(server, Path(root))
 
 
 def file_system(folder: Path) -> str:
-    """Return the kind of file system that a folder is on, such as ext4; a tmpfs is no disk."""
+    """Return the type of the file system that a folder is on, such as ext4. A tmpfs is not a disk."""
     mounts = [line.split() for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
     above = [(len(point), kind) for _, point, kind, *_ in mounts if folder.resolve().is_relative_to(point)]
     return max(above, default=(0, "unknown"))[1]

@@ -1,4 +1,4 @@
-"""Whether a large ledger is slower than an empty one, and what verifying it takes."""
+"""Measure whether a large ledger is slower than an empty one, and the cost of verifying it."""
 
 import multiprocessing
 import os
@@ -23,12 +23,12 @@ SOME_BLOCKS = 50
 
 
 def scale(made: Places, *, operations: int, blocks: int, rounds: int) -> dict[str, Any]:
-    """Build a ledger of a tenth of the size and one of the whole size; verify both; charge the large one and an empty one."""
+    """Build a ledger of a tenth of the size and one of the full size, verify both, and charge the large one and an empty one."""
     tenth = _built(made, operations=operations // 10, blocks=blocks)[1]
     place, large = _built(made, operations=operations, blocks=blocks)
     empty = made.new()
     open_blocks(empty.url, blocks=SOME_BLOCKS)
-    os.sync()  # what was written in bulk is not to be written during the charges
+    os.sync()  # so that bulk data is not flushed to disk during the charges
     with open_ledger(empty.url) as small, open_ledger(place.url) as big:
         slices = _slices(small, "empty", blocks=SOME_BLOCKS) | _slices(big, "large", blocks=blocks)
         taken = in_turns({name: slices[name] for name in sorted(slices)}, rounds=rounds)
@@ -46,7 +46,7 @@ def scale(made: Places, *, operations: int, blocks: int, rounds: int) -> dict[st
 
 
 def _slices(ledger: Ledger, size: str, *, blocks: int) -> dict[tuple[str, str], Slice]:
-    """Return each kind of charge on one of the ledgers, by its name and the ledger's size."""
+    """Return a slice for each kind of transaction on one ledger, by its name and the ledger's size."""
     charges = Charges(ledger, account=ACCOUNT, blocks=block_names(blocks), times=TIMES)
     return {
         ("charge_and_commit", size): charges.pairs,
@@ -58,7 +58,7 @@ def _slices(ledger: Ledger, size: str, *, blocks: int) -> dict[tuple[str, str], 
 
 
 def _built(made: Places, *, operations: int, blocks: int) -> tuple[Place, dict[str, Any]]:
-    """Build a ledger, and verify it in a process of its own."""
+    """Build a ledger, and verify it in a separate process."""
     place = made.new()
     begin = time.perf_counter()
     build(place.url, operations=operations, blocks=blocks)
@@ -82,7 +82,7 @@ def _verified(url: str) -> dict[str, float]:
 
 
 def _peak_memory() -> float:
-    """Return this process's own peak; what the system calls its usage begins with that of the process it was forked from."""
+    """Return this process's own peak memory. `ru_maxrss` would start at the size of the parent process."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM"))
     return int(peak) / 1024

@@ -1,7 +1,7 @@
-"""What the mortal process does with a ledger: every verb of the protocol, so written that it can be taken up after any death.
+"""A scenario that uses every verb of the ledger protocol and can be resumed after a crash at any point.
 
-It keeps a journal of its own outside the ledger: a line before each draw, and one after each call that returned. Whatever
-the ledger says afterwards is held against that journal.
+The process keeps its own journal outside the ledger: a line before each draw, and one after each call that returned. The ledger is
+afterwards compared with that journal.
 """
 
 import json
@@ -21,18 +21,18 @@ from dpcore.privacy.protection import Neighbours, Sensitivity
 
 Line = dict[str, Any]
 DRAWN = "drawn"
-"""The journal's word for the one thing that no ledger can see: that noise was drawn from the data."""
+"""The journal's entry for the one event that a ledger cannot see: noise was drawn."""
 
 CAP, RAISED = 10**9, 2 * 10**9
 MONTHS = tuple(f"2026-{month:02}" for month in range(1, 7))
 MECHANISM = DiscreteGaussian(sigma=1e5, sensitivity=Sensitivity(l1=1, l2_squared=1, linf=1)).describe()
-"""Noise that costs no more than any step pays."""
+"""A mechanism whose price is at most the amount of any step."""
 VERSION = f"sha256:{'5' * 64}"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One look at the data; `abandoned` says how many attempts are paid, drawn and never committed before the one that is."""
+    """One measurement. `abandoned` attempts are charged and drawn, but never committed, before the one that is committed."""
 
     name: str
     amount: int
@@ -42,7 +42,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Job:
-    """All of one run."""
+    """One run with all its steps."""
 
     run: str
     account: str
@@ -52,11 +52,11 @@ class Job:
     purpose: str | None = None
     release: str | None = None
     spare: int = 2
-    """How often each step may have to be paid, should its worker die."""
+    """How many times each step can be paid, in case its worker crashes."""
 
     @property
     def amount(self) -> int:
-        """What the run reserves."""
+        """The amount that the run reserves."""
         return sum(step.amount * (self.spare + step.abandoned) for step in self.steps)
 
 
@@ -76,21 +76,21 @@ JOBS = (
 
 
 class Journal:
-    """A file that is only ever added to, each line on disk before `tell` returns."""
+    """An append-only file. Each line is on disk before `tell` returns."""
 
     def __init__(self, path: Path) -> None:
         self.lines = read_journal(path)
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
 
     def tell(self, what: str, *, account: str, run: str | None, **details: object) -> None:
-        """Write down what happened."""
+        """Record an event."""
         line = {"what": what, "account": account, "run": run, "details": details}
         os.write(self._file, f"{json.dumps(line)}\n".encode())
         os.fdatasync(self._file)
         self.lines.append(line)
 
     def tells(self, what: str, *, run: str, **details: object) -> bool:
-        """Say whether such a line is there, in this life or an earlier one."""
+        """Return whether a matching line exists, from this process or an earlier one."""
         return any(
             line["what"] == what and line["run"] == run and all(line["details"][key] == details[key] for key in details)
             for line in reversed(self.lines)
@@ -98,13 +98,13 @@ class Journal:
 
 
 def read_journal(path: Path) -> list[Line]:
-    """Return the whole lines of a journal: what follows the last line break was being written when death came."""
+    """Return the complete lines of a journal. Text after the last newline was being written at the crash."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
 def play(ledger: Ledger, journal: Journal) -> None:
-    """Go through the whole scenario, or through what is left of it."""
+    """Play the whole scenario, or the rest of it after a crash."""
     open_accounts(ledger, journal)
     visits, again, survey = JOBS
     work(ledger, journal, visits)
@@ -120,7 +120,7 @@ def play(ledger: Ledger, journal: Journal) -> None:
 
 
 def open_accounts(ledger: Ledger, journal: Journal) -> None:
-    """Declare both accounts: one by month, in which replacing a person touches two blocks, and one that is a whole."""
+    """Open both accounts: one with monthly blocks, where replacing a person changes two blocks, and one without blocks."""
     known = {account.name for account in ledger.accounts()}
     declared: dict[str, dict[str, Any]] = {
         "visits": {"neighbours": Neighbours.REPLACE_ONE, "blocks_by": "month of visit_date"},
@@ -141,7 +141,7 @@ def open_accounts(ledger: Ledger, journal: Journal) -> None:
 
 
 def work(ledger: Ledger, journal: Journal, job: Job) -> None:
-    """Reserve, measure and settle; steps that are committed are neither paid nor drawn again."""
+    """Reserve, measure and settle. Committed steps are neither charged nor drawn again."""
     if reserve(ledger, journal, job) is RunState.SETTLED:
         return
     lease = ledger.lease(job.run)
@@ -165,7 +165,7 @@ def work(ledger: Ledger, journal: Journal, job: Job) -> None:
 
 
 def withdraw(ledger: Ledger, journal: Journal, job: Job) -> None:
-    """Reserve, and give all of it back."""
+    """Reserve, and refund the whole reservation."""
     reserve(ledger, journal, job)
     lease = ledger.lease(job.run)
     journal.tell(EventKind.LEASED, account=job.account, run=job.run, fence=lease.fence)
@@ -174,7 +174,7 @@ def withdraw(ledger: Ledger, journal: Journal, job: Job) -> None:
 
 
 def reserve(ledger: Ledger, journal: Journal, job: Job) -> RunState:
-    """Reserve what the job may need, or find that it is reserved."""
+    """Reserve the amount that the job may need, unless it is already reserved."""
     blocks: Iterable[str] | None = job.blocks
     who = {"analyst": job.analyst, "purpose": job.purpose}
     run = ledger.reserve(job.run, account=job.account, amount=job.amount, claim="scenario", blocks=blocks, **who)
@@ -184,10 +184,10 @@ def reserve(ledger: Ledger, journal: Journal, job: Job) -> RunState:
 
 
 def draw(run: str, step: Step, *, attempt: int) -> bytes:
-    """Return what stands for noise: other bytes in each attempt, so that a second output for a step would show."""
+    """Return bytes that stand for noise. They differ in each attempt, so that a second output for a step would be detected."""
     return random.Random(f"{run} {step.name} {attempt}").randbytes(step.size)  # noqa: S311  it protects nobody
 
 
 def price(mechanism: Mapping[str, Any], currency: Currency) -> int:
-    """Return what a recorded mechanism costs, for `verify`."""
+    """Return the price of a recorded mechanism, for `verify`."""
     return from_description(mechanism).price(currency)

@@ -1,4 +1,4 @@
-"""How many charges a ledger takes in a second, beside the bare transaction that is the limit of its store."""
+"""Measure how many charges per second a ledger takes, relative to the bare transaction of its store."""
 
 import statistics
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ TIMES = 25
 
 
 def speed(made: Places, *, blocks: int, rounds: int) -> dict[str, Any]:
-    """Measure a ledger with so many blocks and nothing else in it."""
+    """Measure a ledger that contains only an account with the given number of blocks."""
     place = made.new()
     open_blocks(place.url, blocks=blocks)
     with open_ledger(place.url) as ledger:

@@ -1,16 +1,16 @@
-"""What exact noise costs: against NumPy's generators, which are fast and unsafe, and against opendp's, which are exact.
+"""Compare the cost of exact noise with NumPy's generators, which are fast and unsafe, and with OpenDP's samplers, which are exact.
 
     python -m benchmarks.noise --json
 
-Integer noise: a million draws at each scale, against as many floats of the same shape from NumPy, neither rounded nor added to
-anything. opendp draws fewer, and its time is scaled up to a million. opendp has no rounded Gaussian. Building a table, once per scale
-and process, is timed apart. Scale 10^6 has no table and is drawn in parts; no bar is set for it.
+Integer noise: a million draws at each scale, compared with as many floats of the same distribution from NumPy, neither rounded nor added
+to anything. OpenDP draws fewer, and its time is scaled up to a million. OpenDP has no rounded Gaussian. Building a table, once per scale
+and process, is timed separately. Scale 10^6 has no table and is drawn in parts; it has no bar.
 
-Selections: the place of the largest of 10^5 noisy scores, against `(scores + gumbel).argmax()` in NumPy and against opendp's noisy max,
-which knows Gumbel and exponential noise.
+Selections: the index of the largest of 10^5 noisy scores, compared with `(scores + gumbel).argmax()` in NumPy and with OpenDP's noisy max,
+which supports Gumbel and exponential noise.
 
-All contestants take turns, so that other work on the machine meets them alike, and of each the best round counts. The clock is the process's
-CPU time, in which waiting for a core does not count; what the kernel takes for its random bytes does.
+All samplers alternate, so that other work on the machine affects them alike, and the best round of each counts. The clock is the process's
+CPU time, which does not include waiting for a core but includes the kernel's time for random bytes.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from dpcore.mechanisms.sampling.noise import integer_noise
 from dpcore.mechanisms.sampling.thresholds import Shape
 
 BARS = {"noise_to_numpy": 8.0, "noise_faster_than_opendp": 50.0, "selection_to_numpy": 5.0}
-"""At most so many times NumPy's time, and at least so many times faster than opendp."""
+"""The largest ratio to NumPy's time, and the smallest speedup over OpenDP."""
 
 SCALES = (2.0, 40.0, 1000.0)
 WIDE = 1e6
@@ -37,7 +37,7 @@ EPSILON = 0.1
 
 
 def main() -> None:
-    """Measure, and print a table or one JSON object."""
+    """Run the benchmark and print a table or one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--draws", type=int, default=1_000_000)
     parser.add_argument("--opendp-draws", type=int, default=20_000, help="in each round")
@@ -56,11 +56,11 @@ def main() -> None:
 
 
 class Oracle:
-    """opendp's exact samplers of the same noise."""
+    """OpenDP's exact samplers of the same noise."""
 
     def __init__(self) -> None:
         try:
-            import opendp.prelude as dp  # noqa: PLC0415  it is an oracle here, and not needed to run dpflow
+            import opendp.prelude as dp  # noqa: PLC0415  only a reference here; dpflow does not need it
         except ImportError:
             sys.exit("benchmarks: opendp is not installed; run make setup")
         dp.enable_features("contrib")
@@ -68,7 +68,7 @@ class Oracle:
         self._vectors = dp.vector_domain(dp.atom_domain(T="i64"))
 
     def noise(self, shape: Shape, scale: float) -> Callable[[Any], Any] | None:
-        """Return what adds noise to a vector, if there is such a thing."""
+        """Return a measurement that adds noise to a vector, if OpenDP has one."""
         dp = self._dp
         if shape is Shape.LAPLACE:
             return dp.m.make_laplace(self._vectors, dp.l1_distance(T="i64"), scale=scale)
@@ -77,7 +77,7 @@ class Oracle:
         return None
 
     def selection(self, kind: MaxNoise, scale: float) -> Callable[[Any], Any] | None:
-        """Return what selects among scores, if there is such a thing."""
+        """Return a measurement that selects among scores, if OpenDP has one."""
         dp = self._dp
         measures = {MaxNoise.GUMBEL: dp.zero_concentrated_divergence, MaxNoise.EXPONENTIAL: dp.max_divergence}
         if kind not in measures:
@@ -134,7 +134,7 @@ def _selection(kind: MaxNoise, arguments: argparse.Namespace, oracle: Oracle) ->
 
 
 def in_turns(contestants: dict[str, Callable[[], Any]], *, rounds: int) -> dict[str, float]:
-    """Return the CPU seconds of each one's best round; they take turns."""
+    """Return the CPU seconds of each contestant's best round. They alternate."""
     best = dict.fromkeys(contestants, float("inf"))
     for _ in range(rounds):
         for name, work in contestants.items():
@@ -156,7 +156,7 @@ def _compared(seconds: dict[str, float], *, opendp_times: float) -> dict[str, fl
 
 
 def verdict(noise: list[dict[str, Any]], selections: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the worst figures of what the bars are for, and whether they are met."""
+    """Return the worst figure for each bar, and whether all bars are met."""
     barred = [row for row in noise if row["scale"] in SCALES]
     worst = {
         "noise_to_numpy": max(row["to_numpy"] for row in barred),

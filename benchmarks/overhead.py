@@ -1,15 +1,15 @@
-"""What Prefect costs a run, in CPU seconds of the client: the same spec and table with it and without it, in turns in one program.
+"""Measure Prefect's overhead in client CPU seconds: the same spec and table, with and without Prefect, alternating in one process.
 
     python -m benchmarks.overhead --json
 
-The clock is user and system time of this process, all its threads included, and of its children; the server is not counted. A run
-with Prefect is the flow as `dpflow run` makes it, pages, progress and log included, until all it has to say is sent; one without is
-`dpcore.synthesize`. What Prefect costs per task is all of that divided by the tasks. Each process imports Prefect once: that is measured
-apart, `ratio_with_import` adds it to one run, and `cold` compares whole processes, from the start of the interpreter to its end. The
-best of the repetitions counts: a run's own work varies by a tenth with its noise, and other work on the machine only ever adds.
+The clock is the user and system time of this process, with all its threads, and of its children; the server is not counted. A run with
+Prefect is the flow as `dpflow run` makes it, with pages, progress and log, until everything is sent to the server. A run without is
+`dpcore.synthesize`. The cost per task is the difference divided by the number of tasks. Each process imports Prefect once. That is measured
+separately: `ratio_with_import` adds it to one run, and `cold` compares whole processes, from the start of the interpreter to its end. The
+best repetition counts, because a run's own work varies by a tenth with its noise, and other work on the machine only ever adds time.
 
-Last comes the time from submitting a deployed run to its state RUNNING, on a server and a worker as `dpflow ui` starts them: until the
-worker has found it, and until its process runs the flow. This is wall time: mind what else the machine does.
+The last figure is the time from submitting a deployed run to its state RUNNING, on a server and a worker as `dpflow ui` starts them: until
+the worker has found it, and until its process runs the flow. This is wall time and depends on other work on the machine.
 """
 
 import argparse
@@ -26,17 +26,17 @@ from benchmarks.overhead_runs import SIZES, Bench, cpu_seconds
 from benchmarks.overhead_start import seconds_to_running
 
 BAR = 12.0
-"""What a task may cost at most, in milliseconds of client CPU beyond what the step itself takes."""
+"""The most that a task may cost, in milliseconds of client CPU beyond the step itself."""
 HEADLINE = "sample"
 
 
 def main() -> None:
-    """Measure, and print a table or one JSON object."""
+    """Run the benchmark and print a table or one JSON object."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", choices=SIZES, action="append", help="only this table")
+    parser.add_argument("--size", choices=SIZES, action="append", help="measure only this table")
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--repeats", type=int, default=6, help="runs of each kind; the large table has a third of them")
-    parser.add_argument("--starts", type=int, default=3, help="deployed runs whose start is timed")
+    parser.add_argument("--repeats", type=int, default=6, help="runs of each kind; a third of them for the large table")
+    parser.add_argument("--starts", type=int, default=3, help="the number of deployed runs whose start is timed")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     result: dict[str, Any] = {"bar": BAR, "rounds": arguments.rounds, "repeats": arguments.repeats}
@@ -71,7 +71,7 @@ def _cpu(folder: Path, arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def figures(runs: dict[str, list[float]], imported: float, *, tasks: int) -> dict[str, Any]:
-    """Return what the CPU seconds of some runs of each kind, and of the import, come to."""
+    """Summarize the CPU seconds of the runs of each kind and of the import."""
     without, through = min(runs["without"]), min(runs["with"])
     return {
         "without_seconds": without,
@@ -86,10 +86,12 @@ def figures(runs: dict[str, list[float]], imported: float, *, tasks: int) -> dic
 
 
 def _text(result: dict[str, Any]) -> str:
-    lines = [f"{'CPU seconds':14}{'without':>9}{'with':>9}{'ratio':>8}{'ms a task':>11}{'tasks':>7}{'with import':>13}"]
+    lines = [
+        f"{'CPU seconds':14}{'without':>9}{'with':>9}{'ratio':>8}{'ms per task':>12}{'tasks':>7}{'with import':>13}"
+    ]
     lines += [
         f"{size:14}{it['without_seconds']:>9.2f}{it['with_seconds']:>9.2f}{it['ratio']:>8.3f}"
-        f"{it['ms_per_task']:>11.2f}{it['tasks']:>7}{it['ratio_with_import']:>13.2f}"
+        f"{it['ms_per_task']:>12.2f}{it['tasks']:>7}{it['ratio_with_import']:>13.2f}"
         for size, it in result["sizes"].items()
     ]
     lines.append(f"importing Prefect takes {result['import_seconds']:.2f} s")
@@ -103,7 +105,7 @@ def _text(result: dict[str, Any]) -> str:
             f"has found it, {start['process_seconds']:.1f} s until its process runs the flow"
         )
     if "bar_met" in result:
-        cost = f"{result['ms_per_task']:.1f} ms of client CPU a task on the {HEADLINE} table"
+        cost = f"{result['ms_per_task']:.1f} ms of client CPU per task on the {HEADLINE} table"
         lines.append(f"{cost}; bar of {BAR:g} ms met: {result['bar_met']}")
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Runs of one spec with Prefect and without it, and what they cost."""
+"""Run one spec with and without Prefect, and measure the cost."""
 
 import os
 import resource
@@ -22,7 +22,7 @@ from flows.server.password import authorization
 ROOT = Path(__file__).parents[1]
 ACCOUNT = "clinic-visits"
 TABLE = f"{ACCOUNT}.csv"
-EPSILON = 10_000  # for any number of runs
+EPSILON = 10_000  # enough for any number of runs
 
 SIZES: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     # 540 cells
@@ -34,7 +34,7 @@ SIZES: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
         universe | {"visit_date": universe["visit_date"] | {"every": "month"}, "age": universe["age"] | {"width": 5}}
     ),
 }
-"""The universes, made from the sample's."""
+"""Derives each universe from the sample's."""
 
 RECORDED_SECONDS = 60.0
 
@@ -67,12 +67,12 @@ class Bench:
         return str(self.folder / f"{size}.yaml")
 
     def warm_up(self) -> None:
-        """Make one small run of each kind, so that what is done once in a process is done."""
+        """Make one small run of each kind, so that one-time initialization is done."""
         self._without("small")
         self._with("small")
 
     def in_turns(self, size: str, repeats: int) -> dict[str, list[float]]:
-        """Return the CPU seconds of each run: with and without Prefect take turns, so that other work meets both alike."""
+        """Return the CPU seconds of each run. Both kinds alternate, so that other work on the machine affects them alike."""
         spent: dict[str, list[float]] = {"without": [], "with": []}
         for _ in range(repeats):
             for kind, run in (("without", self._without), ("with", self._with)):
@@ -89,7 +89,7 @@ class Bench:
         return {"without_seconds": without, "with_seconds": through, "ratio": through / without}
 
     def tasks(self, url: str) -> int:
-        """Return how many task runs the server has recorded of the last run with Prefect, all of them completed."""
+        """Return how many completed task runs the server has recorded for the last run with Prefect."""
         ended = partial(self._count, url, {"state": {"type": {"any_": ["COMPLETED"]}}})
         deadline = time.monotonic() + RECORDED_SECONDS
         while (done := ended()) <= 3 * self.rounds or done < self._count(url, {}):
@@ -115,7 +115,7 @@ class Bench:
 
         self._last = synthesize(self.spec(size))["run"]
         EventsWorker.instance().wait_until_empty()
-        APILogWorker.drain_all()  # it can't be waited for; starting it again is the next run's cost
+        APILogWorker.drain_all()  # it offers no way to wait; the next run pays for restarting it
 
     def _write_spec(self, size: str) -> None:
         spec = yaml.safe_load((ROOT / "data" / f"{ACCOUNT}.yaml").read_text(encoding="utf-8"))
@@ -126,7 +126,7 @@ class Bench:
 
 
 def cpu_seconds() -> float:
-    """Return what this process, with all its threads, and its children that have ended took so far; the server has not ended."""
+    """Return the CPU seconds of this process, with all its threads, and of its ended children. The server has not ended."""
     return sum(os.times()[:4])
 
 

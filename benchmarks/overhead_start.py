@@ -1,4 +1,4 @@
-"""How long a deployed run takes from being submitted to running."""
+"""Measure how long a deployed run takes from submission to RUNNING."""
 
 import contextlib
 import statistics
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tests.flows.stack import Stack, kept_stack
 
-AS_SERVED = {"PREFECT_WORKER_QUERY_SECONDS": "2"}  # the tests ask more often than `dpflow serve` does
+AS_SERVED = {"PREFECT_WORKER_QUERY_SECONDS": "2"}  # as in `dpflow serve`; the tests poll more often
 
 
 def seconds_to_running(starts: int) -> dict[str, float]:
-    """Start everything as `dpflow ui` does, submit runs one after the other, and return the medians of their waits."""
+    """Start everything as `dpflow ui` does, submit runs one after another, and return the medians of their waits."""
     with (
         tempfile.TemporaryDirectory(prefix="dpflow-start-") as folder,
         contextlib.contextmanager(kept_stack)(Path(folder) / "stack", more=AS_SERVED) as stack,
@@ -28,7 +28,7 @@ def seconds_to_running(starts: int) -> dict[str, float]:
 
 
 def _wait(stack: Stack) -> tuple[float, float]:
-    """Submit a run, and return how long it waited for the worker, and then for its process."""
+    """Submit a run, and return how long it waited for the worker and then for its process."""
     submitted = datetime.now(UTC)
     run = stack.start()
     stack.wait(run)

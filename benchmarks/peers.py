@@ -1,10 +1,10 @@
-"""The same table, workload and budget for other libraries' mechanisms and for ours, on one machine in one run.
+"""Compare dpflow with other libraries' mechanisms on the same table, workload and budget, on one machine in one run.
 
     python -m benchmarks.peers --data adult7 adult_discretized --epsilon 1 --seeds 1 --limit 3600 --json
 
-Each peer is installed from PyPI into an environment of its own (in `$DPFLOW_BENCH_ENVS`, or `.bench-envs` in the project) and runs in a
-program of its own, one at a time. CPU seconds and peak memory are that program's, from after its imports to the end of making rows; the
-wall time is the whole program's. A peer that cannot be installed, fails or goes over a limit is a row with the reason.
+Each peer is installed from PyPI into its own environment (in `$DPFLOW_BENCH_ENVS`, or `.bench-envs` in the project) and runs in its own
+process, one at a time. CPU seconds and peak memory are those of that process, from after its imports until its rows are made; the wall time
+is that of the whole process. If a peer cannot be installed, fails or exceeds a limit, its row states the reason.
 """
 
 import argparse
@@ -30,7 +30,7 @@ SMOKE_COLUMNS = ("workclass", "marital-status", "sex", "income>50K")
 
 
 def main() -> None:
-    """Measure everyone on every table, and print tables or one JSON object."""
+    """Measure every mechanism on every table, and print tables or one JSON object."""
     arguments = _arguments()
     budget = _budget(arguments.epsilon, arguments.delta)
     compared = []
@@ -50,17 +50,17 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", nargs="+", default=["adult_discretized", "adult7"])
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-9)
-    parser.add_argument("--peers", type=_names, default=list(PEERS), help=f"of {','.join(PEERS)}")
-    parser.add_argument("--seeds", type=int, default=1, help="how many runs of each; their noise is never the same")
-    parser.add_argument("--our-seeds", type=int, default=3, help="how many of our own, which take no time")
-    parser.add_argument("--limit", type=float, default=3600.0, help="seconds on the wall for a peer's run")
-    parser.add_argument("--memory", type=float, default=12_000.0, help="megabytes for a peer's run")
+    parser.add_argument("--peers", type=_names, default=list(PEERS), help=f"some of {','.join(PEERS)}")
+    parser.add_argument("--seeds", type=int, default=1, help="the number of runs of each peer, each with fresh noise")
+    parser.add_argument("--our-seeds", type=int, default=3, help="the number of runs of dpflow, which are fast")
+    parser.add_argument("--limit", type=float, default=3600.0, help="the wall-time limit of a peer's run, in seconds")
+    parser.add_argument("--memory", type=float, default=12_000.0, help="the memory limit of a peer's run, in megabytes")
     parser.add_argument(
-        "--set", action="append", type=_setting, default=[], metavar="PEER.NAME=VALUE", help="a setting"
+        "--set", action="append", type=_setting, default=[], metavar="PEER.NAME=VALUE", help="override a peer's setting"
     )
-    parser.add_argument("--currency", choices=["zcdp", "gdp"], help="what our account counts; default: zcdp")
+    parser.add_argument("--currency", choices=["zcdp", "gdp"], help="the currency of dpflow's account; default: zcdp")
     parser.add_argument(
-        "--smoke", action="store_true", help="few rows, columns and rounds: only to see that peers work"
+        "--smoke", action="store_true", help="use few rows, columns and rounds: only shows that the peers work"
     )
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
@@ -70,7 +70,7 @@ def _names(text: str) -> list[str]:
     names = [name for name in text.split(",") if name]
     unknown = [name for name in names if name not in PEERS]
     if unknown:
-        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(PEERS)}")
+        raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; choose from {', '.join(PEERS)}")
     return names
 
 
@@ -82,7 +82,7 @@ def _setting(text: str) -> tuple[str, str, Any]:
     try:
         return peer, name, json.loads(value)
     except json.JSONDecodeError as error:
-        raise argparse.ArgumentTypeError(f"{text}: the value has to be JSON") from error
+        raise argparse.ArgumentTypeError(f"{text}: the value must be JSON") from error
 
 
 def _budget(epsilon: float, delta: float) -> Budget:
@@ -132,7 +132,7 @@ def _peer(peer: Peer, table: BenchmarkTable, *, budget: Budget, arguments: argpa
 
 
 def _say(table: BenchmarkTable, name: str, outcome: Outcome) -> None:
-    # Hours may lie between here and the end: what was measured is not lost with the rest.
+    # Hours may pass before the end. This way a crash does not lose finished measurements.
     print(json.dumps({"data": table.name, "who": name, **dataclasses.asdict(outcome)}), file=sys.stderr, flush=True)
 
 

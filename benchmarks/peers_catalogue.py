@@ -1,11 +1,13 @@
-"""The peers: where each comes from, how it is set, and what has to be said so that the comparison is fair to it."""
+"""The peers: the origin and settings of each, and notes that make the comparison fair to it."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-LARGE_CELLS = 10**8  # above it no dense histogram fits, and a graphical model needs a limit to end in hours
+LARGE_CELLS = (
+    10**8
+)  # above this no dense histogram fits, and a graphical model needs a size limit to finish within hours
 AIM_LIMIT_MB = 4
 
 
@@ -14,14 +16,14 @@ class Peer:
     """A mechanism of another library.
 
     Attributes:
-        name: What the table and `--peers` call it.
-        requirements: What `pip` installs, each with its version.
+        name: Its name in the table and in `--peers`.
+        requirements: The requirements for `pip`, each with its version.
         script: The script that runs it, in `peers_scripts`.
-        settings: What the script is told on every table.
-        large: What is added for a table of more than `LARGE_CELLS` cells.
-        smoke: What is added for a run that only shows that it works.
-        note: How its guarantee and its set-up differ from the others'.
-        absent: Why it cannot be run, for one that is named only to say so.
+        settings: The script's settings on every table.
+        large: Additional settings for a table of more than `LARGE_CELLS` cells.
+        smoke: Additional settings for a run that only shows that it works.
+        note: How its guarantee and its setup differ from the others'.
+        absent: Why it cannot be run, for a peer that is listed only to say so.
     """
 
     name: str
@@ -64,7 +66,7 @@ _ALL = (
         smoke={"n_iters": 50, "rounds": 4},
         note=_DPMM_NOTE
         + " Its workload is set to the 3-way marginals, of which it leaves out those above 10,000 cells, and its model has a limit only on"
-        " a large table; the rest is as it comes.",
+        " a large table; the rest is default.",
     ),
     Peer(
         "dpmm-aim-pairs",
@@ -73,7 +75,8 @@ _ALL = (
         {"mechanism": "aim"},
         large={"max_model_size": AIM_LIMIT_MB},
         smoke={"n_iters": 50, "rounds": 4},
-        note=_DPMM_NOTE + " As it comes: its workload is all pairs, an easier one than what it is measured on.",
+        note=_DPMM_NOTE
+        + " Default settings: its workload is all pairs, which is easier than the workload it is measured on.",
     ),
     Peer(
         "dpmm-mst",
@@ -81,7 +84,7 @@ _ALL = (
         "run_dpmm.py",
         {"mechanism": "mst"},
         smoke={"n_iters": 50},
-        note=_DPMM_NOTE + " As it comes; it has no workload: it measures a tree of pairs.",
+        note=_DPMM_NOTE + " Default settings. It has no workload: it measures a tree of pairs.",
     ),
     Peer(
         "smartnoise-mwem",
@@ -90,7 +93,7 @@ _ALL = (
         {"marginal_width": 3},
         large={"pairs": True, "iterations": 6, "marginal_width": 2},
         smoke={"iterations": 5},
-        note="Pure epsilon: it has no use for the delta, so its guarantee is a stronger one. Laplace marginals of sensitivity 1: add-remove. "
+        note="Pure epsilon: it does not use the delta, so its guarantee is stronger. Laplace marginals of sensitivity 1: add-remove. "
         "In its favour: it takes each column's range and the number of rows from the data at no cost. Its histogram is dense, so "
         "a large table is split into pairs of columns, each on its own, with 6 rounds instead of 50 for the three marginals of a pair.",
     ),
@@ -102,9 +105,9 @@ _ALL = (
         large={"max_size": AIM_LIMIT_MB},
         smoke={"rounds": 4},
         note=_OPENDP_NOTE
-        + " Otherwise as it comes: all 3-way marginals, a model of at most 80 MB where no other limit is shown.",
+        + " Otherwise default settings: all 3-way marginals, and a model of at most 80 MB unless another limit is shown.",
     ),
     Peer("mbi", absent="an engine without a mechanism of its own; measured as opendp-aim, which is built on it"),
-    Peer("swift", absent="not on PyPI: its project, dpsynth, has no release there"),
+    Peer("swift", absent="not on PyPI: its project, dpsynth, has not published a release there"),
 )
 PEERS = {peer.name: peer for peer in _ALL}

@@ -1,4 +1,4 @@
-"""A virtual environment for each set of requirements, made once and kept."""
+"""Create and cache a virtual environment for each set of requirements."""
 
 import hashlib
 import os
@@ -8,28 +8,28 @@ import sys
 from pathlib import Path
 
 INSTALL_SECONDS = 3600
-LEFT_OUT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # what would let our own packages into a peer's environment
+LEFT_OUT = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")  # these would let our own packages into a peer's environment
 
 
 class InstallError(Exception):
-    """A peer's environment could not be made; says why."""
+    """A peer's environment could not be created. The message says why."""
 
 
 def environments_folder() -> Path:
-    """Return where the environments are kept: `$DPFLOW_BENCH_ENVS`, or `.bench-envs` in the project."""
+    """Return the folder of the environments: `$DPFLOW_BENCH_ENVS`, or `.bench-envs` in the project."""
     return Path(os.environ.get("DPFLOW_BENCH_ENVS") or Path(__file__).parents[1] / ".bench-envs").absolute()
 
 
 def peer_environ() -> dict[str, str]:
-    """Return the variables that a peer's programs run with."""
+    """Return the environment variables for a peer's processes."""
     return {name: value for name, value in os.environ.items() if name not in LEFT_OUT}
 
 
 def interpreter_for(requirements: tuple[str, ...], *, folder: Path) -> Path:
-    """Return the interpreter of an environment that holds the requirements; make the environment if there is none.
+    """Return the interpreter of the environment with these requirements. Create the environment if there is none.
 
     Raises:
-        InstallError: when it cannot be made.
+        InstallError: If it cannot be created.
     """
     version = "{}.{}".format(*sys.version_info[:2])
     digest = hashlib.sha256("\n".join((version, *requirements)).encode()).hexdigest()[:8]
@@ -59,6 +59,6 @@ def _call(command: list[str]) -> None:
 
 
 def last_words(text: str) -> str:
-    """Return the last line that says something, for a reason in one line."""
+    """Return the last non-blank line of some output, as a one-line reason."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "it said nothing"
+    return lines[-1][:200] if lines else "no output"

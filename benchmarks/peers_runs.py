@@ -1,4 +1,4 @@
-"""One run of a peer in a program of its own, ended when it takes too long or too much memory."""
+"""Run a peer in its own process, and end it if it exceeds its time or memory limit."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ SCRIPTS = Path(__file__).parent / "peers_scripts"
 
 @dataclass(frozen=True)
 class Limits:
-    """What a run may take: seconds on the wall and megabytes of memory."""
+    """The limits of a run: seconds of wall time and megabytes of memory."""
 
     seconds: float
     memory_mb: float
@@ -43,7 +43,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a run: its errors and costs, or the reason why there are no errors."""
+    """The outcome of a run: its errors and costs, or the reason why it failed."""
 
     error: dict[int, float] = field(default_factory=dict)
     cpu_seconds: float | None = None
@@ -53,14 +53,14 @@ class Outcome:
 
 
 def errors_of(table: BenchmarkTable, synthetic: pd.DataFrame) -> dict[int, float]:
-    """Return the error of the rows at each order of marginals."""
+    """Return the error of the rows for each order of marginals."""
     return {order: workload_error(table, synthetic, order=order) for order in ORDERS}
 
 
 def run_peer(
     command: list[str], *, table: BenchmarkTable, budget: Budget, settings: dict[str, Any], limits: Limits
 ) -> Outcome:
-    """Run a peer's script, which is given a folder as its last argument, and measure the rows that it leaves there."""
+    """Run a peer's script with a folder as its last argument, and measure the rows that it writes there."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         job = {
@@ -95,7 +95,7 @@ def _measured(folder: Path, *, table: BenchmarkTable, wall: float) -> Outcome:
 def _check(rows: pd.DataFrame, table: BenchmarkTable) -> None:
     inside = (rows >= 0) & (rows < list(table.sizes.values()))
     if not len(rows) or not inside.to_numpy().all():
-        raise ValueError("there are none, or some have codes that no column has")
+        raise ValueError("there are none, or some have invalid codes")
 
 
 def _run_limited(command: list[str], *, folder: Path, limits: Limits) -> Outcome:
@@ -136,12 +136,12 @@ def _usage(pid: int) -> tuple[float, float]:
             cpu += times.user + times.system
             memory += each.memory_info().rss / 2**20
     except psutil.NoSuchProcess:
-        return cpu, memory  # it has ended between two looks
+        return cpu, memory  # it ended in the meantime
     return cpu, memory
 
 
 def _end(started: subprocess.Popen[bytes]) -> None:
-    # It leads a session of its own, so this ends what it has started too, and nothing else.
+    # It leads its own session, so this ends its children too, and nothing else.
     with contextlib.suppress(ProcessLookupError):
         os.killpg(started.pid, signal.SIGKILL)
     started.wait()

@@ -1,4 +1,4 @@
-"""What the comparison says: a row for everyone, the notes, and the two ratios that matter."""
+"""Format the comparison: a row for each mechanism, the notes, and the ratios of error and CPU time."""
 
 import statistics
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ LEFT_ALIGNED = 3
 
 @dataclass(frozen=True)
 class Row:
-    """One line: who, with what settings and limits, what it reached, and how many of its runs that is the mean of."""
+    """One line: a mechanism, its settings and limits, its outcome, and how many runs the outcome is the mean of."""
 
     name: str
     settings: str
@@ -24,7 +24,7 @@ class Row:
 
 
 def mean_row(name: str, outcomes: list[Outcome], *, settings: str, limits: str, note: str = "") -> Row:
-    """Return the mean of the runs that finished; if none did, the first one's reason stands."""
+    """Return the mean of the runs that finished. If none did, return the first run's reason."""
     finished = [each for each in outcomes if not each.reason]
     runs = f"{len(finished)}" if len(finished) == len(outcomes) else f"{len(finished)} of {len(outcomes)}"
     if not finished:
@@ -47,7 +47,7 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 def settings_text(settings: dict[str, Any]) -> str:
-    """Return settings as a person reads them.
+    """Return the settings as text.
 
     >>> settings_text({"mechanism": "aim", "degree": 3})
     'degree=3'
@@ -56,7 +56,7 @@ def settings_text(settings: dict[str, Any]) -> str:
 
 
 def table_text(title: str, rows: list[Row]) -> str:
-    """Return the table with its notes below it, numbered."""
+    """Return the table with numbered notes below it."""
     notes: list[str] = []
     lines = [HEAD]
     for row in rows:
@@ -78,7 +78,7 @@ def table_text(title: str, rows: list[Row]) -> str:
 
 
 def _figures(outcome: Outcome) -> tuple[str, ...]:
-    at_least = ">" if outcome.reason else ""  # what an ended run had used by then
+    at_least = ">" if outcome.reason else ""  # a run that was ended early had used this much by then
     return (
         *(f"{outcome.error[order]:.4f}" if outcome.error else "" for order in ORDERS),
         "" if outcome.cpu_seconds is None else f"{at_least}{outcome.cpu_seconds:,.1f}",
@@ -88,7 +88,7 @@ def _figures(outcome: Outcome) -> tuple[str, ...]:
 
 
 def ratios(rows: list[Row], *, peers: set[str]) -> dict[str, Any] | None:
-    """Return our 3-way error and CPU over those of the finished peer with the least error; none without both."""
+    """Return dpflow's 3-way error and CPU time divided by those of the finished peer with the least error; None without both."""
     ours = next((row.outcome for row in rows if row.name == OURS and row.outcome.error), None)
     others = [row for row in rows if row.name in peers and row.outcome.error]
     if ours is None or not others:

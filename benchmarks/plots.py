@@ -1,4 +1,4 @@
-"""Draw what was measured: error against epsilon, and error against CPU seconds, for dpflow and its peers.
+"""Plot error against epsilon, and error against CPU seconds, for dpflow and its peers.
 
     python -m benchmarks.accuracy --data adult_discretized --epsilon 1 --json > benchmarks/results/adult_discretized-1.json
     python -m benchmarks.plots
@@ -18,11 +18,11 @@ HERE = Path(__file__).parent
 ORDER = 3
 ERROR = f"mean L1 distance of the {ORDER}-way marginals"
 EPSILON_OF_COSTS = 1.0
-"""At which the costs of programs are compared."""
+"""The epsilon at which costs are compared."""
 
 
 def main() -> None:
-    """Draw all tables that there are results of."""
+    """Plot all tables that have results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=HERE / "results", help="the folder of JSON files")
     parser.add_argument("--output", type=Path, default=HERE / "plots", help="the folder for SVG files")
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def by_epsilon(table: Table) -> str:
-    """Draw the error of everyone at each epsilon that was measured."""
+    """Plot the error of every mechanism at each measured epsilon."""
     epsilons = sorted({result.epsilon for result in table.results})
     across = Axis.logarithmic(epsilons, ticks=epsilons, label="epsilon")
     chart = _chart(table, across)
@@ -48,7 +48,7 @@ def by_epsilon(table: Table) -> str:
 
 
 def by_cpu(table: Table) -> str | None:
-    """Draw the error of everyone by what it cost, at one epsilon; nothing if nobody was measured there."""
+    """Plot the error of every mechanism against its cost at one epsilon. Return None if nothing was measured there."""
     results = [
         result for result in table.results if result.epsilon == EPSILON_OF_COSTS and result.cpu_seconds is not None
     ]
@@ -73,7 +73,7 @@ def _chart(table: Table, across: Axis) -> Chart:
 
 
 def _by_name(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
-    """Return each one's results by epsilon, ours first."""
+    """Return the results of each mechanism, ordered by epsilon, with dpflow first."""
     names = sorted({result.name for result in results}, key=lambda name: (name != OURS, name))
     return [
         (name, sorted((each for each in results if each.name == name), key=lambda each: each.epsilon)) for name in names
@@ -81,7 +81,7 @@ def _by_name(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
 
 
 def _shape(name: str, table: Table) -> int | None:
-    """Return which shape one's marks have, the same in all charts of a table; ours are of their own."""
+    """Return the shape of a mechanism's marks, the same in all charts of a table; None for dpflow, which has its own."""
     others = sorted({result.name for result in table.results} - {OURS})
     return None if name == OURS else others.index(name)
 

@@ -1,4 +1,4 @@
-"""A chart with two axes: series of points with their names beside them, and references as lines across."""
+"""A chart with two axes: series of points labelled with their names, and references as horizontal lines."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,11 +10,11 @@ TOP, HEIGHT, RIGHT = 56, 300, 28
 BOTTOM = TOP + HEIGHT
 INSET = 18
 LETTER, LINE = 7.2, 16.0
-"""The size of a letter, about, and of a line of text."""
+"""The approximate width of a letter, and the height of a line of text."""
 BESIDE = 11.0
-"""How far a name is from its mark."""
+"""The distance of a name from its mark."""
 ROOM = 118.0
-"""Kept free on the right for the names of what ends there."""
+"""The space kept free on the right for the names of series that end there."""
 SHAPES = (
     "M-4,-4H4V4H-4Z",
     "M0,-5.5L5,4H-5Z",
@@ -23,15 +23,15 @@ SHAPES = (
     "M-5,0A5,5,0,1,0,5,0A5,5,0,1,0,-5,0Z",
     "M-3,-5H3L5.5,0L3,5H-3L-5.5,0Z",
 )
-"""The marks of others, one after another: told apart by shape, not by colour."""
+"""The marks of the peers, in order: distinguished by shape, not by colour."""
 
 Name = tuple[float, float, str]
-"""A name, and where it would best begin."""
+"""The preferred position of a name, and the name."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Where a value is, as a share of an axis, and which values are marked on it."""
+    """An axis: its range, its ticks and its label."""
 
     low: float
     high: float
@@ -41,7 +41,7 @@ class Axis:
 
     @classmethod
     def logarithmic(cls, values: Iterable[float], *, ticks: Iterable[float], label: str) -> "Axis":
-        """Make an axis on which equal ratios are equal distances, as long as the values and ticks need."""
+        """Make a logarithmic axis that covers the values and ticks."""
         marked = tuple(ticks)
         places = [math.log10(value) for value in (*values, *marked)]
         low, high = min(places), max(places)
@@ -58,7 +58,7 @@ class Axis:
         return cls(0.0, step * count, tuple(step * number for number in range(count + 1)), label, is_logarithmic=False)
 
     def share(self, value: float) -> float:
-        """Return where a value is: 0 at the low end, 1 at the high one."""
+        """Return the position of a value: 0 at the low end, 1 at the high end."""
         place = math.log10(value) if self.is_logarithmic else value
         return (place - self.low) / (self.high - self.low)
 
@@ -83,12 +83,12 @@ class Chart:
     _names: list[Name] = field(default_factory=list)
 
     def series(self, name: str, points: Points, *, shape: int | None) -> None:
-        """Draw some points, with a line through them if there are several, and the name beside the last one.
+        """Draw a series of points, with a line through them if there are several, and its name beside the last point.
 
         Args:
-            name: What the points are of.
-            points: In the axes' units.
-            shape: Of the marks, counted from 0; None for what the chart is about.
+            name: The name of the series.
+            points: The points, in the axes' units.
+            shape: The shape of the marks, counted from 0; None for the series that the chart is about.
         """
         places = [self._place(x, y) for x, y in points]
         kind = "after" if shape is None else "before"
@@ -105,7 +105,7 @@ class Chart:
         self._names.append((x + BESIDE, y, name))
 
     def reference(self, name: str, value: float) -> None:
-        """Draw a line across at some value, with its name at the left."""
+        """Draw a horizontal line at a value, with its name at the left."""
         _, y = self._place(None, value)
         self._drawn.append(line("mark", (LEFT, y), (WIDTH - RIGHT, y)))
         self._drawn.append(text(LEFT + 6, y - 6, name, "quiet"))
@@ -116,7 +116,7 @@ class Chart:
         for (x, y, name), lower in _apart(self._names):
             if lower > y + LINE / 4:
                 named.append(line("fall", (x - BESIDE, y), (x - 2, lower)))
-            # the outline, in the panel's colour, keeps lines of the grid from crossing the letters
+            # an outline in the panel's colour keeps grid lines from crossing the letters
             outlined = '<g style="paint-order:stroke;stroke:var(--panel);stroke-width:4px;stroke-linejoin:round">'
             named.append(f"{outlined}{text(x, lower + 4.5, name)}</g>")
         return panel(BOTTOM + 56, [*self._axes(), *named, *self._drawn], title=title, words=words)
@@ -139,7 +139,7 @@ class Chart:
 
 
 def _apart(names: Sequence[Name]) -> list[tuple[Name, float]]:
-    """Return each name with the height at which it is written: lower where it would be written over another one."""
+    """Return each name with the height at which to write it, moved down if it would overlap another name."""
     placed: list[tuple[Name, float]] = []
     for x, y, name in sorted(names, key=lambda each: each[1]):
         lower = y

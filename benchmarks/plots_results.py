@@ -1,4 +1,4 @@
-"""What was measured, as it is kept: the JSON files of the accuracy and the peers benchmarks."""
+"""Read the results of the accuracy and peers benchmarks from their JSON files."""
 
 import json
 import sys
@@ -9,12 +9,12 @@ from typing import Any
 
 OURS = "dpflow"
 REFERENCES = {"independent_columns": "independent columns", "bootstrap": "bootstrap"}
-"""What is no program's result and needs no epsilon: by its key in accuracy's output, and by its name in that of peers."""
+"""The references, which use no mechanism and no epsilon: their keys in accuracy's output, and their names in the output of peers."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """The errors of one program at one epsilon, and their cost if it was measured."""
+    """The errors of one mechanism at one epsilon, and its cost if it was measured."""
 
     name: str
     epsilon: float
@@ -24,7 +24,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Table:
-    """All results on one table, and the references beside them."""
+    """All results on one table, and its references."""
 
     data: str
     results: tuple[Result, ...]
@@ -32,7 +32,7 @@ class Table:
 
 
 def read_results(folder: Path) -> list[Table]:
-    """Read all JSON files of a folder, and put together what was measured on the same table."""
+    """Read all JSON files of a folder, and group the results by table."""
     results: dict[str, dict[tuple[str, float], Result]] = {}
     references: dict[str, dict[str, dict[int, float]]] = {}
     for path in sorted(folder.glob("*.json")):
@@ -45,13 +45,13 @@ def read_results(folder: Path) -> list[Table]:
                 sys.exit(
                     f"benchmarks: {path.name} has {found.name} on {data} at epsilon {found.epsilon:g} a second time; keep one"
                 )
-            # of ours a file of accuracy comes first, with more runs; a comparison repeats it
+            # dpflow's result from accuracy comes first and has more runs; a comparison repeats it
             known.setdefault((found.name, found.epsilon), found)
     return [Table(data, tuple(each.values()), references.get(data, {})) for data, each in sorted(results.items())]
 
 
 def _rows(document: dict[str, Any]) -> Iterator[tuple[str, Result | dict[str, dict[int, float]]]]:
-    """Yield the results of a file, each with its table; references as a mapping by name."""
+    """Yield the results of a file, each with its table. References are mappings by name."""
     if "tables" not in document:
         data = document["data"]
         yield data, _result(OURS, document["epsilon"], document)

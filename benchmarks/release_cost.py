@@ -1,4 +1,4 @@
-"""What a whole release costs: made in a process of its own, from its spec to its Parquet files."""
+"""Measure the cost of a whole release, from its spec to its Parquet files, in a separate process."""
 
 import multiprocessing
 import os
@@ -16,14 +16,14 @@ STEPS = ("reserve", "ingest", "histogram", "begin", "select", "measure", "update
 
 
 def cost_of_release(folder: Path, *, currency: str | None = None, profile: Path | None = None) -> dict[str, Any]:
-    """Make the release of `spec.yaml` in a folder, and return its CPU seconds, those of each step, and its peak memory.
+    """Make the release of `spec.yaml` in a folder, and return its CPU seconds, in total and by step, and its peak memory.
 
-    Both are the process's own. CPU seconds are counted from after its imports; the memory has them in it.
+    Both are those of the separate process. CPU seconds do not include its imports; the memory does.
 
     Args:
-        folder: Holds the spec and the table, and gets a ledger and the release.
-        currency: What the account counts; None for what suits delta.
-        profile: Where to write a profile by function, for pstats; the seconds are then those of the profiled run.
+        folder: Contains the spec and the table, and receives a ledger and the release.
+        currency: The currency of the account; None to choose it by delta.
+        profile: Where to write a profile for pstats. The seconds are then those of the profiled run.
     """
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_release, (str(folder), currency, None if profile is None else str(profile.resolve())))
@@ -60,7 +60,7 @@ def _release(folder: str, currency_name: str | None, profile: str | None) -> dic
 
 
 def _timed_steps() -> dict[str, float]:
-    """Let each step of a run add its CPU seconds to what is returned, by its name."""
+    """Instrument the steps of a run. Return a dict in which they add up their CPU seconds, by name."""
     from dpcore.runs.synthesis import Synthesis  # noqa: PLC0415  see above
 
     seconds: dict[str, float] = defaultdict(float)
@@ -82,7 +82,7 @@ def _timed_steps() -> dict[str, float]:
 
 
 def _profiled(run: Callable[[], Any], path: str) -> None:
-    import cProfile  # noqa: PLC0415  nobody else needs it
+    import cProfile  # noqa: PLC0415  only needed here
 
     with cProfile.Profile() as profiler:
         run()
@@ -90,9 +90,9 @@ def _profiled(run: Callable[[], Any], path: str) -> None:
 
 
 def peak_memory_mb() -> float:
-    """Return the most memory that this process has held.
+    """Return the peak memory of this process.
 
-    Where Linux says so for the program itself: `ru_maxrss` of a process that was just started begins with the size of the one that started it.
+    On Linux it is read from /proc, because `ru_maxrss` of a new process starts at the size of its parent.
     """
     status = Path("/proc/self/status")
     if status.exists():

@@ -1,7 +1,7 @@
-"""Every real table as it is, from its spec to a release, through the flow: `python -m benchmarks.releases [--only NAME] [--json]`.
+"""Release every real table through the flow, from its spec to Parquet: `python -m benchmarks.releases [--only NAME] [--json]`.
 
-Each release is made by the command `dpflow run` in a folder of its own, with a new ledger: Prefect's temporary server, the whole flow, the Parquet files. Seconds
-are those of the whole command, from its start to its end; memory is that of its process, without the server's.
+Each release is made with `dpflow run` in its own folder with a new ledger: Prefect's temporary server, the whole flow, the Parquet files.
+Seconds are those of the whole command; memory is that of its process, without the server.
 """
 
 import argparse
@@ -25,7 +25,7 @@ DPFLOW = (sys.executable, "-m", "flows")
 
 
 def main() -> None:
-    """Release the tables, and print what each release took."""
+    """Release the tables, and print the cost of each release."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.releases", description=__doc__)
     parser.add_argument("--only", choices=WHOLE_TABLES, help="one table; default: all")
     parser.add_argument("--json", action="store_true")
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def release(name: str) -> dict[str, Any]:
-    """Release a table, and return what that took and gave."""
+    """Release a table, and return its size and cost."""
     spec = yaml.safe_load((SPECS / f"{name}.yaml").read_text(encoding="utf-8"))
     file = shared_data() / Path(spec["source"]["path"]).name
     spec["source"]["path"] = str(file.resolve())
@@ -63,7 +63,7 @@ def release(name: str) -> dict[str, Any]:
 
 
 def _run(folder: Path) -> tuple[dict[str, Any], float]:
-    """Run the flow; return its outcome, and the most memory that its process has held, in MB."""
+    """Run the flow; return its outcome, and the peak memory of its process in MB."""
     with (folder / "out").open("w+", encoding="utf-8") as out, (folder / "err").open("w+", encoding="utf-8") as err:
         command = [*DPFLOW, "run", "spec.yaml", "--json"]
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=err)  # noqa: S603  our own command

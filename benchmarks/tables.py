@@ -1,7 +1,7 @@
-"""The real tables that accuracy is measured on, read from beside the project and never copied into it.
+"""The real tables for measuring accuracy, read from a folder outside the project and never copied into it.
 
-Each has a spec in `specs`, which declares its universe. Errors are measured on the codes that this universe gives to rows, true and synthetic
-alike; a release is made from the table as it is, with its texts, nulls and amounts.
+Each has a spec in `specs`, which declares its universe. Errors are measured on the codes that this universe assigns to true and synthetic
+rows. A release is made from the original table, with its texts, nulls and amounts.
 """
 
 import os
@@ -19,7 +19,7 @@ from dpcore.universe import Universe
 
 SPECS = Path(__file__).parent / "specs"
 ADULT7 = ("workclass", "education-num", "marital-status", "race", "sex", "income>50K", "hours-per-week")
-# The chapters of ICD-9-CM by the code that each begins with. Diabetes itself, 250, is taken out of its chapter: here it is the subject.
+# The chapters of ICD-9-CM by their first codes. Diabetes itself, 250, is separated from its chapter, because it is the subject here.
 CHAPTER_STARTS = (1, 140, 240, 280, 290, 320, 390, 460, 520, 580, 630, 680, 710, 740, 760, 780, 800, 1000)
 DIABETES = 250
 
@@ -35,10 +35,10 @@ class BenchmarkTable:
     universe: Universe
 
     def coded(self, rows: pa.Table) -> pd.DataFrame:
-        """Return the codes of some rows of the original's form, such as synthetic ones."""
+        """Return the codes of rows in the original's schema, such as synthetic rows."""
         codes, kept = self.universe.encode_rows(rows)
         if not kept.all():
-            sys.exit(f"benchmarks: {self.name} has rows outside of its declared universe; correct {self.name}.yaml")
+            sys.exit(f"benchmarks: {self.name} has rows outside its declared universe; correct {self.name}.yaml")
         return pd.DataFrame(dict(zip(self.universe.names, codes, strict=True))).astype("int64")
 
 
@@ -53,12 +53,12 @@ def shared_data() -> Path:
 def load(name: str) -> BenchmarkTable:
     """Load a table by its name, and code it by its spec."""
     if name not in TABLES:
-        sys.exit(f"benchmarks: unknown table {name}; there are {', '.join(TABLES)}")
+        sys.exit(f"benchmarks: unknown table {name}; choose from {', '.join(TABLES)}")
     return code(name, TABLES[name](shared_data()), load_spec(SPECS / f"{name}.yaml").universe)
 
 
 def code(name: str, original: pd.DataFrame, universe: Universe) -> BenchmarkTable:
-    """Code a table by a universe, which leaves out columns that it does not declare."""
+    """Encode a table by a universe. Columns that the universe does not declare are left out."""
     sizes = dict(zip(universe.names, universe.shape, strict=True))
     kept = original[list(sizes)]
     table = BenchmarkTable(name, pd.DataFrame(), sizes, kept, universe)
@@ -66,7 +66,7 @@ def code(name: str, original: pd.DataFrame, universe: Universe) -> BenchmarkTabl
 
 
 def icd9_chapter(diagnosis: str) -> str:
-    """Return the chapter of an ICD-9 code, as the range of its codes; supplementary ones by their letter.
+    """Return the chapter of an ICD-9 code as its range of codes; supplementary codes are grouped by their letter.
 
     >>> icd9_chapter("8"), icd9_chapter("250.83"), icd9_chapter("276"), icd9_chapter("V57")
     ('001-139', '250', '240-279', 'V')
@@ -99,7 +99,7 @@ def _census_kdd(folder: Path) -> pd.DataFrame:
 
 
 def _diabetes(folder: Path) -> pd.DataFrame:
-    """Load the visits, with about 750 codes of each diagnosis taken together by chapter: far too many for 3-way marginals."""
+    """Load the visits, with each diagnosis column's 750 or so codes merged into chapters, since they are far too many for 3-way marginals."""
     frame = pd.read_parquet(folder / "diabetes_130us.parquet")
     for column in ("diag_1", "diag_2", "diag_3"):
         frame[column] = frame[column].map(icd9_chapter, na_action="ignore")

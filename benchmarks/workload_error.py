@@ -1,4 +1,4 @@
-"""The accuracy of record: the mean L1 distance between the marginals of two tables, and the two references beside it."""
+"""The accuracy measure: the mean L1 distance between the marginals of two tables, and two references to compare it with."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -11,7 +11,7 @@ import pandas as pd
 from benchmarks.tables import BenchmarkTable
 
 MOST_MARGINALS = 2_000
-"""Of more marginals than this, so many are measured: always the same ones, drawn once from a fixed seed."""
+"""If there are more marginals than this, a sample of this size is measured, always the same, drawn with a fixed seed."""
 _SEED = 20_261_115
 
 
@@ -24,7 +24,7 @@ def workload_error(table: BenchmarkTable, synthetic: pd.DataFrame, *, order: int
 
 
 def marginals_measured(columns: int, *, order: int) -> str:
-    """Say how many of a table's marginals are measured.
+    """Return how many of a table's marginals are measured, as text.
 
     >>> marginals_measured(14, order=3), marginals_measured(42, order=3)
     ('all 364', '2,000 of 11,480')
@@ -34,7 +34,7 @@ def marginals_measured(columns: int, *, order: int) -> str:
 
 
 def measured_marginals(columns: Sequence[str], *, order: int) -> list[tuple[str, ...]]:
-    """Return the marginals that are measured: all, or the sample, in the order of the columns."""
+    """Return the measured marginals: all of them, or the sample, in the order of the columns."""
     every = list(combinations(columns, order))
     if len(every) <= MOST_MARGINALS:
         return every
@@ -48,7 +48,7 @@ def _true_shares(table: BenchmarkTable, order: int) -> list[np.ndarray]:
 
 
 def _shares(table: BenchmarkTable, frame: pd.DataFrame, order: int) -> Iterator[np.ndarray]:
-    """Count one marginal after another; neighbours mostly have all but their last column in common, and its codes are kept."""
+    """Count the marginals one by one. Successive marginals mostly share all but their last column, so those columns' codes are reused."""
     codes = {column: frame[column].to_numpy(dtype=np.int64) for column in table.sizes}
     rows, begun, prefix = max(len(frame), 1), None, np.zeros(len(frame), dtype=np.int64)
     for columns in measured_marginals(list(table.sizes), order=order):
@@ -62,11 +62,11 @@ def _shares(table: BenchmarkTable, frame: pd.DataFrame, order: int) -> Iterator[
 
 
 def independent_columns(table: BenchmarkTable, *, seed: int) -> pd.DataFrame:
-    """Shuffle each column by itself: the floor of usefulness."""
+    """Shuffle each column independently: the lower reference, which keeps no dependencies."""
     rng = np.random.default_rng(seed)
     return pd.DataFrame({column: rng.permutation(table.frame[column].to_numpy()) for column in table.sizes})
 
 
 def bootstrap(table: BenchmarkTable, *, seed: int) -> pd.DataFrame:
-    """Resample the rows with replacement: the ceiling, what another sample of the same people would look like."""
+    """Resample the rows with replacement: the upper reference, which only has sampling error."""
     return table.frame.sample(n=len(table.frame), replace=True, random_state=seed)

@@ -1,11 +1,11 @@
-"""Make up a table of clinic visits, to have something realistic to release without anybody's data.
+"""Generate a table of clinic visits: realistic input for a release, without any real person's data.
 
     python data/clinic_visits.py [--out PATH] [--rows N] [--seed S]
 
 Each column is drawn given the ones before it, from the tables below: patient (sex, age, home clinic, insurance),
-department, day, clinic, visit type, diagnosis, duration, cost, readmission. Then some values are lost and a few are
-spoilt, as in any real export. The same seed gives the same bytes under the same versions of numpy, pandas and pyarrow.
-People and places are invented.
+department, day, clinic, visit type, diagnosis, duration, cost, readmission. Then some values are removed and a few are
+corrupted, as in any real export. The same seed gives the same bytes under the same versions of numpy, pandas and
+pyarrow. People and places are invented.
 """
 
 import argparse
@@ -24,8 +24,9 @@ def _table(text: str) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(text.strip()), sep=r"\s+")
 
 
-# age, spread, female: whom the department sees; weekend: a weekend day against a weekday; season: how far the peak
-# month rises above the year's mean; emergency, planned, followup: what visits are for; minutes, cost: of a usual visit.
+# age, spread, female: the patients of the department; weekend: visits on a weekend day relative to a weekday; season: how
+# far the peak month rises above the year's mean; emergency, planned, followup: shares of the visit types; minutes, cost: of
+# a typical visit.
 DEPARTMENTS = _table("""
 name          share  age  spread  female  weekend  season  peak  emergency  planned  followup  minutes  cost
 emergency        21   42      35    0.49     1.25    0.10     1       0.93     0.01      0.06       95   420
@@ -40,7 +41,8 @@ neurology         5   60      17    0.55     0.05    0.05    11       0.12     0
 oncology          6   65      12    0.55     0.02    0.03     3       0.03     0.35      0.62      110  1650
 """)
 
-# weight: within the department; age, spread, female: who has it; back: how often one returns unplanned within 30 days.
+# weight: within the department; age, spread, female: the patients who have it; back: the rate of unplanned returns within
+# 30 days.
 DIAGNOSES = _table("""
 code  department    weight  age  spread  female  back
 S01   emergency         30   25      25    0.40  0.02
@@ -85,7 +87,7 @@ C50   oncology          30   60      11    0.99  0.15
 C61   oncology          20   71       7    0.00  0.12
 """)
 
-# opens: the days since the start of 2025; offers: the departments it has.
+# opens: days since the start of 2025; offers: its departments.
 CLINICS = _table("""
 name         size  opens  offers
 Alderwick      26      0  all
@@ -98,7 +100,7 @@ Gallowhythe    10      0  general,orthopaedics,dermatology
 Hollinmere      9      0  general,respiratory
 """)
 
-# bill: what is billed, against the public tariff; unbilled: how often no cost is on file.
+# bill: the amount billed relative to the public tariff; unbilled: how often no cost is on file.
 INSURANCE = _table("""
 name      child  adult  senior  bill  unbilled
 child        86      0       0  0.85      0.02
@@ -129,7 +131,7 @@ def _draw(rng: np.random.Generator, weights: np.ndarray) -> np.ndarray:
 
 
 def _likeness(groups: pd.DataFrame, people: pd.DataFrame) -> np.ndarray:
-    """Say how well each person's age and sex suit each group: a normal density of age times a share of the sex."""
+    """Return how well each person's age and sex fit each group: a normal density of age times the share of the sex."""
     distance = (people["age"].to_numpy()[:, None] - groups["age"].to_numpy()) / groups["spread"].to_numpy()
     female = groups["female"].to_numpy()
     sex = np.where(people["female"].to_numpy()[:, None], female, 1 - female)
@@ -137,7 +139,7 @@ def _likeness(groups: pd.DataFrame, people: pd.DataFrame) -> np.ndarray:
 
 
 def _patients(rng: np.random.Generator, count: int) -> pd.DataFrame:
-    """Draw the people: young, grown up and old ones, with what stays the same from visit to visit."""
+    """Draw the people, children, adults and seniors, with the values that stay the same from visit to visit."""
     generation = _draw(rng, np.tile([24, 43, 33], (count, 1)))
     age = rng.normal(np.array([7, 42, 73])[generation], np.array([6, 14, 10])[generation]).clip(0, 98)
     people = pd.DataFrame({"age": age, "female": rng.random(count) < 0.52})
@@ -152,7 +154,7 @@ def _patients(rng: np.random.Generator, count: int) -> pd.DataFrame:
 
 
 def _days(rng: np.random.Generator, department: np.ndarray) -> np.ndarray:
-    """Draw the day of each visit: every department has its season and its weekends."""
+    """Draw the day of each visit, by the season and the weekends of its department."""
     dates = pd.DatetimeIndex(FIRST_DAY + np.arange(DAYS))
     weekday, yearday = dates.day_of_week.to_numpy(), dates.day_of_year.to_numpy()
     busy = np.array([1.18, 1.05, 1.0, 1.0, 0.92, 1.0, 0.8])[weekday]
@@ -166,7 +168,7 @@ def _days(rng: np.random.Generator, department: np.ndarray) -> np.ndarray:
 
 
 def _calendar(rng: np.random.Generator, rows: int) -> pd.DataFrame:
-    """Draw who comes to which department on which day, in the order of the days."""
+    """Draw which patient visits which department on which day, ordered by day."""
     often = 1 + _draw(rng, np.tile(VISITS_PER_PATIENT, (rows, 1)))
     people = _patients(rng, int(np.searchsorted(often.cumsum(), rows)) + 1)
     visits = people.loc[np.repeat(people.index, often[: len(people)])[:rows]].reset_index(drop=True)
@@ -193,7 +195,7 @@ def _circumstances(rng: np.random.Generator, visits: pd.DataFrame) -> None:
     purpose = purpose * np.where(weekend, [6, 1, 0.5], 1) * np.where(again, [1, 0.6, 4], [1, 1, 0.3])
     visits["type"] = _draw(rng, purpose)
 
-    # A few diagnoses are made in another department than the one that usually makes them.
+    # A few diagnoses are made outside the department that usually makes them.
     own = DIAGNOSES["department"].to_numpy() == DEPARTMENTS["name"].to_numpy()[department][:, None]
     suits = DIAGNOSES["weight"].to_numpy() * np.where(own, 1, 0.01) * _likeness(DIAGNOSES, visits)
     visits["diagnosis"] = _draw(rng, suits)
@@ -213,7 +215,7 @@ def _outcomes(rng: np.random.Generator, visits: pd.DataFrame) -> None:
 
 
 def _as_recorded(visits: pd.DataFrame) -> pd.DataFrame:
-    """Name everything as it stands in the table."""
+    """Convert the drawn codes to the names and types of the table."""
     recorded = {
         "patient_id": visits["number"].map("P{:06d}".format),
         "visit_date": FIRST_DAY + visits["day"].to_numpy(),
@@ -232,7 +234,7 @@ def _as_recorded(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _spoil(rng: np.random.Generator, table: pd.DataFrame) -> None:
-    """Lose some values, and put in a few that no honest universe declares."""
+    """Remove some values, and insert a few that no universe would declare."""
     rows = len(table)
     unbilled = INSURANCE.set_index("name")["unbilled"].loc[table["insurance"]].to_numpy()
     lost = {"cost": unbilled, "insurance": 0.03, "diagnosis": 0.015, "duration_minutes": 0.02, "age": 0.004}
@@ -247,7 +249,7 @@ def _spoil(rng: np.random.Generator, table: pd.DataFrame) -> None:
 
 
 def visits(rows: int, *, seed: int) -> pd.DataFrame:
-    """Make the table: the same one for the same seed."""
+    """Generate the table. The same seed gives the same table."""
     rng = np.random.default_rng(seed)
     drawn = _calendar(rng, rows)
     _circumstances(rng, drawn)
@@ -258,7 +260,7 @@ def visits(rows: int, *, seed: int) -> pd.DataFrame:
 
 
 def write(table: pd.DataFrame, path: Path) -> None:
-    """Write CSV or Parquet, by the path's ending, so that a reader never meets half a file."""
+    """Write CSV or Parquet, by the path's suffix, atomically, so that a reader never sees half a file."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         if path.suffix == ".parquet":
@@ -272,19 +274,19 @@ def write(table: pd.DataFrame, path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the table where the command line says."""
-    parser = argparse.ArgumentParser(description="Make up a table of clinic visits.")
+    """Generate and write the table as the command line says."""
+    parser = argparse.ArgumentParser(description="Generate a table of clinic visits.")
     beside = Path(__file__).with_name("clinic-visits.csv")
     parser.add_argument("--out", type=Path, default=beside, help=".csv or .parquet (default: beside this script)")
-    parser.add_argument("--rows", type=int, default=20_000, help="how many visits (default: 20000)")
-    parser.add_argument("--seed", type=int, default=1, help="another seed, another table (default: 1)")
+    parser.add_argument("--rows", type=int, default=20_000, help="the number of visits (default: 20000)")
+    parser.add_argument("--seed", type=int, default=1, help="another seed gives another table (default: 1)")
     asked = parser.parse_args(arguments)
     if asked.out.suffix not in {".csv", ".parquet"}:
         parser.error("--out must end in .csv or .parquet")
     if asked.rows < 1 or asked.seed < 0:
         parser.error("--rows must be 1 or more, --seed 0 or more")
     if not asked.out.parent.is_dir():
-        parser.error(f"there is no folder {asked.out.parent}: make it first, or give another --out")
+        parser.error(f"there is no folder {asked.out.parent}: create it first, or give another --out")
     table = visits(asked.rows, seed=asked.seed)
     write(table, asked.out)
     print(f"wrote {asked.out}: {len(table):,} rows, {table.shape[1]} columns, seed {asked.seed}")

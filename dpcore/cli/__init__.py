@@ -1,4 +1,4 @@
-"""The command line over the same functions that the flows call."""
+"""The `dpflow` command line. It calls the same functions as the flows."""
 
 from dpcore.cli.main import main
 from dpcore.cli.specs import Runner

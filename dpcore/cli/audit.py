@@ -1,4 +1,4 @@
-"""`dpflow audit`: does the installed code keep the guarantees that it charges for, and would a fault show?"""
+"""`dpflow audit`: attack the installed mechanisms, compare the measured loss with the charge, and catch planted bugs."""
 
 import argparse
 import time
@@ -12,29 +12,32 @@ from dpcore.errors import OutputError, UsageError
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verb to the parser."""
-    about = "measure what privacy the installed mechanisms lose, hold it against what they charge, and plant bugs that must be caught"
+    about = "attack the installed mechanisms, compare the measured privacy loss with what they charge, and check that planted bugs are caught"
     audit = verbs.add_parser("audit", parents=[common], help=about, description=about)
     audit.add_argument(
         "--mechanism",
         metavar="NAME",
         action="append",
         default=[],
-        help="audit only this one; or one --mechanism for each",
+        help="audit only this mechanism (may be given more than once); default: all",
     )
     audit.add_argument(
         "--whole-run",
         action="store_true",
-        help="audit complete releases instead: files with canary persons in, published Parquet out, and bugs planted on the way",
+        help="audit complete releases instead, from input files with canary persons to published Parquet, with bugs planted in between",
     )
     audit.add_argument(
-        "--markdown", metavar="FILE", type=Path, help="write the guarantees and what was measured as a page"
+        "--markdown",
+        metavar="FILE",
+        type=Path,
+        help="also write the guarantees and the measurements as a Markdown page",
     )
     audit.add_argument(
         "--draws",
         metavar="SHARE",
         type=float,
         default=1.0,
-        help="make only this share of the draws, such as 0.1: quicker, but bugs may go unnoticed; default: 1",
+        help="make only this share of the draws, such as 0.1: faster, but bugs may go unnoticed; default: 1",
     )
     audit.set_defaults(verb=_audit)
 
@@ -43,9 +46,9 @@ def _audit(arguments: argparse.Namespace) -> Answer:
     from dpcore.audit import guarantees, run  # noqa: PLC0415  nothing else needs the planted bugs
     from dpcore.audit.checks import scaled  # noqa: PLC0415  likewise
 
-    scaled(1, arguments.draws)  # refused now, not in the middle
+    scaled(1, arguments.draws)  # rejects a bad share before the audit starts
     if arguments.whole_run and arguments.mechanism:
-        raise UsageError("--whole-run audits complete releases, not mechanisms; leave --mechanism or --whole-run out")
+        raise UsageError("--whole-run audits complete releases, not single mechanisms; drop --mechanism or --whole-run")
     _check_page(arguments)
     began = time.monotonic()
     if arguments.whole_run:
@@ -57,18 +60,18 @@ def _audit(arguments: argparse.Namespace) -> Answer:
         try:
             arguments.markdown.write_text(guarantees.page(audited, day=datetime.now(UTC).date()), encoding="utf-8")
         except OSError:
-            raise OutputError(f"cannot write {arguments.markdown}; name a file in a folder that is there") from None
+            raise OutputError(f"cannot write {arguments.markdown}; name a file in an existing folder") from None
     wrong = guarantees.faults(audited)
     bugs = sum(len(one.verdicts) for one in audited)
     verdict = (
         f"all {len(audited)} hold, and all {bugs} planted bugs are caught"
         if not wrong
-        else f"{len(wrong)} findings speak against the installed code or against this audit:"
+        else f"{len(wrong)} findings against the installed code or against this audit itself:"
     )
     lines = [
         table(guarantees.table_rows(audited), right={"charged", "epsilon", "at least", "bugs caught"}),
         "",
-        f"epsilon of rho and mu^2 at delta {guarantees.DELTA:g}; each lower bound holds with confidence {guarantees.CONFIDENCE}",
+        f"rho and mu^2 are converted to epsilon at delta {guarantees.DELTA:g}; each lower bound holds with confidence {guarantees.CONFIDENCE}",
         f"{verdict} ({seconds:.0f} s)",
         *wrong,
     ]
@@ -77,7 +80,7 @@ def _audit(arguments: argparse.Namespace) -> Answer:
 
 
 def _check_page(arguments: argparse.Namespace) -> None:
-    """Refuse, before minutes of measuring, a page that could not be written."""
+    """Reject a page that cannot be written before spending minutes on the audit."""
     page = arguments.markdown
     if page is not None and (not page.parent.is_dir() or page.is_dir()):
-        raise OutputError(f"cannot write {arguments.markdown}; name a file in a folder that is there")
+        raise OutputError(f"cannot write {arguments.markdown}; name a file in an existing folder")

@@ -1,14 +1,14 @@
-"""A budget as a bar: what is spent, what is reserved, what is left."""
+"""Draw a budget as a text bar: spent, reserved, left."""
 
 import sys
 
 _MARKS, _PLAIN_MARKS = ("█", "▒", "·"), ("#", "=", ".")
 _NOTHING = 10**6
-"""One part in so many is the dust that rounding leaves, and no rest worth showing."""
+"""A rest of at most one part in this many is rounding error, and the bar is drawn full."""
 
 
 def bar(*, spent: int, reserved: int, whole: int, width: int) -> str:
-    """Draw a bar; neither a little that is used nor a little that is left ever vanishes.
+    """Draw a bar. A small used or remaining part still gets one cell.
 
     >>> bar(spent=500, reserved=250, whole=1000, width=8)
     '████▒▒··'
@@ -20,13 +20,13 @@ def bar(*, spent: int, reserved: int, whole: int, width: int) -> str:
 
 
 def legend() -> str:
-    """Say what the marks of a bar mean."""
+    """Return the meaning of a bar's marks."""
     first, second, third = _marks()
     return f"{first} spent   {second} reserved   {third} left"
 
 
 def rule(width: int) -> str:
-    """Draw a line below a heading."""
+    """Draw a line to go below a heading."""
     return ("-" if _marks() is _PLAIN_MARKS else "─") * width
 
 

@@ -1,4 +1,4 @@
-"""The steward's side of the command line: `dpflow ledger` and its verbs."""
+"""Define `dpflow ledger` and its verbs: the steward's part of the command line."""
 
 import argparse
 from pathlib import Path
@@ -13,13 +13,13 @@ from dpcore.privacy.protection import Neighbours
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
-WHERE = "DPFLOW_LEDGER_URL names the ledger: sqlite:///PATH or postgresql://USER@HOST/DATABASE; default: .dpflow/ledger.sqlite of the nearest folder upwards that has one"
+WHERE = "DPFLOW_LEDGER_URL names the ledger: sqlite:///PATH or postgresql://USER@HOST/DATABASE; default: .dpflow/ledger.sqlite in this folder or the nearest parent folder that has one"
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add `ledger` and its verbs to the parser."""
-    description = "The budget ledger: what may be spent on each dataset, and everything that was."
-    ledger = verbs.add_parser("ledger", help="the budget: open, show, verify, export, ...", description=description)
+    description = "The budget ledger: each dataset's budget and every charge against it."
+    ledger = verbs.add_parser("ledger", help="manage budgets: open, show, verify, export, ...", description=description)
     ledger.epilog = WHERE
     steward = ledger.add_subparsers(required=True, metavar="VERB")
     _add_open(steward, common)
@@ -31,57 +31,62 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 
 
 def _add_open(steward: Subparsers, common: argparse.ArgumentParser) -> None:
-    about = "open an account; its terms are fixed from then on, only its budget can be raised"
+    about = "open an account; its terms are then fixed, except that its budget can be raised"
     verb = steward.add_parser("open", parents=[common], help=about, description=about)
-    verb.add_argument("account", metavar="ACCOUNT", help="the `dataset` of the specs that it will pay for")
+    verb.add_argument("account", metavar="ACCOUNT", help="the `dataset` name in the specs that this account pays for")
+    verb.add_argument("--epsilon", type=float, required=True, help="the dataset's total budget, over all its releases")
     verb.add_argument(
-        "--epsilon", type=float, required=True, help="the whole budget of the dataset, over all its releases"
+        "--delta",
+        type=float,
+        required=True,
+        help="0 for pure differential privacy; otherwise far below one over the number of people",
     )
     verb.add_argument(
-        "--delta", type=float, required=True, help="0: pure epsilon; otherwise far below one over the number of people"
+        "--unit", required=True, help="the protected unit: row, or the name of the column that identifies a person"
     )
-    verb.add_argument("--unit", required=True, help="whom to protect: row, or the column that identifies a person")
     verb.add_argument(
         "--neighbours",
         required=True,
         choices=[kind.value for kind in Neighbours],
-        help="what one step of the guarantee changes: a unit more or less, or one exchanged for another",
+        help="which tables are neighbours: those that differ by adding or removing one unit, or by replacing one unit",
     )
     verb.add_argument(
         "--currency",
         choices=[kind.value for kind in Currency],
-        help="what the account counts in; default: pure at delta 0, zcdp above",
+        help="how the account composes its charges; default: pure at delta 0, zcdp otherwise",
     )
     verb.add_argument(
-        "--about", metavar="TEXT", default="", help="a line about the dataset, for whoever reads the ledger"
+        "--about", metavar="TEXT", default="", help="one line that describes the dataset to readers of the ledger"
     )
     verb.add_argument(
         "--blocks",
         metavar="TEXT",
-        help="keep a budget per block of the data, and say what the blocks are, such as 'month of visit_date'",
+        help="keep a separate budget for each block of the data; TEXT defines the blocks, such as 'month of visit_date'",
     )
     verb.add_argument(
         "--across-blocks",
         metavar="E",
         type=float,
-        help="with --blocks and persons: the epsilon of all runs together, for a person with rows in many blocks",
+        help="with --blocks and a person as unit: the epsilon of all runs together, for a person with rows in many blocks",
     )
     verb.set_defaults(verb=ledger_change.open_account)
 
 
 def _add_reading(steward: Subparsers, common: argparse.ArgumentParser) -> None:
-    about = "what each account has spent, what runs hold, and what is left"
+    about = "show each account's budget: spent, reserved by open runs, remaining"
     verb = steward.add_parser("show", parents=[common], help=about, description=about)
     verb.add_argument("account", metavar="ACCOUNT", nargs="?", help="one account; default: all")
-    verb.add_argument("--all", action="store_true", help="every block and run, not only the most used and the latest")
+    verb.add_argument(
+        "--all", action="store_true", help="show every block and run, not only the most used blocks and latest runs"
+    )
     verb.set_defaults(verb=ledger_show.show)
 
-    about = "every event, oldest first"
+    about = "list every event, oldest first"
     verb = steward.add_parser("history", parents=[common], help=about, description=about)
     verb.add_argument("account", metavar="ACCOUNT", nargs="?", help="one account; default: all")
     verb.set_defaults(verb=history)
 
-    about = "check the whole ledger: every hash, price and sum, every stored output, and every file of every release"
+    about = "check the whole ledger: every hash, price, sum and stored output, and every file of every release"
     verb = steward.add_parser(
         "verify", parents=[common], help="check every hash, price, sum and output", description=about
     )
@@ -90,14 +95,14 @@ def _add_reading(steward: Subparsers, common: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         type=Path,
         action="append",
-        help="a folder with releases, all of which must still be there (may be given more than once); ./releases is always checked",
+        help="a folder of releases, none of which may be missing (may be given more than once); ./releases is always checked",
     )
     verb.add_argument(
-        "--head", metavar="HASH", help="a head that was noted earlier: the ledger must still hold that history"
+        "--head", metavar="HASH", help="a head hash noted earlier: fail unless the ledger still contains it"
     )
     verb.set_defaults(verb=verify)
 
-    about = "write the history as Parquet, and what it guarantees as JSON and Markdown"
+    about = "write the history as Parquet, and a statement of its guarantees as JSON and Markdown"
     verb = steward.add_parser("export", parents=[common], help=about, description=about)
     verb.add_argument("account", metavar="ACCOUNT", nargs="?", help="one account; default: all")
     verb.add_argument(
@@ -105,14 +110,14 @@ def _add_reading(steward: Subparsers, common: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         type=Path,
         required=True,
-        help="where to write history.parquet, statement.json and statement.md; an earlier export there is replaced",
+        help="where to write history.parquet, statement.json and statement.md; replaces an earlier export",
     )
     verb.add_argument(
         "--group",
         metavar="K",
         type=int,
         action="append",
-        help="also say what holds for groups of K units (may be given more than once); default: 2, 5 and 10",
+        help="also state the guarantee for groups of K units (may be given more than once); default: 2, 5 and 10",
     )
     verb.set_defaults(verb=export)
 
@@ -122,50 +127,48 @@ def _add_changes(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     verb = steward.add_parser("raise", parents=[common], help=about, description=about)
     verb.add_argument("account", metavar="ACCOUNT")
     which = verb.add_mutually_exclusive_group(required=True)
-    which.add_argument("--epsilon", type=float, help="the whole budget from now on, at the same delta")
-    which.add_argument(
-        "--across-blocks", metavar="E", type=float, help="the cap across blocks from now on, at the same delta"
-    )
-    verb.add_argument("--reason", required=True, metavar="TEXT", help="stays on record")
+    which.add_argument("--epsilon", type=float, help="the new total budget, at the same delta")
+    which.add_argument("--across-blocks", metavar="E", type=float, help="the new cap across blocks, at the same delta")
+    verb.add_argument("--reason", required=True, metavar="TEXT", help="why; recorded in the ledger")
     verb.set_defaults(verb=ledger_change.raise_cap)
 
-    about = "take no more runs; those that hold a reservation may finish"
+    about = "close an account to new runs; runs that hold a reservation may finish"
     verb = steward.add_parser("close", parents=[common], help=about, description=about)
     verb.add_argument("account", metavar="ACCOUNT")
-    verb.add_argument("--reason", required=True, metavar="TEXT", help="stays on record")
+    verb.add_argument("--reason", required=True, metavar="TEXT", help="why; recorded in the ledger")
     verb.set_defaults(verb=ledger_change.close)
 
-    about = "go on with an older copy of the ledger, after later events of it were lost"
+    about = "continue with a restored older copy of the ledger, whose later events were lost"
     verb = steward.add_parser("accept-restoration", parents=[common], help=about, description=about)
-    verb.add_argument("--reason", required=True, metavar="TEXT", help="stays on record")
+    verb.add_argument("--reason", required=True, metavar="TEXT", help="why; recorded in the ledger")
     verb.set_defaults(verb=ledger_change.accept_restoration)
 
-    about = "say how much one analyst, or one purpose, may use of an account"
-    more = f"{about}; from the first such allowance on, every run has to name one of its kind"
+    about = "limit how much of an account one analyst or one purpose may use"
+    more = f"{about}; after the first analyst's (purpose's) allowance, every run must name its analyst (purpose)"
     verb = steward.add_parser("allow", parents=[common], help=about, description=more)
     verb.add_argument("account", metavar="ACCOUNT")
     whose = verb.add_mutually_exclusive_group(required=True)
     for kind in AllowanceKind:
-        whose.add_argument(f"--{kind}", metavar="NAME", help=f"the `{kind}` of the specs that it will pay for")
+        whose.add_argument(f"--{kind}", metavar="NAME", help=f"the `{kind}` name in the specs that it pays for")
     verb.add_argument(
         "--epsilon",
         type=float,
         required=True,
-        help="all that runs in this name may use together, at the account's delta",
+        help="the most that all runs under this name may use together, at the account's delta",
     )
-    verb.add_argument("--reason", required=True, metavar="TEXT", help="stays on record")
+    verb.add_argument("--reason", required=True, metavar="TEXT", help="why; recorded in the ledger")
     verb.set_defaults(verb=ledger_change.allow)
 
 
 def _add_blocks(steward: Subparsers, common: argparse.ArgumentParser) -> None:
-    about = "open blocks of an account, each with the account's whole budget"
+    about = "open blocks of an account, each with the account's full budget"
     verb = steward.add_parser("block", parents=[common], help=about, description=about)
     verb.add_argument("account", metavar="ACCOUNT")
     verb.add_argument("names", metavar="NAME", nargs="+")
-    verb.add_argument("--seal", action="store_true", help="seal them at once: their data is complete")
+    verb.add_argument("--seal", action="store_true", help="also seal them: their data is complete")
     verb.set_defaults(verb=ledger_change.block)
 
-    about = "declare that the data of blocks is complete, after which they can be charged"
+    about = "declare that the data of blocks is complete, so that they can be charged"
     verb = steward.add_parser("seal", parents=[common], help=about, description=about)
     verb.add_argument("account", metavar="ACCOUNT")
     verb.add_argument("names", metavar="NAME", nargs="+")
@@ -173,12 +176,12 @@ def _add_blocks(steward: Subparsers, common: argparse.ArgumentParser) -> None:
 
 
 def _add_endings(steward: Subparsers, common: argparse.ArgumentParser) -> None:
-    about = "refund all that a run reserved, if none of its operations was ever charged"
+    about = "refund a run's whole reservation; only possible before its first charge"
     verb = steward.add_parser("refund", parents=[common], help=about, description=about)
     verb.add_argument("run", metavar="RUN")
     verb.set_defaults(verb=ledger_change.refund)
 
-    about = "end a run that will not go on: what was charged stays spent, the rest goes back"
+    about = "end a run that will not be resumed: its charges stay spent, the rest of its reservation is refunded"
     verb = steward.add_parser("settle", parents=[common], help=about, description=about)
     verb.add_argument("run", metavar="RUN")
     verb.set_defaults(verb=ledger_change.settle)

@@ -1,4 +1,4 @@
-"""The verbs with which a steward changes the ledger; each is checked in full before anything is written."""
+"""The `dpflow ledger` verbs that change the ledger. Each checks all its arguments before it writes anything."""
 
 import argparse
 import logging
@@ -21,7 +21,7 @@ progress = logging.getLogger("dpcore.progress")
 
 
 def open_account(arguments: argparse.Namespace) -> Answer:
-    """Open an account, and a ledger first if there is none."""
+    """Open an account. Create the ledger first if there is none."""
     epsilon, delta, across_epsilon = _epsilon(arguments), arguments.delta, arguments.across_blocks
     if not 0 <= delta < 1:
         raise UsageError(
@@ -29,13 +29,13 @@ def open_account(arguments: argparse.Namespace) -> Answer:
         )
     if not re.fullmatch(NAME, arguments.account):
         raise UsageError(
-            "an account is named like the dataset of its specs: letters, digits, dots, dashes and underscores"
+            "an account has the name of its specs' dataset: use letters, digits, dots, dashes and underscores"
         )
     wanted = None if arguments.currency is None else Currency(arguments.currency)
     if wanted is Currency.PURE and delta:
         raise UsageError("an account in pure epsilon has no delta: write --delta 0, or choose --currency zcdp or gdp")
     currency, cap = budget_of(epsilon, delta=delta, currency=wanted)
-    # The ledger checks these too, but by then a new one would lie there, empty.
+    # The ledger checks these too, but only after an empty ledger has been created.
     for text, option in (
         (arguments.unit, "--unit"),
         (arguments.about or "-", "--about"),
@@ -63,7 +63,7 @@ def open_account(arguments: argparse.Namespace) -> Answer:
         )
         (opened,) = overview(ledger, account.name).accounts
     hint = (
-        f"\n\nruns open and seal the blocks that they read; by hand: dpflow ledger block {account.name} NAME..."
+        f"\n\nruns open and seal the blocks that they read; to open blocks by hand: dpflow ledger block {account.name} NAME..."
         if account.blocks_by is not None
         else ""
     )
@@ -87,11 +87,11 @@ def raise_cap(arguments: argparse.Namespace) -> Answer:
     promise = raised.promise()
     what, how = (
         stated(promise.one.epsilon, promise.one.delta),
-        ", because something was charged before" if promise.raised else "",
+        ", which allows for the charges made before the raise" if promise.raised else "",
     )
     text = (
         f"raised account {account.name} from epsilon {at_most(before.epsilon)} to {at_most(account.epsilon)}; "
-        f"{_left(account, raised.most_used[1])}\nit promises {what} from now on{how}"
+        f"{_left(account, raised.most_used[1])}\nit now promises {what}{how}"
     )
     return Answer(account_data(raised), text)
 
@@ -109,19 +109,19 @@ def _raise_across(arguments: argparse.Namespace) -> Answer:
         f"{at_most(epsilon)}; all runs together can still ask for epsilon {left}"
     )
     if (across := raised.promise().across) is not None:
-        text += f"\nit promises {stated(across.epsilon, across.delta)} from now on to one {account.unit} with rows in several blocks"
+        text += f"\nit now promises {stated(across.epsilon, across.delta)} to one {account.unit} with rows in several blocks"
     return Answer(account_data(raised), text)
 
 
 def close(arguments: argparse.Namespace) -> Answer:
-    """Let an account take no more runs."""
+    """Close an account to new runs."""
     with open_ledger() as ledger:
         before = ledger.account(arguments.account)
         account = ledger.close_account(before.name, reason=arguments.reason)
         (closed,) = overview(ledger, account.name).accounts
         unsettled = sum(run.state is RunState.OPEN for run in ledger.runs(account.name))
     if before.state is AccountState.CLOSED:
-        text = f"account {account.name} was closed already"
+        text = f"account {account.name} was already closed"
     else:
         rest = f"; {unsettled} open runs may still finish" if unsettled else ""
         text = f"closed account {account.name}{rest}"
@@ -129,24 +129,24 @@ def close(arguments: argparse.Namespace) -> Answer:
 
 
 def accept_restoration(arguments: argparse.Namespace) -> Answer:
-    """Go on with an older copy of the ledger."""
+    """Continue with a restored older copy of the ledger."""
     with open_ledger() as ledger:
         lost, head = ledger.accept_restoration(reason=arguments.reason)
     data = {"lost": {"seq": lost.seq, "hash": lost.hash, "seen_at": lost.at}, "events": head.seq, "head": head.hash}
     text = (
-        f"the ledger goes on from event {head.seq:,}; event {lost.seq:,}, seen on {lost.at[:19]}, and what else was lost is "
-        "on record in every account\nwhat the lost events have spent is not counted any more: lower the next runs' epsilon "
-        "by what you know of it"
+        f"the ledger continues from event {head.seq:,}; the loss up to event {lost.seq:,}, seen on {lost.at[:19]}, is "
+        "recorded in every account\nthe ledger no longer counts the charges in the lost events: lower the epsilon of the next "
+        "runs by what you know was spent"
     )
     return Answer(data, text)
 
 
 def allow(arguments: argparse.Namespace) -> Answer:
-    """Bound what one analyst, or one purpose, may use of an account."""
+    """Limit how much of an account one analyst or one purpose may use."""
     kind = AllowanceKind.PURPOSE if arguments.analyst is None else AllowanceKind.ANALYST
     name = arguments.purpose if arguments.analyst is None else arguments.analyst
     if not re.fullmatch(NAME, name):
-        raise UsageError(f"--{kind} is named as in a spec: letters, digits, dots, dashes and underscores")
+        raise UsageError(f"--{kind} takes a name as in a spec: letters, digits, dots, dashes and underscores")
     with open_ledger() as ledger:
         account = ledger.account(arguments.account)
         cap = _cap(account, arguments)
@@ -166,13 +166,13 @@ def allow(arguments: argparse.Namespace) -> Answer:
     }
     text = (
         f"{kind} {name} may use epsilon {at_most(allowance.epsilon)} of account {account.name}: "
-        f"{price(allowance.used, account.currency)} is used, epsilon {down(remaining)} of that is left; every run of the account names its {kind} from now on"
+        f"{price(allowance.used, account.currency)} is used, epsilon {down(remaining)} is left; every new run of the account must name its {kind}"
     )
     return Answer(data, text)
 
 
 def block(arguments: argparse.Namespace) -> Answer:
-    """Open blocks, and seal them at once if their data is complete."""
+    """Open blocks. With --seal, also seal them."""
     with open_ledger() as ledger:
         names = ledger.open_blocks(arguments.account, arguments.names)
         if arguments.seal:
@@ -190,7 +190,7 @@ def seal(arguments: argparse.Namespace) -> Answer:
 
 
 def refund(arguments: argparse.Namespace) -> Answer:
-    """Give back all that a run reserved."""
+    """Refund a run's whole reservation."""
     with open_ledger() as ledger:
         before = ledger.run(arguments.run)
         return _ended(ledger, before, ledger.refund(before.id, lease=None))
@@ -249,6 +249,6 @@ def _ended(ledger: Ledger, before: Run, after: Run) -> Answer:
     already = "" if before.state is RunState.OPEN else " already"
     text = (
         f"run {after.id} is {after.state}{already}: {price(after.spent, account.currency)} stays spent, "
-        f"{price(returned, account.currency)} went back\n{_left(account, balance)} from account {account.name}"
+        f"{price(returned, account.currency)} was refunded\n{_left(account, balance)} from account {account.name}"
     )
     return Answer(data, text)

@@ -1,4 +1,4 @@
-"""`dpflow ledger history`: every event as one line, written as it comes, whatever their number."""
+"""`dpflow ledger history`: one line per event, streamed, so that a history of any length fits in memory."""
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ Body = Mapping[str, Any]
 
 
 def history(arguments: argparse.Namespace) -> Listing:
-    """List every event, or those of one account; the ledger stays open until the last one is written."""
+    """List every event, or those of one account. The ledger stays open until the last event is written."""
     with ExitStack() as opened:
         ledger = opened.enter_context(open_ledger())
         events = ledger.history(arguments.account)
@@ -39,7 +39,7 @@ def history(arguments: argparse.Namespace) -> Listing:
 
 
 def _data(event: Event) -> dict[str, Any]:
-    read_body(event)  # refuses what no ledger wrote; what is shown is the body as it was recorded
+    read_body(event)  # only validates: the body is shown as it was recorded
     return {
         "seq": event.seq,
         "at": event.at,
@@ -55,7 +55,7 @@ def _data(event: Event) -> dict[str, Any]:
 def _row(event: Event, currencies: Mapping[str, Currency], *, whose: bool) -> tuple[str, ...]:
     body, currency = read_body(event), currencies.get(event.account)
     if currency is None:
-        raise at_event(event, "is of an account that is not there")
+        raise at_event(event, "names an account that does not exist")
     at = event.at[:19].replace("T", " ")
     account = (event.account,) if whose else ()
     return str(event.seq), at, event.kind.value, *account, event.run or "-", _WHAT[event.kind](body, currency)
@@ -95,11 +95,11 @@ def _charged(body: Body, currency: Currency) -> str:
 
 def _settled(body: Body, currency: Currency) -> str:
     release = f"release {body['release']}" if body["release"] else "no release"
-    return f"{price(body['spent'], currency)} spent, {price(body['returned'], currency)} back, {release}"
+    return f"{price(body['spent'], currency)} spent, {price(body['returned'], currency)} refunded, {release}"
 
 
 def _short(digest: str | None) -> str:
-    return "an owner that does not read" if digest is None else f"{digest[:12]}..."
+    return "an unreadable owner" if digest is None else f"{digest[:12]}..."
 
 
 _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
@@ -122,7 +122,7 @@ _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
     EventKind.CHARGED: _charged,
     EventKind.COMMITTED: lambda body, _: f"{body['step']}, {body['size']:,} bytes, {body['sha256'][:16]}",
     EventKind.SETTLED: _settled,
-    EventKind.REPUBLISHED: lambda body, _: f"release {body['release']} of run {body['run']} was made again",
-    EventKind.REFUNDED: lambda body, currency: f"{price(body['returned'], currency)} back",
+    EventKind.REPUBLISHED: lambda body, _: f"release {body['release']} of run {body['run']} was published again",
+    EventKind.REFUNDED: lambda body, currency: f"{price(body['returned'], currency)} refunded",
 }
-"""What is worth a person's while of each kind of event."""
+"""How the last column describes each kind of event."""

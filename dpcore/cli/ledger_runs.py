@@ -1,4 +1,4 @@
-"""The runs of an account, as `dpflow ledger show` lists them: what each promises and has spent, and who is at work on it."""
+"""The list of an account's runs in `dpflow ledger show`: each run's promise, spending, and the process that holds its lease."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -16,13 +16,13 @@ from dpcore.reporting.promises import release_promise
 
 
 def runs_text(each: AccountOverview, *, most: int | None) -> str:
-    """List the latest runs and all that are open, oldest first; what needs more words follows below the run."""
+    """List the latest runs and all open ones, oldest first. Further details follow on indented lines below a run."""
     if not each.runs:
         return ""
     earliest = len(each.runs) - (most or len(each.runs))
     shown = [run for number, run in enumerate(each.runs) if number >= earliest or run.touched]
     account = each.account
-    rows = [("run", "opened (UTC)", "state", "promise", "spent of it", "release")] + [
+    rows = [("run", "opened (UTC)", "state", "promise", "spent", "release")] + [
         (
             item.run.id,
             item.run.opened_at[:16].replace("T", " "),
@@ -39,12 +39,12 @@ def runs_text(each: AccountOverview, *, most: int | None) -> str:
         written += [line, *(f"    {more}" for more in _more(each.account, item))]
     if left_out := len(each.runs) - len(shown):
         written.append(f"{left_out:,} earlier runs are not shown; --all shows them")
-    written.append(f"promise: the epsilon of what a run reserved{_at_delta(account)}")
+    written.append(f"promise: the epsilon of the run's reservation{_at_delta(account)}")
     return "\n".join(written)
 
 
 def run_data(account: Account, item: RunOverview) -> dict[str, Any]:
-    """Return a run for programs."""
+    """Return a run as JSON data."""
     run = item.run
     return {
         "run": run.id,
@@ -64,7 +64,7 @@ def run_data(account: Account, item: RunOverview) -> dict[str, Any]:
 
 
 def _at_delta(account: Account) -> str:
-    """Say at which delta the promises are listed, and whether a release can state another pair for the same reservation."""
+    """Name the delta of the listed promises, and say whether a release can state a different (epsilon, delta) pair."""
     if not account.delta:
         return ", which is what its release promises"
     return f" at delta {at_most(account.delta)}; a release at another delta states its own epsilon"
@@ -79,11 +79,11 @@ def _more(account: Account, item: RunOverview) -> Iterator[str]:
     if parts:
         yield ", ".join(parts)
     if item.touched:
-        yield _worker(item) or "nobody is at work on it"
+        yield _worker(item) or "no process is working on it"
 
 
 def _worker(item: RunOverview) -> str | None:
-    """Say who may be at work on an open run, by this machine's clock; only the ledger itself decides."""
+    """Describe the process that holds an open run's lease, by this machine's clock. The ledger alone decides who holds it."""
     run = item.run
     if run.state is not RunState.OPEN or run.holder is None or item.touched is None:
         return None
@@ -92,5 +92,5 @@ def _worker(item: RunOverview) -> str | None:
     if surely_gone(run.holder):
         return f"process {process} on {machine}, which is gone"
     if datetime.now(UTC) >= until:
-        return f"process {process} on {machine}, whose lease lapsed at {until:%Y-%m-%d %H:%M} UTC"
+        return f"process {process} on {machine}, whose lease expired at {until:%Y-%m-%d %H:%M} UTC"
     return f"process {process} on {machine}, leased until {until:%H:%M:%S} UTC"

@@ -1,4 +1,4 @@
-"""`dpflow ledger show`: what each account promises, and its books: what is spent, what runs hold, and what is left."""
+"""`dpflow ledger show`: each account's promise and its bookkeeping: spent, reserved by runs, and remaining."""
 
 import argparse
 from dataclasses import asdict
@@ -25,7 +25,7 @@ from dpcore.reporting.formatting import (
 from dpcore.reporting.overview import AccountOverview, overview
 
 MOST_SHOWN = 30
-"""Blocks and runs of an account that are shown unless all are asked for."""
+"""How many blocks and runs of an account are shown without --all."""
 _WIDTH, _BAR = 100, 50
 
 
@@ -35,12 +35,14 @@ def show(arguments: argparse.Namespace) -> Answer:
         found = overview(ledger, arguments.account)
     data = {"accounts": [_data(each) for each in found.accounts], "events": found.events, "head": found.head}
     most = None if arguments.all else MOST_SHOWN
-    texts = [account_text(each, most=most) for each in found.accounts] or ["no account yet: dpflow ledger open"]
+    texts = [account_text(each, most=most) for each in found.accounts] or [
+        "no account yet; open one: dpflow ledger open"
+    ]
     return Answer(data, "\n\n\n".join([*texts, f"head {found.head} after {found.events:,} events"]))
 
 
 def account_data(each: AccountOverview) -> dict[str, Any]:
-    """Return an account's terms, promise and books for programs: `promise` is the one guarantee, amounts are in the account's currency."""
+    """Return an account's terms, promise and bookkeeping as JSON data. `promise` is the guarantee; amounts are in the account's currency."""
     account, promise, (_, balance) = each.account, each.promise(), each.most_used
     return {
         "account": account.name,
@@ -62,7 +64,7 @@ def account_data(each: AccountOverview) -> dict[str, Any]:
 
 
 def account_text(each: AccountOverview, *, most: int | None) -> str:
-    """Write all about an account, with at most so many of its blocks and runs."""
+    """Describe an account, with at most `most` of its blocks and runs."""
     parts = [_heading(each), _budget(each), _blocks(each, most=most), _across(each), _allowances(each)]
     return "\n\n".join(part for part in [*parts, runs_text(each, most=most)] if part)
 
@@ -80,10 +82,8 @@ def _heading(each: AccountOverview) -> str:
         growing = sum(block.state is BlockState.OPEN for block, _ in each.blocks)
         lines.append(f"blocks      {account.blocks_by}: {len(each.blocks):,}, of which {growing:,} may still grow")
     promise = each.promise()
-    how = ", its raises included" if promise.raised else ""
-    lines.append(
-        f"promise     {stated(promise.one.epsilon, promise.one.delta)}, whatever runs choose within the budget{how}"
-    )
+    how = ", raises included" if promise.raised else ""
+    lines.append(f"promise     {stated(promise.one.epsilon, promise.one.delta)}, however runs use the budget{how}")
     if several := several_blocks(account.unit, promise):
         lines.append(f"{' ' * 12}{several[0].lower()}{several[1:].removesuffix('.')}")
     return "\n".join(lines)
@@ -92,7 +92,7 @@ def _heading(each: AccountOverview) -> str:
 def _budget(each: AccountOverview) -> str:
     account, (block, balance) = each.account, each.most_used
     symbol = account.currency.symbol
-    where = f", in block {block}, of which least is left" if account.blocks_by is not None and block else ""
+    where = f", in block {block}, which has least left" if account.blocks_by is not None and block else ""
     rows: list[tuple[str, ...]] = [(" " * 10, symbol, "share", f"bookkeeping{where}")]
     rows.append(("budget", booked(balance.cap), "", ""))
     following = next_run(
@@ -126,17 +126,17 @@ def _blocks(each: AccountOverview, *, most: int | None) -> str:
         if block.name in chosen
     ]
     left_out = len(each.blocks) - len(chosen)
-    more = f"\n{left_out:,} blocks that have used less are not shown; --all shows them" if left_out else ""
-    double = "\neach block pays double, as replacing one may touch two of them" if account.weight > 1 else ""
+    more = f"\n{left_out:,} less used blocks are not shown; --all shows them" if left_out else ""
+    double = "\neach block pays double, because replacing a unit can change two blocks" if account.weight > 1 else ""
     several = ""
     if account.unit != "row":
         spent = booked(each.spent_by_all_runs)
-        several = f"\nall runs together, whatever their blocks, have spent {account.currency.symbol} {spent}"
+        several = f"\nall runs together, on any blocks, have spent {account.currency.symbol} {spent}"
     return table(rows, right={"spent", "reserved", "remaining"}) + more + double + several
 
 
 def _across_data(each: AccountOverview) -> dict[str, Any] | None:
-    """Return the cap across blocks and its balance for programs; None if the account has none."""
+    """Return the cap across blocks and its balance as JSON data, or None if the account has no such cap."""
     balance = each.across_balance
     if balance is None:
         return None
@@ -172,7 +172,7 @@ def _allowances(each: AccountOverview) -> str:
         return ""
     symbol = each.account.currency.symbol
     used, remaining = f"{symbol} used", f"{symbol} left"
-    rows = [("allowed to", "", "epsilon", used, remaining, "used of what is allowed")] + [
+    rows = [("allowed to", "", "epsilon", used, remaining, "used")] + [
         (
             allowance.kind.value,
             allowance.name,

@@ -1,6 +1,7 @@
-"""`dpflow ledger theorems`: what an account's operations amount to under each theorem so far, and what its cap promises.
+"""`dpflow ledger theorems`: compose an account's operations under each theorem, and compare with what its cap promises.
 
-Of the sums so far only that of pure epsilons holds for a ledger, whose prices are chosen on the way; see `accounting.history`.
+The prices in a ledger are chosen adaptively. Of the sums over the operations so far, only the sum of pure epsilons is valid then; see
+`accounting.history`.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from dpcore.privacy.accounting import (
 from dpcore.reporting.formatting import at_most, several_blocks, stated, step_of, up
 from dpcore.reporting.overview import AccountOverview, overview
 
-ABOUT = "what everything that was charged amounts to under each theorem, what the cap promises, and the smallest that is valid"
+ABOUT = "compose everything charged so far under each theorem, and show what the cap promises and the smallest valid epsilon"
 _WIDEST = 1e5
 
 
@@ -41,14 +42,12 @@ def add_verb(steward: Any, common: argparse.ArgumentParser) -> None:
     """Add `theorems` to the verbs of `dpflow ledger`."""
     verb = steward.add_parser("theorems", parents=[common], help=ABOUT, description=ABOUT)
     verb.add_argument("account", metavar="ACCOUNT")
-    verb.add_argument(
-        "--delta", type=float, help="at which every theorem's epsilon is told; default: the account's own"
-    )
+    verb.add_argument("--delta", type=float, help="the delta at which to state each epsilon; default: the account's")
     verb.set_defaults(verb=theorems)
 
 
 def theorems(arguments: argparse.Namespace) -> Answer:
-    """Price every operation of an account again, and compose the prices by every theorem."""
+    """Price every operation of an account again, and compose the prices under each theorem."""
     with open_ledger() as ledger:
         (each,) = overview(ledger, arguments.account).accounts
         account = each.account
@@ -57,26 +56,26 @@ def theorems(arguments: argparse.Namespace) -> Answer:
     if not counted:
         return _promise_alone(each, delta)
     steps = [_step(mechanism, count) for mechanism, count in counted.items()]
-    # Runs spend shares of what earlier answers have left, so the parameters of a ledger's operations are chosen on the way.
+    # Runs spend shares of what earlier answers left over, so the parameters of a ledger's operations are chosen adaptively.
     cap = Cap(account.currency, account.cap, first=each.first_cap)
     found = compare_theorems(steps, delta=delta, adaptive=True, cap=cap)
     return Answer(_data(each, found, delta, counted.total()), _text(each, found, delta, counted.total()))
 
 
 def _promise_alone(each: AccountOverview, delta: float) -> Answer:
-    """Tell what the cap promises where there is no history to compare: nothing was charged, or each block has a history of its own."""
+    """State what the cap promises when there is no single history to compose: nothing was charged, or each block has its own."""
     account = each.account
     pure = account.currency is Currency.PURE
     if not (0 <= delta < 1) or (delta == 0 and not pure):
         needed = "from 0" if pure else "above 0"
         raise UsageError(
-            f"for account '{account.name}' delta must be {needed} and below 1; name one, or leave --delta out"
+            f"for account '{account.name}' delta must be {needed} and below 1; change --delta, or leave it out"
         )
     promise = each.promise(delta=delta)
     if account.blocks_by is None:
         why, operations = "no operation was charged yet", 0
     else:
-        why = f"account {account.name} is kept by blocks: each has a history of its own, and theorems are not compared"
+        why = f"account {account.name} has blocks: each block has its own history, so theorems are not compared"
         operations = None
     several = several_blocks(account.unit, promise)
     lines = [
@@ -92,7 +91,7 @@ def _promise_alone(each: AccountOverview, delta: float) -> Answer:
             "theorem": next(theorem.value for theorem in Theorem if theorem.filter_in is account.currency),
             **asdict(promise.one),
             "valid": True,
-            "because": "the cap holds whatever is chosen on the way",
+            "because": "the cap holds for adaptively chosen operations",
         },
         "promised_across_blocks": None if promise.across is None else asdict(promise.across),
         "smallest": None,
@@ -101,7 +100,7 @@ def _promise_alone(each: AccountOverview, delta: float) -> Answer:
 
 
 def _operations(ledger: Ledger, account: Account) -> Counter[str]:
-    """Count equal mechanisms, as canonical text, among all that was charged: however many there are, each is held once."""
+    """Count the charged operations by mechanism, as canonical JSON, so that equal mechanisms take memory only once."""
     counted: Counter[str] = Counter()
     for event in ledger.history(account.name):
         if event.kind is EventKind.CHARGED:
@@ -130,7 +129,7 @@ def _price(mechanism: Mechanism, currency: Currency) -> Fraction | None:
 
 
 def _losses(mechanism: Mechanism) -> LossDistribution | None:
-    """Return the noise's own losses where they are known: if each count moves by at most 1, then at worst l1 of them do."""
+    """Return the noise's own loss distribution where it is known: if no count moves by more than 1, at worst l1 counts move by 1."""
     if isinstance(mechanism, DiscreteGaussian) and mechanism.sensitivity.linf == 1 and mechanism.sigma <= _WIDEST:
         return discrete_gaussian_losses(mechanism.sigma, shift=1).times(mechanism.sensitivity.l1)
     if isinstance(mechanism, DiscreteLaplace) and mechanism.sensitivity.linf == 1 < mechanism.sensitivity.l1:
@@ -185,13 +184,9 @@ def _text(each: AccountOverview, found: Comparison, delta: float, operations: in
     account = each.account
     rows = [("theorem", "so far", "promised", "", "")] + [_row(finding, found.promised) for finding in found.findings]
     notes = [
-        "so far: what the operations come to as epsilon",
-        f"promised: what the whole cap in {account.currency.symbol} promises, whatever is chosen on the way",
-        *(
-            ["the cap was raised after the first charge; what is promised allows for that"]
-            if each.promise().raised
-            else []
-        ),
+        "so far: the epsilon of the operations charged so far",
+        f"promised: the epsilon of the whole cap in {account.currency.symbol}, valid for adaptively chosen operations",
+        *(["the cap was raised after the first charge; the promise allows for that"] if each.promise().raised else []),
         _valid(found),
     ]
     head = f"{operations:,} operations of {account.name}, at delta {at_most(delta)}"
@@ -221,7 +216,7 @@ def _valid(found: Comparison) -> str:
     smallest = found.smallest
     if smallest is None or smallest.epsilon is None:
         why = "" if found.promised is None else f": {found.promised.because}"
-        return f"nothing is valid for these operations at this delta{why}"
+        return f"no theorem is valid for these operations at this delta{why}"
     whose = "promised" if smallest == found.promised else "so far"
     told = f"epsilon {at_most(smallest.epsilon)} at delta {at_most(smallest.delta)}"
-    return f"the smallest that is valid: {told}, {whose}, by {smallest.theorem.value}"
+    return f"smallest valid: {told}, {whose}, by {smallest.theorem.value}"

@@ -1,4 +1,4 @@
-"""The verbs with which others can be convinced: `verify` checks the whole ledger, `export` writes what it says."""
+"""`dpflow ledger verify` checks the whole ledger; `dpflow ledger export` writes its history and guarantees for others."""
 
 import argparse
 from dataclasses import asdict
@@ -13,7 +13,7 @@ from dpcore.steward.verify import verify_ledger
 
 
 def export(arguments: argparse.Namespace) -> Answer:
-    """Write the history and what it guarantees into a folder."""
+    """Write the history and a statement of its guarantees into a folder."""
     sizes = group_sizes(arguments.group)
     with open_ledger() as ledger:
         exported = write_export(ledger, arguments.to, account=arguments.account, sizes=sizes)
@@ -35,7 +35,7 @@ def export(arguments: argparse.Namespace) -> Answer:
 
 
 def verify(arguments: argparse.Namespace) -> Answer:
-    """Check everything that the ledger holds against everything else, and the releases' manifests against the ledger."""
+    """Check the ledger's contents against each other, and the releases' manifests and files against the ledger."""
     here = Path("releases")
     default = [here] if here.is_dir() else []
     verified = verify_ledger(releases=default, complete=arguments.releases or [], expected_head=arguments.head)
@@ -43,22 +43,22 @@ def verify(arguments: argparse.Namespace) -> Answer:
         ("events", f"{verified.events:,}", "each hash follows from the one before"),
         ("runs", f"{verified.runs:,}", "each sum follows from the events"),
         ("operations", f"{verified.operations:,}", "each price follows from its mechanism"),
-        ("outputs", f"{verified.outputs:,}", "each is what was committed"),
-        ("manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run promises"),
+        ("outputs", f"{verified.outputs:,}", "each is the output that was committed"),
+        ("manifests", f"{verified.manifests:,}", "each names a head of this ledger and its run's promise"),
     ]
     rows.append(
-        ("files", f"{verified.files:,}", "each file of these releases is what was published, and there is no other")
+        ("files", f"{verified.files:,}", "each file of these releases is as published, and there are no others")
     )
     if verified.absent:
-        rows.append(("", f"{verified.absent:,}", "releases were not found here; name where they are with --releases"))
+        rows.append(("", f"{verified.absent:,}", "releases were not found; name their folder with --releases"))
     if verified.others:
-        rows.append(("", f"{verified.others:,}", "manifests more are of another ledger, and were not looked at"))
+        rows.append(("", f"{verified.others:,}", "more manifests belong to another ledger and were not checked"))
     lines = "\n".join(f"{name:<10}  {count:>9}   {claim}" for name, count, claim in rows)
     return Answer(asdict(verified), f"the ledger is sound\n\n{lines}\n\nhead {verified.head}")
 
 
 def _text(exported: Exported) -> str:
-    notes = (f"{exported.events:,} events", "what is promised, for programs", "the same, for people")
+    notes = (f"{exported.events:,} events", "the guarantees, for programs", "the guarantees, for people")
     files = table([(str(path), note) for path, note in zip(exported.files, notes, strict=True)])
     rows = [("account", "runs", "epsilon", "delta", "promised")] + [
         (

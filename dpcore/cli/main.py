@@ -1,4 +1,4 @@
-"""Parse, call, print, and end with an exit code that says what happened. A user never sees a traceback."""
+"""Parse the arguments, call the verb, print its answer and return an exit code. A user never sees a traceback."""
 
 import argparse
 import json
@@ -20,18 +20,18 @@ from dpcore.version import installed_version
 
 AddVerbs = Callable[[Subparsers, argparse.ArgumentParser], None]
 
-EPILOG = "exit codes: 0 done, 1 something else went wrong, 2 bad spec or usage, 3 refused for budget, 4 ledger damaged"
+EPILOG = "exit codes: 0 success, 1 other error, 2 invalid spec or usage, 3 refused for lack of budget, 4 ledger damaged"
 
 
 def main(argv: list[str] | None = None, *, runner: Runner, more: Sequence[AddVerbs] = ()) -> int:
-    """Run one verb; `runner` makes a release, and each of `more` adds verbs that are not dpcore's."""
+    """Run one verb. `runner` makes a release; each function in `more` adds verbs defined outside dpcore."""
     arguments = _parser(runner, more).parse_args(argv)
     with noting_opened() as opened:
         return _call(arguments, opened)
 
 
 def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
-    """Call the verb, print what it answers or why it refuses, and return the exit code."""
+    """Call the verb, print its answer or its error, and return the exit code."""
     begun = False
     try:
         with _progress_shown():
@@ -42,16 +42,18 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
                 _write(piece)
         sys.stdout.flush()
     except DpflowError as error:
-        # In the middle of a long answer an error object would only garble it: it is left unfinished, and the line says why.
+        # Inside a partly written JSON answer an error object would only garble it. The answer stays unfinished; stderr says why.
         return _refuse(error, as_json=arguments.json and not begun, used=_used(opened))
     except KeyboardInterrupt:
-        hint = "; what was measured is kept: go on with dpflow run SPEC --resume and the run id above"
+        hint = "; finished measurements are kept: resume with dpflow run SPEC --resume RUN, with the run id above"
         print(f"interrupted{hint if 'resume' in arguments else ''}", file=sys.stderr)  # noqa: T201
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader left: nothing more to say
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # the reader is gone, so the final flush must not fail
         return 0
-    except Exception as error:  # noqa: BLE001  the last line before the user: the text of an unforeseen error may be private
+    except Exception as error:  # noqa: BLE001  the text of an unexpected error may be private, so it must not reach the terminal
         details = record(error, where="dpflow")
         return _refuse(
             DpflowError(
@@ -63,13 +65,13 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
 
 
 def _write(piece: str) -> None:
-    """Write to standard output; what its encoding lacks, such as a letter of a name, is written as its code."""
+    """Write to standard output. Characters that its encoding lacks are written as backslash escapes."""
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(piece.encode(encoding, errors="backslashreplace").decode(encoding))
 
 
 def _used(opened: Sequence[Ledger]) -> UsedLedger | None:
-    """Return the ledger that a verb has used last, if it has used one."""
+    """Return the ledger that the verb opened last, if any."""
     if not opened:
         return None
     ledger = opened[-1]
@@ -98,7 +100,7 @@ def _refuse(error: DpflowError, *, as_json: bool, used: UsedLedger | None = None
 
 @contextmanager
 def _progress_shown() -> Iterator[None]:
-    """Print the run's public progress lines to the error stream, so that standard output holds the result only."""
+    """Print the run's public progress lines to standard error, so that standard output holds only the result."""
     logger = logging.getLogger("dpcore.progress")
     handler = logging.StreamHandler(sys.stderr)
     before = logger.level, logger.propagate
@@ -115,12 +117,12 @@ def _progress_shown() -> Iterator[None]:
 def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="dpflow",
-        description="A private table in, a synthetic Parquet dataset out, on one budget ledger.",
+        description="Turn a private table into a differentially private synthetic Parquet dataset, charged to one budget ledger.",
         epilog=EPILOG,
     )
     parser.add_argument("--version", action="version", version=f"dpflow {installed_version()}")
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--json", action="store_true", help="print one JSON object")
+    common.add_argument("--json", action="store_true", help="print the result as one JSON object")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     specs.add_verbs(verbs, common, runner)
     plan.add_verbs(verbs, common)

@@ -1,4 +1,4 @@
-"""What a verb hands back: data for programs, a text for people, and an exit code."""
+"""What a verb returns: data for programs, text for people, and an exit code."""
 
 import json
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Any, ClassVar
 
 _AHEAD = 200
-"""Rows of a listing that are looked at before the first is written, to find the widths of its columns."""
+"""How many rows of a listing are read ahead to choose its column widths."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Answer:
     exit_code: int = 0
 
     def pieces(self, *, as_json: bool, used: "UsedLedger | None" = None) -> Generator[str]:
-        """Return what to write, with the ledger that was used."""
+        """Yield the output, including the ledger that was used."""
         if as_json:
             yield f"{json.dumps(self.data | ({'ledger': used.data} if used else {}))}\n"
         else:
@@ -28,14 +28,15 @@ class Answer:
 
 @dataclass(frozen=True)
 class Listing:
-    """A result of any length that is never held as a whole: it is written as its items come.
+    """A result of any length, streamed item by item and never held in memory as a whole.
 
     Attributes:
-        name: What the items are called, as the key of the one JSON object.
+        name: The key under which the JSON object lists the items.
         items: The items, in order.
-        data: An item for programs.
-        heading: The columns for people; those named in `right` are numbers.
-        row: An item for people.
+        data: Converts an item to JSON data.
+        heading: The column names of the text table.
+        row: Converts an item to a row of the text table.
+        right: The columns to align right, such as numbers.
     """
 
     name: str
@@ -47,7 +48,7 @@ class Listing:
     exit_code: ClassVar[int] = 0
 
     def pieces(self, *, as_json: bool, used: "UsedLedger | None" = None) -> Generator[str]:
-        """Return what to write, piece by piece, with the ledger that was used."""
+        """Yield the output piece by piece, including the ledger that was used."""
         return self._json(used) if as_json else self._lines(used)
 
     def _json(self, used: "UsedLedger | None") -> Generator[str]:
@@ -65,19 +66,19 @@ class Listing:
         widths = _widths(first)
         right = [name in self.right for name in self.heading]
         for row in chain(first, rows):
-            # A column that turns out too narrow stays wide from there on.
+            # A cell wider than its column widens the column from this row on.
             widths = [max(width, len(cell)) for width, cell in zip(widths, row, strict=True)]
             yield f"{_line(row, widths, right)}\n"
 
 
 @dataclass(frozen=True)
 class UsedLedger:
-    """Which ledger a verb has used.
+    """The ledger that a verb used.
 
     Attributes:
-        place: Its path, or its address without any password.
-        identity: The hash of its first event; None while nothing is recorded in it.
-        hides: Another `.dpflow` further up, whose ledger was not used.
+        place: Its path, or its address without the password.
+        identity: The hash of its first event; None while it is empty.
+        hides: A `.dpflow` folder further up, whose ledger was not used.
         warning: Why nothing may be written to it.
     """
 
@@ -88,17 +89,17 @@ class UsedLedger:
 
     @property
     def data(self) -> dict[str, str | None]:
-        """Return it for programs."""
+        """Return the ledger as JSON data."""
         return {"url": self.place, "id": self.identity, "hides": self.hides, "warning": self.warning}
 
     @property
     def named(self) -> str:
-        """Return it for people, in one line."""
+        """Return the ledger's address and identity in one line."""
         return f"ledger {self.place}, identity {self.identity[:12] + '...' if self.identity else 'none yet'}"
 
     @property
     def text(self) -> str:
-        """Return it for people, with all there is to say about it."""
+        """Return the line for people, with notes and warnings below it."""
         lines = [self.named]
         if self.hides:
             lines.append(f"       {self.hides} lies further up and was not used")
@@ -108,7 +109,7 @@ class UsedLedger:
 
 
 def table(rows: Sequence[tuple[str, ...]], *, right: Collection[str] = (), indent: int = 0) -> str:
-    """Lay rows out in columns; the first row is the heading, and the columns named in `right` are numbers.
+    """Format rows as a text table. The first row is the heading; columns named in `right` are aligned right.
 
     >>> print(table([("run", "spent"), ("a1", "0.5")], right={"spent"}))
     run  spent

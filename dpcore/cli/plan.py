@@ -1,4 +1,4 @@
-"""`dpflow plan`: what a run would do and cost, or the epsilon for an error, for people and for programs."""
+"""`dpflow plan`: what a run would measure and cost, or the epsilon that reaches a given error."""
 
 import argparse
 import math
@@ -16,37 +16,37 @@ from dpcore.spec import Declaration, load_spec
 
 MOST_ROWS = 10**12
 _ROWS_FROM = {
-    "given": "as you say",
-    "output.rows": "as many as `output.rows` asks for; if the table has others, say so with --rows",
-    "a guess": "a guess; say how many there are with --rows",
+    "given": "as given with --rows",
+    "output.rows": "from `output.rows`; if the table has another number of rows, give it with --rows",
+    "a guess": "a guess; give the number with --rows",
 }
-FEWEST_CELLS = 4  # of a pair of columns
-WORTH_SAYING = 0.01  # of the budget, that stays unspent
+FEWEST_CELLS = 4  # that a pair of columns can have
+WORTH_SAYING = 0.01  # a smaller unspent share of the budget is not mentioned
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verb to the parser."""
-    about = "say what a run would cost, measure and take; touches no data, spends nothing"
+    about = "estimate what a run would measure, spend and need in time and memory; reads no data, spends nothing"
     plan = verbs.add_parser("plan", parents=[common], help=about, description=about)
     plan.add_argument("spec", metavar="SPEC", type=Path)
     plan.add_argument(
         "--rows",
         metavar="N",
         type=int,
-        help="about how many rows the table has; a public guess, as the plan is public; default: `output.rows`, or 100,000",
+        help="roughly how many rows the table has; the plan is public, so give a public guess; default: `output.rows`, or 100,000",
     )
     plan.add_argument("--as-of", metavar="DAY", help=AS_OF)
     plan.add_argument(
         "--error",
         metavar="SHARE",
         type=float,
-        help="say instead which epsilon makes the expected error of a marginal at most this share of the rows, such as 0.02",
+        help="instead, find the epsilon at which a marginal's expected error is at most this share of the rows, such as 0.02",
     )
     plan.add_argument(
         "--on",
         metavar="COLUMNS",
         action="append",
-        help="the columns of that marginal, such as sex,age; or one --on for each",
+        help="the columns of that marginal, such as sex,age (may be given more than once)",
     )
     plan.set_defaults(verb=_plan)
 
@@ -55,7 +55,7 @@ def _plan(arguments: argparse.Namespace) -> Answer:
     if arguments.rows is not None and not 1 <= arguments.rows <= MOST_ROWS:
         raise UsageError(f"--rows must be a number from 1 to {MOST_ROWS:,}; about how many rows does the table have?")
     if (arguments.error is None) != (arguments.on is None):
-        raise UsageError("--error and --on go together: the error, and the columns of the marginal that is to have it")
+        raise UsageError("--error and --on go together: give the error and the columns of the marginal it applies to")
     declaration, as_of = load_spec(arguments.spec), day_of(arguments.as_of)
     if arguments.error is not None:
         columns = _columns(declaration, arguments.on)
@@ -77,13 +77,13 @@ def _text(plan: Plan) -> str:
         *([] if plan.expects is None else [_expects(plan.expects)]),
         *map(_discovery, plan.discovers),
         "",
-        "noise is the standard deviation of each count; error is what it makes of all cells together, as a share of the rows",
+        "noise: standard deviation of each count; error: its effect summed over all cells, as a share of the rows",
         table(
             [("measured first", "cells", "noise", "error"), *map(_column, plan.first)],
             right={"cells", "noise", "error"},
         ),
         "",
-        *([f"ranges     {', '.join(plan.ranges)}: coarser versions, for as much again"] if plan.ranges else ()),
+        *([f"ranges     {', '.join(plan.ranges)}: coarser versions, at the same cost again"] if plan.ranges else ()),
         *_rounds(plan.rounds, single=plan.strategy == "pmw"),
         *_candidates(plan),
         *_error(plan),
@@ -103,10 +103,10 @@ def _money(plan: Plan) -> list[str]:
     ]
     if plan.unspent > WORTH_SAYING:
         lines.append(
-            f"unspent    {_percent(plan.unspent)} of it, at least: noise can't be less than none; a smaller epsilon would do as well"
+            f"unspent    at least {_percent(plan.unspent)} of it: the noise is already as small as it can be; a smaller epsilon would do"
         )
     if account.remaining is None or account.remaining_epsilon is None:
-        return [*lines, f"account    none yet, so {currency} is assumed: {account.missing}"]
+        return [*lines, f"account    not open yet, so {currency} is assumed: {account.missing}"]
     left = f"{currency.symbol} {down(account.remaining, places=BOOKED_PLACES)}"
     following = next_run(
         account.remaining_epsilon, new_blocks=account.new_block_epsilon, block=f"block {account.block}"
@@ -115,11 +115,11 @@ def _money(plan: Plan) -> list[str]:
 
 
 def _amounts(plan: Plan) -> str:
-    """Say what is spent in each currency."""
+    """List the amount spent in each currency."""
     pure, rho, mu = plan.amounts.epsilon, plan.amounts.rho, plan.amounts.mu
     paid = ((Currency.PURE, "epsilon", pure), (Currency.ZCDP, "rho", rho), (Currency.GDP, "mu", mu))
     said = [
-        f"{name} {(at_most if kind is Currency.PURE else figure)(number)} in {kind}{' (as counted here)' if kind == plan.account.currency else ''}"
+        f"{name} {(at_most if kind is Currency.PURE else figure)(number)} in {kind}{' (charged)' if kind == plan.account.currency else ''}"
         for kind, name, number in paid
         if number is not None
     ]
@@ -135,8 +135,8 @@ def _universe_cells(plan: Plan) -> str:
 
 def _expects(total: PlannedTotal) -> str:
     return (
-        f"expects    {total.least:,} to {total.most:,} rows: the noisy total is bought first, for {_percent(total.share)} of the budget, with noise "
-        f"{total.noise:.1f}; the run stops if it is more than {math.ceil(total.margin):,} off"
+        f"expects    {total.least:,} to {total.most:,} rows: the run first measures the total, for {_percent(total.share)} of the budget, with noise "
+        f"{total.noise:.1f}; it stops if the noisy total is more than {math.ceil(total.margin):,} outside"
     )
 
 
@@ -144,7 +144,7 @@ def _discovery(found: PlannedDiscovery) -> str:
     levels = f"{found.levels} levels" if found.levels > 1 else "one level"
     return (
         f"finds      {found.name}: at most {found.cells:,} cells, in {levels} with noise {found.noise:.1f}, "
-        f"for {_percent(found.share)} of the budget; what stands out has about {found.least:,} rows"
+        f"for {_percent(found.share)} of the budget; finds values with about {found.least:,} rows or more"
     )
 
 
@@ -154,22 +154,22 @@ def _column(column: PlannedColumn) -> tuple[str, ...]:
 
 def _rounds(rounds: PlannedRounds | None, *, single: bool) -> list[str]:
     if rounds is None:
-        return ["rounds     none: the workload asks for no more than single columns"]
+        return ["rounds     none: the workload has only single columns"]
     what = "one count" if single else "a marginal"
     fewer = f" of at most {rounds.at_most}" if rounds.number < rounds.at_most else ""
     lines = [f"rounds     {rounds.number}{fewer}, each measures {what} with noise {rounds.noise:.1f}"]
     if rounds.worth_cells is not None:
         few = rounds.worth_cells < FEWEST_CELLS
         lines.append(
-            "           so much noise leaves nothing of any pair of columns: they measure single columns again; ask for more epsilon"
+            "           too much noise to measure any pair of columns, so they measure single columns again; ask for more epsilon"
             if few
-            else f"           a marginal is worth it up to {rounds.worth_cells:,} cells"
+            else f"           at this noise a marginal is worth measuring up to {rounds.worth_cells:,} cells"
         )
     return lines
 
 
 def _candidates(plan: Plan) -> list[str]:
-    """Say what the rounds select from."""
+    """Describe the marginals that the rounds select from."""
     if plan.rounds is None:
         return []
     found, pmw = plan.rounds.candidates, plan.strategy == "pmw"
@@ -181,21 +181,19 @@ def _candidates(plan: Plan) -> list[str]:
     lines = [f"candidates {whose}{marginals} of {sizes}"]
     too_many = [
         f"{number:,} {why}"
-        for number, why in ((found.too_noisy, "for so much noise"), (found.too_large, "for the model"))
+        for number, why in ((found.too_noisy, "for this noise"), (found.too_large, "for the model"))
         if number
     ]
     if too_many:
         instead = (
-            "these are measured with cells taken together"
-            if plan.strategy == "adaptive"
-            else "of these only parts are measured"
+            "these are measured with merged cells" if plan.strategy == "adaptive" else "these are measured only in part"
         )
-        lines.append(f"           too many cells have {' and '.join(too_many)}: {instead}")
+        lines.append(f"           with too many cells: {' and '.join(too_many)}; {instead}")
     return lines
 
 
 def _error(plan: Plan) -> list[str]:
-    """Say what can be known without data: what the noise alone does to what is measured."""
+    """State the error of the noise alone, the only part that is known without data."""
     parts = []
     if plan.strategy != "pmw":
         mean = sum(column.error for column in plan.first) / len(plan.first)
@@ -204,8 +202,8 @@ def _error(plan: Plan) -> list[str]:
         what = "count" if plan.strategy == "pmw" else f"marginal of {plan.rounds.typical_cells:,} cells"
         parts.append(f"{_percent(plan.rounds.error)} of the rows in a measured {what}")
     return [
-        f"error      of the noise alone, all cells together: {'; '.join(parts)}",
-        "           a release may be better, where measurements overlap, or worse, where its model is wrong: only the data could tell",
+        f"error      from noise alone, summed over all cells: {'; '.join(parts)}",
+        "           a release can be better where measurements overlap, or worse where its model is wrong",
     ]
 
 
@@ -214,7 +212,7 @@ def _percent(share: float) -> str:
 
 
 def _rounded(number: float) -> str:
-    """Write a number of which only the first two digits mean anything.
+    """Format a number with two significant digits.
 
     >>> _rounded(1234), _rounded(7.6)
     ('1,200', '8')
@@ -224,7 +222,7 @@ def _rounded(number: float) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Write a time of which hardly the first digit means anything.
+    """Format a rough duration, to about one significant digit.
 
     >>> _duration(0.4), _duration(23), _duration(110), _duration(5000), _duration(90_000)
     ('1 s', '20 s', '2 min', '1 h', '25 h')
@@ -237,7 +235,7 @@ def _duration(seconds: float) -> str:
 
 
 def _columns(declaration: Declaration, named: list[str]) -> list[str]:
-    """Return the columns of a marginal; a name that has a comma in it is taken as it is."""
+    """Return the columns of a marginal. A declared name that contains a comma is not split."""
     names = declaration.universe.names
     return [name for given in named for name in ([given] if given in names else given.split(","))]
 
@@ -245,13 +243,13 @@ def _columns(declaration: Declaration, named: list[str]) -> list[str]:
 def _target_text(target: Target, *, found: bool) -> str:
     currency = Currency(target.currency)
     paid = "" if currency is Currency.PURE else f" ({currency.symbol} {figure(target.amount)})"
-    how = "as every single column is" if target.rounds is None else f"if one of the {target.rounds} rounds measures it"
+    how = "like every single column" if target.rounds is None else f"if one of the {target.rounds} rounds measures it"
     now = "too little for any run" if target.spec_error is None else f"an error of {_percent(target.spec_error)}"
     lines = [
         f"epsilon    {at_most(target.epsilon)} at delta {at_most(target.delta)}{paid}; the spec has {at_most(target.spec_epsilon)}: {now}",
         f"marginal   {' x '.join(target.columns)}: {'at most ' if found else ''}{cells(target.cells)} cells, measured with noise {target.noise:,.1f}, {how}",
         f"rows       about {target.rows:,}: {_ROWS_FROM[target.rows_from]}",
-        f"error      {_percent(target.error)} of the rows, where at most {at_most(100 * target.wanted)} % is wanted",
-        "           of the noise alone, all cells together: where a release is better or worse than this, only the data could tell",
+        f"error      {_percent(target.error)} of the rows; at most {at_most(100 * target.wanted)} % was asked for",
+        "           from noise alone, summed over all cells; a release can be better or worse",
     ]
     return "\n".join([*lines, *([f"account    would refuse: {target.refused}"] if target.refused else ())])

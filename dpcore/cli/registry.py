@@ -1,4 +1,4 @@
-"""The verbs about what others may run: register, registered, approval."""
+"""The verbs that control which specs others may run: register, registered, approval."""
 
 import argparse
 import os
@@ -25,19 +25,19 @@ _SERVE = "`dpflow serve`, or restart it if it runs"
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verbs to the parser."""
-    about = "let a spec be run by name, from the form in the Prefect UI or by a schedule"
+    about = "allow a spec to be run by name, from the form in the Prefect UI or on a schedule"
     verb = verbs.add_parser("register", parents=[common], help=about, description=f"{about}; {EXAMPLE}")
-    verb.add_argument("spec", metavar="SPEC", type=Path, help="its file; with --remove its name will do")
-    verb.add_argument("--name", metavar="N", help="what to call it; default: the file's name without its ending")
-    verb.add_argument("--cron", metavar="TEXT", help="run it by itself: minute hour day month weekday")
-    verb.add_argument("--timezone", metavar="ZONE", help="the time zone of --cron, default UTC")
-    verb.add_argument("--remove", action="store_true", help="let it be run by name no more; its releases stay")
+    verb.add_argument("spec", metavar="SPEC", type=Path, help="the spec's file; with --remove, its file or its name")
+    verb.add_argument("--name", metavar="N", help="the name to run it by; default: the file name without its suffix")
+    verb.add_argument("--cron", metavar="TEXT", help="run it on this schedule: minute hour day month weekday")
+    verb.add_argument("--timezone", metavar="ZONE", help="the time zone of --cron; default: UTC")
+    verb.add_argument("--remove", action="store_true", help="remove the spec from the registry; its releases stay")
     verb.set_defaults(verb=_register)
 
     verb = verbs.add_parser("registered", parents=[common], help="list the specs that may be run by name")
     verb.set_defaults(verb=_registered)
 
-    about = "let the runs of an account that ask for much wait until the steward resumes them"
+    about = "make an account's runs above an epsilon wait until the steward approves them"
     verb = verbs.add_parser("approval", parents=[common], help=about, description=about)
     verb.add_argument("account", metavar="ACCOUNT")
     needed = verb.add_mutually_exclusive_group(required=True)
@@ -62,28 +62,28 @@ def _register(arguments: argparse.Namespace) -> Answer:
 
 
 def _require_registry(places: Places) -> None:
-    """Refuse to begin a `.dpflow` folder here: it would hide one further up that is made later."""
+    """Refuse to create a `.dpflow` folder here, since it would hide one created later further up."""
     if not (places.found or places.named or os.environ.get(REGISTRY_VARIABLE)):
         raise UsageError(
-            f"no {NAME} folder was found from {places.start} upwards; open the account that pays first: dpflow ledger open"
+            f"no {NAME} folder in {places.start} or its parent folders; open the account that pays first: dpflow ledger open"
         )
 
 
 def _add(arguments: argparse.Namespace) -> Answer:
-    strategy_for(load_spec(arguments.spec))  # as `dpflow check` does: what would be refused later is refused now
+    strategy_for(load_spec(arguments.spec))  # reject an invalid spec now, as `dpflow check` does
     before = _found(arguments.spec.stem if arguments.name is None else arguments.name)
     entry = register(arguments.spec, name=arguments.name, cron=arguments.cron, timezone=arguments.timezone)
-    verb = "registered" if before is None else "registered anew:"
+    verb = "registered" if before is None else "registered again:"
     dropped = f"; it ran at {_schedule(before)} before" if before and before.cron and not entry.cron else ""
-    when = _schedule(entry) if entry.cron else f"none, it runs when somebody starts it{dropped}"
+    when = _schedule(entry) if entry.cron else f"none, it runs only when started{dropped}"
     text = (
         f"{verb} {entry.name}\n\n"
         f"spec      {entry.spec}\n"
         f"account   {entry.account}\n"
         f"schedule  {when}\n"
         f"registry  {registry_folder()}\n\n"
-        f"next: {_SERVE}, so that the form offers it; or make a release at once: dpflow run {entry.name}\n"
-        "after an edit of the spec, register it again: until then its runs are refused"
+        f"next: {_SERVE}, so that the form offers it; or make a release now: dpflow run {entry.name}\n"
+        "after editing the spec, register it again: until then its runs are refused"
     )
     return Answer(entry.to_json(), text)
 
@@ -94,15 +94,17 @@ def _found(name: str) -> Registered | None:
 
 def _remove(arguments: argparse.Namespace) -> Answer:
     if arguments.cron is not None or arguments.timezone is not None:
-        raise UsageError("--remove takes no --cron and no --timezone; to end a schedule only, register without --cron")
+        raise UsageError(
+            "--remove takes neither --cron nor --timezone; to remove only the schedule, register again without --cron"
+        )
     name = _name_to_remove(arguments)
     unregister(name)
-    text = f"removed {name}; its spec and its releases stay\nnext: {_SERVE}, so that the form offers it no more"
+    text = f"removed {name}; its spec and its releases stay\nnext: {_SERVE}, so that the form no longer offers it"
     return Answer({"removed": name}, text)
 
 
 def _name_to_remove(arguments: argparse.Namespace) -> str:
-    """Return the name that is meant: the one given, or that of the spec, whose file may be gone."""
+    """Return the registered name to remove: the given name, or the name of the given spec, whose file may be gone."""
     given: str = str(arguments.spec) if arguments.name is None else arguments.name
     names = registered_names()
     if arguments.name is not None or given in names:
@@ -110,14 +112,14 @@ def _name_to_remove(arguments: argparse.Namespace) -> str:
     path = arguments.spec.parent.resolve() / arguments.spec.name
     of_this_file = [name for name in names if _spec_of(name) == path]
     if len(of_this_file) > 1:
-        raise UsageError(f"{given} is registered as {', '.join(of_this_file)}; say which with --name")
+        raise UsageError(f"{given} is registered as {', '.join(of_this_file)}; choose one with --name")
     return of_this_file[0] if of_this_file else given
 
 
 def _spec_of(name: str) -> Path | None:
     try:
         return registered(name).spec
-    except UsageError:  # a damaged entry is nobody's, and can be removed by its name
+    except UsageError:  # a damaged entry belongs to no spec, but can be removed by its name
         return None
 
 
@@ -138,7 +140,7 @@ def _registered(_arguments: argparse.Namespace) -> Answer:
 
 
 def _state(name: str) -> dict[str, Any]:
-    """Say what is registered under a name, and why it would be refused, if it would."""
+    """Describe the spec registered under a name, and the reason if a run of it would be refused."""
     data: dict[str, Any] = {"name": name, "approval_above": None, "problem": None}
     try:
         entry = registered(name)
@@ -155,19 +157,19 @@ def _approval(arguments: argparse.Namespace) -> Answer:
     account: str = arguments.account
     if arguments.none:
         if arguments.within is not None:
-            raise UsageError("--within says nothing with --none; leave it out, or name an epsilon with --above")
+            raise UsageError("--within has no meaning with --none; leave it out, or name an epsilon with --above")
         needed = require_none(account)
-        text = f"the runs of account {account} need no approval{'' if needed else ', and needed none before'}"
+        text = f"runs of account {account} {'no longer need' if needed else 'need no'} approval"
         return Answer({"account": account, "above": None, "delta": None, "within_seconds": None}, text)
     seconds = _seconds(DEFAULT_WITHIN if arguments.within is None else arguments.within)
     with open_ledger() as ledger:
-        delta = ledger.account(account).delta  # an approval for a name that nobody has would guard nothing
+        delta = ledger.account(account).delta  # raises for an unknown account, where an approval would guard nothing
     wanted = require_approval(account, above=arguments.above, delta=delta, within_seconds=seconds)
     which = f"above epsilon {at_most(wanted.above)}" if wanted.above else "of any epsilon"
     text = (
-        f"runs of account {account} {which} wait for approval from now on; "
+        f"runs of account {account} {which} now wait for approval; "
         f"without it they are refused after {_duration(seconds)}, and nothing is spent meanwhile\n"
-        "next: resume such a run in the Prefect UI to approve it; on the command line, approve it with dpflow run --approve"
+        "next: to approve a run, resume it in the Prefect UI, or start it with dpflow run --approve"
     )
     return Answer(wanted.to_json(), text)
 
@@ -175,12 +177,12 @@ def _approval(arguments: argparse.Namespace) -> Answer:
 def _seconds(text: str) -> int:
     parts = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
     if parts is None:
-        raise UsageError(f"--within {text[:100]!r} is no time to wait; write a number and s, m, h or d, such as 24h")
+        raise UsageError(f"--within {text[:100]!r} is not a duration; write a number and s, m, h or d, such as 24h")
     return int(parts[1]) * _SECONDS[parts[2]]
 
 
 def _duration(seconds: int) -> str:
-    """Write seconds as `_seconds` reads them, in the largest unit that is exact.
+    """Format seconds in the form that `_seconds` reads, in the largest exact unit.
 
     >>> _duration(86400), _duration(90)
     ('1d', '90s')

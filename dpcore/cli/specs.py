@@ -1,4 +1,4 @@
-"""The verbs about specs and runs: init, check, schema, run."""
+"""The verbs that work on specs and run them: init, check, schema, run."""
 
 import argparse
 import json
@@ -28,20 +28,20 @@ from dpcore.universe import Attribute
 progress = logging.getLogger("dpcore.progress")
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
-AS_OF = "with `blocks`: read what was complete on that day, such as 2026-03-01, rather than today (UTC)"
+AS_OF = "with `blocks`: read the blocks that were complete on this day, such as 2026-03-01; default: today (UTC)"
 
 
 class Runner(Protocol):
-    """Makes a release from a spec's path or a registered name, and, perhaps, the id of a run to resume."""
+    """Makes a release from a spec, or resumes a run of it."""
 
     def __call__(self, spec: Path, resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
-        """Make it.
+        """Make the release.
 
         Args:
             spec: The spec's path or registered name.
-            resume: The run to go on with.
-            approved: The steward's yes to more epsilon than the account lets anybody spend unasked.
-            as_of: With `blocks`, the day as of which blocks are complete; None: today.
+            resume: The id of the run to resume; None for a new run.
+            approved: Whether the steward approves a run above the approval threshold.
+            as_of: With `blocks`, read the blocks complete on this day; None: today.
         """
 
 
@@ -51,15 +51,15 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner
     init.add_argument("dataset", metavar="DATASET", help="the dataset's name, which is also the account that pays")
     init.set_defaults(verb=_init)
 
-    check = verbs.add_parser("check", parents=[common], help="validate a spec; touches no data")
+    check = verbs.add_parser("check", parents=[common], help="validate a spec; reads no data")
     check.add_argument("spec", metavar="SPEC", type=Path)
     check.set_defaults(verb=_check)
 
-    schema = verbs.add_parser("schema", parents=[common], help="print the JSON Schema of a spec, for editors")
+    schema = verbs.add_parser("schema", parents=[common], help="print the JSON Schema of specs, for editors")
     schema.set_defaults(verb=_schema)
 
-    run = verbs.add_parser("run", parents=[common], help="make a release; prints its path and what remains")
-    run.add_argument("spec", metavar="SPEC", type=Path, help="the file of a spec, or the name of a registered one")
+    run = verbs.add_parser("run", parents=[common], help="make a release; prints its path and the remaining budget")
+    run.add_argument("spec", metavar="SPEC", type=Path, help="a spec's file, or the name of a registered spec")
     run.add_argument(
         "--approve",
         action="store_true",
@@ -68,12 +68,12 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner
     run.add_argument(
         "--adopt",
         metavar="REASON",
-        help="as the steward: take over an output folder that belongs to another ledger; the reason stays on record",
+        help="take over, as steward, an output folder that belongs to another ledger; the reason is recorded in the ledger",
     )
     run.add_argument(
         "--resume",
         metavar="RUN",
-        help="go on with a run that was interrupted; nothing that was measured is paid or drawn again",
+        help="resume an interrupted run; finished measurements are neither charged nor drawn again",
     )
     run.add_argument("--as-of", metavar="DAY", help=AS_OF)
     run.set_defaults(verb=lambda arguments: _run(arguments, runner))
@@ -82,15 +82,15 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner
 def _init(arguments: argparse.Namespace) -> Answer:
     name: str = arguments.dataset
     if not re.fullmatch(NAME, name):
-        raise UsageError(f"{name!r} can't be a dataset's name; use letters, digits, dots, dashes and underscores")
+        raise UsageError(f"{name!r} is not a valid dataset name; use letters, digits, dots, dashes and underscores")
     path = Path(f"{name}.yaml")
     try:
         with path.open("x", encoding="utf-8") as file:
             file.write(STARTER.replace("DATASET", name))
     except FileExistsError:
-        raise OutputError(f"{path} exists already; remove it or choose another name") from None
+        raise OutputError(f"{path} already exists; remove it or choose another name") from None
     except OSError:
-        raise OutputError(f"{path} can't be written here; change to a folder of your own") from None
+        raise OutputError(f"cannot write {path} here; change to a folder that you can write to") from None
     text = f"wrote {path}\nnext: declare your columns in it, then run: dpflow check {path}"
     return Answer({"spec": str(path)}, text)
 
@@ -145,13 +145,13 @@ def _check(arguments: argparse.Namespace) -> Answer:
 
 
 def _to_find(attribute: Attribute) -> str:
-    """Say how many cells may be found for a column, and which it has besides."""
+    """Describe the cells of a column with discovery: the most it may find, and its declared extra cells."""
     besides = (("other", attribute.other_cell), ("missing", attribute.missing_cell))
     return " + ".join([f"up to {attribute.cells}", *(name for name, cell in besides if cell is not None)])
 
 
 def _asked(declaration: Declaration) -> str:
-    """Say what matters: how many marginals, and what is told apart among them."""
+    """Summarize the workload: the number of marginals, and their weights, target and ranges if declared."""
     workload, spec = declaration.workload, declaration.spec.workload
     parts = [f"{len(workload.marginals)} marginals"]
     if spec.weighted:
@@ -167,17 +167,17 @@ def _found(declaration: Declaration) -> str:
     discovers = declaration.descents()
     if not discovers:
         return ""
-    return f"finds      {', '.join(discovers)}: in the data, for {float(100 * declaration.discovering):g} % of the budget\n"
+    return f"finds      values of {', '.join(discovers)} in the data, for {float(100 * declaration.discovering):g} % of the budget\n"
 
 
 def _kept_by(declaration: Declaration) -> str:
-    """Say how the account has to be kept by block, if the spec divides its table."""
+    """Name the --blocks option that the account needs, if the spec declares blocks."""
     calendar = declaration.calendar
     return "" if calendar is None else f", opened with --blocks {shlex.quote(calendar.words)}"
 
 
 def _why(declaration: Declaration) -> str:
-    """Say why a spec that names no strategy gets this one."""
+    """Give the reason for the strategy, if the spec does not name one."""
     reason = declaration.strategy_reason
     return f" (chosen: {reason})" if reason else ""
 
@@ -189,7 +189,7 @@ def _schema(_arguments: argparse.Namespace) -> Answer:
 
 def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
     if arguments.resume == "":
-        raise UsageError("--resume needs the id of a run; `dpflow ledger show` lists them")
+        raise UsageError("--resume needs a run id; `dpflow ledger show` lists them")
     if arguments.adopt is not None:
         adopt_output(declared(str(arguments.spec), registered_only=False), reason=arguments.adopt)
     outcome = runner(arguments.spec, arguments.resume, approved=arguments.approve, as_of=_day(arguments))
@@ -212,12 +212,12 @@ def _run(arguments: argparse.Namespace, runner: Runner) -> Answer:
 
 def _day(arguments: argparse.Namespace) -> date | None:
     if arguments.as_of is not None and arguments.resume is not None:
-        raise UsageError("a run that is resumed keeps the blocks that it was granted; leave --as-of out")
+        raise UsageError("a resumed run keeps the blocks that it reserved; leave --as-of out")
     return day_of(arguments.as_of)
 
 
 def day_of(as_of: str | None) -> date | None:
-    """Return the day that --as-of names, if any, or refuse what is none."""
+    """Return the day given with --as-of, if any. Raise if it is not a date."""
     if as_of is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""The release spec: what a steward writes, read and checked without touching any data."""
+"""The release spec that a steward writes: parse it and check it without reading any data."""
 
 from typing import Any
 

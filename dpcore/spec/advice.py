@@ -1,4 +1,4 @@
-"""What in a valid spec deserves a second look. Everything here follows from what is declared; nothing is read."""
+"""Warn about questionable choices in a valid spec. The warnings follow from the declarations alone; no data is read."""
 
 import re
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from dpcore.universe.uneven import UnevenInteger
 MOST_DELTA = 1e-3
 MOST_EPSILON = 20
 DELTA_TIMES_ROWS = 0.1
-"""A delta is far below one over the number of rows if their product is below this."""
+"""Delta counts as far below one over the number of rows if delta times rows is below this."""
 FEW_CELLS = 50
-"""A column with fewer cells tells nobody apart, whatever it is called."""
+"""A column with fewer cells than this cannot identify people, whatever its name."""
 MANY_VALUES = 10_000
 MANY_NUMBERS = 100_000
 
@@ -30,7 +30,7 @@ def advice(declaration: Declaration) -> tuple[str, ...]:
 
 
 def looks_like_id(name: str) -> bool:
-    """Tell whether a column's name has a word in it that ids, and other data of one person alone, are called by.
+    """Return whether a column's name contains a word that is typical of ids and other identifying data.
 
     >>> [name for name in ("patientID", "e-mail", "valid", "paid", "last_name", "humidity") if looks_like_id(name)]
     ['patientID', 'e-mail', 'last_name']
@@ -40,20 +40,20 @@ def looks_like_id(name: str) -> bool:
 
 
 def budget_advice(*, epsilon: float, delta: float, expect_rows: tuple[int, int] | None = None) -> Iterator[str]:
-    """Yield warnings about a delta or epsilon that protects little, of a spec or of an account."""
+    """Yield warnings about a spec's or account's delta or epsilon if it protects little."""
     if delta > MOST_DELTA:
         yield (
-            f"`delta` is {delta!r}, and each person may be exposed with that probability; it should be far below one over the number "
+            f"`delta` is {delta!r}: each person may be exposed with that probability; choose one far below one over the number "
             "of people, such as 1e-9"
         )
     elif expect_rows is not None and delta * expect_rows[1] > DELTA_TIMES_ROWS:
         yield (
-            f"`delta` is {delta!r}, which is not far below one over the {expect_rows[1]:,} rows that are expected; "
+            f"`delta` is {delta!r}, which is not far below one over the expected {expect_rows[1]:,} rows; "
             f"write {DELTA_TIMES_ROWS / 100 / expect_rows[1]:.0e} or less"
         )
     if epsilon > MOST_EPSILON:
         yield (
-            f"`epsilon` is {epsilon!r}, which hardly limits what a release tells about one person; 1 is usual, {MOST_EPSILON} is already weak"
+            f"`epsilon` is {epsilon!r}, which hardly limits what a release reveals about one person; 1 is usual, {MOST_EPSILON} is already weak"
         )
 
 
@@ -64,13 +64,13 @@ def _about_columns(declaration: Declaration) -> Iterator[str]:
             if expected is None or not isinstance(attribute, Categorical) or attribute.cells < expected[0]:
                 continue
             why = f"it has {attribute.cells:,} values, as many as there may be rows"
-        yield f"`{name}` looks like an id: {why}; leave columns that tell single people apart out of the universe, or declare coarser cells"
+        yield f"`{name}` looks like an id: {why}; leave columns that identify people out of the universe, or declare coarser cells"
 
 
 def _why_an_id(name: str, attribute: Attribute, *, found: bool) -> str | None:
     if looks_like_id(name) and attribute.cells >= FEW_CELLS:
         up_to = "up to " if found else ""
-        return f"it is called so, and has {up_to}{attribute.cells:,} cells"
+        return f"it has the name of one, and {up_to}{attribute.cells:,} cells"
     if isinstance(attribute, Categorical) and attribute.cells >= MANY_VALUES:
         return f"it has {attribute.cells:,} values"
     plain = isinstance(attribute, Integer) and not isinstance(attribute, UnevenInteger)

@@ -1,4 +1,4 @@
-"""The attribute kinds of a universe, as they are written in a spec."""
+"""The spec models of all kinds of attributes."""
 
 from typing import Annotated
 

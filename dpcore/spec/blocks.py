@@ -1,4 +1,4 @@
-"""Blocks over time, as they are written in a spec: which rows share a budget, and which blocks a run reads."""
+"""The spec's `blocks`: which rows share a budget, and which blocks a run reads."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -17,48 +17,48 @@ WINDOW = r"^(all|new|last [1-9][0-9]{0,3})$"
 
 
 class BlocksSpec(SpecPart):
-    """A budget for each period: disjoint blocks compose in parallel."""
+    """A separate budget for each period. Disjoint blocks compose in parallel."""
 
     column: Annotated[str, Field(min_length=1)] = Field(
-        description="the column with the day or moment that a row belongs to"
+        description="the column with the day or time that assigns a row to its block"
     )
-    every: EVERY = Field(description="how long a block is")
+    every: EVERY = Field(description="the length of a block")
     start: Day | None = Field(
-        None, description="the day on which the first block begins; left out, the `min` of the column in the universe"
+        None, description="the first day of the first block; default: the column's `min` in the universe"
     )
     window: Annotated[str, Field(pattern=WINDOW)] = Field(
         "all",
         description="what a run reads: `all` complete periods, those `new` to this series of releases, or the `last 3`",
     )
     series: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] | None = Field(
-        None, description="the name of the series of releases that `new` remembers; left out, the dataset"
+        None, description="the name of the series of releases whose blocks `new` remembers; default: the dataset"
     )
     arrived: Annotated[str, Field(min_length=1)] | None = Field(
         None,
-        description="the column with the day on which a row came in: rows that come after their block was closed go to a late block",
+        description="the column with the day on which a row arrived: rows that arrive after their block was closed go to a late block",
     )
     grace_days: Annotated[int, Field(ge=0, le=3660)] = Field(
-        0, description="how many days after its end a block is closed, and may be read"
+        0, description="how many days after its end a block is closed and can be read"
     )
     format: Formats | None = Field(
         None,
-        description="how `column` and `arrived` are written as text; left out, as `format` of `column` in the universe says",
+        description="the format of `column` and `arrived` if they are text; default: the `format` of `column` in the universe",
     )
 
     @field_validator("arrived")
     @classmethod
     def _another_column(cls, arrived: str | None, info: ValidationInfo) -> str | None:
         if arrived is not None and arrived == info.data.get("column"):
-            raise ValueError("is the same as `column`, so that nothing is ever late; name another column or remove it")
+            raise ValueError("is the same as `column`, so no row would ever be late; name another column or remove it")
         return arrived
 
 
 def calendar_of(spec: BlocksSpec, attributes: Mapping[str, Attribute]) -> Calendar:
-    """Return how rows are divided into blocks."""
+    """Return the calendar that divides rows into blocks."""
     start = spec.start or _earliest(attributes.get(spec.column))
     if start is None:
         raise SpecError(
-            f"`blocks` needs `start`, the day on which the first block begins: `{spec.column}` is no date in the universe"
+            f"`blocks` needs `start`, the first day of the first block: `{spec.column}` is not a date in the universe"
         )
     declared = attributes.get(spec.column)
     return Calendar(
@@ -72,9 +72,9 @@ def calendar_of(spec: BlocksSpec, attributes: Mapping[str, Attribute]) -> Calend
 
 
 def check_blocks(document: Document, attributes: Mapping[str, Attribute]) -> None:
-    """Note it if nothing says when the first block begins, or if two formats are declared for one column.
+    """Report blocks without a start, and a column with two different formats.
 
-    This looks at the raw document, so that it is reported beside all other mistakes.
+    The check works on the raw document, so that the mistakes are reported together with all others.
     """
     blocks = document.data.get("blocks")
     column = blocks.get("column") if isinstance(blocks, dict) else None
@@ -87,13 +87,13 @@ def check_blocks(document: Document, attributes: Mapping[str, Attribute]) -> Non
     if not broken and _earliest(attributes.get(column)) is None:
         document.mistake(
             ("blocks",),
-            "`start` is missing; write the day on which the first block begins, such as `start: 2026-01-01`, "
+            "`start` is missing; write the first day of the first block, such as `start: 2026-01-01`, "
             f"or declare `{column}` as a date in the universe",
         )
 
 
 def _check_formats(document: Document, blocks: dict[str, Any], attributes: Mapping[str, Attribute]) -> None:
-    """Refuse that a column's text means one day for its block and another in the release."""
+    """Report formats that would read a column's text as one day for its block and as another for the release."""
     written = blocks["format"] if isinstance(blocks["format"], list) else [blocks["format"]]
     for name in (blocks.get("column"), blocks.get("arrived")):
         declared = attributes.get(name) if isinstance(name, str) else None

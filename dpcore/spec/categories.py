@@ -1,4 +1,4 @@
-"""Columns whose values are names, as they are written in a spec."""
+"""The spec models of categorical and boolean columns."""
 
 from collections import Counter
 from pathlib import Path
@@ -23,23 +23,23 @@ class CategoricalSpec(Nullable):
     values: Annotated[tuple[Category, ...], Field(strict=False)] | None = Field(
         None, description="the values, each once"
     )
-    values_from: str | None = Field(None, description="a text file with one value a line, relative to the spec")
+    values_from: str | None = Field(None, description="a text file with one value per line, relative to the spec")
     discover: DiscoverValues | None = Field(
-        None, description="in place of `values`: find them in the data, for a share of the budget"
+        None, description="instead of `values`: find them in the data, for a share of the budget"
     )
     match: Literal["exact", "prefix"] | None = Field(
         None,
-        description="prefix: a value that is not declared belongs to the longest declared one that it begins with; left out, exact",
+        description="prefix: an undeclared value counts as its longest declared prefix; default: exact",
     )
     outside: OtherDrop = Field(
         "drop",
-        description="an undeclared value: count it in a cell of its own, or drop the row; left out, drop, and other where `discover` finds the values",
+        description="an undeclared value: count it in the cell `other`, or drop the row; default: drop, but other with `discover`",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _keep_what_is_not_found(cls, given: Any) -> Any:
-        """Count values that are not found as `other`: nobody can know which rows would be dropped."""
+        """Default `outside` to `other` with `discover`, since it is unknown beforehand which rows `drop` would lose."""
         if isinstance(given, dict) and given.get("discover") is not None and "outside" not in given:
             return {**given, "outside": "other"}
         return given
@@ -62,12 +62,12 @@ class CategoricalSpec(Nullable):
             raise ValueError("needs either `values: [...]` or `values_from: FILE`, or `discover: {...}` to find them")
         if self.discover is not None and self.match == "prefix":
             raise ValueError(
-                "has `discover`, which finds whole texts, and `match: prefix`; list the prefixes in `values`, or leave `match` out"
+                "has both `discover`, which finds whole texts, and `match: prefix`; list the prefixes in `values`, or leave `match` out"
             )
         return self
 
     def attribute(self, folder: Path) -> Attribute:
-        """Build the attribute, reading `values_from` relative to the spec's folder; what is to be found has as many cells as it may."""
+        """Build the attribute. `values_from` is relative to the spec's folder; with `discover` there is a cell for each value that may be found."""
         if self.discover is not None:
             values: tuple[Category, ...] = self.discover.placeholders()
         else:
@@ -79,11 +79,11 @@ class CategoricalSpec(Nullable):
             nulls=self.nulls,
             outside=Outside(self.outside),
         )
-        self.descent(declared)  # which refuses a tree that is too broad
+        self.descent(declared)  # raises if the tree is too broad
         return declared
 
     def descent(self, template: Attribute) -> Descent | None:
-        """Return the way to find the values in the data."""
+        """Return the descent that finds the values in the data."""
         if self.discover is None or not isinstance(template, Categorical):
             return None
         return self.discover.descent(template)
@@ -93,12 +93,12 @@ def _values_of(path: Path) -> tuple[str, ...]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        raise SpecError(f"the file {path.name} is not there; its path starts at the spec's own folder") from None
+        raise SpecError(f"the file {path.name} does not exist; its path is relative to the spec's folder") from None
     except (OSError, UnicodeDecodeError):
-        raise SpecError(f"the file {path.name} cannot be read as UTF-8 text; write one value a line") from None
+        raise SpecError(f"the file {path.name} cannot be read as UTF-8 text; write one value per line") from None
     values = tuple(line.strip() for line in lines if line.strip())
     if not values:
-        raise SpecError(f"the file {path.name} holds no values; write one value a line")
+        raise SpecError(f"the file {path.name} has no values; write one value per line")
     return values
 
 

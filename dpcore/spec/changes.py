@@ -1,4 +1,4 @@
-"""What one run may have otherwise than its spec declares: the few things that a form offers."""
+"""Override the few parts of a spec that the run form offers, for one run."""
 
 from dataclasses import dataclass
 
@@ -25,14 +25,14 @@ _WANTED = {
 
 @dataclass(frozen=True)
 class Changes:
-    """The fields of a form; one that is None stays as the spec declares it.
+    """The fields of the run form. None keeps what the spec declares.
 
     Attributes:
-        epsilon: What the release may spend.
+        epsilon: The budget of the release.
         delta: The delta of its guarantee; 0 is pure differential privacy.
-        rows: How many rows it has.
-        workload: How many columns its marginals have: all marginals of so many columns, and with the target, if one is declared.
-        strategy: `adaptive`, `mwem` or `pmw`. The options of another strategy are dropped, those of the same one kept.
+        rows: The number of rows of the release.
+        workload: A number k for all k-way marginals; only those with the target, if one is declared.
+        strategy: `adaptive`, `mwem` or `pmw`. The spec's options are kept if it names the same strategy, and dropped otherwise.
     """
 
     epsilon: float | None = None
@@ -43,7 +43,7 @@ class Changes:
 
 
 def changed(declaration: Declaration, changes: Changes) -> Declaration:
-    """Return the declaration as if the changes stood in its spec; raise one SpecError that lists all that is wrong with them."""
+    """Return the declaration with the changes applied to its spec. Raise one SpecError that lists everything wrong with them."""
     spec, columns = declaration.spec, len(declaration.universe.names)
     mistakes: dict[str, str] = {}
     for field, (part, key) in _PLACES.items():

@@ -1,4 +1,4 @@
-"""Columns of days and moments, as they are written in a spec."""
+"""The spec models of date and datetime columns."""
 
 import datetime as dt
 from pathlib import Path
@@ -33,7 +33,7 @@ def _iso_datetime(value: Any) -> Any:
             return moment
     elif isinstance(value, dt.datetime):
         return value
-    raise ValueError("must be a date and time without zone, such as 2025-01-31T08:00:00")
+    raise ValueError("must be a date and time without a time zone, such as 2025-01-31T08:00:00")
 
 
 def _formats(value: Any) -> Any:
@@ -43,7 +43,7 @@ def _formats(value: Any) -> Any:
     try:
         return checked_formats(texts)
     except SpecError as error:
-        raise ValueError(f"can't be used: {error}") from None
+        raise ValueError(f"cannot be used: {error}") from None
 
 
 Formats = Annotated[
@@ -54,8 +54,8 @@ Formats = Annotated[
     ),
 ]
 FORMAT_HELP = (
-    f"how text is written, such as %m/%d/%Y, or a list of formats that are tried in this order, made of {SUPPORTED}; "
-    "left out, as ISO 8601 writes it; columns of a date type do not need it"
+    f"the format of text, such as %m/%d/%Y, or a list of formats tried in this order, made of {SUPPORTED}; "
+    "default: ISO 8601; columns of a date type need none"
 )
 Day = Annotated[dt.date, BeforeValidator(_iso_date)]
 Moment = Annotated[dt.datetime, BeforeValidator(_iso_datetime)]
@@ -67,7 +67,7 @@ class DateSpec(Nullable):
     type: Literal["date"]
     min: Day = Field(description="the first day")
     max: Day = Field(description="the last day, included")
-    every: Literal["day", "week", "month", "quarter", "year"] = Field(description="how long a bin is")
+    every: Literal["day", "week", "month", "quarter", "year"] = Field(description="the length of a bin")
     format: Formats | None = Field(None, description=FORMAT_HELP)
     outside: ClipOtherDrop = "clip"
 
@@ -87,12 +87,14 @@ class DateSpec(Nullable):
 
 
 class DatetimeSpec(Nullable):
-    """A moment without time zone, in bins that follow the calendar and the clock."""
+    """A date and time without a time zone, in bins that follow the calendar and the clock."""
 
     type: Literal["datetime"]
-    min: Moment = Field(description="the first moment")
-    max: Moment = Field(description="the last moment, included")
-    every: Literal["minute", "hour", "day", "week", "month", "quarter", "year"] = Field(description="how long a bin is")
+    min: Moment = Field(description="the first date and time")
+    max: Moment = Field(description="the last date and time, included")
+    every: Literal["minute", "hour", "day", "week", "month", "quarter", "year"] = Field(
+        description="the length of a bin"
+    )
     format: Formats | None = Field(None, description=FORMAT_HELP)
     outside: ClipOtherDrop = "clip"
 

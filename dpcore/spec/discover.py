@@ -1,4 +1,4 @@
-"""What is to be found in the data, at a price, as it is written in a spec: the values of a column, or the edges of its bins."""
+"""The spec's `discover`: find the values of a column, or the edges of its bins, in the data for a share of the budget."""
 
 import math
 import string
@@ -16,13 +16,13 @@ from dpcore.spec.parts import Finite, SpecPart
 from dpcore.universe import Attribute, Categorical, Integer, Number
 
 MOST_SHARE = 0.9
-"""Of the budget, for all columns together: a release needs the rest."""
+"""The largest share of the budget for `discover` in all columns together. The release needs the rest."""
 
 FINEST_PART = 10_000
-"""Into so many parts a range of numbers may be cut, unless something else is declared."""
+"""By default a range of real numbers is divided into this many finest parts."""
 
 MOST_PLACES = 2**53
-"""Of a grid: its edges are then still different floats."""
+"""The most parts of a grid. Up to here, its edges are distinct floats."""
 
 PRINTABLE = " " + string.digits + string.ascii_letters + string.punctuation
 
@@ -30,63 +30,63 @@ PRINTABLE = " " + string.digits + string.ascii_letters + string.punctuation
 def _each_once(alphabet: str) -> str:
     twice = [letter for letter, count in Counter(alphabet).items() if count > 1]
     if twice:
-        raise ValueError(f"has {twice[0]!r} twice; keep each letter once")
+        raise ValueError(f"has {twice[0]!r} twice; keep each character once")
     if any("\ud800" <= letter <= "\udfff" for letter in alphabet):
         raise ValueError("is not valid Unicode text; write it as UTF-8")
     return alphabet
 
 
 class _Bought(SpecPart):
-    """What is bought with a share of the run's budget."""
+    """A discovery that costs a share of the run's budget."""
 
     share: Annotated[Finite, Field(gt=0, le=MOST_SHARE)] = Field(
-        description="what to spend on it, as a share of the release's whole budget"
+        description="the share of the release's whole budget to spend on it"
     )
 
     @property
     def part(self) -> Fraction:
-        """The share exactly as it is written."""
+        """The share as an exact decimal, as written in the spec."""
         return Fraction(repr(self.share))
 
 
 class DiscoverValues(_Bought):
-    """The texts that many rows have, found letter by letter; each further level of letters takes a part of the share."""
+    """Find the texts that many rows have, character by character. Each further level of characters takes a part of the share."""
 
-    most: Annotated[int, Field(ge=1, le=10_000)] = Field(description="how many values to find at most")
+    most: Annotated[int, Field(ge=1, le=10_000)] = Field(description="the most values to find")
     length: Annotated[int, Field(ge=1, le=100)] = Field(
-        description="how many letters a value has at most; a longer one is not found, and each level of letters adds noise"
+        description="the most characters of a value; longer values are not found, and each level of characters adds noise"
     )
     alphabet: Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_each_once)] = Field(
         PRINTABLE,
-        description="the letters that values are made of; the fewer, the less noise; left out, all of printable ASCII",
+        description="the characters that values consist of; fewer characters mean less noise; default: printable ASCII",
     )
 
     def placeholders(self) -> tuple[str, ...]:
-        """Return texts that stand for the values until they are found."""
+        """Return placeholder texts for the values until they are found."""
         return tuple(f"value {number}" for number in range(1, self.most + 1))
 
     def descent(self, template: Categorical) -> Descent:
-        """Return the way to find the values; a tree too broad to descend is refused."""
+        """Return the descent that finds the values. Raise if its tree is too broad."""
         return PrefixDescent(template, length=self.length, alphabet=self.alphabet, share=self.part)
 
 
 class DiscoverBins(_Bought):
-    """The edges of bins that about equally many rows are in."""
+    """Find the edges of bins with about equally many rows each."""
 
-    bins: Annotated[int, Field(ge=2, le=1000)] = Field(description="how many bins to make at most")
+    bins: Annotated[int, Field(ge=2, le=1000)] = Field(description="the most bins to make")
     finest: Annotated[Finite, Field(gt=0)] | None = Field(
         None,
-        description="how narrow a bin may be; left out, 1 for whole numbers and a ten-thousandth of the range for others",
+        description="the narrowest width of a bin; default: 1 for whole numbers, a ten-thousandth of the range for others",
     )
 
     def provisional(self, template: Attribute) -> Attribute:
-        """Return an attribute between the same bounds with as many bins as may be found."""
+        """Return an attribute with the same bounds and with the most bins that may be found."""
         grid = self._grid(template)
         bins = min(self.bins, grid.size)
         return binned(template, grid, [start for start, _ in grid.cut(0, grid.size, parts=bins)][1:])
 
     def descent(self, template: Attribute) -> Descent:
-        """Return the way to find the edges between the bounds of an attribute, no more than it has."""
+        """Return the descent that finds the edges between an attribute's bounds, for at most as many bins as it has."""
         return GridDescent(template, grid=self._grid(template), bins=template.cells, share=self.part)
 
     def _grid(self, template: Attribute) -> Ruler:
@@ -98,21 +98,21 @@ class DiscoverBins(_Bought):
         elif isinstance(template, Number):
             whole, low, high = False, template.edges[0], template.edges[-1]
         else:
-            raise SpecError("edges are found for numbers only; declare the bins of other columns")
+            raise SpecError("`discover` finds bins of numbers only; declare the bins of other columns")
         usual = high - low if whole else FINEST_PART
         parts = usual if self.finest is None else (high - low) / self.finest
         if not math.isfinite(high - low) or not parts <= MOST_PLACES:
-            raise SpecError("`finest` is too small for this range; write a wider one, or bring `min` and `max` nearer")
-        size = max(1, math.floor(parts + 1e-9))  # in floats, 0.3 is not quite three times 0.1
+            raise SpecError("`finest` is too small for this range; write a larger one, or narrow `min` and `max`")
+        size = max(1, math.floor(parts + 1e-9))  # in floats, 0.3 / 0.1 is slightly below 3
         return Ruler(low, high, size=min(size, int(high - low)) if whole else size, whole=whole)
 
 
 def check_shares(document: Document, bought: Mapping[str, DiscoverValues | DiscoverBins]) -> None:
-    """Note as a mistake that the shares leave too little for the release."""
+    """Report shares that leave too little of the budget for the release."""
     together = sum(each.share for each in bought.values())
     if together > MOST_SHARE and len(bought) > 1:
         first = next(iter(bought))
         document.mistake(
             ("universe", first, "discover", "share"),
-            f"the shares of all `discover` are {together:g} together; leave some of the budget for the release, at most {MOST_SHARE:g} is for them",
+            f"the shares of all `discover` add up to {together:g}; reduce them to at most {MOST_SHARE:g}, because the release needs the rest",
         )

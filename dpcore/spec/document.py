@@ -1,6 +1,6 @@
-"""Read a YAML document and remember where every part of it stands.
+"""Read a YAML document and record the position of every part of it.
 
-The YAML 1.2 core schema is used: `no` is the text "no" (a country, not a boolean), `1e-9` is a number, a date stays the text that was written.
+It is read with the YAML 1.2 core schema: `no` is the text "no" (a country, not a boolean), `1e-9` is a number, a date stays text.
 """
 
 import re
@@ -17,7 +17,7 @@ Place = tuple[str | int, ...]
 
 MOST_PARTS = 200_000
 LARGEST_BYTES = 1 << 20
-"""The largest spec that is parsed: the parser takes seconds for a megabyte, and long lists have files of their own."""
+"""The largest spec that is parsed. The parser takes seconds for a megabyte; long lists belong in files of their own."""
 
 _RESOLVERS = (
     ("tag:yaml.org,2002:null", r"~|null|Null|NULL|", "~nN\0"),
@@ -32,7 +32,7 @@ _RESOLVERS = (
 
 
 class _CoreLoader(yaml.SafeLoader):
-    """A safe loader with the resolvers of YAML 1.2's core schema only."""
+    """A safe loader with only the resolvers of the YAML 1.2 core schema."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  PyYAML's own class attribute
 
@@ -43,7 +43,7 @@ for _tag, _pattern, _first in _RESOLVERS:
 
 @dataclass(frozen=True)
 class Mistake:
-    """One thing that is wrong in a document, with its place for people: line and column count from 1."""
+    """One mistake in a document, with its line and column, counted from 1."""
 
     line: int
     column: int
@@ -52,7 +52,7 @@ class Mistake:
 
 @dataclass
 class Document:
-    """A parsed YAML file: its data as plain Python values, and the position of every key and item in it."""
+    """A parsed YAML file: its data as plain Python values, and the position of every key and item."""
 
     path: Path
     data: Any = None
@@ -60,7 +60,7 @@ class Document:
     mistakes: list[Mistake] = field(default_factory=list)
 
     def mistake(self, place: Iterable[str | int], message: str) -> None:
-        """Note a mistake at a place, or at the nearest enclosing part that exists in the file."""
+        """Record a mistake at a place, or at the nearest enclosing part that exists in the file."""
         where = tuple(place)
         while where and where not in self.positions:
             where = where[:-1]
@@ -68,14 +68,14 @@ class Document:
         self.mistakes.append(Mistake(line, column, message))
 
     def raise_mistakes(self) -> None:
-        """Raise one error that lists every mistake, in the order of the file and then of the alphabet, if there is any."""
+        """Raise one error that lists all mistakes, if any, ordered by position and then by text."""
         if self.mistakes:
             ordered = sorted(set(self.mistakes), key=lambda m: (m.line, m.column, m.message))
             raise SpecError("\n".join(f"{self.path}:{m.line}:{m.column}: {m.message}" for m in ordered))
 
 
 def read_document(path: Path) -> Document:
-    """Parse a YAML file. What is not YAML at all is reported at once, since nothing else can be checked then."""
+    """Parse a YAML file. Raise at once if it is not valid YAML, since nothing else can be checked then."""
     document = Document(path)
     try:
         with path.open("rb") as file:
@@ -89,7 +89,7 @@ def read_document(path: Path) -> Document:
         raise SpecError(f"{path}: cannot be read as UTF-8 text; check the file and its permissions") from None
     if text is None:
         raise SpecError(
-            f"{path}: is larger than {LARGEST_BYTES >> 20} MiB, which no spec is; name the release spec, not the table, "
+            f"{path}: is larger than {LARGEST_BYTES >> 20} MiB, too large for a spec; name the release spec, not the table, "
             "and put long lists of values into a file for `values_from`"
         )
     loader = None
@@ -115,11 +115,11 @@ def read_document(path: Path) -> Document:
 
 
 def _plain(node: yaml.Node, place: Place, loader: _CoreLoader, document: Document) -> Any:
-    """Turn a node into dicts, lists and scalars, noting positions and duplicate keys on the way."""
+    """Convert a node into dicts, lists and scalars, and record positions and duplicate keys."""
     if len(document.positions) > MOST_PARTS:
         document.mistake(
             (),
-            f"the file has more than {MOST_PARTS:,} parts, aliases counted each time; put long lists into `values_from`",
+            f"the file has more than {MOST_PARTS:,} parts, counting every use of an alias; put long lists into `values_from`",
         )
         document.raise_mistakes()
     document.positions.setdefault(place, (node.start_mark.line + 1, node.start_mark.column + 1))

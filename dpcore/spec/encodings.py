@@ -1,9 +1,8 @@
-"""Which encodings a CSV file may be in: those in which the bytes of ASCII always mean ASCII.
+"""Check which encodings a CSV file may use: those in which an ASCII byte always means its ASCII character.
 
-A CSV file is cut into records and values by its bytes, before anything is decoded. That is right only if a delimiter, a quotation mark
-and a line end are the same byte wherever they stand, and if that byte is never a part of another character. UTF-16, UTF-32, Shift-JIS, Big5,
-GBK, GB18030, EBCDIC and encodings with a state (ISO-2022, UTF-7, HZ) fail this: in them, a stray byte of one value can change how the
-values after it are read.
+A CSV file is split into records and values by its bytes, before decoding. This is correct only if a delimiter, a quotation mark and a
+newline are the same byte everywhere, and if that byte is never part of another character. UTF-16, UTF-32, Shift-JIS, Big5, GBK, GB18030,
+EBCDIC and stateful encodings (ISO-2022, UTF-7, HZ) fail this condition: a stray byte in one value can change how later values are read.
 """
 
 import codecs
@@ -16,10 +15,10 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 @lru_cache(maxsize=32)
 def keeps_ascii(encoding: str) -> bool:
-    """Tell whether the ASCII characters of every decoded text are the ASCII bytes of what was decoded, in the same order.
+    """Return whether decoding keeps ASCII: the ASCII characters of a decoded text are the ASCII bytes of the input, in the same order.
 
-    The codec itself is tried: with every pair of ASCII bytes, with every ASCII byte after every other byte, and with some after every two
-    others, each in the middle of a text and at its end. Codecs that are unknown, or that make no text of bytes, fail.
+    The check runs the codec itself: on every pair of ASCII bytes, on every ASCII byte after every non-ASCII byte, and on two ASCII bytes
+    after every two non-ASCII bytes, each in the middle and at the end of a text. Codecs that are unknown or do not decode to text fail.
 
     >>> [keeps_ascii(name) for name in ("utf-8", "cp1252", "gb2312", "utf-16", "shift_jis", "iso2022_jp", "base64")]
     [True, True, True, False, False, False, False]
@@ -28,7 +27,7 @@ def keeps_ascii(encoding: str) -> bool:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # some codecs warn about bytes
             return all(_ascii_of(raw.decode(encoding, "replace")) == wanted for raw, wanted in _trials())
-    except (LookupError, ValueError, TypeError, AttributeError):  # unknown, or none for text, or one that can't replace
+    except (LookupError, ValueError, TypeError, AttributeError):  # unknown, not a text encoding, or without "replace"
         return False
 
 
@@ -37,7 +36,7 @@ def _ascii_of(text: str) -> str:
 
 
 def is_known(encoding: str) -> bool:
-    """Tell whether a name stands for an encoding of text at all."""
+    """Return whether a name denotes a text encoding."""
     try:
         codecs.lookup(encoding)
         return isinstance("".encode(encoding), bytes)
@@ -47,7 +46,7 @@ def is_known(encoding: str) -> bool:
 
 @cache
 def _trials() -> tuple[tuple[bytes, str], ...]:
-    """Return what a codec is tried with, and the ASCII characters that are in it: the first is all others in one."""
+    """Return the inputs to try a codec with, each with its ASCII characters. The first concatenates all pairs of ASCII bytes and all other inputs."""
     low, high = ([bytes([byte]) for byte in codes] for codes in (range(128), range(128, 256)))
     pairs = [first + second for first in low for second in low]
     after_one = [(first + byte, byte.decode()) for first in high for byte in low]

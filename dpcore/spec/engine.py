@@ -1,4 +1,4 @@
-"""Where a table is read and counted, as it is written in a spec."""
+"""The spec's `engine`: where the table is read and counted."""
 
 from typing import Annotated, Literal
 
@@ -8,15 +8,15 @@ from dpcore.spec.attributes import SpecPart
 
 
 class EngineSpec(SpecPart):
-    """A Dask cluster that reads, bounds and counts a table which is too large for one machine; only counts come back."""
+    """A Dask cluster that reads, bounds and counts a table too large for one machine. Only counts come back."""
 
     name: Literal["dask"]
     scheduler: Annotated[str, Field(min_length=1)] | None = Field(
         None,
-        description="the address of a scheduler, such as tcp://10.0.0.5:8786; left out, a cluster of processes on this machine",
+        description="the address of a scheduler, such as tcp://10.0.0.5:8786; default: a local cluster of processes",
     )
     workers: Annotated[int, Field(ge=1, le=1000)] | None = Field(
-        None, description="how many processes a cluster on this machine has; left out, one for each core"
+        None, description="the number of processes of a local cluster; default: one per core"
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""From a YAML file to a checked declaration; all mistakes at once, each with its place and what to write instead."""
+"""Load a spec from a YAML file and check it. All mistakes are reported at once, each with its position and what to write instead."""
 
 import hashlib
 import json
@@ -25,21 +25,21 @@ from dpcore.universe.blocks import Calendar, narrowed
 from dpcore.workload import Workload
 
 DENSE_CELLS = 1_000_000
-"""Up to so many cells in the universe, a spec without a strategy gets the model that holds every cell; above, the factored one."""
+"""Up to this many cells in the universe, a spec without a strategy gets the dense model; above, the factored one."""
 
 CHECKING = Fraction(1, 50)
-"""The share of the budget that buys the noisy total first, where the spec has `expect_rows`."""
+"""The share of the budget for measuring the total first, if the spec has `expect_rows`."""
 
 LATER_KEYS = ("discover", "format", "match")
-"""Of a column: those that older specs had no word for. All others are part of a hash even where they are left out."""
+"""Keys of a column that were added after the first version. All other keys are part of the hash even if the spec leaves them out."""
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """A checked release spec with everything that follows from it alone; no data was touched.
+    """A checked release spec with everything that follows from it alone, without data.
 
-    Where the spec has something found in the data, `universe` has as many cells as that may have, until `discovered` has put in what was
-    found; `provisional` is then the universe of before.
+    With `discover` in the spec, `universe` has a cell for each value or bin that may be found, until `discovered` replaces them by those
+    found. `provisional` is then the universe as it was before.
     """
 
     path: Path
@@ -50,32 +50,32 @@ class Declaration:
     provisional: Universe | None = None
 
     def descents(self) -> dict[str, Descent]:
-        """Return the ways to find in the data what the spec does not declare, by column, each at its beginning."""
+        """Return the descents that find undeclared values and bins in the data, by column, each at its start."""
         universe = self.provisional or self.universe
         ways = {name: part.descent(universe.attributes[name]) for name, part in self.spec.universe.items()}
         return {name: descent for name, descent in ways.items() if descent is not None}
 
     @property
     def discovering(self) -> Fraction:
-        """The share of the budget that is for finding them."""
+        """The share of the budget for all descents."""
         return sum((descent.share for descent in self.descents().values()), Fraction(0))
 
     @property
     def checking(self) -> Fraction:
-        """The share of the budget that buys the noisy total, to compare it with `expect_rows`; 0 without these."""
+        """The share of the budget for measuring the total and comparing it with `expect_rows`; 0 if the spec has none."""
         return Fraction(0) if self.spec.privacy.expect_rows is None else CHECKING
 
     def discovered(self, found: Mapping[str, Attribute]) -> "Declaration":
-        """Return the same declaration, with what was found in place of what might be: of the same hash, and with no more cells."""
+        """Return the declaration with the found attributes in its universe. The hash stays the same; the cells do not increase."""
         universe = Universe({**self.universe.attributes, **found})
         workload, before = self.spec.workload.over(universe), self.provisional or self.universe
         return replace(self, universe=universe, workload=workload, provisional=before)
 
     def covering(self, blocks: Collection[str] | None) -> "Declaration":
-        """Return the same declaration for a run that reads these blocks: the column of their days has no others.
+        """Return the declaration for a run that reads these blocks, with the column of their days narrowed to them.
 
         Raises:
-            UsageError: If a block lies beyond what the column declares.
+            UsageError: If a block lies outside the column's declared range.
         """
         calendar = self.calendar
         column = None if calendar is None else self.universe.attributes.get(calendar.column)
@@ -85,18 +85,18 @@ class Declaration:
 
     @property
     def protection(self) -> Protection:
-        """Whom the release protects."""
+        """The protected unit and its neighbours."""
         return self.spec.privacy.protection
 
     @property
     def calendar(self) -> Calendar | None:
-        """How the table is divided into blocks, or None: the whole table is one."""
+        """The calendar that divides the table into blocks; None if the whole table is one block."""
         declared = self.provisional or self.universe
         return None if self.spec.blocks is None else calendar_of(self.spec.blocks, declared.attributes)
 
     @property
     def series(self) -> str | None:
-        """The series of releases that a run belongs to, which remembers what it has covered; None: to none."""
+        """The series of releases that a run belongs to, which remembers the blocks it has covered; None if it belongs to none."""
         blocks = self.spec.blocks
         if blocks is None:
             return None
@@ -104,7 +104,7 @@ class Declaration:
 
     @property
     def strategy(self) -> StrategySpec:
-        """The strategy that the spec names, or else the one that suits the workload and the size of the universe."""
+        """The strategy that the spec names, or else one chosen by the workload and the size of the universe."""
         if self.spec.strategy is not None:
             return self.spec.strategy
         dense = self._most_cells <= DENSE_CELLS and not self.workload.ranges
@@ -112,7 +112,7 @@ class Declaration:
 
     @property
     def strategy_reason(self) -> str | None:
-        """Why a spec that names no strategy gets the one it does."""
+        """Why this strategy was chosen; None if the spec names it."""
         if self.spec.strategy is not None:
             return None
         if self.workload.ranges:
@@ -121,25 +121,25 @@ class Declaration:
 
     @property
     def _most_cells(self) -> int:
-        """How many cells the universe may have: the strategy is chosen before anything is found."""
+        """The most cells that the universe may have. The strategy is chosen before anything is discovered."""
         return (self.provisional or self.universe).size
 
     @property
     def output_folder(self) -> Path:
-        """Where the releases of this dataset go."""
+        """The folder for this dataset's releases."""
         return self.path.parent / self.spec.output.path / self.spec.dataset
 
 
 def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
-    """Read and check a release spec; raise one SpecError that lists all its mistakes.
+    """Read and check a release spec. Raise one SpecError that lists all its mistakes.
 
     Args:
         path: The spec's file.
-        with_table: Whether the raw table is handed over from Python, so that the spec may leave `source` out.
+        with_table: Whether a Python program passes the raw table, so that the spec may leave `source` out.
     """
     document = read_document(Path(path))
     if not isinstance(document.data, dict):
-        document.mistake((), "the file holds no keys; start from `dpflow init DATASET`")
+        document.mistake((), "the file has no keys; start from `dpflow init DATASET`")
         document.raise_mistakes()
     spec: ReleaseSpec | None = None
     try:
@@ -166,17 +166,17 @@ def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
 
 
 def declare(spec: ReleaseSpec, *, universe: Universe, path: Path) -> Declaration:
-    """Return what follows from a checked spec and its universe."""
+    """Return the declaration of a checked spec and its universe."""
     workload, digest = spec.workload.over(universe), _digest(spec, universe)
     return Declaration(path=path, spec=spec, universe=universe, workload=workload, digest=digest)
 
 
 def _digest(spec: ReleaseSpec, universe: Universe) -> str:
-    """Hash what the spec means: its keys, and the values that stand in files of their own."""
+    """Hash the meaning of a spec: its keys, and the values listed in separate files."""
     from_files = {
         name: universe.attributes[name].labels for name, part in spec.universe.items() if _has_values_file(part)
     }
-    # What a spec leaves out leaves no trace: a key that comes with a later version changes no older spec's hash.
+    # Keys that a spec leaves out are not hashed, so a key added in a later version does not change the hash of older specs.
     named = _without_nulls(spec.model_dump(mode="json"))
     for part in ("source", "privacy", "blocks", "workload"):
         if part in named:
@@ -198,13 +198,13 @@ def _has_values_file(part: AttributeSpec) -> bool:
 
 
 def _check_unit(document: Document) -> None:
-    """Compare the unit with the columns, on the raw document, so that it is reported beside all other mistakes."""
+    """Check the unit against the columns, on the raw document, so that its mistakes are reported together with all others."""
     universe, privacy = document.data.get("universe"), document.data.get("privacy")
     unit = privacy.get("unit") if isinstance(privacy, dict) else None
     if isinstance(unit, str) and unit != "row":
         if isinstance(universe, dict) and unit in universe:
             document.mistake(
-                ("universe", unit), f"`{unit}` identifies the unit and can't be released; remove it from the universe"
+                ("universe", unit), f"`{unit}` identifies the unit and cannot be released; remove it from the universe"
             )
         if isinstance(privacy, dict) and "max_rows_per_unit" not in privacy:
             document.mistake(
@@ -213,7 +213,7 @@ def _check_unit(document: Document) -> None:
 
 
 def _check_weight(document: Document) -> None:
-    """Compare the column that weighs rows with the others, likewise."""
+    """Check the weight column against the other columns, likewise on the raw document."""
     universe, privacy = document.data.get("universe"), document.data.get("privacy")
     declared = privacy.get("weight") if isinstance(privacy, dict) else None
     weight = declared.get("column") if isinstance(declared, dict) else None
@@ -222,17 +222,17 @@ def _check_weight(document: Document) -> None:
     if isinstance(universe, dict) and weight in universe:
         document.mistake(
             ("universe", weight),
-            f"`{weight}` is the weight of a row, which is counted and can't be released too; remove it from the universe",
+            f"`{weight}` is the weight of a row and cannot be released too; remove it from the universe",
         )
     if weight == privacy.get("unit"):
         document.mistake(
             ("privacy", "weight", "column"),
-            f"`{weight}` identifies the unit and can't weigh its rows; name another column",
+            f"`{weight}` identifies the unit and cannot be the weight of its rows; name another column",
         )
 
 
 def _check_strategy(document: Document) -> None:
-    """Note what in the workload the named strategy can't do, if both are readable."""
+    """Report parts of the workload that the named strategy does not support, if both can be read."""
     strategy = document.data.get("strategy")
     try:
         workload = WorkloadSpec.model_validate(document.data.get("workload", {"marginals": USUAL_ORDER}))
@@ -246,7 +246,7 @@ def _check_strategy(document: Document) -> None:
 
 
 def _attributes(document: Document, spec: ReleaseSpec | None) -> dict[str, Attribute]:
-    """Build each attribute; what only shows then (a values file, too many cells) is a mistake at its place."""
+    """Build each attribute. Errors that only show then (a values file, too many cells) are reported at the column."""
     built: dict[str, Attribute] = {}
     raw: Any = document.data.get("universe")
     for name, part in raw.items() if isinstance(raw, dict) else ():

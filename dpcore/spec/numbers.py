@@ -1,4 +1,4 @@
-"""Columns of numbers, as they are written in a spec."""
+"""The spec models of integer and number columns."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -24,9 +24,9 @@ class IntegerSpec(Nullable):
     type: Literal["integer"]
     min: Whole = Field(description="the smallest value")
     max: Whole = Field(description="the largest value, included")
-    width: Annotated[int, Field(ge=1)] = Field(1, description="how many neighbouring values share a bin")
+    width: Annotated[int, Field(ge=1)] = Field(1, description="how many adjacent values share a bin")
     discover: DiscoverBins | None = Field(
-        None, description="in place of `width`: find bins of about equal mass in the data, for a share of the budget"
+        None, description="instead of `width`: find bins of about equal mass in the data, for a share of the budget"
     )
     outside: ClipOtherDrop = "clip"
 
@@ -39,7 +39,7 @@ class IntegerSpec(Nullable):
         return self
 
     def attribute(self, _folder: Path) -> Attribute:
-        """Build the attribute; with bins that are to be found, it has as many as it may."""
+        """Build the attribute. With `discover` it has the most bins that may be found."""
         policy = {"missing": bool(self.missing), "nulls": self.nulls, "outside": Outside(self.outside)}
         if self.discover is None:
             return Integer(minimum=self.min, maximum=self.max, width=self.width, **policy)  # type: ignore[arg-type]
@@ -56,15 +56,15 @@ class NumberSpec(Nullable):
 
     type: Literal["number"]
     edges: Annotated[tuple[Finite, ...], Field(strict=False)] | None = Field(
-        None, description="the bins' edges, rising"
+        None, description="the edges of the bins, in increasing order"
     )
-    min: Finite | None = Field(None, description="the lowest edge, with `max` and `bins` in place of `edges`")
+    min: Finite | None = Field(None, description="the lowest edge, with `max` and `bins` instead of `edges`")
     max: Finite | None = Field(None, description="the highest edge")
     bins: Annotated[int, Field(ge=1, le=MAX_CELLS_PER_ATTRIBUTE)] | None = Field(
-        None, description="how many bins of equal width"
+        None, description="the number of bins, all of equal width"
     )
     discover: DiscoverBins | None = Field(
-        None, description="in place of `bins`: find bins of about equal mass in the data, for a share of the budget"
+        None, description="instead of `bins`: find bins of about equal mass in the data, for a share of the budget"
     )
     outside: ClipOtherDrop = "clip"
 
@@ -79,7 +79,7 @@ class NumberSpec(Nullable):
             raise ValueError("needs at least two edges, such as [0, 100]")
         for low, high in pairwise(edges):
             if low >= high:
-                raise ValueError(f"must rise from edge to edge, but {high:g} follows {low:g}")
+                raise ValueError(f"must increase from edge to edge, but {high:g} follows {low:g}")
         return edges
 
     @model_validator(mode="after")
@@ -89,15 +89,15 @@ class NumberSpec(Nullable):
             if any(part is not None for part in (*parts, self.discover)):
                 raise ValueError("has both `edges` and `min`, `max`, `bins`; keep one of the two forms")
         elif self.discover is not None and self.bins is not None:
-            raise ValueError("has both `bins` and `discover`, which has bins of its own; keep one of the two")
+            raise ValueError("has both `bins` and `discover`, which has its own `bins`; keep one of the two")
         elif self.min is None or self.max is None or (self.bins is None and self.discover is None):
-            raise ValueError("needs `edges: [...]`, or `min`, `max` and `bins` together; or `discover` for `bins`")
+            raise ValueError("needs `edges: [...]`, or `min`, `max` and `bins`, or `min`, `max` and `discover`")
         elif self.min == self.max:
             raise ValueError("has `min` equal to `max`; leave room for at least one bin")
         return self
 
     def attribute(self, _folder: Path) -> Attribute:
-        """Build the attribute; with bins that are to be found, it has as many as it may."""
+        """Build the attribute. With `discover` it has the most bins that may be found."""
         edges = self.edges
         if edges is None:
             low, high, bins = float(self.min or 0), float(self.max or 0), int(self.bins or 0)

@@ -1,4 +1,4 @@
-"""What all parts of a spec have in common, and what all columns do."""
+"""Base classes and field types shared by the models of a spec."""
 
 import math
 from typing import Annotated, Any, Literal
@@ -12,7 +12,7 @@ from dpcore.universe.nulls import checked_nulls
 
 
 class SpecPart(BaseModel):
-    """A part of a spec: unknown keys are mistakes, and nothing is converted behind the writer's back."""
+    """A part of a spec. Unknown keys are mistakes, and values are not converted silently."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -36,16 +36,16 @@ def _told_apart(texts: tuple[str, ...]) -> tuple[str, ...]:
 Missing = Annotated[
     bool | Annotated[tuple[str, ...], Field(strict=False, min_length=1), AfterValidator(_told_apart)],
     Field(
-        description='true: a null is a value of its own, and comes back as a null; a list such as ["?", "NA"]: so are these texts'
+        description='true: nulls get a cell of their own and are released as nulls; a list such as ["?", "NA"]: these texts are nulls too'
     ),
 ]
 ClipOtherDrop = Annotated[
     Literal["clip", "other", "drop"],
-    Field(description="a value outside: clip it to the nearest bin, count it in a cell of its own, or drop the row"),
+    Field(description="a value outside: clip it to the nearest bin, count it in the cell `other`, or drop the row"),
 ]
 OtherDrop = Annotated[
     Literal["other", "drop"],
-    Field(description="an undeclared value: count it in a cell of its own, or drop the row"),
+    Field(description="an undeclared value: count it in the cell `other`, or drop the row"),
 ]
 
 
@@ -60,13 +60,13 @@ class Nullable(SpecPart):
         return () if isinstance(self.missing, bool) else self.missing
 
     def descent(self, template: Attribute) -> Descent | None:
-        """Return the way to find in the data what is not declared; None if all is."""
+        """Return the descent that finds the values or bins in the data; None if the spec declares them."""
         del template
         return None
 
 
 def ordered_bounds(maximum: Any, info: ValidationInfo) -> Any:
-    """Refuse a `max` below its `min`; for fields of any kind that has an order."""
+    """Reject a `max` below its `min`, for fields of any ordered type."""
     minimum = info.data.get("min")
     if minimum is not None and maximum is not None and minimum > maximum:
         raise ValueError("is below `min`; swap them")

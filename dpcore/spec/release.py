@@ -1,4 +1,4 @@
-"""The release spec: what a steward declares, as one pydantic model."""
+"""The release spec as one pydantic model."""
 
 from typing import Annotated, Literal
 
@@ -13,40 +13,42 @@ from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 MOST_ROWS = 10**9
-"""Of a release."""
+"""The most rows of a release."""
 
 
 RowCount = Annotated[int, Field(ge=1, le=10**12)]
 
 
 class WeightSpec(SpecPart):
-    """A column of whole numbers: a row counts as often as it says."""
+    """A column of whole numbers: how many times each row counts."""
 
     column: Annotated[str, Field(min_length=1)] = Field(description="the column with the weight, which is not released")
     max: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        description="the most that a row may count, all noise grows with it; fractions are rounded down, what is below 0 or no number counts 0"
+        description="the largest weight, to which larger ones are clipped; all noise grows with it; fractions are rounded down, negative and non-numeric weights count 0"
     )
 
 
 class PrivacySpec(SpecPart):
-    """Whom the release protects, and what it may spend."""
+    """The protected unit, and the budget of the release."""
 
     unit: Annotated[str, Field(min_length=1)] = Field(description="`row`, or the column that identifies a person")
     max_rows_per_unit: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        1, description="how many rows of a person are kept, chosen uniformly; all noise grows with it"
+        1, description="how many rows of a person are kept, chosen uniformly at random; all noise grows with it"
     )
-    weight: WeightSpec | None = Field(None, description="a column that says how often each row counts; left out, once")
+    weight: WeightSpec | None = Field(
+        None, description="a column that gives how many times each row counts; default: once"
+    )
     neighbours: Annotated[Neighbours, Field(strict=False)] = Field(
-        description="add-remove: one unit more or less; replace-one: one unit exchanged"
+        description="add-remove: add or remove one unit; replace-one: replace one unit by another"
     )
-    epsilon: Annotated[Finite, Field(gt=0)] = Field(description="what this release may spend")
+    epsilon: Annotated[Finite, Field(gt=0)] = Field(description="the budget of this release")
     delta: Annotated[Finite, Field(ge=0, lt=1)] = Field(
-        description="0 for pure differential privacy; else below 1 / people"
+        description="0 for pure differential privacy; otherwise far below one over the number of people"
     )
     expect_rows: Annotated[tuple[RowCount, RowCount], Field(strict=False)] | None = Field(
         None,
-        description="the least and the most rows that should count, such as [20000, 200000]: a fiftieth of the budget buys the noisy total first, "
-        "and the run stops if that lies outside",
+        description="the fewest and the most rows expected, such as [20000, 200000]: the run first measures the total, for a fiftieth of the budget, "
+        "and stops if the noisy total lies outside",
     )
 
     @field_validator("expect_rows")
@@ -60,12 +62,12 @@ class PrivacySpec(SpecPart):
     @classmethod
     def _one_row_is_one_row(cls, value: int, info: ValidationInfo) -> int:
         if info.data.get("unit") == "row" and value != 1:
-            raise ValueError("is 1 when the unit is `row`; name the person's column as `unit` to keep more")
+            raise ValueError("must be 1 when the unit is `row`; name the person's column as `unit` to keep more")
         return value
 
     @property
     def protection(self) -> Protection:
-        """Whom the release protects, for the layers that compute."""
+        """The protected unit and its neighbours, for the layers that compute."""
         return Protection(
             unit=self.unit,
             rows_per_unit=self.max_rows_per_unit,
@@ -80,7 +82,7 @@ class MwemSpec(SpecPart):
 
     name: Literal["mwem"]
     rounds: Annotated[int, Field(ge=1, le=1000)] | None = Field(
-        None, description="how many marginals to select; chosen for you if left out"
+        None, description="the number of marginals to select; default: chosen automatically"
     )
 
 
@@ -88,10 +90,10 @@ class PmwSpec(SpecPart):
     """Private multiplicative weights on single counting queries, with a threshold."""
 
     name: Literal["pmw"]
-    rounds: Annotated[int, Field(ge=1, le=1000)] = Field(50, description="how many queries to select at most")
+    rounds: Annotated[int, Field(ge=1, le=1000)] = Field(50, description="the most queries to select")
     alpha: Annotated[Finite, Field(gt=0, lt=1)] = Field(
         0.01,
-        description="the accuracy aimed at, as a share of the rows; the run ends once no query seems worse than 2 alpha",
+        description="the target error, as a share of the rows; the run ends once no query seems to have an error above 2 alpha",
     )
 
 
@@ -100,10 +102,10 @@ class AdaptiveSpec(SpecPart):
 
     name: Literal["adaptive"]
     rounds: Annotated[int, Field(ge=1, le=1000)] | None = Field(
-        None, description="how many marginals to select; chosen for you if left out"
+        None, description="the number of marginals to select; default: chosen automatically"
     )
     max_model_mb: Annotated[Finite, Field(gt=0, le=10_000)] = Field(
-        8.0, description="how large the model may grow; a larger one is slower and, with a large budget, more exact"
+        8.0, description="the largest size of the model; a larger one is slower and, with a large budget, more accurate"
     )
 
 
@@ -112,11 +114,11 @@ STRATEGIES: dict[str, type[StrategySpec]] = {"adaptive": AdaptiveSpec, "mwem": M
 
 
 class OutputSpec(SpecPart):
-    """Where the release goes, and how many rows it has."""
+    """The folder of the release, and its number of rows."""
 
     path: Annotated[str, Field(min_length=1)] = Field("releases", description="a folder, relative to the spec")
     rows: Literal["noisy"] | Annotated[int, Field(ge=1, le=MOST_ROWS)] = Field(
-        "noisy", description="`noisy`: as many as the noisy total says; or a number of your own"
+        "noisy", description="`noisy`: as many rows as the noisy total; or a number of your choice"
     )
 
 
@@ -126,25 +128,25 @@ class ReleaseSpec(SpecPart):
     dataset: Annotated[str, Field(pattern=NAME, max_length=100)] = Field(description="the ledger account that pays")
     source: SourceSpec = Field(
         default_factory=SourceSpec.none,
-        description="where the raw table is; left out only where a Python program hands it over",
+        description="where the raw table is; leave it out only if a Python program passes the table",
     )
     privacy: PrivacySpec
     blocks: BlocksSpec | None = Field(
-        None, description="a budget for each period of time; left out, one for the whole table"
+        None, description="a separate budget for each period of time; default: one for the whole table"
     )
     universe: Annotated[dict[str, AttributeSpec], Field(min_length=1)] = Field(
-        description="the columns to release, and everything that may be in them"
+        description="the columns to release, with all the values that each may have"
     )
     workload: WorkloadSpec = WorkloadSpec(marginals=USUAL_ORDER)
     strategy: Annotated[StrategySpec, Field(discriminator="name")] | None = Field(
         None,
-        description="how the model learns; left out, mwem for small universes without `ranges` and adaptive for all others",
+        description="how the model learns; default: mwem for small universes without `ranges`, adaptive for all others",
     )
     output: OutputSpec = OutputSpec()
-    engine: EngineSpec | None = Field(None, description="where the table is read and counted; left out, here")
+    engine: EngineSpec | None = Field(None, description="where the table is read and counted; default: in this process")
     analyst: Annotated[str, Field(pattern=NAME, max_length=100)] | None = Field(
-        None, description="in whose name; needed if the account has an allowance for each analyst"
+        None, description="who asks for the release; required if the account has allowances for analysts"
     )
     purpose: Annotated[str, Field(pattern=NAME, max_length=100)] | None = Field(
-        None, description="what for; needed if the account has an allowance for each purpose"
+        None, description="what the release is for; required if the account has allowances for purposes"
     )

@@ -1,4 +1,4 @@
-"""What pydantic found wrong in a spec, as sentences for a person: what it is, and what to write instead."""
+"""Convert pydantic's validation errors into sentences: what is wrong, and what to write instead."""
 
 import difflib
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ _WANTED = {
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
     "float_type": "must be a number",
-    "string_type": "must be a text",
+    "string_type": "must be text",
     "bool_type": "must be true or false",
     "model_type": "must be a block of keys",
     "model_attributes_type": "must be a block of keys",
@@ -98,7 +98,7 @@ def place_of(loc: tuple[str | int, ...]) -> Place:
 _EITHER: Mapping[Place, str] = {
     ("blocks", "window"): "`window` must be all, new, or last and a number of periods, such as `last 3`",
     ("privacy", "expect_rows"): (
-        "`expect_rows` must be the least and the most rows that should count, such as [20000, 200000], both from 1 to 10^12"
+        "`expect_rows` must be the fewest and the most rows expected, such as [20000, 200000], both from 1 to 10^12"
     ),
     ("output", "rows"): f"`rows` must be `noisy` or a whole number from 1 to {MOST_ROWS:,}",
     ("workload", "marginals"): (
@@ -108,7 +108,7 @@ _EITHER: Mapping[Place, str] = {
 
 
 def sentence(place: Place, detail: ErrorDetails) -> str:  # noqa: PLR0911  a table of cases reads best flat
-    """Say what is wrong and what to write instead."""
+    """Return a sentence that says what is wrong and what to write instead."""
     kind, key = detail["type"], str(place[-1]) if place else "the spec"
     if place and isinstance(place[-1], int):
         key = f"{place[-2]}[{place[-1]}]"
@@ -133,11 +133,11 @@ def sentence(place: Place, detail: ErrorDetails) -> str:  # noqa: PLR0911  a tab
 
 
 def _by_place(place: Place) -> str | None:  # noqa: PLR0911  a table of cases reads best flat
-    """Say what must stand at a place, where that is all there is to say."""
-    if place in _EITHER:  # pydantic would complain once for each form, or about the one that was not meant
+    """Return the sentence for a place where any mistake gets the same one."""
+    if place in _EITHER:  # pydantic would report every form of a union, or one that was not meant
         return _EITHER[place]
     if place[:1] == ("universe",) and place[2:3] == ("values",) and len(place) == 4:
-        return "a category must be a text, a number or a boolean; put anything else in quotes"
+        return "a category must be text, a number or a boolean; put anything else in quotes"
     if place[:1] == ("universe",) and place[2:] == ("missing",):
         return '`missing` must be true, false, or a list of different texts that count as null, such as ["?", "NA"]; put quotes around numbers'
     if place[:2] != ("workload", "marginals"):
@@ -145,8 +145,10 @@ def _by_place(place: Place) -> str | None:  # noqa: PLR0911  a table of cases re
     if place[-1] == "weight":
         return f"`weight` must be a whole number from 1 to {MOST_WEIGHT}"
     if len(place) > 3 and isinstance(place[-1], int):
-        return "a column must be its name, as a text; put quotes around a number"
-    return "a marginal must be a list of columns such as [sex, age], or with a weight {columns: [sex, age], weight: 3}"
+        return "a column must be given by its name, as text; put quotes around a number"
+    return (
+        "a marginal must be a list of columns such as [sex, age], or, with a weight, {columns: [sex, age], weight: 3}"
+    )
 
 
 def _unknown_key(place: Place, detail: ErrorDetails) -> str:

@@ -1,4 +1,4 @@
-"""Where the raw table is, as it is written in a spec."""
+"""The spec's `source`: where the raw table is."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -20,15 +20,15 @@ def _path(text: str) -> str:
     if not separator:
         return text
     if "::" in text:
-        raise ValueError("must be one address; chains of them (::) may leave copies of the raw table behind")
+        raise ValueError("must be a single URL; chained URLs (::) can leave copies of the raw table behind")
     if scheme.lower() not in known_implementations:
         raise ValueError(
-            "begins as no address that can be read; use s3://, gs://, az://, https://, or `sql` for a database"
+            "starts with an unsupported URL scheme; use s3://, gs://, az://, https://, or `sql` for a database"
         )
     if _has_secret(text):
-        # the text itself is not repeated
+        # the message must not repeat the text
         raise ValueError(
-            "has a password or key in it; remove it, and set the environment variables that its file system reads"
+            "contains a password or key; remove it, and set the environment variables that its file system reads"
         )
     return text
 
@@ -37,7 +37,7 @@ def _has_secret(address: str) -> bool:
     try:
         parts = urlsplit(address)
     except ValueError:
-        return True  # nobody can tell
+        return True  # it cannot be parsed, so it may contain one
     user, at, _ = parts.netloc.rpartition("@")
     named = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
     in_user = bool(at) and (":" in user or parts.scheme.lower() in {"http", "https"})
@@ -55,13 +55,13 @@ def _one_character(what: str) -> Any:
 
 def _quote(text: str) -> str:
     if text != NO_QUOTE and (len(text) != 1 or not text.isascii() or text in "\r\n\0"):
-        raise ValueError(f'must be one plain character, such as "\'", or `{NO_QUOTE}` where the files have no quoting')
+        raise ValueError(f'must be one plain character, such as "\'", or `{NO_QUOTE}` if the files have no quoting')
     return text
 
 
 def _encoding(text: str) -> str:
     if not is_known(text):
-        raise ValueError("is no encoding that is known here; write one such as utf-8, latin-1 or cp1252")
+        raise ValueError("is not a known encoding; write one such as utf-8, latin-1 or cp1252")
     if not keeps_ascii(text):
         raise ValueError(
             "is an encoding in which one value can change how others are read; convert the file to UTF-8 first, as in "
@@ -72,43 +72,45 @@ def _encoding(text: str) -> str:
 
 def _variable(text: str) -> str:
     if not re.fullmatch(_VARIABLE, text):
-        # it may be the address itself, with its password
-        raise ValueError("must be the name of an environment variable, such as CLINIC_DB; let that hold the address")
+        # the text may be the URL itself, with its password, so the message must not repeat it
+        raise ValueError(
+            "must be the name of an environment variable, such as CLINIC_DB; put the URL into that variable"
+        )
     return text
 
 
 class SourceSpec(SpecPart):
-    """Where the raw table is: files, or a query to a database. Passwords and keys come from the environment, never from here."""
+    """The raw table: files, or a database query. Passwords and keys come from the environment, never from the spec."""
 
     path: Annotated[str, Field(min_length=1), AfterValidator(_path)] | None = Field(
         None,
-        description="a CSV, Parquet or Arrow file, a folder of them, a pattern such as visits/*.parquet, or an address such as s3://bucket/visits; "
+        description="a CSV, Parquet or Arrow file, a folder of them, a pattern such as visits/*.parquet, or a URL such as s3://bucket/visits; "
         "relative to the spec",
     )
     format: Literal["csv", "parquet", "arrow"] | None = Field(
-        None, description="what the files are; left out, their endings tell"
+        None, description="the format of the files; default: by their suffixes"
     )
     delimiter: Annotated[str, _one_character('";" or "\\t"')] | None = Field(
-        None, description="between the values of a CSV file; left out, a comma, or a tab in .tsv files"
+        None, description="the delimiter of CSV files; default: a comma, or a tab in .tsv files"
     )
     quote: Annotated[str, AfterValidator(_quote)] | None = Field(
         None,
-        description='around values of a CSV file that hold a delimiter; left out, "; `none` where quotation marks are only text',
+        description='the quote character of CSV files; default: "; `none` if quotation marks are ordinary text',
     )
     encoding: Annotated[str, Field(min_length=1), AfterValidator(_encoding)] | None = Field(
         None,
-        description="of CSV files, such as latin-1 or cp1252; left out, UTF-8, and Latin-1 value by value where that fails",
+        description="the encoding of CSV files, such as latin-1 or cp1252; default: UTF-8, with Latin-1 for each value that is not valid UTF-8",
     )
     sql: Annotated[str, Field(min_length=1)] | None = Field(
-        None, description="a query whose result is the table, in place of `path`"
+        None, description="a query whose result is the table, instead of `path`"
     )
     url_env: Annotated[str, AfterValidator(_variable)] | None = Field(
-        None, description="the environment variable that holds the database's address, such as CLINIC_DB"
+        None, description="the environment variable that holds the database URL, such as CLINIC_DB"
     )
 
     @classmethod
     def none(cls) -> "SourceSpec":
-        """Return the source of a spec that has none: the table is handed over from Python."""
+        """Return the empty source of a spec whose table is passed from Python."""
         return cls.model_construct()
 
     @model_validator(mode="after")
@@ -117,13 +119,13 @@ class SourceSpec(SpecPart):
             raise ValueError("needs either `path: visits.csv`, or `sql: select ...` with `url_env: VARIABLE`")
         if (self.sql is None) != (self.url_env is None):
             raise ValueError(
-                "needs `sql` and `url_env` together: the query, and the environment variable that holds the database's address"
+                "needs `sql` and `url_env` together: the query, and the environment variable that holds the database URL"
             )
         csv_only = (self.delimiter, self.quote, self.encoding)
         if self.sql is not None and any((self.format, *csv_only)):
             raise ValueError("has a query, which takes no `format`, `delimiter`, `quote` or `encoding`; remove them")
         if self.format not in {None, "csv"} and any(csv_only):
-            raise ValueError("is not of CSV files, and takes no `delimiter`, `quote` or `encoding`; remove them")
+            raise ValueError("has a format that takes no `delimiter`, `quote` or `encoding`; remove them")
         if self.quote is not None and self.quote == self.delimiter:
-            raise ValueError("has the same character as `delimiter` and `quote`; they must differ")
+            raise ValueError("has the same character for `delimiter` and `quote`; choose different ones")
         return self

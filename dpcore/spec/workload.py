@@ -1,4 +1,4 @@
-"""Which questions matter, as it is written in a spec: marginals with weights, a target column, ranges."""
+"""The spec's `workload`: the marginals to preserve, with weights, a target column and ranges."""
 
 from collections.abc import Iterator, Mapping
 from math import comb
@@ -13,18 +13,18 @@ from dpcore.workload import MOST_WEIGHT, Workload
 
 MOST_COLUMNS = 8
 USUAL_ORDER = 3
-"""Of the marginals that matter if the spec has no workload."""
+"""The number of columns of the marginals if the spec has no workload."""
 MOST_PARTS = 2_000_000
-"""Of marginals, each with all its parts, counted as often as they occur: above, listing them alone takes minutes."""
+"""The most sub-marginals of all marginals together, with repetitions. Beyond this, listing them alone takes minutes."""
 
-# What pydantic puts into the place of a mistake for each form: with blanks, so that no key is called so.
+# The tags that pydantic puts into a mistake's location for each form. They contain blanks, so that no key equals one.
 NUMBER, LIST, PLAIN, WEIGHTED = "a number", "a list", "its columns", "with a weight"
 
 _Items = TypeVar("_Items", bound=tuple[Any, ...])
 
 
 def _not_empty(items: _Items) -> _Items:
-    """Refuse an empty list; a `min_length` would also complain of one whose items are wrong."""
+    """Reject an empty list. `min_length` would also reject a list whose items are wrong."""
     if not items:
         raise ValueError("is empty; name at least one column")
     return items
@@ -35,11 +35,11 @@ _Names = Annotated[tuple[str, ...], _NotEmpty, AfterValidator(_not_empty)]
 
 
 class MarginalSpec(SpecPart):
-    """A marginal that matters more than others."""
+    """A marginal with a weight."""
 
     columns: _Names = Field(description="its columns")
     weight: Annotated[int, Field(ge=1, le=MOST_WEIGHT)] = Field(
-        1, description="how many times as much an error in it matters as in one of weight 1"
+        1, description="how much its error matters, relative to a marginal of weight 1"
     )
 
 
@@ -57,24 +57,25 @@ _Marginal = Annotated[
 
 
 class WorkloadSpec(SpecPart):
-    """Which questions matter."""
+    """The statistics that the release should preserve."""
 
     marginals: Annotated[
         Annotated[int, Field(ge=1, le=MOST_COLUMNS), Tag(NUMBER)]
         | Annotated[tuple[_Marginal, ...], _NotEmpty, AfterValidator(_not_empty), Tag(LIST)],
         Discriminator(_form_of_marginals),
-    ] = Field(description="a number k for all k-way marginals, or a list of lists of columns, perhaps with weights")
+    ] = Field(description="a number k for all k-way marginals, or a list of lists of columns, optionally with weights")
     target: str | None = Field(
         None,
-        description="a column whose relations to others matter most: of a number, only marginals with it; pairs with it first",
+        description="the column whose relations to others matter most: its pairs are learned first, and `marginals: k` means only those with it",
     )
     ranges: _Names | None = Field(
-        None, description="ordered columns on which counts up to a value, or between two, matter; for strategy adaptive"
+        None,
+        description="ordered columns for which range counts matter, up to a value or between two; only with strategy adaptive",
     )
 
     @property
     def weighted(self) -> bool:
-        """Whether any marginal matters more than another."""
+        """Whether the marginals have different weights."""
         return len(set(self._weights)) > 1
 
     @property
@@ -83,7 +84,7 @@ class WorkloadSpec(SpecPart):
         return tuple(marginal.weight if isinstance(marginal, MarginalSpec) else 1 for marginal in listed)
 
     def over(self, universe: Universe) -> Workload:
-        """Return the workload, with columns by their place in the universe."""
+        """Return the workload, with columns as axes of the universe."""
         places = {name: axis for axis, name in enumerate(universe.names)}
         target = None if self.target is None else places[self.target]
         ranges = [places[name] for name in self.ranges or ()]
@@ -95,7 +96,7 @@ class WorkloadSpec(SpecPart):
 
 
 def contradictions(workload: WorkloadSpec, *, strategy: str | None, columns: int) -> Iterator[tuple[Place, str]]:
-    """Yield what in a workload does not go together, or not with the strategy that is named: where, and what it must be instead."""
+    """Yield the contradictions within a workload, or between it and the named strategy: the place, and what must change there."""
     listed = not isinstance(workload.marginals, int)
     if isinstance(workload.marginals, int):
         order, targeted = workload.marginals, workload.target is not None
@@ -103,29 +104,29 @@ def contradictions(workload: WorkloadSpec, *, strategy: str | None, columns: int
         if number * (2**order - 1) > MOST_PARTS:
             yield (
                 ("workload", "marginals"),
-                f"must be smaller: {columns} columns have {number:,} such marginals, too many; or name a `target`, or list those that matter",
+                f"must be smaller: {columns} columns have {number:,} such marginals, which is too many; otherwise name a `target`, or list the marginals",
             )
     if workload.target is not None and workload.marginals == 1:
         yield (
             ("workload", "marginals"),
-            "must be at least 2 where the workload has a `target`, whose relations to other columns are asked for",
+            "must be at least 2 if the workload has a `target`, because a target is about its pairs with other columns",
         )
     if workload.ranges and strategy in {"mwem", "pmw"}:
-        yield ("strategy", "name"), "must be adaptive where the workload has `ranges`, or these must go"
+        yield ("strategy", "name"), "must be adaptive if the workload has `ranges`; change it, or remove `ranges`"
     elif strategy == "pmw" and workload.weighted:
         yield (
             ("strategy", "name"),
-            "must be adaptive or mwem where marginals have weights: pmw ends once no count is wrong, whatever it weighs",
+            "must be adaptive or mwem if marginals have weights: pmw treats all counts alike",
         )
     elif strategy == "pmw" and workload.target is not None and listed:
         yield (
             ("strategy", "name"),
-            "must be adaptive or mwem where a `target` says which of the listed marginals come first: pmw has no such order",
+            "must be adaptive or mwem if listed marginals have a `target`: pmw cannot learn some marginals first",
         )
 
 
 def check_workload(document: Document, attributes: Mapping[str, Attribute]) -> None:
-    """Compare the workload with the columns, on the raw document, so that it is reported beside all other mistakes."""
+    """Check the workload against the columns, on the raw document, so that its mistakes are reported together with all others."""
     universe, workload = document.data.get("universe"), document.data.get("workload")
     declared = set(universe) if isinstance(universe, dict) else set()
     if not isinstance(workload, dict):
@@ -143,7 +144,7 @@ def check_workload(document: Document, attributes: Mapping[str, Attribute]) -> N
         if listed and target in declared and not any(target in columns and len(columns) > 1 for _, columns in listed):
             document.mistake(
                 ("workload", "target"),
-                f"`{target}` is in no marginal of two columns or more; list one that holds it, or remove `target`",
+                f"`{target}` is in no marginal of two or more columns; list one that contains it, or remove `target`",
             )
     if isinstance(ranges, list):
         _check_columns(document, ("workload", "ranges"), ranges, declared)
@@ -151,12 +152,12 @@ def check_workload(document: Document, attributes: Mapping[str, Attribute]) -> N
             if isinstance(name, str) and name in attributes and not attributes[name].ordered:
                 document.mistake(
                     ("workload", "ranges", index),
-                    f"`{name}` has no order, so there are no ranges on it; name columns of type integer, number, date or datetime",
+                    f"`{name}` has no order, so it has no ranges; name columns of type integer, number, date or datetime",
                 )
 
 
 def _listed(marginals: Any) -> Iterator[tuple[Place, list[Any]]]:
-    """Yield where the columns of each listed marginal stand, and what they are, whatever else is wrong with the list."""
+    """Yield the place and the columns of each listed marginal, even if the list has other mistakes."""
     for row, marginal in enumerate(marginals if isinstance(marginals, list) else ()):
         if isinstance(marginal, list):
             yield ("workload", "marginals", row), marginal
@@ -166,9 +167,9 @@ def _listed(marginals: Any) -> Iterator[tuple[Place, list[Any]]]:
 
 def _check_columns(document: Document, place: Place, names: list[Any], declared: set[str]) -> None:
     for index, name in enumerate(names):
-        if isinstance(name, str):  # anything else is a mistake of form, noted already
+        if isinstance(name, str):  # pydantic has reported anything else
             if name in names[:index]:
-                document.mistake((*place, index), f"`{name}` stands twice in this list; keep one")
+                document.mistake((*place, index), f"`{name}` is listed twice; keep one")
             _check_column(document, (*place, index), name, declared)
 
 

@@ -1,4 +1,4 @@
-"""What may be in a table, declared column by column, and the total functions between its values and cells."""
+"""The universe: the declared columns of a table, and total functions that map values to cells and back."""
 
 from dpcore.universe.attribute import Attribute, Codes, Outside
 from dpcore.universe.categorical import Boolean, Categorical

@@ -1,4 +1,4 @@
-"""What every column of a universe is: declared cells, and a declared answer to whatever else is in the data."""
+"""The base class of all columns of a universe: declared cells, and a declared policy for all other values."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ DROPPED = -1
 
 
 class Outside(StrEnum):
-    """What becomes of a value that is in no declared cell."""
+    """The policy for a value that lies in no declared cell."""
 
     CLIP = "clip"
     OTHER = "other"
@@ -34,8 +34,8 @@ class Outside(StrEnum):
 class Attribute(ABC):
     """One column of the universe, declared before any data is seen.
 
-    Its codes are 0 .. cells - 1 for the declared cells, then one for `other` if `outside` says so, then one for
-    `missing` if nulls are declared. `encode` is total, and each row's code depends on that row alone:
+    The codes are 0 .. cells - 1 for the declared cells, then one for `other` if `outside` is OTHER, then one for `missing` if nulls are
+    declared. `encode` is total, and each row's code depends on that row alone:
 
     | value | clip | other | drop |
     |---|---|---|---|
@@ -49,7 +49,7 @@ class Attribute(ABC):
     nulls: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a policy that does not exist, and texts that could not be told from values."""
+        """Reject an unknown policy, and texts for null that are ambiguous."""
         object.__setattr__(self, "nulls", checked_nulls(self.nulls))
         if not isinstance(self.outside, Outside):
             raise SpecError("outside must be one of Outside.CLIP, Outside.OTHER, Outside.DROP")
@@ -57,12 +57,12 @@ class Attribute(ABC):
     @property
     @abstractmethod
     def cells(self) -> int:
-        """Number of declared cells, without those for other and missing."""
+        """Number of declared cells, without those for `other` and `missing`."""
 
     @property
     @abstractmethod
     def ordered(self) -> bool:
-        """Whether the declared cells follow one another, so that ranges of them make sense."""
+        """Whether the declared cells are ordered, so that ranges of them make sense."""
 
     @property
     @abstractmethod
@@ -71,33 +71,33 @@ class Attribute(ABC):
 
     @abstractmethod
     def _reads(self, kind: pa.DataType) -> bool:
-        """Tell whether some value of a flat type could be in a declared cell."""
+        """Return whether some value of a flat type could lie in a declared cell."""
 
     @abstractmethod
     def _cell_labels(self) -> tuple[str, ...]:
-        """One public text for each declared cell."""
+        """Return one public text for each declared cell."""
 
     @abstractmethod
     def _place(self, array: pa.Array) -> Places:
-        """Place the values of a flat array, each by itself; see `place_column`."""
+        """Return the place of each value of a flat array, independently of the others; see `place_column`."""
 
     @abstractmethod
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
-        """Draw a value uniformly from each of the declared cells given."""
+        """Draw a value uniformly from each of the given declared cells."""
 
     @property
     def other_cell(self) -> int | None:
-        """Code of whatever is not declared, if it has one."""
+        """Code of undeclared values, if they have one."""
         return self.cells if self.outside is Outside.OTHER else None
 
     @property
     def missing_cell(self) -> int | None:
-        """Code of null, if it is declared."""
+        """Code of nulls, if they are declared."""
         return self.size - 1 if self.missing else None
 
     @property
     def size(self) -> int:
-        """Number of codes, with those for other and missing."""
+        """Number of codes, including those for `other` and `missing`."""
         return self.cells + (self.other_cell == self.cells) + self.missing
 
     @property
@@ -114,18 +114,17 @@ class Attribute(ABC):
         return labels
 
     def reads(self, kind: pa.DataType) -> bool:
-        """Tell whether a column of this Arrow type can hold values of this attribute at all.
+        """Return whether a column of this Arrow type can hold values of this attribute.
 
-        A column of another type would be encoded as well, by the policy for what is not readable; but every row alike, which nobody
-        wants to pay for.
+        `encode` accepts any other type too, but treats every row as unreadable. A release of such a column would waste its budget.
         """
         flat = reading.flat(kind)
         return bool(pa.types.is_null(flat)) or self._reads(flat)
 
     def encode(self, column: pa.Array | pa.ChunkedArray) -> SignedCodes:
-        """Give each row of a private column its code, or -1 for a row to drop; never raises, never tells."""
+        """Return the code of each row of a private column, or -1 for a row to drop. Never raises or logs."""
         codes = place_column(column, self._place_or_null).astype(signed_type(self.size), copy=False)
-        # A cell is its own code. The other places are replaced one by one, null first: what is dropped becomes -1, as a null was before.
+        # A cell's place is its code. The other places are replaced one by one. NULL comes first, because a dropped row gets -1 too.
         for place in range(NULL, int(codes.min(initial=0)) - 1, -1):
             np.putmask(codes, codes == place, self._policy()[place])
         return codes
@@ -137,7 +136,7 @@ class Attribute(ABC):
         return places
 
     def decode(self, codes: npt.NDArray[np.integer[Any]], rng: np.random.Generator) -> pa.Array:
-        """Draw a value from each code's cell, uniformly; missing, and an `other` that has no text, become null."""
+        """Draw a value uniformly from each code's cell. `missing`, and an `other` that has no text, become null."""
         checked = self._checked(codes)
         inside = checked < self.cells
         values = self._draw(np.where(inside, checked, 0), rng)
@@ -147,12 +146,12 @@ class Attribute(ABC):
         checked = np.asarray(codes, dtype=np.int64)
         if checked.size and (checked.min() < 0 or checked.max() >= self.size):
             raise UsageError(
-                f"codes of this attribute go from 0 to {self.size - 1}; decode only what encode kept or a model drew"
+                f"codes of this attribute go from 0 to {self.size - 1}; decode only codes that encode kept or a model drew"
             )
         return checked
 
     def _policy(self) -> Codes:
-        """Codes of the four places without a cell: ALIEN, ABOVE, BELOW, NULL."""
+        """Return the codes of the four places outside all cells: ALIEN, ABOVE, BELOW, NULL."""
         missing = DROPPED if self.missing_cell is None else self.missing_cell
         if self.other_cell is not None:
             below = above = alien = self.other_cell
@@ -165,6 +164,6 @@ class Attribute(ABC):
 
 
 def refuse_too_many_cells(cells: int) -> None:
-    """Refuse an attribute so fine that no model could hold even its own marginal."""
+    """Reject an attribute with too many cells for a model to hold even its own marginal."""
     if cells > MAX_CELLS:
         raise SpecError(f"one attribute may have at most {MAX_CELLS} cells, this has {cells}: declare wider bins")

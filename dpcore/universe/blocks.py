@@ -1,6 +1,6 @@
-"""Blocks over time: which block a row belongs to, by its day and by when it came in, and which blocks a run reads.
+"""Blocks over time: which block a row belongs to, by its own day and its day of arrival, and which blocks a run reads.
 
-Everything here follows from the spec, the day and what the ledger has granted: nothing from the data.
+Everything here follows from the spec, the current day and the ledger's grants, never from the data.
 """
 
 import json
@@ -16,7 +16,7 @@ from dpcore.errors import UsageError
 from dpcore.universe import Date, Datetime, Every
 
 Days = npt.NDArray[np.int64]
-"""Days, counted as `date.toordinal` counts them, or periods, counted from the first year on."""
+"""Days, numbered like `date.toordinal`, or periods, numbered from year 1."""
 
 LATE = "-late"
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -27,7 +27,7 @@ _MONTHS_BEFORE_EPOCH = 1970 * 12
 
 @dataclass(frozen=True, order=True)
 class TimeBlock:
-    """The rows of one period that came in on time, or all late rows that came in during it."""
+    """The rows of one period that arrived on time, or all late rows that arrived during it."""
 
     period: int
     late: bool
@@ -36,19 +36,19 @@ class TimeBlock:
 
 @dataclass(frozen=True)
 class Calendar:
-    """How rows are divided into blocks: by a public rule that looks at one row at a time.
+    """Divides rows into blocks by a public rule that looks at one row at a time.
 
-    A row belongs to the block of the period that its own day lies in. With `arrived`, only if it came in before that period was
-    closed, `grace_days` after its end; else it belongs to the late block of the period in which it came in. So a block that was
-    closed grows no more, and no row is ever in two blocks.
+    A row belongs to the block of the period that contains its own day. With `arrived`, this holds only if the row arrived before that
+    period was closed, `grace_days` after its end; otherwise it belongs to the late block of the period in which it arrived. A closed block
+    therefore never grows, and no row is in two blocks.
 
     Attributes:
         column: The column with a row's own day.
-        every: How long a period is.
-        start: The day whose period is the first; rows of earlier periods are in no block.
-        arrived: The column with the day on which a row came in, if there is one.
+        every: The length of a period.
+        start: A day in the first period. Rows of earlier periods are in no block.
+        arrived: The column with the day on which a row arrived, if there is one.
         grace_days: How many days after its end a period is closed.
-        formats: How both columns are written as text; none: as ISO 8601 writes days.
+        formats: The formats of both columns if they are text; empty for ISO 8601.
     """
 
     column: str
@@ -60,10 +60,11 @@ class Calendar:
 
     @property
     def words(self) -> str:
-        """What the account has to be kept by: all that decides about the block of a row.
+        """The text that the account's --blocks must equal. It names everything that decides which block a row is in.
 
-        Two specs that divide the same rows differently can't share an account, or a row would be in a block of each. Without
-        `arrived`, the days of grace decide only when a block is read. Formats decide as well: 01/02/2026 may be in two months.
+        Two specs that divide the same rows differently cannot share an account, because a row would be in a block of each. Without
+        `arrived`, the days of grace only decide when a block is read, and are left out. Formats are included: 01/02/2026 may lie in
+        either of two months.
 
         >>> Calendar("visit", Every.MONTH, start=date(2026, 1, 1), arrived=None, grace_days=5).words
         'month of visit'
@@ -89,7 +90,7 @@ class Calendar:
         if self.every is Every.DAY:
             return days
         if self.every is Every.WEEK:
-            return (days - 1) // _WEEK  # the first day of all is a Monday
+            return (days - 1) // _WEEK  # day 1, which is 0001-01-01, is a Monday
         months = (days - _EPOCH).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
         return (months + _MONTHS_BEFORE_EPOCH) // _MONTHS[self.every]
 
@@ -103,11 +104,11 @@ class Calendar:
         return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + _EPOCH
 
     def closes(self, periods: Days) -> Days:
-        """Return the last day on which a row of each period comes in on time."""
+        """Return the last day on which a row of each period arrives on time."""
         return self.first_days(periods + 1) - 1 + self.grace_days
 
     def name(self, period: int, *, late: bool) -> str:
-        """Name a block, in the words that a date column has for its bins.
+        """Return the name of a block, in the form that a date column uses for its bins.
 
         >>> monthly = Calendar("visit", Every.MONTH, start=date(2026, 1, 1), arrived="sent", grace_days=0)
         >>> [block.name for block in monthly.complete(date(2026, 3, 1))]
@@ -116,7 +117,7 @@ class Calendar:
         return _words(self.every, _one(self.first_days, period)) + (LATE if late else "")
 
     def block(self, name: str) -> TimeBlock:
-        """Return the block of a name, or refuse one that this calendar has not."""
+        """Return the block with a name. Raise if this calendar has no such block."""
         plain = name.removesuffix(LATE)
         try:
             if self.every is Every.QUARTER:
@@ -128,11 +129,11 @@ class Calendar:
         except ValueError:
             found = None
         if found is None or self.name(found.period, late=found.late) != name:
-            raise UsageError(f"'{name}' is no block by {self.words}; start a new run")
+            raise UsageError(f"'{name}' is not a block by {self.words}; start a new run")
         return found
 
     def complete(self, as_of: date) -> tuple[TimeBlock, ...]:
-        """Return all blocks that are closed on a day, in the order of time."""
+        """Return all blocks that are closed on a day, in chronological order."""
         periods = np.arange(self.first, self._open_on(as_of), dtype=np.int64)
         begins, ends = self.first_days(periods), self.first_days(periods + 1) - 1
         nothing_late_until = _one(self.closes, self.first)
@@ -145,12 +146,12 @@ class Calendar:
         return tuple(closed)
 
     def next_complete(self, as_of: date) -> tuple[str, date]:
-        """Return the next block that is to be closed, and the first day on which it can be read."""
+        """Return the name of the next block to be closed, and the first day on which it can be read."""
         period = self._open_on(as_of)
         return self.name(period, late=False), date.fromordinal(min(_one(self.closes, period) + 1, date.max.toordinal()))
 
     def _open_on(self, as_of: date) -> int:
-        """Return the first period that is not closed on a day."""
+        """Return the first period that is still open on a day."""
         return max(self.first, _one(self.periods, max(as_of.toordinal() - self.grace_days, 1)))
 
     def _period_on(self, day: date) -> int:
@@ -161,24 +162,26 @@ def choose(calendar: Calendar, *, window: str, as_of: date, covered: Collection[
     """Return the blocks that a run reads.
 
     Args:
-        calendar: How rows are divided.
+        calendar: Divides rows into blocks.
         window: `all`, `new`, or `last` and a number of periods, as in a spec.
-        as_of: The day as of which blocks are complete.
-        covered: What earlier runs of the series have covered, for `new`.
+        as_of: Only blocks that are complete on this day are read.
+        covered: The blocks that earlier runs of the series have covered, for `new`.
 
     Raises:
-        UsageError: If there is nothing to read; the message says when there will be.
+        UsageError: If there is no block to read. The message says when there will be one.
     """
     complete = calendar.complete(as_of)
     upcoming, day = calendar.next_complete(as_of)
     if not complete:
-        raise UsageError(f"no block is complete as of {as_of}; the first, {upcoming}, will be on {day}: run again then")
+        raise UsageError(
+            f"no block is complete as of {as_of}; the first, {upcoming}, will be complete on {day}: run again then"
+        )
     if window == "new":
         complete = tuple(block for block in complete if block.name not in covered)
         if not complete:
             raise UsageError(
-                f"there is no new block as of {as_of}: earlier releases of the series have covered all that are complete; "
-                f"the next, {upcoming}, will be on {day}: run again then"
+                f"there is no new block as of {as_of}: earlier releases of the series have covered all complete blocks; "
+                f"the next, {upcoming}, will be complete on {day}: run again then"
             )
     elif window.startswith("last "):
         earliest = complete[-1].period - int(window.removeprefix("last ")) + 1
@@ -187,12 +190,12 @@ def choose(calendar: Calendar, *, window: str, as_of: date, covered: Collection[
 
 
 def narrowed(attribute: Date | Datetime, calendar: Calendar, names: Collection[str]) -> Date | Datetime:
-    """Return the column of the blocks' days with nothing but what can be in these blocks, which is public.
+    """Return the column of the blocks' days, narrowed to the days that these blocks can contain, which are public.
 
-    Late rows may be of any earlier day, so that with them only the end is known.
+    Late rows may have any earlier day, so a late block only limits the end.
 
     Raises:
-        UsageError: If a block lies beyond what the column declares: its rows would be released with other days than theirs.
+        UsageError: If a block lies outside the column's declared range, so that its rows would be released with wrong days.
     """
     blocks = [calendar.block(name) for name in names]
     periods = np.array([block.period for block in blocks], dtype=np.int64)
@@ -202,8 +205,8 @@ def narrowed(attribute: Date | Datetime, calendar: Calendar, names: Collection[s
     for block, begin, end in zip(blocks, begins.tolist(), ends.tolist(), strict=True):
         if not block.late and (begin > high.toordinal() or end < low.toordinal()):
             raise UsageError(
-                f"block '{block.name}' lies beyond the `min` and `max` of {calendar.column} in the universe, {low} to {high}; "
-                "extend them, or let blocks begin later with `start`"
+                f"block '{block.name}' lies outside the `min` and `max` of {calendar.column} in the universe, {low} to {high}; "
+                "extend them, or start the blocks later with `start`"
             )
     first = low if any(block.late for block in blocks) else max(low, date.fromordinal(int(begins.min())))
     last = min(high, date.fromordinal(int(ends.max())))
@@ -221,22 +224,22 @@ def _day(moment: date) -> date:
 
 
 def checked_day(as_of: date | None) -> date:
-    """Return the day as of which a run reads: today in UTC unless told otherwise, and never a day that is yet to come."""
+    """Return the day as of which a run reads: `as_of`, or today in UTC. Raise if it lies in the future."""
     today = datetime.now(UTC).date()
     if as_of is not None and as_of > today:
         raise UsageError(
-            f"{as_of} is yet to come: a run reads what is complete as of today, {today}, or an earlier day"
+            f"{as_of} is in the future: name today, {today}, or an earlier day, as of which blocks are complete"
         )
     return as_of or today
 
 
 def _quoted(column: str) -> str:
-    """Write a column's name so that no other words can be taken for a part of it."""
+    """Quote a column's name if it could be confused with the words around it."""
     return column if re.fullmatch(r"[\w.-]+", column) else json.dumps(column, ensure_ascii=False)
 
 
 def _words(every: Every, begin: int) -> str:
-    """Name the period that begins on a day."""
+    """Return the name of the period that begins on a day."""
     day = date.fromordinal(begin)
     if every is Every.WEEK:
         week = day.isocalendar()

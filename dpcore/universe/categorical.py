@@ -1,4 +1,4 @@
-"""Attributes whose values are names: a declared list of categories, and the boolean."""
+"""Attributes without an order: declared categories, and booleans."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _FALSE = ("false", "f", "no", "n", "0")
 
 
 def canonical(value: object) -> str | None:  # noqa: PLR0911  a table, one line for each type
-    """Write a value as the one text by which categories are compared; None if it has none, empty if it is a null.
+    """Return the canonical text by which categories are compared; empty for a null, None if the value has no such text.
 
     >>> canonical(True), canonical(7), canonical(7.0), canonical(0.5), canonical("7.0")
     ('true', '7', '7', '0.5', '7.0')
@@ -56,7 +56,7 @@ def _canonical_float(value: float) -> str:
 
 def _canonical_decimal(value: Decimal) -> str | None:
     if abs(value.adjusted()) > 400:
-        return None  # no such number can be declared, and its digits might fill the memory
+        return None  # no such number can be declared, and its digits could exhaust memory
     if value == value.to_integral_value():
         return str(int(value))
     nearest = float(value)
@@ -66,7 +66,7 @@ def _canonical_decimal(value: Decimal) -> str | None:
 
 
 class _Unordered(Attribute):
-    """What names have in common: there is no below and no above, so nothing can be clipped."""
+    """The base of attributes without an order, which cannot be clipped."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -82,12 +82,12 @@ class _Unordered(Attribute):
 class Categorical(_Unordered):
     """A declared list of categories.
 
-    Values and data are compared by their canonical text, so that a declared 1 is found in whole numbers, in the float
-    1.0 and in the text "1"; a declared number is also found in any other text that writes it, such as "1.0".
+    Declared values and data are compared by their canonical text: a declared 1 matches the whole number 1, the float 1.0 and the text "1".
+    A declared number also matches any other text that spells it, such as "1.0".
 
-    With `prefixes`, a value that is not declared itself belongs to the declared one that is its longest prefix.
+    With `prefixes`, an undeclared value belongs to its longest declared prefix.
 
-    A column of one Python type keeps it in a release; text, and any mixture, is released as dictionary-encoded text.
+    If all declared values have one Python type, the release keeps it. Text and mixed types are released as dictionary-encoded text.
 
     >>> Categorical(("F", "M"), missing=True).encode(pa.array(["M", None, "x", "F"])).tolist()
     [1, 2, -1, 0]
@@ -99,7 +99,7 @@ class Categorical(_Unordered):
     prefixes: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Refuse an empty list, duplicates, and values that could not be told from a null."""
+        """Reject an empty list, duplicates, and values that equal a null."""
         super().__post_init__()
         if isinstance(self.values, str):
             raise SpecError("the values of a categorical attribute must be a list of categories, not one text")
@@ -117,7 +117,7 @@ class Categorical(_Unordered):
     def _refuse_null_values(self) -> None:
         for text in self.nulls:
             if text.strip() in self._cells_by_text:
-                raise SpecError(f"{text!r} is declared as a value and counts as null: remove one of the two")
+                raise SpecError(f"{text!r} is declared both as a value and as a null: remove one of the two")
 
     @property
     def cells(self) -> int:
@@ -126,20 +126,20 @@ class Categorical(_Unordered):
 
     @property
     def other_cell(self) -> int | None:
-        """Code of undeclared values; a declared text `other` is that cell itself."""
+        """Code of undeclared values. If the text `other` is declared, its cell is used."""
         if self.outside is Outside.OTHER and "other" in self._texts:
             return self._texts.index("other")
         return super().other_cell
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """Type of the column in a release: that of the values if they have one type, else dictionary-encoded text."""
+        """Type of the column in a release: that of the values if they share one type, else dictionary-encoded text."""
         kept = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
         return kept.get(self._kinds[0], _TEXT_TYPE) if len(set(self._kinds)) == 1 else _TEXT_TYPE
 
     @cached_property
     def _kinds(self) -> tuple[type, ...]:
-        """The plain type of each value; a boolean is also an int, and is asked for first."""
+        """The plain type of each value. bool is tried first, because a boolean is also an int."""
         return tuple(next(kind for kind in (bool, int, float, str) if isinstance(value, kind)) for value in self.values)
 
     @cached_property
@@ -197,7 +197,7 @@ class Categorical(_Unordered):
         return self._place_longer(text) if text is not None else ALIEN
 
     def _place_longer(self, text: str) -> int:
-        """Place a text that is not declared itself, by the longest of its beginnings that is."""
+        """Return the place of an undeclared text: that of its longest declared prefix."""
         for length in self._lengths:
             if length < len(text) and (place := self._cells_by_text.get(text[:length])) is not None:
                 return place
@@ -205,14 +205,14 @@ class Categorical(_Unordered):
 
     @cached_property
     def _lengths(self) -> tuple[int, ...]:
-        """How long a prefix may be, longest first; none if only whole values count."""
+        """The lengths of declared prefixes, longest first; empty without `prefixes`."""
         return tuple(sorted({len(text) for text in self._texts}, reverse=True)) if self.prefixes else ()
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:  # noqa: ARG002  nothing to draw: one value a cell
         return np.array(self.values)[cells]
 
     def decode(self, codes: npt.NDArray[np.integer[Any]], rng: np.random.Generator) -> pa.Array:
-        """Give each code its category; `other` is the text "other" in a text column, else null; missing is null."""
+        """Return each code's category. `other` becomes the text "other" in a text column and null elsewhere; `missing` becomes null."""
         if self.arrow_type != _TEXT_TYPE:
             return super().decode(codes, rng)
         checked = self._checked(codes)
@@ -223,7 +223,7 @@ class Categorical(_Unordered):
 
 @dataclass(frozen=True)
 class Boolean(_Unordered):
-    """True or false, however the data writes it: true, t, yes, y, 1 and their opposites, in any case."""
+    """True or false. Text may say true, t, yes, y, 1 or false, f, no, n, 0, in any case."""
 
     @property
     def cells(self) -> int:
@@ -267,7 +267,7 @@ _TEXT_TYPE = pa.dictionary(pa.int32(), pa.string())
 def _refuse_unusable(value: object) -> None:
     if not isinstance(value, str | int | float):
         raise SpecError(
-            "categories are texts, numbers or booleans: write anything else, such as a date, as text in quotes"
+            "categories are text, numbers or booleans: write anything else, such as a date, as text in quotes"
         )
     if value == "":
         raise SpecError("an empty text is a null: declare missing: true instead of an empty category")

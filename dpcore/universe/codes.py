@@ -1,4 +1,4 @@
-"""The types of codes: as small as the number of cells allows."""
+"""The integer types of codes: the smallest that hold all codes of an attribute."""
 
 from typing import Any, TypeAlias
 
@@ -9,11 +9,11 @@ CompactCodes: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
 """Codes of rows that are kept."""
 
 SignedCodes: TypeAlias = npt.NDArray[np.signedinteger[Any]]
-"""Codes of rows of which some may be dropped."""
+"""Codes of rows, some of which may be dropped: their codes are negative."""
 
 
 def code_type(size: int) -> type[np.unsignedinteger[Any]]:
-    """Return the smallest unsigned type for codes of an attribute with that many cells.
+    """Return the smallest unsigned type for the codes of an attribute with `size` codes.
 
     >>> code_type(256), code_type(257)
     (<class 'numpy.uint8'>, <class 'numpy.uint16'>)
@@ -24,7 +24,7 @@ def code_type(size: int) -> type[np.unsignedinteger[Any]]:
 
 
 def signed_type(size: int) -> type[np.signedinteger[Any]]:
-    """Return the smallest signed type for codes below size and the marks below zero.
+    """Return the smallest signed type for codes below `size` and for the negative places.
 
     >>> signed_type(128), signed_type(129)
     (<class 'numpy.int8'>, <class 'numpy.int16'>)
@@ -35,6 +35,6 @@ def signed_type(size: int) -> type[np.signedinteger[Any]]:
 
 
 def compact(codes: SignedCodes, *, size: int) -> CompactCodes:
-    """Return codes of which none is negative in their unsigned type, without a copy where the width is the same."""
+    """Convert non-negative codes to their unsigned type, without a copy if the width is the same."""
     kind = np.dtype(code_type(size))
     return codes.view(kind) if codes.dtype.itemsize == kind.itemsize else codes.astype(kind)

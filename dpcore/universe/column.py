@@ -1,8 +1,7 @@
 """Place every row of a private column, whatever its Arrow type and content.
 
-Two promises. Nothing raises, warns or is reported. And the place of a row depends on its own value and on the column's
-type alone, never on another row: if one row could change how the others are read, a neighbour step would move more
-counts than the stated sensitivity says.
+This code never raises, warns or logs. The place of a row depends only on its own value and on the column's type, never on another row:
+if one row could change how others are read, neighbouring tables would differ in more counts than the stated sensitivity.
 """
 
 from collections.abc import Callable
@@ -15,19 +14,19 @@ from dpcore.universe.places import ALIEN, NULL, Places, all_of, spread
 
 Place = Callable[[pa.Array], Places]
 
-CHUNK_ROWS = 1 << 15  # bounds the memory of intermediate arrays, which then stay near the processor
+CHUNK_ROWS = 1 << 15  # bounds the memory of intermediate arrays, which then fit in the processor's cache
 
 
 def place_column(column: pa.Array | pa.ChunkedArray, place: Place) -> Places:
-    """Place every row of a column.
+    """Return the place of every row of a column.
 
     Args:
         column: Any Arrow column.
-        place: Places the values of one flat array. Text and decimals come to it as distinct values, text always as
-            `large_binary`. What it says about a null does not matter.
+        place: Returns the places of the values of one flat array. It receives text and decimals as distinct values, and text always as
+            `large_binary`. Its result for a null is ignored.
 
     Returns:
-        One place a row: a cell, or NULL, BELOW, ABOVE, ALIEN.
+        One place per row: a cell, or NULL, BELOW, ABOVE, ALIEN.
     """
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     placed = [_place_array(chunk, place) for chunk in chunks]
@@ -39,7 +38,7 @@ def _place_array(array: pa.Array, place: Place) -> Places:
 
 
 def _place_layout(array: pa.Array, place: Place) -> Places:
-    """Undo what only concerns how an array is stored, and place the flat values below it."""
+    """Unwrap an array's storage layout, such as a dictionary, and place the flat values inside it."""
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
         return _place_array(array.storage, place)
@@ -72,11 +71,11 @@ def _place_flat(array: pa.Array, place: Place) -> Places:
 
 
 def _total(array: pa.Array, attempt: Place) -> Places:
-    """Place an array, and if that breaks, halve it until the row at fault stands alone: only that row becomes alien."""
+    """Place an array. If that fails, halve it until the offending row is alone, so that only this row becomes ALIEN."""
     try:
         with np.errstate(all="ignore"):
             return attempt(array)
-    except Exception:  # noqa: BLE001  no value may raise or be told of; the text goes nowhere, and no other row is touched
+    except Exception:  # noqa: BLE001  a private value must not surface in an error; the message is discarded
         if len(array) <= 1:
             return all_of(len(array), ALIEN)
         half = len(array) // 2

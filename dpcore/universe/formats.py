@@ -1,7 +1,7 @@
-"""How days and points in time are written as text, declared in the manner of `strptime`.
+"""Read dates and times from text by declared formats, as in `strptime`.
 
-Reading is row-wise and total: each text is read by the first declared format that it fits, or by none. Nothing is inferred from other
-texts, and the machine's language plays no part: names of months are the English ones.
+Reading is row-wise and total: each text is read by the first declared format that it matches, or by none. Nothing is inferred from other
+texts, and the machine's locale has no effect: month names are English.
 """
 
 import re
@@ -42,7 +42,7 @@ _EXACTLY_TWO = ("{1,2}", "{2}")
 SUPPORTED = ", ".join(f"%{letter}" for letter in "YymbBdHIpMSfz")
 _NEEDS = (("M", "HI"), ("S", "M"), ("f", "S"), ("z", "HI"), ("I", "p"), ("p", "I"))
 _PROBES = (datetime(2001, 2, 3, 4, 5, 6), datetime(2006, 5, 4, 3, 2, 1), datetime(2012, 11, 10, 9, 8, 7))  # noqa: DTZ001
-_LAST_OF_2000 = 68  # two digits of a year are read as POSIX says: 69 to 99 are 1969 to 1999
+_LAST_OF_2000 = 68  # two-digit years follow POSIX: 69 to 99 are 1969 to 1999
 
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -53,9 +53,9 @@ class Format:
     """One checked format.
 
     Attributes:
-        text: As it was declared, such as `%m/%d/%Y`.
+        text: The format as declared, such as `%m/%d/%Y`.
         parts: Its directives, each as one letter, and the text between them.
-        pattern: A regular expression for exactly the texts that have its form.
+        pattern: A regular expression that matches exactly the texts in this format.
     """
 
     text: str
@@ -63,7 +63,7 @@ class Format:
     pattern: str
 
     def read(self, array: pa.Array) -> tuple[Integers, Mask]:
-        """Read texts, given as `large_binary`, as seconds since 1970 in UTC, and say which have this form and name a real day."""
+        """Read texts, given as `large_binary`, as seconds since 1970 in UTC; also return which match this format and name a real day."""
         found = pc.extract_regex(array, self.pattern)
         fits: Mask = np.array(found.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
         seconds: Integers = np.zeros(len(array), dtype=np.int64)
@@ -74,7 +74,7 @@ class Format:
         return seconds, fits
 
     def write(self, moment: datetime) -> str:
-        """Write a moment in this format."""
+        """Format a datetime."""
         month = _MONTHS[moment.month - 1].title()
         values = {
             "Y": f"{moment.year:04}",
@@ -95,9 +95,9 @@ class Format:
 
 
 def read_moments(array: pa.Array, formats: Sequence[str]) -> tuple[Integers, Places]:
-    """Read texts in the first of the formats that each fits, as seconds since 1970, and say which are NULL or ALIEN instead.
+    """Read each text by the first format that it matches, as seconds since 1970; also return which texts are NULL or ALIEN instead.
 
-    Blanks around a text do not matter, and a blank text or `NaT` is a null, as without formats.
+    Blanks around a text are ignored. A blank text or `NaT` is a null, as without formats.
 
     Args:
         array: Texts as `large_binary`.
@@ -130,7 +130,7 @@ def _first_fitting(array: pa.Array, formats: Sequence[str]) -> tuple[Integers, M
 
 
 def checked_formats(formats: Sequence[str]) -> tuple[str, ...]:
-    """Return formats by which every text is read in one way, or refuse them.
+    """Return the formats if they are unambiguous: no text is read differently by two of them. Raise otherwise.
 
     >>> checked_formats(["%m/%d/%Y", "%d/%m/%Y"])
     Traceback (most recent call last):
@@ -159,7 +159,7 @@ def _contradict(writer: Format, reader: Format) -> bool:
 
 @lru_cache(maxsize=1000)
 def checked_format(text: str) -> Format:
-    """Return a format that names a whole day and can be read in one way only, or refuse it.
+    """Parse a format. Raise unless it names a whole day and can be read in only one way.
 
     >>> checked_format("%d %b %Y").write(datetime(2026, 3, 1))
     '01 Mar 2026'
@@ -169,12 +169,12 @@ def checked_format(text: str) -> Format:
     dpcore.errors.SpecError: the format '%d.%m.' does not name a whole day: it needs a year (%Y or %y), a month (%m, %b or %B) and a day (%d)
     """
     if len(text) > MOST_LETTERS or not text.isprintable():
-        raise SpecError(f"a format must be at most {MOST_LETTERS} printable letters")
+        raise SpecError(f"a format must have at most {MOST_LETTERS} characters, all printable")
     parts = tuple(_parts(text))
     directives = [part for kind, part in parts if kind == "directive"]
     for letter in directives:
         if letter not in _PATTERNS:
-            raise SpecError(f"the format {text!r} has %{letter}, which can't be read here: use {SUPPORTED}")
+            raise SpecError(f"the format {text!r} has %{letter}, which is not supported: use {SUPPORTED}")
     whole = [sum(letter in group for letter in directives) for group in ("Yy", "mbB", "d")]
     if whole != [1, 1, 1] and max(whole) <= 1:
         raise SpecError(
@@ -203,7 +203,7 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _pattern(text: str, parts: Sequence[tuple[str, str]]) -> str:
-    """Return the expression of a format; numbers that touch one another have a fixed width, or nobody could tell where one ends."""
+    """Return a format's regular expression. Adjacent numbers get a fixed width; otherwise it would be unclear where one ends."""
     fixed: set[int] = set()
     for place, (one, other) in enumerate(pairwise(parts)):
         if _class_of(one, end=True) == _class_of(other, end=False) != "":
@@ -222,7 +222,7 @@ def _pattern(text: str, parts: Sequence[tuple[str, str]]) -> str:
 
 
 def _class_of(part: tuple[str, str], *, end: bool) -> str:
-    """Say whether a part ends or begins with a digit or a letter that might be taken for one of its neighbour's."""
+    """Return whether a part ends or begins with a digit or a letter, which could be confused with those of the part next to it."""
     kind, text = part
     if kind == "directive":
         return "digit" if text in _DIGITS or (text == "z" and end) else "letter" if text in _LETTERS else ""
@@ -235,7 +235,7 @@ def _shown(part: tuple[str, str]) -> str:
 
 
 def _numbers(field: pa.Array, name: str) -> Integers:
-    """Return the number that each text of one directive stands for."""
+    """Return the numbers that the texts of one directive denote."""
     if name not in "bBpz":
         return np.asarray(field.cast(pa.large_string()).cast(pa.int64()).to_numpy(zero_copy_only=False))
     encoded = field.dictionary_encode()
@@ -259,7 +259,7 @@ _NO_OFFSET = 10**6  # seconds, more than a day: no such offset exists
 
 
 def _moments(fields: dict[str, Integers]) -> tuple[Integers, Any]:
-    """Return the seconds that directives name together, and whether there is such a moment."""
+    """Combine the directives' numbers into seconds since 1970; also return which combinations are valid dates and times."""
     zero = np.zeros_like(fields["d"])
     year = fields["Y"] if "Y" in fields else np.where(fields["y"] > _LAST_OF_2000, 1900, 2000) + fields["y"]
     month = next(fields[name] for name in "mbB" if name in fields)

@@ -1,4 +1,4 @@
-"""Bins between any ascending bounds, found without a search: by the slot of an even grid, and one comparison."""
+"""Find the bin of a number without a binary search: by its slot in an even grid, and one comparison."""
 
 from math import isfinite
 
@@ -14,11 +14,11 @@ _SLOTS = tuple(1 << bits for bits in (6, 8, 10, 12, 14, 16))
 
 
 class Grid:
-    """Places numbers in the bins [bounds[i], bounds[i + 1]), exactly as a search among the bounds would.
+    """Places numbers in the bins [bounds[i], bounds[i + 1]), with exactly the results of a binary search.
 
-    The slot of a number never falls as the number grows, whatever the rounding, since no step on the way to it does. So the bounds in
-    earlier slots are at most the number, those in later slots are above it, and only one in the number's own slot has to be compared.
-    Where no grid of a useful size has at most one bound in each slot, the bounds are searched.
+    The slot is a monotone function of the number despite rounding, because each step of its computation is monotone. Bounds in earlier
+    slots are therefore at most the number, and bounds in later slots are above it. Only a bound in the number's own slot has to be
+    compared. If no grid of a useful size has at most one bound per slot, the bounds are searched instead.
 
     >>> Grid(np.array([0.0, 1.0, 10.0])).place(np.array([-1.0, 0.5, 1.0, 9.9, 10.0, np.nan])).tolist()
     [-2, 0, 1, 1, -3, -1]
@@ -36,7 +36,7 @@ class Grid:
                     return
 
     def _suits(self, scale: float, slots: int) -> bool:
-        """Make the tables for a grid, if no two bounds share a slot."""
+        """Build the tables of a grid and return True, unless two bounds share a slot."""
         taken = self._slot(self._bounds, scale, slots)
         if len(np.unique(taken)) < len(taken):
             return False
@@ -54,12 +54,12 @@ class Grid:
         return found
 
     def place(self, values: Floats) -> Places:
-        """Place each number by itself; NaN is a null."""
+        """Return the place of each number, independently of the others. NaN is a null."""
         if not self._scale:
             return cut(values, self._bounds)
         with np.errstate(over="ignore", invalid="ignore"):
             slots = self._slot(values, self._scale, len(self._within))
-        # NaN has a slot of no meaning, which is clipped into the tables; its place is set at the end
+        # The slot of NaN is meaningless and clipped into the tables; its place is set at the end.
         places: Places = self._before.take(slots, mode="clip")
         places += values >= self._within.take(slots, mode="clip")
         if places.size and (places.min() < 0 or places.max() >= len(self._bounds) - 1):

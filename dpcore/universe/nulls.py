@@ -1,4 +1,4 @@
-"""Texts that a table writes where it has nothing to say, such as `?` and `NA`: which values of a column are one of them."""
+"""Find values that a spec declares as null, such as `?` and `NA`."""
 
 import re
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ Mask = npt.NDArray[np.bool_]
 
 
 def named_nulls(array: pa.Array, texts: Sequence[str]) -> Mask:
-    """Tell which values of a flat array are written as one of the texts, each by itself.
+    """Return which values of a flat array equal one of the texts, each independently of the others.
 
-    A text is compared without the blanks around it. In a column of numbers, days or points in time, a text stands for the value that it
-    writes: `-9` is also found as the whole number and as -9.0.
+    Texts are compared without surrounding blanks. In a column of numbers, dates or datetimes, a text denotes its value: `-9` also matches
+    the whole number -9 and -9.0.
 
     >>> named_nulls(pa.array([b"NA", b" ? ", b"N"], pa.large_binary()), ["?", "NA"]).tolist()
     [True, True, False]
@@ -46,9 +46,9 @@ def named_nulls(array: pa.Array, texts: Sequence[str]) -> Mask:
 
 
 def checked_nulls(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return texts that can be told from one another and found in a table, or refuse them."""
+    """Return the texts. Raise if they are not distinct or cannot occur in a table."""
     if isinstance(texts, str) or any(not isinstance(text, str) for text in texts):
-        raise SpecError("what counts as null must be a list of texts: put quotes around numbers")
+        raise SpecError("the texts that count as null must be a list of texts: put quotes around numbers")
     plain = [text.strip() for text in texts]
     if "" in plain:
         raise SpecError("an empty text is a null anyway: remove it from the texts that count as null")
@@ -60,7 +60,7 @@ def checked_nulls(texts: Sequence[str]) -> tuple[str, ...]:
 
 
 def _typed(array: pa.Array, texts: Sequence[str]) -> Mask:
-    """Compare numbers with numbers and moments with moments: a text that writes none is in no such column."""
+    """Compare numbers with numbers and datetimes with datetimes. A text that denotes no such value matches nothing."""
     written = pa.array([text.encode() for text in texts], pa.large_binary())
     values: npt.NDArray[Any]
     wanted: npt.NDArray[Any]
@@ -71,7 +71,7 @@ def _typed(array: pa.Array, texts: Sequence[str]) -> Mask:
         wanted = np.where(np.floor(wanted) == wanted, wanted, np.nan)
     elif pa.types.is_floating(array.type):
         values, (wanted, states) = np.asarray(array.to_numpy(zero_copy_only=False)), reading.parsed_numbers(written)
-        wanted = wanted.astype(values.dtype)  # 0.1 in the column's own width
+        wanted = wanted.astype(values.dtype)  # 0.1 in the column's own precision
     else:
         return np.zeros(len(array), dtype=np.bool_)
     readable = wanted[states >= 0]

@@ -1,4 +1,4 @@
-"""Attributes whose values are numbers: whole ones in bins of one width, and any in bins between declared edges."""
+"""Numeric attributes: integers in bins of one width, and numbers in bins between declared edges."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,14 +17,14 @@ from dpcore.universe.grid import Grid
 from dpcore.universe.places import ABOVE, ALIEN, BELOW, NULL, Places, all_of
 from dpcore.universe.reading import AnyIntegers, Floats
 
-_LARGEST = 2**53  # up to here every whole number is also a double, so that no reading of it is rounded
+_LARGEST = 2**53  # up to here a double holds every whole number exactly, so none is rounded when it is read
 
 
 @dataclass(frozen=True, kw_only=True)
 class Integer(Attribute):
-    """Whole numbers from minimum to maximum, both inclusive, in bins of `width`; the last bin may be shorter.
+    """Whole numbers from minimum to maximum, both inclusive, in bins of `width`. The last bin may be narrower.
 
-    Whole numbers are compared exactly; a fraction is rounded down; text and decimals are read as the nearest double.
+    Whole numbers are compared exactly. Fractions are rounded down. Text and decimals are read as the nearest double.
 
     >>> Integer(minimum=0, maximum=99, width=5).labels[-1]
     '[95, 100)'
@@ -36,7 +36,7 @@ class Integer(Attribute):
     outside: Outside = field(default=Outside.CLIP)
 
     def __post_init__(self) -> None:
-        """Refuse bounds that are empty or not exact, and bins without content."""
+        """Reject an empty range, bounds that a double cannot hold exactly, and an invalid width."""
         super().__post_init__()
         for name, value in (("minimum", self.minimum), ("maximum", self.maximum), ("width", self.width)):
             if not isinstance(value, int) or isinstance(value, bool):
@@ -92,7 +92,7 @@ class Integer(Attribute):
         return places
 
     def _bin_native(self, values: AnyIntegers) -> Places:
-        """Bin whole numbers in their own width, where the bounds and the width of a bin are among its numbers."""
+        """Bin whole numbers in their own integer type if it can hold the bounds and the width, else as int64."""
         limits = np.iinfo(values.dtype)
         if not limits.min <= self.minimum <= self.maximum <= limits.max or self.width > limits.max:
             return self._bin_whole(values.astype(np.int64))
@@ -100,7 +100,7 @@ class Integer(Attribute):
 
     def _bin_whole(self, values: AnyIntegers) -> Places:
         unsigned = np.dtype(f"u{values.dtype.itemsize}")
-        # the distance from the minimum is below 2^bits, hence exact in whole numbers that go round at 2^bits
+        # The distance from the minimum is below 2^bits, hence exact in unsigned arithmetic modulo 2^bits.
         steps = np.clip(values, self.minimum, self.maximum).view(unsigned)
         steps -= unsigned.type(self.minimum % (1 << 8 * unsigned.itemsize))
         if self.width > 1:
@@ -119,9 +119,9 @@ class Integer(Attribute):
 
 @dataclass(frozen=True)
 class Number(Attribute):
-    """Numbers in bins between ascending edges: each bin holds its lower edge, the last one also its upper edge.
+    """Numbers in bins between ascending edges. Each bin includes its lower edge; the last bin also includes its upper edge.
 
-    Every number is read as the nearest double. Infinity is above or below the edges, NaN is a null.
+    Every number is read as the nearest double. Infinity lies above or below the edges; NaN is a null.
 
     >>> Number((0, 100, 500)).labels
     ('[0, 100)', '[100, 500]')
@@ -131,14 +131,14 @@ class Number(Attribute):
     outside: Outside = field(default=Outside.CLIP, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Refuse edges that are not numbers, not finite or not ascending."""
+        """Reject edges that are not numbers, not finite or not ascending."""
         super().__post_init__()
         edges = tuple(self.edges)
         if any(isinstance(edge, bool) or not isinstance(edge, int | float) for edge in edges):
             raise SpecError("the edges of a number attribute must be numbers")
         if any(not -_LARGEST_DOUBLE <= edge <= _LARGEST_DOUBLE for edge in edges):
             raise SpecError(
-                "the edges of a number attribute must be finite: use outside for what lies beyond the last one"
+                "the edges of a number attribute must be finite: use outside for values beyond the last edge"
             )
         object.__setattr__(self, "edges", tuple(map(float, edges)))
         if len(edges) < 2:
@@ -164,7 +164,7 @@ class Number(Attribute):
 
     @cached_property
     def _bounds(self) -> Floats:
-        """The edges, the last one moved by the least possible, so that its bin holds it."""
+        """The edges, with the last one moved up to the next double, so that the last bin includes it."""
         return np.array([*self.edges[:-1], nextafter(self.edges[-1], inf)])
 
     @cached_property
@@ -192,7 +192,7 @@ class Number(Attribute):
         edges = np.array(self.edges)
         low, high = edges[cells], edges[cells + 1]
         share = rng.random(len(cells))
-        # Not low + share * (high - low), which overflows in the widest bins; clipped, since rounding may reach an edge.
+        # low + share * (high - low) would overflow in the widest bins. The result is clipped, since rounding may reach an edge.
         return np.clip(low * (1 - share) + high * share, low, np.nextafter(high, -np.inf))
 
 

@@ -1,7 +1,7 @@
-"""Read the values of a flat Arrow array, of whatever type, as what an attribute compares: numbers, moments, texts.
+"""Read the values of a flat Arrow array of any type as numbers, datetimes or text, which attributes compare.
 
-Every function reads each value by itself. A whole array is never parsed in one attempt with another parser to fall back
-on: one unreadable value would then change how the others in its column are read.
+Every function reads each value independently. No array is parsed as a whole with another parser as a fallback: one unreadable value
+would then change how the other values of its column are read.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,11 +22,11 @@ Floats = npt.NDArray[np.float64]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 DAY = 86_400
-"""Seconds of a day."""
+"""Seconds in a day."""
 _SECOND = timedelta(seconds=1)
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
-# Texts that every correct parser reads alike; Arrow is the fastest of them, and cannot fail on one.
+# Texts that every correct parser reads alike. Arrow, the fastest parser, cannot fail on them.
 _PLAIN_NUMBER = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
 _PLAIN_DAY = r"[1-9][0-9]{3}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
 _PLAIN_MOMENT = f"^{_PLAIN_DAY}([T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9])?$"
@@ -43,7 +43,7 @@ _TEXT = (
 
 
 def flat(kind: pa.DataType) -> pa.DataType:
-    """Return the type of the values themselves, without what only concerns how they are stored."""
+    """Return the type of the values themselves, without storage layouts such as dictionaries."""
     while True:
         if isinstance(kind, pa.BaseExtensionType):
             kind = kind.storage_type
@@ -54,32 +54,32 @@ def flat(kind: pa.DataType) -> pa.DataType:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Tell whether a type holds text; bytes are read as UTF-8, since old Parquet files keep text so."""
+    """Return whether a type holds text. Bytes count as UTF-8 text, because old Parquet files store text as bytes."""
     return any(test(kind) for test in _TEXT)
 
 
 def is_parsed(kind: pa.DataType) -> bool:
-    """Tell whether values of a type are read one by one in Python, so that only distinct ones should be."""
+    """Return whether values of a type are parsed one by one in Python, so that only distinct values should be."""
     return is_text(kind) or bool(pa.types.is_decimal(kind))
 
 
 def is_whole(kind: pa.DataType) -> bool:
-    """Tell whether a type holds whole numbers; a boolean is 0 or 1."""
+    """Return whether a type holds whole numbers. A boolean counts as 0 or 1."""
     return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Tell whether a type holds numbers of any kind."""
+    """Return whether a type holds numbers of any kind."""
     return is_whole(kind) or bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def is_moment(kind: pa.DataType) -> bool:
-    """Tell whether a type holds days or points in time."""
+    """Return whether a type holds dates or timestamps."""
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def distinct(array: pa.Array) -> pa.DictionaryArray:
-    """Dictionary-encode an array of a parsed type; text becomes `large_binary`, which may hold any bytes."""
+    """Dictionary-encode an array of a parsed type. Text becomes `large_binary`, which may hold any bytes."""
     if is_text(array.type):
         array = array.cast(pa.large_binary())
     elif array.type.bit_width < 128:
@@ -88,12 +88,12 @@ def distinct(array: pa.Array) -> pa.DictionaryArray:
 
 
 def whole_numbers(array: pa.Array) -> Integers:
-    """Read whole numbers exactly; what exceeds 64 signed bits becomes the largest of them."""
+    """Read whole numbers exactly, as int64. Larger numbers become the largest int64."""
     return native_wholes(array).astype(np.int64, copy=False)
 
 
 def native_wholes(array: pa.Array) -> AnyIntegers:
-    """Read whole numbers exactly, in the width that they come in; what exceeds 64 signed bits becomes the largest of them."""
+    """Read whole numbers exactly, in their own width. Numbers beyond int64 become the largest int64."""
     values: AnyIntegers = _filled(array)
     if values.dtype == np.uint64:
         return np.minimum(values, np.uint64(np.iinfo(np.int64).max)).astype(np.int64)
@@ -108,20 +108,20 @@ def floats(array: pa.Array) -> Floats:
 
 
 def parsed_numbers(array: pa.Array) -> tuple[Floats, Places]:
-    """Read decimals, or the numbers that texts write, as doubles, and say which are NULL or ALIEN instead."""
+    """Read decimals, or numbers in text, as doubles; also return which are NULL or ALIEN instead."""
     if pa.types.is_decimal(array.type):
         return _each(array.to_pylist(), lambda value: None if value is None else float(value), dtype=np.float64)
     return _plain_or_each(array, _PLAIN_NUMBER, lambda plain: floats(plain.cast(pa.float64())), number)
 
 
 def seconds(array: pa.Array) -> Integers:
-    """Read days and timestamps as whole seconds since 1970, rounded down; a time zone's values are taken in UTC."""
+    """Read dates and timestamps as whole seconds since 1970, rounded down. Values with a time zone are read in UTC."""
     ticks, per_second = native_ticks(array)
     return ticks.astype(np.int64) * per_second.denominator // per_second.numerator
 
 
 def native_ticks(array: pa.Array) -> tuple[AnyIntegers, Fraction]:
-    """Read days and timestamps as they are stored, and say how many of their units make a second."""
+    """Read dates and timestamps as stored; also return how many of their units make a second."""
     if pa.types.is_date32(array.type):
         return _filled(array.view(pa.int32())), Fraction(1, DAY)
     unit = "ms" if pa.types.is_date64(array.type) else array.type.unit
@@ -129,22 +129,22 @@ def native_ticks(array: pa.Array) -> tuple[AnyIntegers, Fraction]:
 
 
 def parsed_seconds(array: pa.Array) -> tuple[Integers, Places]:
-    """Read ISO dates and datetimes as `seconds` would, and say which are NULL or ALIEN instead."""
+    """Read ISO 8601 dates and datetimes in text as `seconds` does; also return which are NULL or ALIEN instead."""
     return _plain_or_each(array, _PLAIN_MOMENT, lambda plain: seconds(plain.cast(pa.timestamp("s"))), _moment)
 
 
 def texts(array: pa.Array) -> list[str]:
-    """Read bytes as UTF-8; what is not UTF-8 stays distinguishable and equals no declared text."""
+    """Decode bytes as UTF-8. Invalid bytes stay distinguishable, and a text with them equals no declared text."""
     return [(value or b"").decode("utf-8", "surrogateescape") for value in array.to_pylist()]
 
 
 def python_values(array: pa.Array) -> list[Any]:
-    """Read scalars of any type as Python objects; what Python cannot hold, such as the year 20000, becomes `...`."""
+    """Read scalars of any type as Python objects. Values that Python cannot hold, such as the year 20000, become `...`."""
     kind = array.type
     if is_text(kind):
         return texts(array)
     if pa.types.is_float16(kind) or pa.types.is_float32(kind):
-        # The shortest text that gives this number in its own width: 0.1, not 0.10000000149011612.
+        # Through the shortest text that denotes this number in its own precision: 0.1, not 0.10000000149011612.
         return [float(str(value)) for value in array.to_numpy(zero_copy_only=False)]
     if pa.types.is_timestamp(kind):
         array = array.view(pa.timestamp(kind.unit))
@@ -155,12 +155,12 @@ def python_values(array: pa.Array) -> list[Any]:
 
 
 def number(text: str) -> float | None:
-    """Read the number that a text writes; None if it is blank, ValueError if it writes none."""
+    """Parse a number from text. Return None if the text is blank; raise ValueError if it is not a number."""
     stripped = text.strip()
     if not stripped:
         return None
     if "_" in stripped:
-        raise ValueError  # Python's own digit separator, not a number in data
+        raise ValueError  # float() would accept Python's digit separator, which is not a number in data
     return float(stripped)
 
 
@@ -182,7 +182,7 @@ def _as_python(scalar: pa.Scalar) -> Any:
 
 
 def _filled(array: pa.Array) -> npt.NDArray[Any]:
-    """Give numbers as they are and nulls as 0; to_numpy alone would round them all through doubles."""
+    """Return the numbers exactly, with 0 for nulls. With nulls, to_numpy alone would convert them all to doubles."""
     if array.null_count:
         array = array.fill_null(False if pa.types.is_boolean(array.type) else 0)
     values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
@@ -195,7 +195,7 @@ def _plain_or_each(
     read_plain: Callable[[pa.Array], npt.NDArray[Any]],
     read: Callable[[str], float | None],
 ) -> tuple[npt.NDArray[Any], Places]:
-    """Let Arrow read the texts of a plain form and Python each of the others: which one reads a text depends on it alone."""
+    """Parse texts that match the plain pattern with Arrow, and the others one by one in Python. The choice depends on each text alone."""
     plain = pc.match_substring_regex(array, pattern).fill_null(False)  # noqa: FBT003  Arrow's signature
     values = read_plain(pc.if_else(plain, array, None).cast(pa.large_string()))
     states: Places = np.zeros(len(array), dtype=np.int64)

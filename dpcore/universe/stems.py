@@ -1,4 +1,4 @@
-"""The beginnings of texts as categories: what one level of a descent through a tree of prefixes counts."""
+"""Prefixes of texts as categories, which one level of a descent through the prefix tree counts."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from dpcore.universe.places import ALIEN
 
 @dataclass(frozen=True, kw_only=True)
 class Stems(Categorical):
-    """Declared texts, of which those of `depth` letters also stand for every longer text that begins with them.
+    """Declared texts of up to `depth` characters. Those of exactly `depth` characters also match every longer text that begins with them.
 
-    A shorter one stands for itself alone, and so do all of them where `depth` is the `length` that no text may exceed: a longer one is
-    as undeclared as one that begins with nothing on the list.
+    A shorter text matches only itself. Texts longer than `length` are undeclared, so at `depth` equal to `length` every declared text
+    matches only itself.
 
     >>> import pyarrow as pa
     >>> from dpcore.universe import Outside
@@ -25,13 +25,13 @@ class Stems(Categorical):
     length: int
 
     def __post_init__(self) -> None:
-        """Refuse stems that no text could begin with."""
+        """Reject stems longer than `depth`, and a `depth` beyond `length`."""
         super().__post_init__()
         if not 1 <= self.depth <= self.length or any(len(text) > self.depth for text in self._texts):
-            raise SpecError("stems have at most `depth` letters, and `depth` is at most `length`")
+            raise SpecError("stems have at most `depth` characters, and `depth` is at most `length`")
 
     def _refuse_null_values(self) -> None:
-        """Let a text that counts as null stand for the longer ones that begin with it."""
+        """Allow a stem that equals a text for null, since it also matches longer texts that begin with it."""
 
     def _place_longer(self, text: str) -> int:
         if self.depth < len(text) <= self.length:

@@ -1,4 +1,4 @@
-"""Attributes whose values are days or points in time, in bins that follow the calendar."""
+"""Date and datetime attributes, in bins that follow the calendar."""
 
 import math
 from abc import abstractmethod
@@ -25,7 +25,7 @@ MOST_SLOTS = 1 << 18
 
 
 class Every(StrEnum):
-    """How long a bin of the calendar is; minutes and hours are for points in time only."""
+    """The length of a calendar bin. Minutes and hours are for datetimes only."""
 
     MINUTE = "minute"
     HOUR = "hour"
@@ -44,10 +44,10 @@ _NUMPY_UNIT = {Every.MINUTE: "m", Every.HOUR: "h", Every.DAY: "D", Every.MONTH: 
 
 @dataclass(frozen=True, kw_only=True)
 class _Calendar(Attribute):
-    """What days and points in time have in common: whole ticks since 1970, cut where the calendar says.
+    """The base of dates and datetimes: whole ticks since 1970, divided at calendar boundaries.
 
-    The first bin starts at the minimum, the last one ends with the maximum; the others are whole units of the calendar. Text is read in
-    the first of the `formats` that it fits; without formats, as ISO 8601 writes it. Columns of a date type do not need them.
+    The first bin starts at the minimum and the last one ends with the maximum; the others are whole calendar units. Text is read by the
+    first of the `formats` that it matches; without formats, as ISO 8601. Columns of a date type do not need formats.
     """
 
     every: Every
@@ -92,7 +92,7 @@ class _Calendar(Attribute):
         return np.concatenate([[self._first], self._cuts(), [self._last + 1]])
 
     def _cuts(self) -> Integers:
-        """Ticks after the first, up to the last, at which the calendar starts something new."""
+        """Return the ticks after the first, up to the last, at which a new calendar unit starts."""
         if self.every in _SECONDS:
             length = _SECONDS[self.every] // self.tick
             phase = _MONDAY // self.tick if self.every is Every.WEEK else 0
@@ -127,7 +127,7 @@ class _Calendar(Attribute):
         return all_of(len(array), ALIEN)
 
     def _place_moments(self, array: pa.Array) -> Places:
-        """Look each moment's bin up by the minute, hour or day in which it lies: bins start with one of these, but for the first."""
+        """Look up each value's bin by its minute, hour or day. Every bin except the first starts at the start of one of these."""
         values, per_second = reading.native_ticks(array)
         length = self._slot_seconds * per_second
         if self._bin_of_slot is None or length.denominator != 1:
@@ -148,7 +148,7 @@ class _Calendar(Attribute):
 
     @cached_property
     def _bin_of_slot(self) -> Places | None:
-        """The bin of each minute, hour or day from the minimum to the maximum; None if these are too many for a table."""
+        """The bin of each minute, hour or day from the minimum to the maximum; None if there are too many for a table."""
         first, last = (moment * self.tick // self._slot_seconds for moment in (self._first, self._last))
         if last - first >= MOST_SLOTS:
             return None
@@ -161,9 +161,9 @@ class _Calendar(Attribute):
 
 @dataclass(frozen=True, kw_only=True)
 class Date(_Calendar):
-    """Days from minimum to maximum, both inclusive, in bins of the calendar.
+    """Days from minimum to maximum, both inclusive, in calendar bins.
 
-    A point in time counts as its calendar day, in UTC if it has a time zone.
+    A timestamp counts as its calendar day, in UTC if it has a time zone.
 
     >>> Date(minimum=date(2025, 1, 15), maximum=date(2025, 3, 1), every=Every.MONTH).labels
     ('2025-01', '2025-02', '2025-03')
@@ -175,7 +175,7 @@ class Date(_Calendar):
     tick = _DAY
 
     def __post_init__(self) -> None:
-        """Refuse bounds that are not days, and bins shorter than one."""
+        """Reject bounds that are not days, and bins shorter than a day."""
         if type(self.minimum) is not date or type(self.maximum) is not date:
             raise SpecError("the bounds of a date attribute must be days, such as 2025-01-31")
         super().__post_init__()
@@ -201,9 +201,9 @@ class Date(_Calendar):
 
 @dataclass(frozen=True, kw_only=True)
 class Datetime(_Calendar):
-    """Points in time from minimum to maximum, both inclusive, to the second, in bins of the calendar.
+    """Datetimes from minimum to maximum, both inclusive, in whole seconds and calendar bins.
 
-    The bounds have no time zone; values that have one are compared in UTC, a day counts as its midnight.
+    The bounds have no time zone. Values with a time zone are compared in UTC; a date counts as its midnight.
     """
 
     minimum: datetime
@@ -212,11 +212,11 @@ class Datetime(_Calendar):
     tick = 1
 
     def __post_init__(self) -> None:
-        """Refuse bounds that are not points in time, or that say more than a second can."""
+        """Reject bounds that are not datetimes, have a time zone, or have fractions of a second."""
         for bound in (self.minimum, self.maximum):
             if not isinstance(bound, datetime):
                 raise SpecError(
-                    "the bounds of a datetime attribute must be points in time, such as 2025-01-31T00:00:00"
+                    "the bounds of a datetime attribute must be dates and times, such as 2025-01-31T00:00:00"
                 )
             if bound.tzinfo is not None:
                 raise SpecError("the bounds of a datetime attribute are in UTC: write them without a time zone")
@@ -226,7 +226,7 @@ class Datetime(_Calendar):
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """Type of the column in a release; in microseconds, since Parquet knows no seconds."""
+        """Type of the column in a release: microseconds, because Parquet has no seconds."""
         return pa.timestamp("us")
 
     @property

@@ -1,4 +1,4 @@
-"""Whole numbers in bins of different widths, as they come out where edges are found in the data."""
+"""Whole numbers in bins of different widths, as `discover` finds them in the data."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ from dpcore.universe.reading import AnyIntegers, Integers
 
 @dataclass(frozen=True, kw_only=True)
 class UnevenInteger(Integer):
-    """Whole numbers from minimum to maximum, both inclusive; a new bin starts at each of the cuts.
+    """Whole numbers from minimum to maximum, both inclusive. A new bin starts at each cut.
 
     >>> UnevenInteger(minimum=0, maximum=99, cuts=(1, 10)).labels
     ('0', '[1, 10)', '[10, 100)')
@@ -26,7 +26,7 @@ class UnevenInteger(Integer):
     cuts: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Refuse cuts that do not ascend between the bounds."""
+        """Reject cuts that do not ascend between the bounds."""
         object.__setattr__(self, "cuts", tuple(self.cuts))
         if any(isinstance(start, bool) or not isinstance(start, int) for start in self.cuts):
             raise SpecError("the cuts of an integer attribute must be whole numbers")
@@ -50,7 +50,7 @@ class UnevenInteger(Integer):
         return tuple(str(low) if high == low + 1 else f"[{low}, {high})" for low, high in pairwise(bounds))
 
     def _bin_whole(self, values: AnyIntegers) -> Places:
-        if values.dtype == np.uint64:  # which NumPy would compare with the bounds as doubles
+        if values.dtype == np.uint64:  # NumPy would compare these with the bounds as doubles
             values = np.minimum(values, np.uint64(np.iinfo(np.int64).max))
         return cut(values.astype(np.int64, copy=False), self._bounds)
 

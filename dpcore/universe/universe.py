@@ -1,4 +1,4 @@
-"""The universe: everything that may be in a row, declared before any row is seen."""
+"""The universe: all possible rows of a table, declared before any row is seen."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from dpcore.universe.codes import CompactCodes, compact
 
 @dataclass(frozen=True, eq=False)
 class Universe:
-    """The product of its attributes' cells, in the order in which they were declared.
+    """The product of its attributes' cells, in the order of declaration.
 
     >>> from dpcore.universe import Boolean, Integer
     >>> universe = Universe({"smoker": Boolean(), "age": Integer(minimum=0, maximum=99, width=10)})
@@ -27,7 +27,7 @@ class Universe:
     attributes: Mapping[str, Attribute]
 
     def __post_init__(self) -> None:
-        """Refuse a universe without columns, or with columns that have no name."""
+        """Reject a universe without columns, or with unnamed columns."""
         object.__setattr__(self, "attributes", dict(self.attributes))
         if not self.attributes:
             raise SpecError("a universe needs at least one attribute")
@@ -35,7 +35,7 @@ class Universe:
             raise SpecError("every attribute needs the name of its column")
 
     def __eq__(self, other: object) -> bool:
-        """Compare with the order of the attributes, which a mapping alone would not."""
+        """Compare the attributes including their order, which mappings alone do not."""
         if not isinstance(other, Universe):
             return NotImplemented
         return tuple(self.attributes.items()) == tuple(other.attributes.items())
@@ -55,7 +55,7 @@ class Universe:
 
     @property
     def size(self) -> int:
-        """Number of cells, which may be far more than could ever be listed."""
+        """Number of cells, which may be far too many to list."""
         return prod(self.shape)
 
     @property
@@ -64,14 +64,14 @@ class Universe:
         return pa.schema([(name, attribute.arrow_type) for name, attribute in self.attributes.items()])
 
     def encode(self, table: pa.Table) -> tuple[CompactCodes, ...]:
-        """Give the codes of a private table's rows, attribute by attribute, without the rows that any of them drops."""
+        """Return the codes of a private table's rows, attribute by attribute, without the rows that any attribute drops."""
         return self.encode_rows(table)[0]
 
     def encode_rows(self, table: pa.Table | pa.RecordBatch) -> tuple[tuple[CompactCodes, ...], npt.NDArray[np.bool_]]:
-        """Encode a private table and tell which rows were kept, so that a column beside the universe can follow.
+        """Encode a private table; also return which rows were kept, so that other columns can be filtered alike.
 
         Args:
-            table: Any table or batch that has each declared column once; other columns are not looked at.
+            table: Any table or batch that has each declared column once. Other columns are ignored.
 
         Returns:
             The codes of the kept rows, attribute by attribute, each in the smallest unsigned type for its size; and for
@@ -104,6 +104,6 @@ class Universe:
             found = present.count(name)
             if found != 1:
                 raise SourceError(
-                    f"the table has {found} columns named {name!r} where the universe declares one: "
+                    f"the table has {found} columns named {name!r}, but the universe declares one: "
                     "rename columns in the source, or correct the universe"
                 )

@@ -40,4 +40,4 @@ def test_the_best_of_the_repetitions_counts() -> None:
 def test_the_bar_is_printed_with_what_a_task_costs() -> None:
     sizes = {HEADLINE: figures({"without": [2.0], "with": [4.0]}, 1.0, tasks=100)}
     text = _text({"sizes": sizes, "import_seconds": 1.0, "cold": None, "ms_per_task": 20.0, "bar_met": False})
-    assert text.endswith(f"20.0 ms of client CPU a task on the {HEADLINE} table; bar of {BAR:g} ms met: False")
+    assert text.endswith(f"20.0 ms of client CPU per task on the {HEADLINE} table; bar of {BAR:g} ms met: False")

@@ -137,7 +137,7 @@ def test_a_complete_environment_is_used_again(tmp_path: Path, monkeypatch: pytes
 
 def test_last_words_are_the_last_line_that_says_something() -> None:
     assert last_words("Traceback\n  in a\nMemoryError: no room\n\n") == "MemoryError: no room"
-    assert last_words(" \n") == "it said nothing"
+    assert last_words(" \n") == "no output"
 
 
 def test_every_peer_is_pinned_and_has_a_script_or_a_reason() -> None:

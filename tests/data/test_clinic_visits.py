@@ -136,7 +136,7 @@ def test_nothing_is_left_but_the_file_and_a_failed_write_keeps_the_old_one(tmp_p
         (["--out", "visits.xlsx"], "must end in .csv or .parquet"),
         (["--rows", "0"], "--rows must be 1 or more"),
         (["--seed", "-1"], "--seed 0 or more"),
-        (["--out", "no-such-folder/visits.csv"], "make it first"),
+        (["--out", "no-such-folder/visits.csv"], "create it first"),
     ],
 )
 def test_a_wrong_argument_is_refused_with_what_to_do(arguments, advice, tmp_path, capsys, monkeypatch):

@@ -98,5 +98,5 @@ def test_complete_releases_are_audited_by_a_switch_and_told_like_mechanisms(monk
 
 
 def test_mechanisms_and_complete_releases_are_audited_apart() -> None:
-    with pytest.raises(UsageError, match="leave --mechanism or --whole-run out"):
+    with pytest.raises(UsageError, match="drop --mechanism or --whole-run"):
         answer("--whole-run", "--mechanism", "exponential")

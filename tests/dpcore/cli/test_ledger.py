@@ -146,7 +146,7 @@ def test_terms_that_cannot_be_kept_open_no_account_and_make_no_ledger(
         (("raise", "clinic", "--epsilon", "10", "--reason", "why"), "can only be raised"),
         (("raise", "clinic", "--epsilon", "11", "--reason", ""), "a reason must be"),
         (("close", "clinic", "--reason", " "), "a reason must be"),
-        (("allow", "clinic", "--analyst", "a b", "--epsilon", "1", "--reason", "why"), "--analyst is named"),
+        (("allow", "clinic", "--analyst", "a b", "--epsilon", "1", "--reason", "why"), "--analyst takes a name"),
         (("allow", "clinic", "--purpose", "x", "--epsilon", "-1", "--reason", "why"), "--epsilon must be"),
         (("allow", "nobody", "--purpose", "x", "--epsilon", "1", "--reason", "why"), "no account 'nobody'"),
         (("block", "clinic", "2026"), "not kept by block"),
@@ -179,7 +179,7 @@ def test_a_budget_is_raised_for_a_reason_that_stays(said: Callable[..., str], re
     text = said("ledger", "raise", "clinic", "--epsilon", 2, "--reason", "approved by the board")
     assert (
         text
-        == "raised account clinic from epsilon 1 to 2; the next run can ask for epsilon 2.0000 at delta 1e-09\nit promises epsilon 2 at delta 1e-09 from now on\n"
+        == "raised account clinic from epsilon 1 to 2; the next run can ask for epsilon 2.0000 at delta 1e-09\nit now promises epsilon 2 at delta 1e-09\n"
     )
     assert read("ledger", "raise", "clinic", "--epsilon", 3, "--reason", "again")["epsilon"] == 3.0
     assert "to epsilon 2: approved by the board" in said("ledger", "history")
@@ -190,7 +190,7 @@ def test_a_closed_account_takes_no_runs_but_lets_open_ones_finish(said: Callable
     assert (
         said("ledger", "close", "clinic", "--reason", "over") == "closed account clinic; 2 open runs may still finish\n"
     )
-    assert said("ledger", "close", "clinic", "--reason", "over") == "account clinic was closed already\n"
+    assert said("ledger", "close", "clinic", "--reason", "over") == "account clinic was already closed\n"
     assert read("ledger", "show", "clinic")["accounts"][0]["state"] == "closed"
     assert "closed: takes no more runs" in said("ledger", "show", "clinic")
     assert "is closed" in said("ledger", "raise", "clinic", "--epsilon", 20, "--reason", "why", code=2)
@@ -199,9 +199,7 @@ def test_a_closed_account_takes_no_runs_but_lets_open_ones_finish(said: Callable
 def test_an_analyst_and_a_purpose_are_allowed_a_part(said: Callable[..., str], read: Read) -> None:
     read("ledger", "open", "clinic", *TERMS)
     text = said("ledger", "allow", "clinic", "--analyst", "ann", "--epsilon", 0.5, "--reason", "thesis")
-    assert (
-        "analyst ann may use epsilon 0.5 of account clinic: epsilon 0 is used, epsilon 0.5000 of that is left;" in text
-    )
+    assert "analyst ann may use epsilon 0.5 of account clinic: epsilon 0 is used, epsilon 0.5000 is left;" in text
     with made_at_noon() as ledger:
         spent(ledger, "run-1", account="clinic", amount=10**11, analyst="ann", purpose="billing")
     allowance = read("ledger", "allow", "clinic", "--purpose", "billing", "--epsilon", 1, "--reason", "invoices")
@@ -246,16 +244,16 @@ def test_a_run_that_was_never_charged_gives_everything_back(said: Callable[..., 
     answer = read("ledger", "refund", "run-3")
     assert (answer["state"], answer["spent"], answer["returned"]) == ("refunded", 0.0, 0.001)
     assert answer["remaining"] == pytest.approx(before["remaining"] + 0.001)
-    assert "is refunded already: rho 0 stays spent, rho 0 went back" in said("ledger", "refund", "run-3")
+    assert "is refunded already: rho 0 stays spent, rho 0 was refunded" in said("ledger", "refund", "run-3")
 
 
 @pytest.mark.usefixtures("two_accounts")
 def test_a_run_that_will_not_go_on_is_settled(said: Callable[..., str], read: Read) -> None:
     text = said("ledger", "settle", "run-2")
     assert text.startswith(
-        "run run-2 is settled: rho 0.002 stays spent, rho 0.008 went back\nthe next run can ask for epsilon "
+        "run run-2 is settled: rho 0.002 stays spent, rho 0.008 was refunded\nthe next run can ask for epsilon "
     )
-    assert "is settled already: rho 0.002 stays spent, rho 0 went back" in said("ledger", "settle", "run-2")
+    assert "is settled already: rho 0.002 stays spent, rho 0 was refunded" in said("ledger", "settle", "run-2")
     assert read("ledger", "settle", "run-3")["returned"] == 0.001
 
 
@@ -303,9 +301,9 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         ("leased", "process 4120 on worker-7, fence 1"),
         ("data-version", "0123456789abcdef"),
         ("charged", "round-002/measure, rho 0.001, discrete-laplace"),
-        ("settled", "rho 0.002 spent, rho 0.008 back, release release-of-run-1"),
-        ("refunded", "epsilon 0.001 back"),
-        ("republished", "release release-of-run-1 of run run-1 was made again"),
+        ("settled", "rho 0.002 spent, rho 0.008 refunded, release release-of-run-1"),
+        ("refunded", "epsilon 0.001 refunded"),
+        ("republished", "release release-of-run-1 of run run-1 was published again"),
         ("allowed", "analyst ann, epsilon 1: thesis"),
         ("account-opened", "epsilon 2 in pure, person, add-remove, by month, epsilon 5 across blocks"),
         ("cap-raised", "to epsilon 3: more"),
@@ -399,7 +397,7 @@ def test_a_cap_across_blocks_is_opened_shown_raised_and_exported(
         "raised the cap across blocks of account visits from epsilon 6 to 7; all runs together can still ask for epsilon 6.0000\n"
         in text
     )
-    assert "it promises epsilon 7 from now on to one person with rows in several blocks\n" in text
+    assert "it now promises epsilon 7 to one person with rows in several blocks\n" in text
     read("ledger", "export", "--to", folder / "out")
     (stated,) = json.loads((folder / "out" / "statement.json").read_text(encoding="utf-8"))["accounts"]
     assert stated["across_blocks"][0]["epsilon"] == 7

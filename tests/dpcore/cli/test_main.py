@@ -70,7 +70,7 @@ def test_from_init_to_release(workspace: Workspace, capsys: pytest.CaptureFixtur
 def test_init_never_overwrites(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     assert dpflow("init", "mine") == 0
     assert dpflow("init", "mine") == 1
-    assert "exists already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert dpflow("init", "../mine") == 2
 
 

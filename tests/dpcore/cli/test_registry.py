@@ -111,7 +111,7 @@ def test_all_answers_are_one_json_object(workspace: Workspace, capsys: Capture) 
         (["few.yaml"], "rounds"),
         (["spek", "--remove"], "registered specs: spec"),
         (["spec", "--remove", "--name", "../spec"], "registered specs: spec"),
-        (["spec", "--remove", "--cron", "0 3 * * *"], "register without --cron"),
+        (["spec", "--remove", "--cron", "0 3 * * *"], "register again without --cron"),
     ],
 )
 def test_a_registration_that_cannot_work_changes_nothing(
@@ -150,11 +150,11 @@ def test_a_spec_is_removed_by_its_name_or_its_file_even_if_that_is_gone(workspac
     workspace.spec.unlink()
     capsys.readouterr()
     assert dpflow("register", "spec.yaml", "--remove") == 2
-    assert "say which with --name" in capsys.readouterr().err
+    assert "choose one with --name" in capsys.readouterr().err
     assert dpflow("register", "spec.yaml", "--remove", "--name", "other") == 0
     assert registered_names() == ("spec",)
     assert dpflow("register", "spec.yaml", "--remove") == 0
-    assert "so that the form offers it no more" in capsys.readouterr().out
+    assert "so that the form no longer offers it" in capsys.readouterr().out
     assert registered_names() == ()
 
 
@@ -209,7 +209,7 @@ def test_the_time_to_approve_is_read_in_seconds_minutes_hours_or_days(
         (["../visits", "--above", "1"], "there is no account '../visits'"),
         (["visits"], "one of the arguments --above --none is required"),
         (["visits", "--none", "--above", "1"], "not allowed with"),
-        (["visits", "--none", "--within", "24h"], "--within says nothing with --none"),
+        (["visits", "--none", "--within", "24h"], "--within has no meaning with --none"),
     ],
 )
 def test_an_approval_that_makes_no_sense_changes_nothing(
@@ -240,7 +240,7 @@ def test_a_run_above_the_threshold_needs_approve(workspace: Workspace, capsys: C
     assert dpflow("approval", "visits", "--none") == 0
     assert dpflow("run", "spec.yaml") == 0
     assert dpflow("approval", "visits", "--none") == 0
-    assert "needed none before" in capsys.readouterr().out
+    assert "need no approval" in capsys.readouterr().out
 
 
 def test_others_add_verbs_of_their_own(workspace: Workspace, capsys: Capture) -> None:

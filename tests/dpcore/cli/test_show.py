@@ -36,7 +36,7 @@ clinic                                                                         o
 ────────────────────────────────────────────────────────────────────────────────────────────────────
 what clinic is about
 neighbours  adding or removing one person with all its rows
-promise     epsilon 10 at delta 1e-09, whatever runs choose within the budget
+promise     epsilon 10 at delta 1e-09, however runs use the budget
 
             ███████████████▒▒▒▒▒▒▒▒▒··························   █ spent   ▒ reserved   · left
 
@@ -46,18 +46,18 @@ spent       0.327236  30.0 %
 reserved    0.201796  18.5 %
 remaining   0.561754  51.5 %  the next run can ask for epsilon 6.9033
 
-allowed to       epsilon  rho used  rho left  used of what is allowed
+allowed to       epsilon  rho used  rho left  used
 analyst     ann        7  0.283605  0.261788  ████████████████··············
 
-run    opened (UTC)      state     promise  spent of it  release
+run    opened (UTC)      state     promise  spent        release
 run-1  2026-07-01 12:00  settled   4.65029  ██████████·  release-of-run-1
 run-2  2026-07-01 12:00  open      4.65029  ███▒▒▒▒▒▒▒▒  -
     analyst ann, purpose care
-    process 4120 on worker-7, whose lease lapsed at 2026-07-01 12:05 UTC
+    process 4120 on worker-7, whose lease expired at 2026-07-01 12:05 UTC
 run-3  2026-07-01 12:00  open     0.847703  ▒▒▒▒▒▒▒▒▒▒▒  -
     analyst ann
-    nobody is at work on it
-promise: the epsilon of what a run reserved at delta 1e-09; a release at another delta states its own epsilon
+    no process is working on it
+promise: the epsilon of the run's reservation at delta 1e-09; a release at another delta states its own epsilon
 
 
 head HEAD after 32 events
@@ -82,11 +82,11 @@ sales                                                                          o
 what sales is about
 neighbours  replacing one row by another, in the same block or in another
 blocks      month of visit: 4, of which 1 may still grow
-promise     epsilon 2, whatever runs choose within the budget
+promise     epsilon 2, however runs use the budget
 
             █████████████████████████▒▒▒▒▒····················   █ spent   ▒ reserved   · left
 
-             epsilon   share  bookkeeping, in block month-02, of which least is left
+             epsilon   share  bookkeeping, in block month-02, which has least left
 budget      2.000000
 spent       1.000000  50.0 %
 reserved    0.200000  10.0 %
@@ -97,15 +97,15 @@ month-01  sealed  0.800000  0.000000   1.200000  ██████████�
 month-02  sealed  1.000000  0.200000   0.800000  ███████████████▒▒▒············
 month-03  sealed  0.000000  0.000000   2.000000  ······························
 month-04  open    0.000000  0.000000   2.000000  ······························
-each block pays double, as replacing one may touch two of them
+each block pays double, because replacing a unit can change two blocks
 
-run    opened (UTC)      state    promise  spent of it  release
+run    opened (UTC)      state    promise  spent        release
 run-1  2026-07-01 12:00  settled      0.4  ███████████  release-of-run-1
     2 blocks, month-01 to month-02
 run-2  2026-07-01 12:00  open         0.2  ██████▒▒▒▒▒  -
     block month-02
-    process 4120 on worker-7, whose lease lapsed at 2026-07-01 12:05 UTC
-promise: the epsilon of what a run reserved, which is what its release promises
+    process 4120 on worker-7, whose lease expired at 2026-07-01 12:05 UTC
+promise: the epsilon of the run's reservation, which is what its release promises
 
 
 head HEAD after 39 events
@@ -181,7 +181,7 @@ def test_the_most_used_blocks_and_the_latest_runs_are_shown_unless_all_are(capsy
             ledger.refund(f"old-{number}", lease=None)
     text = shown(capsys)
     assert text.count("\nmonth-") == 30
-    assert "10 blocks that have used less are not shown; --all shows them" in text
+    assert "10 less used blocks are not shown; --all shows them" in text
     assert "\nheld " in text
     assert text.count("\nold-") == 30
     assert "6 earlier runs are not shown; --all shows them" in text
@@ -218,7 +218,7 @@ def test_a_worker_that_is_gone_is_told_from_one_that_works(capsys: pytest.Captur
         ledger.lease("working")
     text = shown(capsys)
     assert f"process {os.getpid()} on {machine}, which is gone" in text
-    assert "process 7 on elsewhere, whose lease lapsed at 2026-07-01 12:05 UTC" in text
+    assert "process 7 on elsewhere, whose lease expired at 2026-07-01 12:05 UTC" in text
     assert f"process {os.getpid()} on {machine}, leased until" in text
     runs = json.loads(shown(capsys, "--json"))["accounts"][0]["runs"]
     assert [run["holder"].split(" ")[0] for run in runs] == [machine, "elsewhere", machine]
@@ -228,7 +228,7 @@ def test_an_account_without_blocks_yet_is_all_left(capsys: pytest.CaptureFixture
     terms = ("--epsilon", "2", "--delta", "0", "--unit", "row", "--neighbours", "add-remove")
     assert dpflow("ledger", "open", "sales", *terms, "--blocks", "month of visit") == 0
     assert (
-        "runs open and seal the blocks that they read; by hand: dpflow ledger block sales NAME..."
+        "runs open and seal the blocks that they read; to open blocks by hand: dpflow ledger block sales NAME..."
         in capsys.readouterr().out
     )
     assert "month of visit: 0, of which 0 may still grow" in shown(capsys)

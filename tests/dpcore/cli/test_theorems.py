@@ -79,9 +79,9 @@ zcdp      0.7558        10  promised is valid  so far; no theorem promises it fo
 gdp            -         -  does not apply     a step has no price from which a mu squared follows
 numeric   0.7753         -  not valid          it needs prices and their number fixed in advance
 
-so far: what the operations come to as epsilon
-promised: what the whole cap in rho promises, whatever is chosen on the way
-the smallest that is valid: epsilon 10 at delta 1e-09, promised, by zcdp"""
+so far: the epsilon of the operations charged so far
+promised: the epsilon of the whole cap in rho, valid for adaptively chosen operations
+smallest valid: epsilon 10 at delta 1e-09, promised, by zcdp"""
 
 
 def test_in_a_zcdp_account_the_cap_is_valid_and_neither_its_sum_so_far_nor_any_other_is() -> None:
@@ -119,7 +119,7 @@ def test_a_pure_account_is_told_at_delta_0_and_at_any_that_is_named() -> None:
     assert found["optimal"]["so_far"] is None
     assert "does not apply" in answer.text
     assert "both are valid" in answer.text
-    assert answer.text.endswith("the smallest that is valid: epsilon 4 at delta 0, so far, by basic")
+    assert answer.text.endswith("smallest valid: epsilon 4 at delta 0, so far, by basic")
     at_a_delta = by_theorem(told("births", "--delta", "1e-6"))
     best = optimal_composition(0.1, delta=0, count=40, total_delta=1e-6)
     assert at_a_delta["optimal"]["so_far"] == pytest.approx(best, rel=1e-9)
@@ -173,7 +173,7 @@ def test_of_an_account_by_blocks_the_promise_is_told_and_no_history_is_composed(
         opened(ledger, "visits", months=2, unit="person", epsilon=4, delta=1e-6)
     sales, visits = told("sales"), told("visits", "--delta", "1e-9")
     assert (sales.data["operations"], sales.data["theorems"], sales.data["promised"]["epsilon"]) == (None, [], 2.0)
-    assert "each has a history of its own" in sales.text
+    assert "each block has its own history" in sales.text
     assert "several" not in sales.text
     promised, cap = visits.data["promised"], visits.data["cap_amount"]
     assert promised["epsilon"] == epsilon_of(cap, currency=Currency.ZCDP, delta=1e-9)

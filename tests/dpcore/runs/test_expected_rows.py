@@ -229,7 +229,7 @@ def test_the_command_line_ends_with_exit_code_1_and_one_json_object(
 
     spec = write(american, expect=EXPECT)
     assert main(["plan", str(spec)], runner=runner) == 0
-    assert "expects    2,000 to 20,000 rows: the noisy total is bought first, for 2" in capsys.readouterr().out
+    assert "expects    2,000 to 20,000 rows: the run first measures the total, for 2" in capsys.readouterr().out
     assert main(["run", str(spec), "--json"], runner=runner) == 1
     answer = json.loads(capsys.readouterr().out)
     assert answer["exit_code"] == 1
@@ -240,7 +240,7 @@ def test_the_command_line_ends_with_exit_code_1_and_one_json_object(
 
 @pytest.mark.parametrize("value", ["5", "[5]", "[5, 4]", "[0, 4]", "[1, 2, 3]", "[a, b]", "[1.5, 2]", "[-3, 9]"])
 def test_what_is_no_range_of_rows_is_a_mistake(american: Workspace, value: str) -> None:
-    with pytest.raises(SpecError, match=r":3:\d+: `expect_rows` must be the least and the most rows"):
+    with pytest.raises(SpecError, match=r":3:\d+: `expect_rows` must be the fewest and the most rows"):
         load_spec(write(american, expect=f", expect_rows: {value}"))
 
 

@@ -143,7 +143,7 @@ def test_a_year_of_monthly_runs_over_what_is_new_spends_each_block_once(site: Si
         outcome = site.run(day)
         assert outcome.blocks == (month,)
         assert wards(outcome) == {ward: 10}
-        with pytest.raises(UsageError, match=rf"there is no new block as of {day}: .* will be on"):
+        with pytest.raises(UsageError, match=rf"there is no new block as of {day}: .* will be complete on"):
             site.run(day)
     with open_ledger() as ledger:
         runs = ledger.runs("visits")
@@ -430,7 +430,7 @@ def test_a_plan_is_as_of_the_day_that_a_run_would_be(
     assert planned("2024-03-01", "--error", "0.5", "--on", "ward")["refused"] is None
     assert dpflow("plan", site.spec, "--as-of", "2024-03-01") == 0
     assert "after it, a run that reads block 2024-02 can ask for epsilon " in capsys.readouterr().out
-    for day, why in (("soon", "--as-of must be a day"), ("2999-01-01", "is yet to come")):
+    for day, why in (("soon", "--as-of must be a day"), ("2999-01-01", "is in the future")):
         assert dpflow("plan", site.spec, "--as-of", day) == 2
         assert why in capsys.readouterr().err
     site.write(("blocks: {column: day, every: month, start: 2024-01-01}\n", ""))
@@ -541,10 +541,10 @@ def test_the_command_line_takes_a_day(site: Site, dpflow: Dpflow, capsys: pytest
     assert dpflow("run", site.spec, "--as-of", "2024-04-01", "--json") == 3
     assert "block '2024-01'" in json.loads(capsys.readouterr().out)["error"]
     assert dpflow("run", site.spec, "--as-of", "2024-01-31") == 2
-    assert "the first, 2024-01, will be on 2024-02-01" in capsys.readouterr().err
+    assert "the first, 2024-01, will be complete on 2024-02-01" in capsys.readouterr().err
     tomorrow = datetime.now(UTC).date() + timedelta(days=2)
     assert dpflow("run", site.spec, "--as-of", tomorrow) == 2
-    assert "is yet to come" in capsys.readouterr().err
+    assert "is in the future" in capsys.readouterr().err
     assert dpflow("run", site.spec, "--as-of", "soon") == 2
     assert dpflow("run", site.spec, "--as-of", "2024-03-01", "--resume", data["run"]) == 2
     assert "leave --as-of out" in capsys.readouterr().err
@@ -605,7 +605,7 @@ def test_a_block_beyond_the_universe_is_refused_before_anything_is_spent(site: S
     site.open_account()
     with pytest.raises(
         UsageError,
-        match="block '2024-07' lies beyond the `min` and `max` of day in the universe, 2024-01-01 to 2024-06-30",
+        match="block '2024-07' lies outside the `min` and `max` of day in the universe, 2024-01-01 to 2024-06-30",
     ):
         site.run("2024-08-01")
     with open_ledger() as ledger:

@@ -105,11 +105,11 @@ def test_a_column_that_only_has_such_letters_in_it_does_not(name: str) -> None:
 @pytest.mark.parametrize(
     ("column", "said"),
     [
-        ("patient_id: {type: integer, min: 1, max: 9999}", "it is called so, and has 9,999 cells"),
-        (f"last_name: {{type: categorical, values: {MANY}}}", "it is called so, and has 60 cells"),
+        ("patient_id: {type: integer, min: 1, max: 9999}", "it has the name of one, and 9,999 cells"),
+        (f"last_name: {{type: categorical, values: {MANY}}}", "it has the name of one, and 60 cells"),
         (
             "email: {type: categorical, discover: {most: 100, length: 3, share: 0.1}}",
-            "it is called so, and has up to 100 cells",
+            "it has the name of one, and up to 100 cells",
         ),
         ("badge: {type: integer, min: 1, max: 200000}", "it has 200,000 cells of one number each"),
         ("badge: {type: categorical, values_from: many.txt}", "it has 10,000 values"),
@@ -119,7 +119,7 @@ def test_a_column_that_tells_people_apart_is_warned_of(tmp_path: Path, column: s
     (tmp_path / "many.txt").write_text("\n".join(f"b{number}" for number in range(10_000)))
     (warning,) = warnings(tmp_path, column)
     assert said in warning
-    assert "leave columns that tell single people apart out" in warning
+    assert "leave columns that identify people out" in warning
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_as_many_values_as_expected_rows_look_like_an_id(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("delta: 1e-9", "delta: 0.01", "`delta` is 0.01, and each person may be exposed"),
+        ("delta: 1e-9", "delta: 0.01", "`delta` is 0.01: each person may be exposed"),
         (
             "delta: 1e-9",
             "delta: 1e-4, expect_rows: [1000, 20000]",

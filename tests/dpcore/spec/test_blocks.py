@@ -42,7 +42,7 @@ def test_blocks_begin_where_the_spec_says_or_where_their_column_does(tmp_path: P
 @pytest.mark.parametrize(
     ("blocks", "mistake"),
     [
-        ("column: elsewhere, every: month", "4:1: `start` is missing; write the day on which the first block begins"),
+        ("column: elsewhere, every: month", "4:1: `start` is missing; write the first day of the first block"),
         ("column: sex, every: month", "`start` is missing; .* or declare `sex` as a date"),
         ("every: month, start: 2026-01-01", "`column` is missing"),
         ("column: day", "`every` is missing; write `every: month`"),
@@ -50,7 +50,7 @@ def test_blocks_begin_where_the_spec_says_or_where_their_column_does(tmp_path: P
         ("column: day, every: month, start: soon", "`start` must be a date such as 2025-01-31"),
         ("column: day, every: month, window: last", "`window` must be all, new, or last and a number of periods"),
         ("column: day, every: month, window: last 0", "`window` must be all, new, or last and a number of periods"),
-        ("column: day, every: month, arrived: day", "`arrived` is the same as `column`, so that nothing is ever late"),
+        ("column: day, every: month, arrived: day", "`arrived` is the same as `column`, so no row would ever be late"),
         ("column: day, every: month, grace_days: -1", "`grace_days` must be >= 0"),
         ("column: day, every: month, series: a/b", "`series` must be letters, digits"),
         ('column: day, every: month, format: "%m/%d"', "`format` can't be used: .* does not name a whole day"),

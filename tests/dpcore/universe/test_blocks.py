@@ -62,7 +62,7 @@ def test_a_name_says_which_period_it_is(every: Every, words: str) -> None:
     "name", ["2026-13", "2026", "2026-Q1", "2026-01-01", "2026-1", "January", "", "2026-01-late-late"]
 )
 def test_a_name_that_is_no_block_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=r"is no block by month of visit"):
+    with pytest.raises(UsageError, match=r"is not a block by month of visit"):
         calendar().block(name)
 
 
@@ -120,11 +120,12 @@ def test_windows() -> None:
 
 def test_nothing_to_read_is_refused_with_the_day_on_which_there_will_be() -> None:
     with pytest.raises(
-        UsageError, match=r"no block is complete as of 2026-01-31; the first, 2026-01, will be on 2026-02-01"
+        UsageError, match=r"no block is complete as of 2026-01-31; the first, 2026-01, will be complete on 2026-02-01"
     ):
         chosen(calendar(), "all", date(2026, 1, 31))
     with pytest.raises(
-        UsageError, match=r"there is no new block as of 2026-02-05: .* the next, 2026-02, will be on 2026-03-01"
+        UsageError,
+        match=r"there is no new block as of 2026-02-05: .* the next, 2026-02, will be complete on 2026-03-01",
     ):
         chosen(calendar(), "new", date(2026, 2, 5), "2026-01")
 
@@ -133,7 +134,7 @@ def test_a_day_that_is_yet_to_come_is_refused() -> None:
     today = datetime.now(UTC).date()
     assert checked_day(date(2020, 1, 1)) == date(2020, 1, 1)
     assert today <= checked_day(None) <= today + timedelta(days=1)
-    with pytest.raises(UsageError, match="is yet to come"):
+    with pytest.raises(UsageError, match="is in the future"):
         checked_day(today + timedelta(days=2))
 
 

@@ -144,7 +144,7 @@ def test_without_an_account_the_usual_currency_is_assumed_and_said(
 ) -> None:
     assert dpflow("plan", workspace.spec) == 0
     text = capsys.readouterr().out
-    assert "none yet, so zcdp is assumed: no .dpflow folder was found from" in text
+    assert "not open yet, so zcdp is assumed: no .dpflow folder was found from" in text
     assert "remains" not in text
     workspace.write_spec(("delta: 1e-9", "delta: 0"))
     assert dpflow("plan", workspace.spec) == 0
@@ -173,9 +173,9 @@ def test_the_number_of_rows_is_as_given_or_as_the_spec_wants_or_a_guess(
         return next(line for line in capsys.readouterr().out.splitlines() if line.startswith("rows"))
 
     assert f"about {USUAL_ROWS:,}: a guess" in rows()
-    assert "about 12,345: as you say" in rows("--rows", 12345)
+    assert "about 12,345: as given with --rows" in rows("--rows", 12345)
     workspace.spec.write_text(f"{workspace.spec.read_text()}output: {{rows: 777}}\n", encoding="utf-8")
-    assert "about 777: as many as `output.rows` asks for" in rows()
+    assert "about 777: from `output.rows`" in rows()
     assert dpflow("plan", workspace.spec, "--rows", 0) == 2
     assert "--rows must be" in capsys.readouterr().err
 

@@ -182,9 +182,9 @@ def test_the_answer_is_said_in_words_and_in_json(workspace: Workspace, capsys: p
     assert json.loads(answer("--on", "sex", "--on", "age", "--json")) == data
     text = answer("--on", "sex,age")
     assert text.startswith(f"epsilon    {data['epsilon']:g} at delta 1e-09 (rho ")
-    assert "of the noise alone" in text
+    assert "from noise alone" in text
     assert "if one of the 4 rounds measures it" in text
-    assert "as every single column is" in answer("--on", "sex")
+    assert "like every single column" in answer("--on", "sex")
 
 
 def test_a_name_with_a_comma_is_one_column(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
