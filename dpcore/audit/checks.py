@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 from dpcore.audit.events import Outcomes, most_telling
 from dpcore.audit.goodness import chi_square_p
-from dpcore.audit.streams import determined
+from dpcore.audit.one_run import least_epsilon
+from dpcore.audit.streams import Words, determined, taken_from
 from dpcore.errors import UsageError
+from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 
 MISS = 1e-8
@@ -21,8 +23,15 @@ MISS = 1e-8
 
 MOST_CHECKS = 100
 
+CANARIES = 10_000
+
 Draw: TypeAlias = Callable[[int], Outcomes]
 """Draws the given number of independent outputs of a mechanism on one made-up table."""
+
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+Measure: TypeAlias = Callable[[Counts], tuple[Counts, int]]
+"""Measures made-up counts once. Returns the evidence for each canary (above 0: in the table, below 0: not) and the amount charged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +164,59 @@ class StreamCheck:
             "the recorded words determine every output" if sound else "outputs differ although the words are the same"
         )
         return Finding(check=self.kind, setting=self.setting, sound=sound, shown=shown)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneRunCheck:
+    """Check that the coins cannot be guessed better from one run than the charge, in pure epsilon, allows.
+
+    Each canary is a row in its own cell. Canaries without evidence either way are not guessed.
+
+    Reference: Steinke, Nasr and Jagielski 2023.
+    """
+
+    kind: ClassVar[str] = "one run"
+
+    setting: str
+    measure: Measure
+
+    def run(self, *, effort: float) -> Finding:
+        """Toss the coins, measure once, and guess."""
+        canaries = min(scaled(CANARIES, effort), CANARIES)
+        coins = (entropy.random_words(canaries) >> np.uint64(63)).astype(np.int64)
+        evidence, charged = self.measure(coins)
+        guesses = int(np.count_nonzero(evidence))
+        correct = int(np.count_nonzero(np.sign(evidence) == 2 * coins - 1))
+        measured = least_epsilon(canaries=canaries, guesses=guesses, correct=correct, delta=0.0, confidence=1 - MISS)
+        return Finding(
+            check=self.kind,
+            setting=self.setting,
+            sound=measured * AMOUNT_OF_ONE <= charged,
+            shown=f"{correct:,} of {guesses:,} guesses right",
+            currency=Currency.PURE,
+            charged=charged / AMOUNT_OF_ONE,
+            measured=measured,
+        )
+
+
+def charge_finding(setting: str, draw: Callable[[], object], *, charged: Callable[[], bool]) -> Finding:
+    """Draw once, and find whether an operation was charged, and had no result yet, at every request for random words."""
+    paid: list[bool] = []
+    system = entropy.random_words
+
+    def watched(count: int) -> Words:
+        paid.append(charged())
+        return system(count)
+
+    with taken_from(watched):
+        draw()
+    free = len(paid) - sum(paid)
+    return Finding(
+        check="charge",
+        setting=setting,
+        sound=bool(paid) and not free,
+        shown=f"{free} of {len(paid)} requests for random words came without a charge",
+    )
 
 
 def scaled(draws: int, effort: float) -> int:

@@ -12,6 +12,7 @@ from dpcore.audit.events import Outcomes
 from dpcore.curator.ask import ask
 from dpcore.curator.curator import Curator
 from dpcore.mechanisms import DiscreteLaplace, Mechanism
+from dpcore.mechanisms.currency_noise import Noise
 from dpcore.mechanisms.descriptions import Description
 from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.sampling import entropy
@@ -103,10 +104,11 @@ def twofold_zero(scale: float) -> Callable[[int], Outcomes]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class HalfNoise:
-    """Laplace noise of half the scale that its price and description state."""
+class Variant:
+    """Noise that is described and priced in one way, and drawn in another."""
 
-    stated: DiscreteLaplace
+    stated: Noise
+    drawn: Callable[[Any], Any]
 
     @property
     def standard_deviation(self) -> float:
@@ -121,9 +123,15 @@ class HalfNoise:
         """Return the stated parameters."""
         return self.stated.describe()
 
-    def draw(self, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return counts with too little noise."""
-        return replace(self.stated, scale=self.stated.scale / 2).draw(counts)
+    def draw(self, counts: Any) -> Any:
+        """Draw with the other noise."""
+        return self.drawn(counts)
+
+
+def _halved(noise: Noise) -> Noise:
+    if isinstance(noise, DiscreteLaplace):
+        return replace(noise, scale=noise.scale / 2)
+    return replace(noise, sigma=noise.sigma / 2)
 
 
 class HalfNoiseCurator(Curator):
@@ -131,7 +139,7 @@ class HalfNoiseCurator(Curator):
 
     def _marginal_mechanism(self, share: Fraction) -> Any:
         stated: Any = super()._marginal_mechanism(share)
-        return HalfNoise(stated=stated)
+        return Variant(stated=stated, drawn=_halved(stated).draw)
 
 
 class FreeCurator(Curator):

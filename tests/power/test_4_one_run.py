@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dpcore.audit.canaries import CANARIES, OneRunCheck
 from dpcore.audit.cases.measuring import EPSILONS
+from dpcore.audit.checks import CANARIES, OneRunCheck
 from dpcore.audit.run import audit_case
 from dpcore.mechanisms import DiscreteLaplace
 from dpcore.privacy.accounting import AMOUNT_OF_ONE

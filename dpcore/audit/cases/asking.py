@@ -1,30 +1,19 @@
 """Audit of `ask`: on a real ledger, every question must be charged before noise is drawn for it."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from dpcore.audit import planted
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.checks import Finding
-from dpcore.audit.streams import Words, taken_from
+from dpcore.audit.checks import Finding, charge_finding
+from dpcore.audit.made_up import ROW, temporary_account
 from dpcore.curator.ask import Query, ask
-from dpcore.ledger import Ledger, open_ledger
+from dpcore.ledger import Ledger
 from dpcore.mechanisms.noisy_count import NoisyCount
-from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.privacy.protection import Neighbours, Protection
 
-_ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
-"""With one row per unit, no rows are dropped at random, so every random word belongs to the noise."""
-
-_VARIABLE = "DPFLOW_LEDGER_URL"
 _ACCOUNT = "questions"
 _EPSILON = 1
 
@@ -34,38 +23,6 @@ class Asks(Protocol):
 
     def __call__(self, account: str, query: Query[int], /, *columns: Any) -> int:
         """Return the answer."""
-
-
-@contextmanager
-def _paid_from(url: str) -> Iterator[None]:
-    """Set the ledger that questions are charged to while the context is open."""
-    before = os.environ.get(_VARIABLE)
-    os.environ[_VARIABLE] = url
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[_VARIABLE]
-        else:
-            os.environ[_VARIABLE] = before
-
-
-@contextmanager
-def _made_up_account(cap: int) -> Iterator[Ledger]:
-    """Open an account in a temporary ledger, and charge questions to that ledger while the context is open."""
-    with TemporaryDirectory() as folder:
-        url = f"sqlite:///{Path(folder, 'ledger.sqlite')}"
-        with _paid_from(url), open_ledger(url, create=True) as ledger:
-            ledger.open_account(
-                _ACCOUNT,
-                currency=Currency.PURE,
-                cap=cap,
-                epsilon=cap / AMOUNT_OF_ONE,
-                delta=0.0,
-                unit=_ROW.unit,
-                neighbours=_ROW.neighbours,
-            )
-            yield ledger
 
 
 def _under_way(ledger: Ledger) -> int:
@@ -86,30 +43,19 @@ class AskingCheck:
     @property
     def setting(self) -> str:
         """The input that is checked, in words."""
-        return "random words drawn while a question is charged"
+        return "words drawn while a question is charged"
 
     def run(self, *, effort: float) -> Finding:  # noqa: ARG002  one question is enough
         """Ask one question and observe every request for random words."""
         amount = _EPSILON * AMOUNT_OF_ONE
-        query = NoisyCount.for_amount(amount, currency=Currency.PURE, protection=_ROW)
+        query = NoisyCount.for_amount(amount, currency=Currency.PURE, protection=ROW)
         price = query.price(Currency.PURE)
-        paid: list[bool] = []
-        system = entropy.random_words
-        with _made_up_account(amount) as ledger:
-
-            def watched(count: int) -> Words:
-                paid.append(_under_way(ledger) >= price)
-                return system(count)
-
-            with taken_from(watched):
-                self.asks(_ACCOUNT, query, np.ones(10, dtype=np.bool_))
-        free = len(paid) - sum(paid)
-        return Finding(
-            check=self.kind,
-            setting=self.setting,
-            sound=bool(paid) and not free,
-            shown=f"{free} of {len(paid)} requests for random words came without a charge",
-        )
+        with temporary_account(_ACCOUNT, cap=amount) as ledger:
+            return charge_finding(
+                self.setting,
+                lambda: self.asks(_ACCOUNT, query, np.ones(10, dtype=np.bool_)),
+                charged=lambda: _under_way(ledger) >= price,
+            )
 
 
 def asking() -> Case:

@@ -6,23 +6,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dpcore.audit.canaries import CANARIES, Counts, OneRunCheck
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.outputs import once
-from dpcore.audit.cases.values import PRICES, price_halved
-from dpcore.audit.checks import Draw, EventCheck, StreamCheck
+from dpcore.audit.cases.values import AMOUNT, DRAWS, PRICES, REPLACED, event, price_halved
+from dpcore.audit.checks import CANARIES, Counts, Draw, EventCheck, OneRunCheck, StreamCheck
 from dpcore.audit.events import Outcomes
+from dpcore.audit.made_up import ROW
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
-from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.privacy.protection import Neighbours, Protection
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Protection
 from dpcore.universe import Boolean, Integer, Universe
-
-EPSILON = 2
-AMOUNT = EPSILON * AMOUNT_OF_ONE
-DRAWS = 10_000
-
-_ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
-_REPLACED = replace(_ROW, neighbours=Neighbours.REPLACE_ONE)
 
 
 def _histogram(
@@ -37,7 +29,7 @@ def _one_run(setting: str, *, noise_of: int) -> OneRunCheck:
     def measure(counts: Counts) -> tuple[Counts, int]:
         universe = Universe({"cell": Integer(minimum=0, maximum=len(counts) - 1), "flag": Boolean()})
         both = [["cell"], ["cell", "flag"]]
-        paid, drawn = _histogram(universe, _ROW, axes=both[:noise_of]), _histogram(universe, _ROW, axes=both)
+        paid, drawn = _histogram(universe, ROW, axes=both[:noise_of]), _histogram(universe, ROW, axes=both)
         cells = np.flatnonzero(counts)
         table = pa.table({"cell": cells, "flag": np.ones(cells.size, dtype=np.bool_)})
         noisy = replace(drawn, scale=paid.scale).draw(table)
@@ -64,7 +56,7 @@ def _stacked(setting: str, *, noise_of: int) -> EventCheck:
     universe = Universe({"flag": Boolean(), "other": Boolean()})
     axes = [["flag"], ["other"], ["flag", "other"], []]
     paid, drawn = (
-        _histogram(universe, _ROW, currency=Currency.ZCDP, axes=axes[:count]) for count in (noise_of, len(axes))
+        _histogram(universe, ROW, currency=Currency.ZCDP, axes=axes[:count]) for count in (noise_of, len(axes))
     )
     drawn = replace(drawn, scale=paid.scale)
 
@@ -92,19 +84,12 @@ def _stacked(setting: str, *, noise_of: int) -> EventCheck:
 def noisy_histogram() -> Case:
     """Return the audit of a noisy histogram."""
     one = Universe({"flag": Boolean()})
-    replaced, added = (_histogram(one, protection) for protection in (_REPLACED, _ROW))
+    replaced, added = (_histogram(one, protection) for protection in (REPLACED, ROW))
 
-    def event(setting: str, drawn: NoisyHistogram) -> EventCheck:
-        return EventCheck(
-            setting=setting,
-            currency=Currency.PURE,
-            charged=min(drawn.price(Currency.PURE), AMOUNT),
-            here=once(_apart(drawn, flag=True)),
-            there=once(_apart(drawn, flag=False)),
-            draws=DRAWS,
-        )
+    def replacing(setting: str, drawn: NoisyHistogram) -> EventCheck:
+        return event(setting, drawn, here=_apart(drawn, flag=True), there=_apart(drawn, flag=False))
 
-    sound = event("one column, its only row replaced", replaced)
+    sound = replacing("one column, its only row replaced", replaced)
     return Case(
         name=NoisyHistogram.name,
         theorem="c marginals, as one vector of counts, have c times the L1 sensitivity and c times the squared L2 sensitivity of one.",
@@ -125,7 +110,7 @@ def noisy_histogram() -> Case:
             Bug(
                 name="neighbour flag ignored",
                 how="rows are replaced, but the noise is for adding or removing one",
-                check=event("one column, a row replaced, paid as add-remove", added),
+                check=replacing("one column, a row replaced, paid as add-remove", added),
             ),
             Bug(
                 name="L2 not stacked",

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.cases.values import AMOUNT, PRICES, REPLACED, ROW, event, price_halved, told
+from dpcore.audit.cases.values import AMOUNT, PRICES, REPLACED, event, price_halved, told
 from dpcore.audit.checks import Draw, EventCheck, StreamCheck
+from dpcore.audit.made_up import ROW
 from dpcore.mechanisms.bounded_mean import BoundedMean, MeanEstimate
 from dpcore.mechanisms.currency_noise import NoiseKind
 from dpcore.mechanisms.grid import ValueGrid

@@ -4,27 +4,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import ClassVar
 
 import numpy as np
 
 from dpcore.audit import planted
-from dpcore.audit.canaries import CANARIES, Counts, OneRunCheck
 from dpcore.audit.case import Bug, Case
-from dpcore.audit.checks import Finding, scaled
-from dpcore.audit.streams import Words, taken_from
+from dpcore.audit.checks import CANARIES, Counts, Finding, OneRunCheck, charge_finding, scaled
+from dpcore.audit.made_up import ROW, temporary_account
 from dpcore.curator.curator import Curator
-from dpcore.ledger import Ledger, open_ledger
-from dpcore.mechanisms.sampling import entropy
+from dpcore.ledger import Ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.tables.histogram import LocalHistogram
 
 EPSILONS = (0.5, 1.0, 2.0)
 
-_ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
 _RUN, _STEP = "audit", "measure"
 
 
@@ -33,22 +27,10 @@ def _made_up_run(counts: Counts, *, epsilon: float, curator: type[Curator]) -> I
     """Open an account in a temporary ledger, reserve all of it, and pass a made-up table to a curator."""
     codes = np.arange(len(counts), dtype=np.uint16)
     histogram = LocalHistogram.of(codes=[codes], counts=counts, shape=[len(counts)])
-    with (
-        TemporaryDirectory() as folder,
-        open_ledger(f"sqlite:///{Path(folder, 'ledger.sqlite')}", create=True) as ledger,
-    ):
-        cap = int(epsilon * AMOUNT_OF_ONE)
-        ledger.open_account(
-            "canaries",
-            currency=Currency.PURE,
-            cap=cap,
-            epsilon=epsilon,
-            delta=0.0,
-            unit=_ROW.unit,
-            neighbours=_ROW.neighbours,
-        )
+    cap = int(epsilon * AMOUNT_OF_ONE)
+    with temporary_account("canaries", cap=cap) as ledger:
         ledger.reserve(_RUN, account="canaries", amount=cap, claim="audit")
-        step = curator(ledger=ledger, run_id=_RUN, protection=_ROW, currency=Currency.PURE)
+        step = curator(ledger=ledger, run_id=_RUN, protection=ROW, currency=Currency.PURE)
         step.receive(histogram, lease=ledger.lease(_RUN))
         yield step, ledger
 
@@ -73,29 +55,17 @@ class ChargeCheck:
     @property
     def setting(self) -> str:
         """The input that is checked, in words."""
-        return "random words drawn while an operation is charged"
+        return "words drawn while an operation is charged"
 
     def run(self, *, effort: float) -> Finding:
         """Measure one marginal and observe every request for random words."""
         counts = np.zeros(scaled(1000, min(effort, 1.0)), dtype=np.int64)
-        paid: list[bool] = []
-        system = entropy.random_words
         with _made_up_run(counts, epsilon=1.0, curator=self.curator) as (curator, ledger):
-
-            def watched(count: int) -> Words:
-                done = sum(operation.amount for operation in ledger.transcript(_RUN))
-                paid.append(ledger.run(_RUN).spent > done)  # something is charged and has no result yet
-                return system(count)
-
-            with taken_from(watched):
-                curator.measure_marginal(_STEP, (0,), share=Fraction(1))
-        free = len(paid) - sum(paid)
-        return Finding(
-            check=self.kind,
-            setting=self.setting,
-            sound=bool(paid) and not free,
-            shown=f"{free} of {len(paid)} requests for random words came without a charge",
-        )
+            return charge_finding(
+                self.setting,
+                lambda: curator.measure_marginal(_STEP, (0,), share=Fraction(1)),
+                charged=lambda: ledger.run(_RUN).spent > sum(operation.amount for operation in ledger.transcript(_RUN)),
+            )
 
 
 def measuring() -> Case:

@@ -11,6 +11,7 @@ from dpcore.audit.case import Bug, Case
 from dpcore.audit.cases.outputs import once
 from dpcore.audit.checks import Draw, EventCheck, StreamCheck
 from dpcore.audit.events import Outcomes
+from dpcore.audit.made_up import ROW
 from dpcore.mechanisms.bounded_sum import BoundedSum
 from dpcore.mechanisms.grid import ValueGrid
 from dpcore.mechanisms.noisy_count import NoisyCount
@@ -23,7 +24,6 @@ EPSILON = 2
 AMOUNT = EPSILON * AMOUNT_OF_ONE
 DRAWS = 10_000
 
-ROW = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
 REPLACED = replace(ROW, neighbours=Neighbours.REPLACE_ONE)
 _PERSON = Protection(unit="person", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
 _BALANCE = Integer(minimum=-1, maximum=1)

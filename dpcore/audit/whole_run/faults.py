@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dpcore.audit.planted import HalfNoiseCurator, Variant
 from dpcore.curator.curator import Curator
 from dpcore.ledger import Lease
-from dpcore.mechanisms import DiscreteLaplace, Mechanism
-from dpcore.mechanisms.currency_noise import Noise
-from dpcore.mechanisms.descriptions import Description
+from dpcore.mechanisms import Mechanism
 from dpcore.mechanisms.pricing import marginal_noise
-from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection, Sensitivity
 from dpcore.runs import synthesis
 from dpcore.runs.synthesis import Synthesis
@@ -124,43 +122,6 @@ def bounded_part_by_part() -> Iterator[None]:
 # Charging and drawing
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Variant:
-    """Noise that is described and priced in one way, and drawn in another."""
-
-    stated: Noise
-    drawn: Callable[[Any], Any]
-
-    @property
-    def standard_deviation(self) -> float:
-        """The stated standard deviation."""
-        return self.stated.standard_deviation
-
-    def price(self, currency: Currency) -> int:
-        """Return the stated price."""
-        return self.stated.price(currency)
-
-    def describe(self) -> Description:
-        """Return the stated parameters."""
-        return self.stated.describe()
-
-    def draw(self, counts: Any) -> Any:
-        """Draw with the other noise."""
-        return self.drawn(counts)
-
-
-def _narrower(noise: Noise, times: int) -> Noise:
-    if isinstance(noise, DiscreteLaplace):
-        return replace(noise, scale=noise.scale / times)
-    return replace(noise, sigma=noise.sigma / times)
-
-
-class _HalfNoise(Curator):
-    def _marginal_mechanism(self, share: Fraction) -> Any:
-        stated: Any = super()._marginal_mechanism(share)
-        return _Variant(stated=stated, drawn=_narrower(stated, 2).draw)
-
-
 class _Redrawn(Curator):
     def _marginal_mechanism(self, share: Fraction) -> Any:
         stated: Any = super()._marginal_mechanism(share)
@@ -169,7 +130,7 @@ class _Redrawn(Curator):
             draws = [stated.draw(counts) for _ in range(TIMES_DRAWN)]
             return np.rint(np.mean(draws, axis=0)).astype(np.int64)
 
-        return _Variant(stated=stated, drawn=mean)
+        return Variant(stated=stated, drawn=mean)
 
 
 class _Underpriced(Curator):
@@ -192,7 +153,7 @@ class _Underpriced(Curator):
 @contextmanager
 def half_noise() -> Iterator[None]:
     """Draw noise of half the scale that is charged for."""
-    with _replaced(synthesis, "Curator", _HalfNoise):
+    with _replaced(synthesis, "Curator", HalfNoiseCurator):
         yield
 
 

@@ -1,6 +1,5 @@
 """Make a release for an audit: a made-up table of canaries in a real file, a spec, and an account in a temporary ledger."""
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dpcore.audit.made_up import environment
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
@@ -42,7 +42,6 @@ ROWS_PER_CANARY = 20
 
 CANARY, OTHER = "y", "n"
 _DATASET = "canaries"
-_PLACES = ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,35 +125,23 @@ output: {{path: "{folder / "releases"}"}}
     @contextmanager
     def released(self, coins: Coins, *, driver: Driver = synthesize) -> Iterator[Made]:
         """Write the table, open an account, and make a release, all in a folder that is removed on exit."""
-        with TemporaryDirectory(prefix="dpflow-audit-") as name, _alone(Path(name).resolve()) as folder:
+        with TemporaryDirectory(prefix="dpflow-audit-") as name:
+            folder = Path(name).resolve()
+            url, private = f"sqlite:///{folder / 'ledger.sqlite'}", str(folder / "private")
             text = "".join(f"{line}\n" for line in self.lines(coins))
             (folder / "table.csv").write_text(text, encoding="utf-8")
             spec = folder / "spec.yaml"
             spec.write_text(self.spec(folder=folder, canaries=len(coins)), encoding="utf-8")
             cap = budget_of(self.epsilon + 1, delta=self.delta, currency=self.currency)[1]  # more than the run may take
-            with open_ledger(create=True) as ledger:
-                ledger.open_account(
-                    _DATASET,
-                    currency=self.currency,
-                    cap=cap,
-                    epsilon=self.epsilon + 1,
-                    delta=self.delta,
-                    unit=self.unit,
-                    neighbours=self.neighbours,
-                )
-            yield driver(spec)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[Path]:
-    """Make this process keep its ledger and its private files in a folder while the context is open."""
-    before = {name: os.environ.get(name) for name in _PLACES}
-    os.environ.update(DPFLOW_LEDGER_URL=f"sqlite:///{folder / 'ledger.sqlite'}", DPFLOW_PRIVATE=str(folder / "private"))
-    try:
-        yield folder
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+            with environment(DPFLOW_LEDGER_URL=url, DPFLOW_PRIVATE=private):
+                with open_ledger(create=True) as ledger:
+                    ledger.open_account(
+                        _DATASET,
+                        currency=self.currency,
+                        cap=cap,
+                        epsilon=self.epsilon + 1,
+                        delta=self.delta,
+                        unit=self.unit,
+                        neighbours=self.neighbours,
+                    )
+                yield driver(spec)

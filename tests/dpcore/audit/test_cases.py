@@ -113,7 +113,7 @@ def test_a_fault_is_told_in_a_sentence_for_each() -> None:
 
 
 def test_an_unknown_mechanism_and_a_senseless_share_of_draws_are_refused() -> None:
-    with pytest.raises(UsageError, match="choose among discrete-laplace"):
+    with pytest.raises(UsageError, match="choose from discrete-laplace"):
         run.checked_names(["laplace"])
     for effort in (0.0, -1.0, float("nan"), 1e9):
         with pytest.raises(UsageError, match="share of draws"):

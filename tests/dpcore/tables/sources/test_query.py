@@ -353,7 +353,7 @@ def test_columns_that_nobody_needs_are_no_part_of_the_version(made: Made) -> Non
         (SECRET, "CLINIC_DB does not hold the address of a database"),
         (f"nosuch://maria:{SECRET}@h/d", "install the driver that SQLAlchemy names"),
         (f"mssql://maria:{SECRET}@h/d", "`pip install pyodbc`"),
-        (f"sqlite:///{SECRET}.sqlite", "the database file that CLINIC_DB names is not there"),
+        (f"sqlite:///{SECRET}.sqlite", "the database file that CLINIC_DB names does not exist"),
     ],
 )
 def test_an_address_that_leads_nowhere_is_refused_at_once_and_not_repeated(
