@@ -1,6 +1,6 @@
-"""Only the first of Prefect's two UIs: the pages of the second call an analytics host, and no setting keeps them from it.
+"""Serve only the first of Prefect's two UIs: pages of the second call an analytics host, and no setting prevents that.
 
-The setting `PREFECT_SERVER_UI_V2_ENABLED` merely chooses which of the two a browser sees first; the other stays a click away.
+The setting `PREFECT_SERVER_UI_V2_ENABLED` only chooses which of the two a browser sees first; the other stays one click away.
 """
 
 import shutil
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def first_ui_only(home: Path) -> dict[str, str]:
-    """Prepare a server's folder, and return the setting with which it serves and offers the first UI alone.
+    """Prepare a server's folder, and return the setting with which it serves and offers the first UI only.
 
-    The server copies the files of each UI into a folder before it serves them. Where it would put the second one's there is a
-    link that leads nowhere: it notes in its log that this UI is not available, and sends whoever asks for it to the first.
+    The server copies the files of each UI into a folder before it serves them. In place of the second UI's folder we put a dangling
+    link. The server then logs that this UI is not available, and redirects requests for it to the first.
     """
     pages = home / "ui"
     pages.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The Prefect settings under which nothing private, and nothing at all to an outside host, leaves a server or a run."""
+"""Prefect settings under which a server or a run sends out nothing private, and sends nothing at all to outside hosts."""
 
 from collections.abc import Mapping
 
@@ -8,16 +8,16 @@ TELEMETRY: Mapping[str, str] = {
     "PREFECT_SERVER_UI_V2_ENABLED": "false",  # its pages call an analytics host
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
 }
-"""No word to anybody about how Prefect is used."""
+"""Turn off all reports about how Prefect is used."""
 
 STORED: Mapping[str, str] = {
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
     "PREFECT_LOGGING_LOG_PRINTS": "false",
     "PREFECT_LOGGING_EXTRA_LOGGERS": "",
 }
-"""No result on a disk, and no line of a library in the log of a run."""
+"""Store no results on disk, and no lines of libraries in a run's log."""
 
 SAFE: dict[str, str] = {**TELEMETRY, **STORED}
 
 HEARTBEAT_SECONDS = 30
-"""How often a deployed run tells that it is alive. Fixed: the automation that looks for dead runs counts on it."""
+"""Interval of a deployed run's heartbeats. Fixed, because the automation that detects dead runs relies on it."""
