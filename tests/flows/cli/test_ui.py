@@ -277,7 +277,7 @@ def test_a_worker_in_the_foreground_ends_cleanly_when_it_is_asked_to(own: Stack)
         serving.terminate()
         said = serving.communicate(timeout=60)[0]
     assert serving.returncode == 0, said
-    assert said.endswith("the worker has ended\n")
+    assert said.endswith("the worker has stopped\n")
     assert "Traceback" not in said
 
 
