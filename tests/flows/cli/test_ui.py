@@ -130,7 +130,7 @@ def test_started_twice_it_says_where_it_runs(own: Stack) -> None:
     assert own.page in said
     assert "runs already" in said
     assert "ignored" not in said + own.dpflow("ui")
-    assert f"--port 1 was ignored, since the server runs on {own.port}" in own.dpflow("ui", "--port", "1")
+    assert f"--port 1 was ignored, because the server already runs on {own.port}" in own.dpflow("ui", "--port", "1")
     assert pids(own) == before
 
 
@@ -306,14 +306,14 @@ def test_stopped_after_both_were_killed_nothing_is_left(own: Stack) -> None:
         process.kill()
     own.stop()
     assert processes(own) == []
-    assert own.stop() == "nothing runs in the background of this folder\n"
+    assert own.stop() == "nothing is running for this folder\n"
 
 
 def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     port = free_port()
     with socket.create_server(("127.0.0.1", port)):
         said = Stack(tmp_path, port).dpflow("ui", "--port", str(port), code=2)
-    assert f"port {port} is taken by another program" in said
+    assert f"port {port} is in use, or you may not use it" in said
     assert "leave --port away" in said
     assert background.all_of(tmp_path / ".dpflow" / "ui") == []
 
