@@ -18,7 +18,6 @@ from dpcore.steward.registry import all_registered
 from flows.cli.serve import POOL, Subparsers, worker_environment, worker_name
 from flows.server import background
 from flows.server.connection import homes, no_proxy, server_answers
-from flows.server.first_ui import first_ui_only
 from flows.server.gate import LOOPBACK
 from flows.server.password import (
     LAST_PORT,
@@ -30,7 +29,7 @@ from flows.server.password import (
     random_port,
 )
 from flows.server.running import Program, Running, forget, note_down, running, ui_folder
-from flows.server.settings import SAFE
+from flows.server.settings import SAFE, first_ui_only
 from flows.server.temporary import LOCK_NAME, RECORDER, server_home
 
 PORT_TRIES = 20
