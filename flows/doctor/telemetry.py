@@ -30,12 +30,12 @@ def server_analytics(machine: Machine) -> Finding:
 
 def new_pages(machine: Machine) -> Finding:
     """Check whether the newer UI is shown, whose pages call an analytics host from the browser."""
-    return _switch(machine, "server.ui.v2_enabled", "the UI's pages call an analytics host from the browser")
+    return _switch(machine, "server.ui.v2_enabled", "the server's UI calls an analytics host from the browser")
 
 
 def promotions(machine: Machine) -> Finding:
     """Check whether the pages show promotions, with links to outside hosts."""
-    found = _switch(machine, "server.ui.show_promotional_content", "the UI's pages show promotions")
+    found = _switch(machine, "server.ui.show_promotional_content", "the server's UI shows promotions")
     return warning(found.found, found.mend) if found.mend else found
 
 
