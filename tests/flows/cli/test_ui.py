@@ -314,7 +314,7 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", port)):
         said = Stack(tmp_path, port).dpflow("ui", "--port", str(port), code=2)
     assert f"port {port} is in use, or you may not use it" in said
-    assert "leave --port away" in said
+    assert "omit --port" in said
     assert background.all_of(tmp_path / ".dpflow" / "ui") == []
 
 
