@@ -17,8 +17,7 @@ from dpcore.models.factored.across import Across
 from dpcore.models.factored.moves import Moves
 from dpcore.models.factored.rows import draw_chunks, draw_rows
 from dpcore.models.factored.scopes import Scope, Scopes, inside
-from dpcore.models.factored.tree import JunctionTree
-from dpcore.models.factored.triangulation import cliques_of
+from dpcore.models.factored.tree import JunctionTree, cliques_of
 from dpcore.models.model import RowCodes, Weights
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
