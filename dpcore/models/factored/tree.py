@@ -104,7 +104,7 @@ class JunctionTree:
 
 
 def cliques_of(sets: Iterable[Scope], cells: Callable[[Scope], int]) -> list[Scope]:
-    """Return the cliques of a triangulated graph in which the axes of each set are connected.
+    """Return the cliques of a triangulated graph in which the axes of each set are connected: each set lies within a clique.
 
     Axes are eliminated one after the other, always the one whose clique has the fewest cells. Finding the best order is hard, and this
     greedy rule comes close to it (Kjaerulff 1990).
