@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.cli.output import Answer, table
+from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, EventKind, Ledger, open_ledger
 from dpcore.ledger.verification.bodies import read_body
@@ -38,10 +39,10 @@ ABOUT = "compose everything charged so far under each theorem, and show what the
 _WIDEST = 1e5
 
 
-def add_verb(steward: Any, common: argparse.ArgumentParser) -> None:
+def add_verbs(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add `theorems` to the verbs of `dpflow ledger`."""
-    verb = steward.add_parser("theorems", parents=[common], help=ABOUT, description=ABOUT)
-    verb.add_argument("account", metavar="ACCOUNT")
+    verb = add_verb(steward, "theorems", common, ABOUT)
+    verb.add_argument("account", metavar="ACCOUNT", help="the account's name")
     verb.add_argument("--delta", type=float, help="the delta at which to state each epsilon; default: the account's")
     verb.set_defaults(verb=theorems)
 

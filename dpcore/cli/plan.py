@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 from dpcore.cli.output import Answer, table
-from dpcore.cli.specs import AS_OF, Subparsers, day_of
+from dpcore.cli.specs import AS_OF, Subparsers, add_verb, day_of
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run
@@ -27,8 +27,8 @@ WORTH_SAYING = 0.01  # a smaller unspent share of the budget is not mentioned
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verb to the parser."""
     about = "estimate what a run would measure, spend and need in time and memory; reads no data, spends nothing"
-    plan = verbs.add_parser("plan", parents=[common], help=about, description=about)
-    plan.add_argument("spec", metavar="SPEC", type=Path)
+    plan = add_verb(verbs, "plan", common, about)
+    plan.add_argument("spec", metavar="SPEC", type=Path, help="the spec's file")
     plan.add_argument(
         "--rows",
         metavar="N",

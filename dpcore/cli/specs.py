@@ -31,6 +31,14 @@ Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 AS_OF = "with `blocks`: read the blocks that were complete on this day, such as 2026-03-01; default: today (UTC)"
 
 
+def add_verb(
+    verbs: Subparsers, name: str, common: argparse.ArgumentParser, about: str, *, more: str = ""
+) -> argparse.ArgumentParser:
+    """Add a verb. `about` is its line in the list of verbs, and with `more` the description in its own help."""
+    parser: argparse.ArgumentParser = verbs.add_parser(name, parents=[common], help=about, description=about + more)
+    return parser
+
+
 class Runner(Protocol):
     """Makes a release from a spec, or resumes a run of it."""
 
@@ -47,18 +55,18 @@ class Runner(Protocol):
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner) -> None:
     """Add the verbs to the parser."""
-    init = verbs.add_parser("init", parents=[common], help="write a commented spec to start from")
+    init = add_verb(verbs, "init", common, "write a commented spec to start from")
     init.add_argument("dataset", metavar="DATASET", help="the dataset's name, which is also the account that pays")
     init.set_defaults(verb=_init)
 
-    check = verbs.add_parser("check", parents=[common], help="validate a spec; reads no data")
-    check.add_argument("spec", metavar="SPEC", type=Path)
+    check = add_verb(verbs, "check", common, "validate a spec; reads no data")
+    check.add_argument("spec", metavar="SPEC", type=Path, help="the spec's file")
     check.set_defaults(verb=_check)
 
-    schema = verbs.add_parser("schema", parents=[common], help="print the JSON Schema of specs, for editors")
+    schema = add_verb(verbs, "schema", common, "print the JSON Schema of specs, for editors")
     schema.set_defaults(verb=_schema)
 
-    run = verbs.add_parser("run", parents=[common], help="make a release; prints its path and the remaining budget")
+    run = add_verb(verbs, "run", common, "make a release; prints its path and the remaining budget")
     run.add_argument("spec", metavar="SPEC", type=Path, help="a spec's file, or the name of a registered spec")
     run.add_argument(
         "--approve",
