@@ -140,12 +140,14 @@ def _add_changes(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     verb.set_defaults(verb=ledger_change.accept_restoration)
 
     about = "limit how much of an account one analyst or one purpose may use"
-    more = "; after the first analyst's (purpose's) allowance, every run must name its analyst (purpose)"
+    more = (
+        "; once an analyst has an allowance, every run of the account must name its analyst, and likewise for purposes"
+    )
     verb = add_verb(steward, "allow", common, about, more=more)
     verb.add_argument("account", metavar="ACCOUNT", help="the account's name")
     whose = verb.add_mutually_exclusive_group(required=True)
     for kind in AllowanceKind:
-        whose.add_argument(f"--{kind}", metavar="NAME", help=f"the `{kind}` name in the specs that it pays for")
+        whose.add_argument(f"--{kind}", metavar="NAME", help=f"limit the runs of specs with this `{kind}`")
     verb.add_argument(
         "--epsilon",
         type=float,

@@ -165,13 +165,13 @@ def _data(each: AccountOverview, found: Comparison, delta: float, operations: in
             }
             for finding in found.findings
         ],
-        "promised": None if promised is None else _told(promised),
+        "promised": None if promised is None else _finding_data(promised),
         "promised_across_blocks": None,
-        "smallest": None if smallest is None else _told(smallest),
+        "smallest": None if smallest is None else _finding_data(smallest),
     }
 
 
-def _told(finding: Finding) -> dict[str, Any]:
+def _finding_data(finding: Finding) -> dict[str, Any]:
     return {
         "theorem": finding.theorem.value,
         "epsilon": finding.epsilon,
@@ -219,5 +219,5 @@ def _valid(found: Comparison) -> str:
         why = "" if found.promised is None else f": {found.promised.because}"
         return f"no theorem is valid for these operations at this delta{why}"
     whose = "promised" if smallest == found.promised else "so far"
-    told = f"epsilon {at_most(smallest.epsilon)} at delta {at_most(smallest.delta)}"
-    return f"smallest valid: {told}, {whose}, by {smallest.theorem.value}"
+    bound = f"epsilon {at_most(smallest.epsilon)} at delta {at_most(smallest.delta)}"
+    return f"smallest valid: {bound}, {whose}, by {smallest.theorem.value}"

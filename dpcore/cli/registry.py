@@ -42,7 +42,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     verb.add_argument("account", metavar="ACCOUNT", help="the account's name")
     needed = verb.add_mutually_exclusive_group(required=True)
     needed.add_argument("--above", metavar="E", type=float, help="the epsilon above which a run waits; 0: every run")
-    needed.add_argument("--none", action="store_true", help="no run waits")
+    needed.add_argument("--none", action="store_true", help="let no run wait")
     verb.add_argument(
         "--within",
         metavar="TIME",
@@ -71,7 +71,7 @@ def _require_registry(places: Places) -> None:
 
 def _add(arguments: argparse.Namespace) -> Answer:
     strategy_for(load_spec(arguments.spec))  # reject an invalid spec now, as `dpflow check` does
-    before = _found(arguments.spec.stem if arguments.name is None else arguments.name)
+    before = _registered_before(arguments.spec.stem if arguments.name is None else arguments.name)
     entry = register(arguments.spec, name=arguments.name, cron=arguments.cron, timezone=arguments.timezone)
     verb = "registered" if before is None else "registered again:"
     dropped = f"; it ran at {_schedule(before)} before" if before and before.cron and not entry.cron else ""
@@ -88,7 +88,7 @@ def _add(arguments: argparse.Namespace) -> Answer:
     return Answer(entry.to_json(), text)
 
 
-def _found(name: str) -> Registered | None:
+def _registered_before(name: str) -> Registered | None:
     return registered(name) if name in registered_names() else None
 
 

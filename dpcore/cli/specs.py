@@ -112,7 +112,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
         (
             name,
             declaration.spec.universe[name].type,
-            _to_find(attribute) if name in discovers else str(attribute.size),
+            _discoverable_cells(attribute) if name in discovers else str(attribute.size),
             "a cell" if attribute.missing else "other" if attribute.outside == "other" else "dropped",
             str(attribute.outside),
         )
@@ -143,22 +143,22 @@ def _check(arguments: argparse.Namespace) -> Answer:
     text = (
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
         f"universe   {cells(universe.size)} cells\n"
-        f"{_found(declaration)}"
-        f"workload   {_asked(declaration)}\n"
-        f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_why(declaration)}\n"
-        f"spends     epsilon {at_most(privacy.epsilon)}, delta {at_most(privacy.delta)}, from account {declaration.spec.dataset}{_kept_by(declaration)}\n"
+        f"{_discovery_line(declaration)}"
+        f"workload   {_workload_summary(declaration)}\n"
+        f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_strategy_reason(declaration)}\n"
+        f"spends     epsilon {at_most(privacy.epsilon)}, delta {at_most(privacy.delta)}, from account {declaration.spec.dataset}{_blocks_option(declaration)}\n"
         f"ledger     {where}"
     )
     return Answer(data, text)
 
 
-def _to_find(attribute: Attribute) -> str:
+def _discoverable_cells(attribute: Attribute) -> str:
     """Describe the cells of a column with discovery: the most it may find, and its declared extra cells."""
     besides = (("other", attribute.other_cell), ("missing", attribute.missing_cell))
     return " + ".join([f"up to {attribute.cells}", *(name for name, cell in besides if cell is not None)])
 
 
-def _asked(declaration: Declaration) -> str:
+def _workload_summary(declaration: Declaration) -> str:
     """Summarize the workload: the number of marginals, and their weights, target and ranges if declared."""
     workload, spec = declaration.workload, declaration.spec.workload
     parts = [f"{len(workload.marginals)} marginals"]
@@ -171,20 +171,20 @@ def _asked(declaration: Declaration) -> str:
     return "; ".join(parts)
 
 
-def _found(declaration: Declaration) -> str:
+def _discovery_line(declaration: Declaration) -> str:
     discovers = declaration.descents()
     if not discovers:
         return ""
     return f"finds      values of {', '.join(discovers)} in the data, for {float(100 * declaration.discovering):g} % of the budget\n"
 
 
-def _kept_by(declaration: Declaration) -> str:
+def _blocks_option(declaration: Declaration) -> str:
     """Name the --blocks option that the account needs, if the spec declares blocks."""
     calendar = declaration.calendar
     return "" if calendar is None else f", opened with --blocks {shlex.quote(calendar.words)}"
 
 
-def _why(declaration: Declaration) -> str:
+def _strategy_reason(declaration: Declaration) -> str:
     """Give the reason for the strategy, if the spec does not name one."""
     reason = declaration.strategy_reason
     return f" (chosen: {reason})" if reason else ""
