@@ -124,7 +124,7 @@ class HeadMemory:
         Raises:
             LedgerDamaged: If the ledger lacks the remembered event.
         """
-        with self._writable(), self._alone():
+        with self._writable(), self._locked():
             try:
                 known = self.recall(ledger)
             except LedgerDamaged:  # keep the invalid file for the steward to inspect
@@ -142,7 +142,7 @@ class HeadMemory:
 
     def replace(self, ledger: str, head: Head, *, place: str) -> None:
         """Overwrite the remembered head, after the steward has accepted the loss of events."""
-        with self._writable(), self._alone():
+        with self._writable(), self._locked():
             self._replace(ledger, head, place=self._kept_place(place))
 
     def _replace(self, ledger: str, head: Head, *, place: str) -> None:
@@ -156,7 +156,7 @@ class HeadMemory:
 
     def require_writable(self) -> None:
         """Raise, before anything is charged, if the memory cannot be written."""
-        with self._writable(), self._alone():
+        with self._writable(), self._locked():
             if not os.access(self._folder, os.W_OK | os.X_OK, effective_ids=True):  # the lock file existed
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -179,7 +179,7 @@ class HeadMemory:
             ) from None
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

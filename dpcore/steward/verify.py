@@ -102,12 +102,12 @@ def _recorded(ledger: Ledger) -> Iterator[_Recorded]:
             try:
                 body = json.loads(event.body)
                 path, run = Path(body["manifest"]), str(event.run or body["run"])
-                yield _Recorded(run, _placed(path), str(body["manifest_sha256"]), path.parent)
+                yield _Recorded(run, _resolved(path), str(body["manifest_sha256"]), path.parent)
             except (KeyError, TypeError, ValueError, OSError, RecursionError):
                 continue
 
 
-def _placed(path: Path) -> Path:
+def _resolved(path: Path) -> Path:
     """Return the manifest's path with links in its folder resolved. The manifest itself is not followed, so that checks see a link."""
     return Path(os.path.realpath(path.parent), path.name)  # unlike `resolve`, `realpath` accepts a link to itself
 
@@ -134,14 +134,14 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
             nothing = f"there is nothing at {one_line(place)}"
             raise UsageError(f"{nothing}; name a folder that holds releases, or a {MANIFEST}")
         if not place.is_dir():
-            yield _placed(place)
+            yield _resolved(place)
         for folder, below, _ in os.walk(place):
             below[:] = sorted(
                 name for name in below if not name.startswith(".") or _is_there(Path(folder, name, "data"))
             )
             # Also look in the subfolders: `walk` does not enter links, but a reader would read a linked release like the others.
             paths = (Path(folder, name, MANIFEST) for name in ("", *below))
-            yield from (_placed(path) for path in paths if _is_there(path))
+            yield from (_resolved(path) for path in paths if _is_there(path))
 
 
 def _read(path: Path) -> _Manifest:
@@ -168,13 +168,15 @@ def _require_in_place(recorded: Iterable[_Recorded], read: Iterable[_Manifest], 
     for each in recorded:
         if manifest := found.get(each.path):
             if manifest.privacy.get("ledger", identity) != identity:
-                raise _changed(each.folder, f"{MANIFEST} names another ledger than the one that recorded it")
+                raise _release_changed(each.folder, f"{MANIFEST} names another ledger than the one that recorded it")
             if manifest.run != each.run:
-                raise _changed(each.folder, f"{one_line(each.path)} is not of run '{each.run}', which recorded it")
+                raise _release_changed(
+                    each.folder, f"{one_line(each.path)} is not of run '{each.run}', which recorded it"
+                )
         elif (_is_there(each.folder) or _is_there(each.path.parent)) and not _is_there(each.path):
             require_permitted(each.path)
             leads = _is_there(each.path.parent)
-            raise _changed(each.folder, f"{MANIFEST} is missing" if leads else "it is a broken link")
+            raise _release_changed(each.folder, f"{MANIFEST} is missing" if leads else "it is a broken link")
 
 
 def _require_published(manifests: Sequence[_Manifest], runs: Mapping[str, Run], recorded: Iterable[_Recorded]) -> int:
@@ -185,7 +187,7 @@ def _require_published(manifests: Sequence[_Manifest], runs: Mapping[str, Run], 
     for manifest in manifests:
         _require_recorded(manifest, runs[manifest.run], published[manifest.run])
         if problem := damage(manifest.path.parent, manifest.content):
-            raise _changed(manifest.path.parent, problem)
+            raise _release_changed(manifest.path.parent, problem)
         files += 1 + len(manifest.content.get("files", []))
     return files
 
@@ -200,7 +202,7 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
         return
     release = manifest.path.parent
     if run.state is RunState.SETTLED and run.release and hashes:
-        raise _changed(release, f"{MANIFEST} is not what run '{run.id}' published")
+        raise _release_changed(release, f"{MANIFEST} is not what run '{run.id}' published")
     ended = "refunded before it measured anything" if run.state is RunState.REFUNDED else "settled without a release"
     raise LedgerDamaged(
         f"the release {one_line(release)} has no record: its run '{run.id}' was {ended}; "
@@ -229,7 +231,7 @@ def _numbers(ledger: Ledger, account: str, recorded: Mapping[str, str]) -> dict[
     return made | {name: runs[run].first for name, run in recorded.items() if run in runs}
 
 
-def _changed(release: Path, problem: str) -> LedgerDamaged:
+def _release_changed(release: Path, problem: str) -> LedgerDamaged:
     return LedgerDamaged(f"the release {one_line(release)} was changed: {problem}; restore the release from a backup")
 
 
