@@ -83,7 +83,7 @@ class SourceSpec(SpecPart):
     path: Annotated[str, Field(min_length=1), AfterValidator(_path)] | None = Field(
         None,
         description="a CSV, Parquet or Arrow file, a folder of them, a pattern such as visits/*.parquet, or an address such as s3://bucket/visits; "
-        "relative to the spec",
+        "relative to the spec; `*`, `?` and `[` always make a pattern of files, and `[[]` names a bracket",
     )
     format: Literal["csv", "parquet", "arrow"] | None = Field(
         None, description="what the files are; left out, their endings tell"
