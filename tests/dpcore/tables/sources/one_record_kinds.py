@@ -281,6 +281,14 @@ def _pandas_objects(_: Path, records: Sequence[Record]) -> Source:
     return Source.of(pd.DataFrame(columns))
 
 
+def _polars_objects(_: Path, records: Sequence[Record]) -> Source:
+    texts = {name: [text_of(record[name]) or None for record in records] for name in ("world", "sex")}
+    columns = {name: pl.Series(name, column, dtype=pl.String) for name, column in texts.items()}
+    for name in ("age", "code", "day", "person", "note"):
+        columns[name] = pl.Series(name, [_python_value(record[name]) for record in records], dtype=pl.Object)
+    return Source.of(pl.DataFrame(columns))
+
+
 def _pandas_text(_: Path, records: Sequence[Record]) -> Source:
     texts = {name: [text_of(record[name]) or None for record in records] for name in COLUMNS}
     frame = pd.DataFrame({name: pd.Series(column, dtype="string[pyarrow]") for name, column in texts.items()})
@@ -307,6 +315,7 @@ def memory_kinds() -> list[Kind]:
         Kind("pandas of objects", _pandas_objects),
         Kind("pandas of text and categories", _pandas_text),
         Kind("polars", _polars),
+        Kind("polars of objects", _polars_objects),
         *arrow,
     ]
 

@@ -20,6 +20,7 @@ from dpcore.tables.sources import listing
 from dpcore.tables.sources.csv_file import CsvFile
 from dpcore.tables.sources.csv_records import record_ends
 from dpcore.tables.sources.parquet_file import ParquetFile
+from tests.dpcore.tables.sources.equal_values import export_addresses
 from tests.dpcore.tables.sources.one_record import COLUMNS, LARGEST, Kind, Record
 from tests.dpcore.tables.sources.one_record_kinds import (
     Csv,
@@ -207,6 +208,7 @@ PLANTED = [
         _replacing("dpcore.tables.sources.memory_table._of_pandas", _guessing_objects),
         memory_kinds()[0],
     ),
+    Planted("objects of polars as addresses", export_addresses, memory_kinds()[3]),
     *(
         Planted(
             f"{name} at {path}", _replacing("dpcore.tables.sources.listing._local", plant), AT_PATHS[f"files at {path}"]
