@@ -7,6 +7,7 @@ leaves it is a new one that was made from public words only.
 
 import asyncio
 import functools
+import signal
 import traceback
 import warnings
 from collections.abc import Callable
@@ -19,7 +20,15 @@ import httpx
 from prefect import Flow, State, Task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
-from prefect.exceptions import CancelledRun, ExternalSignal, PausedRun, PrefectSignal
+from prefect.exceptions import (
+    Abort,
+    CancelledRun,
+    ExternalSignal,
+    Pause,
+    PausedRun,
+    PrefectSignal,
+    TerminationSignal,
+)
 
 import dpcore
 from dpcore import private_log as stewardlog
@@ -31,14 +40,17 @@ from flows.tasks.refusals import end_refused, ends_refused, refused_state
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What ends or suspends a run from outside. Every other error, also one that is no Exception, such as the panic of a
-# compiled library, is replaced.
+# What ends or suspends a run from outside, each class after its subclasses. Every other error, also one that is no Exception,
+# such as the panic of a compiled library, becomes a StepFailed.
 CONTROL = (
     KeyboardInterrupt,
     SystemExit,
     GeneratorExit,
     asyncio.CancelledError,
+    Abort,
+    Pause,
     PrefectSignal,
+    TerminationSignal,
     ExternalSignal,
     CancelledRun,
     PausedRun,
@@ -172,13 +184,18 @@ def public_form(error: BaseException, *, where: str) -> BaseException:
 
 
 def _without_words(error: BaseException) -> BaseException:
-    """Return an error that ends or suspends a run, with nothing in it but what kind it is; a program's exit code stays."""
-    error.args = (error.code,) if isinstance(error, SystemExit) and isinstance(error.code, int) else ()
-    if isinstance(error, SystemExit) and not error.args:
-        error.code = 1
-    error.__dict__.pop("__notes__", None)
-    error.__cause__ = error.__context__ = None
-    return error.with_traceback(None)
+    """Return a new error of the same kind. It keeps only an exit code, a signal's number and the state that the server gave the run."""
+    kind = next(kind for kind in CONTROL if isinstance(error, kind))
+    fresh = kind.__new__(kind)  # not of a subclass, which may hold words or make some
+    code, number, state = (getattr(error, name, None) for name in ("code", "signal", "state"))
+    if isinstance(fresh, SystemExit):
+        fresh.code = int(code) if isinstance(code, int) else 1
+        fresh.args = (fresh.code,)
+    elif isinstance(fresh, TerminationSignal):
+        fresh.signal = int(number) if isinstance(number, int) else signal.SIGTERM
+    elif isinstance(fresh, Abort | Pause | PausedRun):  # an Abort of ours has a state, too
+        fresh.state = state if isinstance(state, State) else None  # type: ignore[union-attr]
+    return fresh
 
 
 def _fresh(error: DpflowError) -> DpflowError:
