@@ -8,6 +8,7 @@ leaves it is a new one that was made from public words only.
 import asyncio
 import functools
 import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -175,7 +176,7 @@ def public_form(error: BaseException, *, where: str) -> BaseException:
         return _fresh(error)
     log = stewardlog.record(error, where=where)
     details = f"the details are in the steward's log {log.name}" if log else "the steward's log could not be written"
-    kind = type(error).__name__
+    kind = _public_name(type(error))
     if isinstance(error, httpx.HTTPError):  # dpcore knows no HTTP: this was a call to Prefect's own API
         return DpflowError(
             f"the Prefect server failed in {where} ({kind}); see that it runs, then resume the run; {details}"
@@ -203,6 +204,14 @@ def _fresh(error: DpflowError) -> DpflowError:
     fresh = type(error).__new__(type(error), *error.args)
     fresh.__dict__.update((name, value) for name, value in vars(error).items() if name != "__notes__")
     return fresh
+
+
+def _public_name(kind: type[BaseException]) -> str:
+    """Return the name of a class if it stands in a module. A class that is made at run time may be named after a value."""
+    found: object = sys.modules.get(kind.__module__)
+    for part in kind.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return kind.__name__ if found is kind else "an error"
 
 
 def _place(trace: TracebackType | None) -> str:

@@ -266,6 +266,15 @@ def test_a_subclass_that_makes_its_own_words_of_what_ends_a_run_is_left_behind(k
     assert getattr(caught.value, "signal", 15) == 15
 
 
+def test_a_class_that_stands_in_no_module_is_not_named() -> None:
+    def made_at_run_time() -> None:
+        raise type(MARKER, (ValueError,), {"__module__": "builtins"})(MARKER)
+
+    with pytest.raises(StepFailed, match="step a failed: an error at test_guard") as caught:
+        guarded(made_at_run_time, where="a")()
+    assert MARKER not in str(caught.value)
+
+
 def test_a_public_error_holds_no_warning_of_its_step() -> None:
     def warn_and_stumble() -> None:
         warnings.simplefilter("always")
