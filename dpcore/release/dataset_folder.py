@@ -8,7 +8,7 @@ counts as the newest. The check lets a reader of `*/data` rely on reading exactl
 import json
 import os
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from dpcore.release.draft_folder import new_file, sync_path
@@ -30,7 +30,7 @@ def is_release(folder: Path, name: str) -> bool:
         return False
 
 
-def point_latest(folder: Path, name: str, *, known: Sequence[str]) -> None:
+def point_latest(folder: Path, name: str, *, known: Callable[[], Sequence[str]]) -> None:
     """Point `latest.json` to the newest release. A resumed older run does not replace a newer release.
 
     Runs that end at the same time each check again after writing, so the last writer sees all their releases.
@@ -38,9 +38,10 @@ def point_latest(folder: Path, name: str, *, known: Sequence[str]) -> None:
     Args:
         folder: The folder that holds the releases of a dataset.
         name: The release just published. It counts as the newest if the folder holds no known release.
-        known: The names of all releases that the ledger's runs could have made, oldest first.
+        known: Returns the names of all releases that the ledger's runs could have made, oldest first. It is called before each
+            comparison, because other runs may have been reserved since the last one.
     """
-    while (newest := _encoded_pointer(_newest(folder, known) or name)) != _current_pointer(folder):
+    while (newest := _encoded_pointer(_newest(folder, known()) or name)) != _current_pointer(folder):
         temporary = folder / f".latest-{secrets.token_hex(4)}"
         try:
             _write(temporary, newest)

@@ -75,7 +75,7 @@ def publish(
     draft: Draft,
     *,
     recorded: Collection[str],
-    known: Sequence[str],
+    known: Callable[[], Sequence[str]],
     in_chain: Callable[[str], bool],
     confirm: Callable[[], None],
 ) -> Published:
@@ -87,7 +87,8 @@ def publish(
     Args:
         draft: The content of the release.
         recorded: The SHA-256 of each manifest that the run has recorded as published.
-        known: The names of the releases that the account's runs could have made, oldest first.
+        known: Returns the names of the releases that the account's runs could have made by now, oldest first. Writing a release takes
+            time, and newer runs may be reserved and publish meanwhile.
         in_chain: Returns whether a hash is that of an event of the ledger.
         confirm: Called after everything is written and before the rename; raises to prevent publication.
 

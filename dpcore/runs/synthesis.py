@@ -285,12 +285,16 @@ class Synthesis:
         published = publish(
             draft,
             recorded=self.ledger.manifests_of(self.run_id),
-            known=[release_id(run.id, opened_at=run.opened_at) for run in self.ledger.runs(draft.statement.account)],
+            known=self._known_releases,
             in_chain=self.ledger.has_event,
             confirm=self.ledger.confirm,
         )
         self._published = Publication(published=published, draft=draft, payer=payer, curator=self.curator, lease=lease)
         return published.folder
+
+    def _known_releases(self) -> list[str]:
+        """Return the names of the releases that the account's runs could have made by now, oldest first."""
+        return [release_id(run.id, opened_at=run.opened_at) for run in self.ledger.runs(self.account.name)]
 
     def settle(self) -> Outcome:
         """Refund the unspent budget, and return the outcome of the run."""

@@ -2,17 +2,19 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dpcore import synthesize
 from dpcore.errors import LedgerDamaged
 from dpcore.ledger import writing
-from dpcore.release import dataset_folder
+from dpcore.release import dataset_folder, publishing
 from dpcore.release.dataset_folder import pointer
+from dpcore.runs import steps, synthesis
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 
@@ -126,7 +128,7 @@ def test_of_two_runs_that_end_at_once_the_newer_becomes_the_latest(
     paid: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older, newer = release(paid), release(paid)
-    folder, known, write = older.parent, [older.name, newer.name], dataset_folder._write
+    folder, write = older.parent, dataset_folder._write
     (folder / "latest.json").unlink()
     newer.rename("aside")
 
@@ -134,9 +136,60 @@ def test_of_two_runs_that_end_at_once_the_newer_becomes_the_latest(
         """The newer release appears, and points to itself, between the older run's look at latest.json and its writing."""
         monkeypatch.setattr(dataset_folder, "_write", write)
         Path("aside").rename(newer)
-        dataset_folder.point_latest(folder, newer.name, known=known)
+        dataset_folder.point_latest(folder, newer.name, known=lambda: [older.name, newer.name])
         write(path, content)
 
     monkeypatch.setattr(dataset_folder, "_write", while_another_ends)
-    dataset_folder.point_latest(folder, older.name, known=known)
+    dataset_folder.point_latest(folder, older.name, known=lambda: [older.name, newer.name])
     assert named(folder) == newer.name
+
+
+MOMENTS = {
+    "before its files are written": (publishing, "_write"),
+    "before it gets its name": (publishing, "_renamed"),
+    "before it looks for the newest": (publishing, "point_latest"),
+    "before it writes latest.json": (dataset_folder, "_write"),
+}
+
+
+def release_overtaken(workspace: Workspace, patch: pytest.MonkeyPatch, moment: str) -> tuple[Path, Path]:
+    """Let a newer run begin and end at some moment of an older one's publication; return both releases, the older one first."""
+    (module, step), newer = MOMENTS[moment], []
+    real = getattr(module, step)
+
+    def overtaken(*arguments: object, **named: object) -> object:
+        patch.setattr(module, step, real)
+        with pytest.MonkeyPatch.context() as elsewhere:
+            elsewhere.setattr(steps, "_open_runs", {})  # as in another process
+            newer.append(release(workspace))
+        return real(*arguments, **named)
+
+    patch.setattr(module, step, overtaken)
+    return release(workspace), newer[0]
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_run_that_is_overtaken_does_not_become_the_latest(
+    paid: Workspace, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    older, newer = release_overtaken(paid, monkeypatch, moment)
+    assert older != newer
+    assert named(newer.parent) == newer.name
+    verify_ledger()
+
+
+def test_knowing_the_runs_only_as_they_were_before_the_writing_would_not_do(
+    paid: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted defect: a run that was reserved while the release was written is unknown."""
+    publish = synthesis.publish
+
+    def known_early(*arguments: Any, known: Callable[[], Sequence[str]], **more: Any) -> Any:
+        early = known()
+        return publish(*arguments, known=lambda: early, **more)
+
+    monkeypatch.setattr(synthesis, "publish", known_early)
+    older, _ = release_overtaken(paid, monkeypatch, "before its files are written")
+    assert named(older.parent) == older.name
+    with pytest.raises(LedgerDamaged, match="is newer"):
+        verify_ledger()
