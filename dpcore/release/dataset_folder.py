@@ -1,20 +1,38 @@
 """The folder of a dataset: keep `latest.json` pointing to the newest release, and check that the folder holds releases only.
 
-The newest release is the one whose run was reserved last, by the order of the ledger's events. Release names begin with a time, but
-clocks can be wrong, so names do not decide. A copy of a release, or a link to one, has another name than its manifest states, so it never
+The newest release is the one whose run was reserved last, by the order of the ledger's events. A run that was refunded and is resumed is
+reserved again, and its last reservation counts. Release names begin with a time, but clocks can be wrong, so names do not decide. A copy of a release, or a link to one, has another name than its manifest states, so it never
 counts as the newest. The check lets a reader of `*/data` rely on reading exactly what was published.
 """
 
+import datetime as dt
+import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
+from dpcore.ledger import Run
 from dpcore.release.draft_folder import new_file, sync_path
 from dpcore.release.integrity import MANIFEST, one_line, read_regular, require_permitted
 
 LATEST = "latest.json"
+
+
+def release_id(run_id: str, *, opened_at: str) -> str:
+    """Return the name of a run's release. It depends only on the run, and no other run has it.
+
+    >>> release_id("5f0c2ab1-7d8e", opened_at="2026-11-15T02:10:00+00:00")
+    '20261115T021000Z-7d9117748bbf'
+    """
+    opened = dt.datetime.fromisoformat(opened_at).astimezone(dt.UTC)
+    return f"{opened:%Y%m%dT%H%M%SZ}-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"
+
+
+def reservation_numbers(runs: Iterable[Run]) -> dict[str, int]:
+    """Return, for the name of each run's release, the number of the event that last reserved the run."""
+    return {release_id(run.id, opened_at=run.opened_at): run.first for run in runs}
 
 
 def pointer(release: str) -> dict[str, str]:
@@ -30,7 +48,7 @@ def is_release(folder: Path, name: str) -> bool:
         return False
 
 
-def point_latest(folder: Path, name: str, *, known: Callable[[], Sequence[str]]) -> None:
+def point_latest(folder: Path, name: str, *, numbers: Callable[[], Mapping[str, int]]) -> None:
     """Point `latest.json` to the newest release. A resumed older run does not replace a newer release.
 
     Runs that end at the same time each check again after writing, so the last writer sees all their releases.
@@ -38,10 +56,10 @@ def point_latest(folder: Path, name: str, *, known: Callable[[], Sequence[str]])
     Args:
         folder: The folder that holds the releases of a dataset.
         name: The release just published. It counts as the newest if the folder holds no known release.
-        known: Returns the names of all releases that the ledger's runs could have made, oldest first. It is called before each
-            comparison, because other runs may have been reserved since the last one.
+        numbers: Returns the `reservation_numbers` of the account's runs. It is called before each comparison, because other runs may
+            have been reserved since the last one.
     """
-    while (newest := _encoded_pointer(_newest(folder, known()) or name)) != _current_pointer(folder):
+    while (newest := _encoded_pointer(_newest(folder, numbers()) or name)) != _current_pointer(folder):
         temporary = folder / f".latest-{secrets.token_hex(4)}"
         try:
             _write(temporary, newest)
@@ -51,8 +69,13 @@ def point_latest(folder: Path, name: str, *, known: Callable[[], Sequence[str]])
     sync_path(folder)
 
 
-def _newest(folder: Path, known: Sequence[str]) -> str | None:
-    return next((name for name in reversed(known) if is_release(folder, name)), None)
+def _newest(folder: Path, numbers: Mapping[str, int]) -> str | None:
+    return next((name for name in reversed(oldest_first(numbers, numbers)) if is_release(folder, name)), None)
+
+
+def oldest_first(names: Iterable[str], numbers: Mapping[str, int]) -> list[str]:
+    """Sort releases by the reservation of their runs. Those of unknown runs come first, by name."""
+    return sorted(names, key=lambda name: (numbers.get(name, 0), name))
 
 
 def _encoded_pointer(release: str) -> bytes:
@@ -78,7 +101,7 @@ def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, 
     Args:
         folder: The folder that holds the releases of a dataset.
         recorded: The names of the releases that the ledger recorded as published there.
-        numbers: For each release name the ledger knows, the number of the event that reserved its run.
+        numbers: For each release name the ledger knows, the number of the event that last reserved its run.
 
     Raises:
         PermissionError: If this user may not read `latest.json`.
@@ -109,8 +132,8 @@ def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mappin
         return f"{LATEST} points to {one_line(name)}, which does not exist and was never recorded"
     if name not in recorded and not is_release(folder, name):
         return f"{LATEST} points to {one_line(name)}, which is a copy of, or a link to, a release with another name"
-    there = (each for each in recorded if os.path.lexists(folder / each))
-    newest = max(there, key=lambda each: (numbers.get(each, 0), each), default=name)
+    there = [each for each in recorded if os.path.lexists(folder / each)]
+    newest = oldest_first(there, numbers)[-1] if there else name
     if _is_older(name, newest, numbers=numbers):
         return f"{LATEST} points to {one_line(name)}, but {one_line(newest)} is newer"
     return None

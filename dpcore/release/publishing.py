@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,16 +27,6 @@ from dpcore.release.measured import measurement_schema, measurement_tables
 
 ROWS_PER_GROUP = 1 << 18
 LEAST_FREE_BYTES = 4 << 20
-
-
-def release_id(run_id: str, *, opened_at: str) -> str:
-    """Return the name of a run's release. It depends only on the run, and no other run has it.
-
-    >>> release_id("5f0c2ab1-7d8e", opened_at="2026-11-15T02:10:00+00:00")
-    '20261115T021000Z-7d9117748bbf'
-    """
-    opened = dt.datetime.fromisoformat(opened_at).astimezone(dt.UTC)
-    return f"{opened:%Y%m%dT%H%M%SZ}-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"
 
 
 def check_writable(folder: Path) -> None:
@@ -75,7 +65,7 @@ def publish(
     draft: Draft,
     *,
     recorded: Collection[str],
-    known: Callable[[], Sequence[str]],
+    numbers: Callable[[], Mapping[str, int]],
     in_chain: Callable[[str], bool],
     confirm: Callable[[], None],
 ) -> Published:
@@ -87,8 +77,8 @@ def publish(
     Args:
         draft: The content of the release.
         recorded: The SHA-256 of each manifest that the run has recorded as published.
-        known: Returns the names of the releases that the account's runs could have made by now, oldest first. Writing a release takes
-            time, and newer runs may be reserved and publish meanwhile.
+        numbers: Returns the `reservation_numbers` of the account's runs by now. Writing a release takes time, and newer runs may be
+            reserved and publish meanwhile.
         in_chain: Returns whether a hash is that of an event of the ledger.
         confirm: Called after everything is written and before the rename; raises to prevent publication.
 
@@ -105,7 +95,7 @@ def publish(
             published = _appeared_or_same(draft, final, in_chain=in_chain, confirm=confirm)
         for leftover in folder.glob(f".partial-{name}-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        point_latest(folder, name, known=known)
+        point_latest(folder, name, numbers=numbers)
     return published
 
 

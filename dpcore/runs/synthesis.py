@@ -16,7 +16,7 @@ from dpcore.ledger import Account, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.places import places_of_spec
 from dpcore.private import Private
-from dpcore.release import SyntheticRows, check_owner, check_writable, claim_folder, publish, release_id
+from dpcore.release import SyntheticRows, check_owner, check_writable, claim_folder, publish, reservation_numbers
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
 from dpcore.runs.block_reservation import day_to_read, reserve_run
@@ -285,16 +285,12 @@ class Synthesis:
         published = publish(
             draft,
             recorded=self.ledger.manifests_of(self.run_id),
-            known=self._known_releases,
+            numbers=lambda: reservation_numbers(self.ledger.runs(self.account.name)),
             in_chain=self.ledger.has_event,
             confirm=self.ledger.confirm,
         )
         self._published = Publication(published=published, draft=draft, payer=payer, curator=self.curator, lease=lease)
         return published.folder
-
-    def _known_releases(self) -> list[str]:
-        """Return the names of the releases that the account's runs could have made by now, oldest first."""
-        return [release_id(run.id, opened_at=run.opened_at) for run in self.ledger.runs(self.account.name)]
 
     def settle(self) -> Outcome:
         """Refund the unspent budget, and return the outcome of the run."""

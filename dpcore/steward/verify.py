@@ -16,10 +16,9 @@ from dpcore.ledger.chain import is_sha256
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.release.dataset_folder import misplaced
+from dpcore.release.dataset_folder import misplaced, reservation_numbers
 from dpcore.release.integrity import MANIFEST, damage, one_line, permission_errors, read_regular, require_permitted
 from dpcore.release.ownership import owner_changed
-from dpcore.release.publishing import release_id
 from dpcore.reporting.promises import release_promise
 
 
@@ -221,12 +220,11 @@ def _require_releases_only(ledger: Ledger, folders: Iterable[Path], recorded: Se
 
 
 def _numbers(ledger: Ledger, account: str, recorded: Mapping[str, str]) -> dict[str, int]:
-    """Return, for each release of an account by name, the number of the event that reserved its run."""
+    """Return, for each release of an account by name, the number of the event that last reserved its run."""
     if account not in {each.name for each in ledger.accounts()}:
         return {}  # the folder was renamed
     runs = {run.id: run for run in ledger.runs(account)}
-    made = {release_id(run.id, opened_at=run.opened_at): run.first for run in runs.values()}
-    return made | {name: runs[run].first for name, run in recorded.items() if run in runs}
+    return reservation_numbers(runs.values()) | {name: runs[run].first for name, run in recorded.items() if run in runs}
 
 
 def _changed(release: Path, problem: str) -> LedgerDamaged:

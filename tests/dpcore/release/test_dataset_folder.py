@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dpcore import synthesize
-from dpcore.errors import LedgerDamaged
-from dpcore.ledger import writing
-from dpcore.release import dataset_folder, publishing
+from dpcore.errors import DpflowError, LedgerDamaged
+from dpcore.ledger import Run, open_ledger, writing
+from dpcore.release import dataset_folder, publishing, release_id
 from dpcore.release.dataset_folder import pointer
 from dpcore.runs import steps, synthesis
 from dpcore.steward.verify import verify_ledger
@@ -50,7 +50,7 @@ def a_year_ahead(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Path:
         return release(workspace)
 
 
-def by_name(folder: Path, _known: object) -> str:
+def by_name(folder: Path, _numbers: object) -> str:
     """The planted defect: the newest is the folder whose name comes last."""
     return max(path.parent.name for path in folder.glob("[!.]*/manifest.json"))
 
@@ -136,11 +136,11 @@ def test_of_two_runs_that_end_at_once_the_newer_becomes_the_latest(
         """The newer release appears, and points to itself, between the older run's look at latest.json and its writing."""
         monkeypatch.setattr(dataset_folder, "_write", write)
         Path("aside").rename(newer)
-        dataset_folder.point_latest(folder, newer.name, known=lambda: [older.name, newer.name])
+        dataset_folder.point_latest(folder, newer.name, numbers=lambda: {older.name: 1, newer.name: 2})
         write(path, content)
 
     monkeypatch.setattr(dataset_folder, "_write", while_another_ends)
-    dataset_folder.point_latest(folder, older.name, known=lambda: [older.name, newer.name])
+    dataset_folder.point_latest(folder, older.name, numbers=lambda: {older.name: 1, newer.name: 2})
     assert named(folder) == newer.name
 
 
@@ -184,12 +184,59 @@ def test_knowing_the_runs_only_as_they_were_before_the_writing_would_not_do(
     """The planted defect: a run that was reserved while the release was written is unknown."""
     publish = synthesis.publish
 
-    def known_early(*arguments: Any, known: Callable[[], Sequence[str]], **more: Any) -> Any:
-        early = known()
-        return publish(*arguments, known=lambda: early, **more)
+    def numbered_early(*arguments: Any, numbers: Callable[[], Mapping[str, int]], **more: Any) -> Any:
+        early = numbers()
+        return publish(*arguments, numbers=lambda: early, **more)
 
-    monkeypatch.setattr(synthesis, "publish", known_early)
+    monkeypatch.setattr(synthesis, "publish", numbered_early)
     older, _ = release_overtaken(paid, monkeypatch, "before its files are written")
     assert named(older.parent) == older.name
+    with pytest.raises(LedgerDamaged, match="is newer"):
+        verify_ledger()
+
+
+def refund(workspace: Workspace, run: str) -> None:
+    """Let a run find that its table lacks a column, which refunds its reservation; then put the table back."""
+    table = workspace.folder / "visits.csv"
+    good = table.read_text(encoding="utf-8")
+    table.write_text(good.replace("person,sex", "person,gender", 1), encoding="utf-8")
+    with pytest.raises(DpflowError):
+        release(workspace, run_id=run)
+    table.write_text(good, encoding="utf-8")
+    with open_ledger() as ledger:
+        assert ledger.run(run).state == "refunded"
+
+
+def resume_refunded(workspace: Workspace) -> list[bool]:
+    """Resume runs that were refunded, between others; after each release, tell whether it is named as the latest."""
+    refund(workspace, "a")
+    refund(workspace, "b")
+    latest = []
+    for run in ("c", "b", "d", "a"):
+        made = release(workspace, run_id=run, resume=run in {"a", "b"})
+        latest.append(named(made.parent) == made.name)
+    return latest
+
+
+def test_a_refunded_run_that_is_resumed_is_as_new_as_its_last_reservation(paid: Workspace) -> None:
+    assert resume_refunded(paid) == [True] * 4
+    verify_ledger()
+    newest = named(paid.folder / "releases" / "visits")
+    for run in ("a", "b", "c", "d"):
+        release(paid, run_id=run, resume=True)
+        assert named(paid.folder / "releases" / "visits") == newest
+    verify_ledger()
+
+
+def test_ordering_runs_by_their_first_reservation_would_not_do(
+    paid: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted defect: for latest.json, a run is as old as its row, which outlives a refund. `verify` knows better."""
+
+    def by_row(runs: Iterable[Run]) -> dict[str, int]:
+        return {release_id(run.id, opened_at=run.opened_at): row for row, run in enumerate(runs)}
+
+    monkeypatch.setattr(synthesis, "reservation_numbers", by_row)
+    assert resume_refunded(paid) == [True, False, True, False]
     with pytest.raises(LedgerDamaged, match="is newer"):
         verify_ledger()

@@ -14,7 +14,7 @@ import pytest
 from dpcore import synthesize
 from dpcore.errors import LedgerDamaged, OutputError
 from dpcore.ledger import EventKind, Run, RunState, open_ledger
-from dpcore.release import Published, publishing
+from dpcore.release import Published, publishing, release_id
 from dpcore.release.draft_folder import DraftFolder
 from dpcore.runs import steps
 from dpcore.runs.synthesis import Synthesis
@@ -39,7 +39,7 @@ def until_published(workspace: Workspace, *, before: Callable[[Path], object] = 
     run = Synthesis(load_spec(workspace.spec), run_id="run", resume=False)
     try:
         reserved = measured(run)
-        name = publishing.release_id("run", opened_at=reserved.opened_at)
+        name = release_id("run", opened_at=reserved.opened_at)
         before(run.declaration.output_folder / name)
         return run.publish(run.sample())
     finally:
