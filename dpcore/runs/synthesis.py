@@ -297,7 +297,7 @@ class Synthesis:
         return made(self._published, "nothing was published yet; publish before settling").settle()
 
     def report(self) -> Report:
-        """Return the report of the settled run, from its release and its ledger."""
+        """Return the report of the settled run, from its ledger and the manifest as it was written."""
         return made(self._published, "nothing was published yet; publish and settle before reporting").report()
 
     def close(self) -> None:
