@@ -8,14 +8,13 @@ counts as the newest. The check lets a reader of `*/data` rely on reading exactl
 import datetime as dt
 import hashlib
 import json
-import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from dpcore.ledger import Run
 from dpcore.release.draft_folder import new_file, sync_path
-from dpcore.release.integrity import MANIFEST, one_line, read_regular, require_permitted
+from dpcore.release.integrity import MANIFEST, is_there, one_line, read_regular, require_permitted
 
 LATEST = "latest.json"
 
@@ -104,15 +103,15 @@ def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, 
         numbers: For each release name the ledger knows, the number of the event that last reserved its run.
 
     Raises:
-        PermissionError: If this user may not read `latest.json`.
+        PermissionError: If this user may not read `latest.json`, or may not list or enter a folder.
     """
     try:
         names = sorted(path.name for path in folder.iterdir())
-    except OSError:
-        return None  # the folder was moved away, or this user may not list it
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # the folder was moved away
     for name in names:
         release = folder / name  # hidden names too: `*` matches them in DuckDB and polars
-        if os.path.lexists(release / "data") and not os.path.lexists(release / MANIFEST):
+        if is_there(release / "data") and not is_there(release / MANIFEST):
             return f"{one_line(name)} holds data but no {MANIFEST}, so it is not a release of this ledger"
         if name.lower().endswith(".parquet"):
             return f"{one_line(name)} lies beside the releases but belongs to none of them"
@@ -128,11 +127,12 @@ def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mappin
             return f"{LATEST} does not name a release of this folder"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"{LATEST} cannot be read"
-    if name not in recorded and not os.path.lexists(folder / name / MANIFEST):
+    if name not in recorded and not is_there(folder / name / MANIFEST):
         return f"{LATEST} points to {one_line(name)}, which does not exist and was never recorded"
+    require_permitted(folder / name / MANIFEST)
     if name not in recorded and not is_release(folder, name):
         return f"{LATEST} points to {one_line(name)}, which is a copy of, or a link to, a release with another name"
-    there = [each for each in recorded if os.path.lexists(folder / each)]
+    there = [each for each in recorded if is_there(folder / each)]
     newest = oldest_first(there, numbers)[-1] if there else name
     if _is_older(name, newest, numbers=numbers):
         return f"{LATEST} points to {one_line(name)}, but {one_line(newest)} is newer"
