@@ -9,7 +9,9 @@ import datetime as dt
 import hashlib
 import json
 import secrets
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from dpcore.ledger import Run
@@ -17,6 +19,9 @@ from dpcore.release.draft_folder import new_file, sync_path
 from dpcore.release.integrity import MANIFEST, is_there, one_line, read_regular, require_permitted
 
 LATEST = "latest.json"
+_DRAFT = ".latest-"
+_LEFT_BEHIND_AFTER = 3600.0
+"""Seconds after which a draft of `latest.json` cannot belong to a live process: writing one takes milliseconds."""
 
 
 def release_id(run_id: str, *, opened_at: str) -> str:
@@ -59,13 +64,22 @@ def point_latest(folder: Path, name: str, *, numbers: Callable[[], Mapping[str, 
             have been reserved since the last one.
     """
     while (newest := _encoded_pointer(_newest(folder, numbers()) or name)) != _current_pointer(folder):
-        temporary = folder / f".latest-{secrets.token_hex(4)}"
+        temporary = folder / f"{_DRAFT}{secrets.token_hex(4)}"
         try:
             _write(temporary, newest)
             temporary.replace(folder / LATEST)
         finally:
             temporary.unlink(missing_ok=True)
+    _remove_leftovers(folder)
     sync_path(folder)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove drafts of `latest.json` that killed processes left behind. Those of other users may have to stay."""
+    for draft in folder.glob(f"{_DRAFT}*"):
+        with suppress(OSError):
+            if time.time() - draft.lstat().st_mtime > _LEFT_BEHIND_AFTER:
+                draft.unlink()
 
 
 def _newest(folder: Path, numbers: Mapping[str, int]) -> str | None:

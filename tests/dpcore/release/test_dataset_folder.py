@@ -1,6 +1,7 @@
 """`latest.json` names the release whose run was reserved last, whatever the clock said and whatever copies lie beside it."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta, tzinfo
@@ -240,3 +241,24 @@ def test_ordering_runs_by_their_first_reservation_would_not_do(
     assert resume_refunded(paid) == [True, False, True, False]
     with pytest.raises(LedgerDamaged, match="is newer"):
         verify_ledger()
+
+
+def drafts(folder: Path) -> set[str]:
+    return {path.name for path in folder.glob(".latest-*")}
+
+
+@pytest.mark.parametrize("removed", [True, False], ids=["removed", "planted: never removed"])
+def test_a_draft_that_a_killed_run_left_behind_is_removed_by_a_later_one(
+    paid: Workspace, monkeypatch: pytest.MonkeyPatch, removed: bool
+) -> None:
+    folder = release(paid).parent
+    for name in (".latest-0123abcd", ".latest-of-now"):
+        (folder / name).touch()
+    (folder / ".latest-4567cdef").symlink_to("nowhere")
+    for name in (".latest-0123abcd", ".latest-4567cdef"):
+        os.utime(folder / name, (0, 0), follow_symlinks=False)
+    if not removed:
+        monkeypatch.setattr(dataset_folder, "_remove_leftovers", lambda folder: None)
+    release(paid)
+    assert (drafts(folder) == {".latest-of-now"}) is removed  # which another run may be about to use
+    verify_ledger()
