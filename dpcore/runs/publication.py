@@ -1,7 +1,7 @@
 """Publish a release, settle its run, and report the outcome. Everything here is computed from noisy values and the ledger."""
 
-import json
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,7 +128,7 @@ class Publication:
             self.payer.run_id,
             release=folder.name,
             lease=self.lease,
-            manifest=str(folder.resolve() / MANIFEST) if record else None,
+            manifest=str(_resolved(folder) / MANIFEST) if record else None,
             manifest_sha256=self.published.manifest_sha256 if record else None,
         )
         for warning in self.draft.warnings:
@@ -160,8 +160,8 @@ class Publication:
         )
 
     def report(self) -> Report:
-        """Return the report of the settled run, from its release and its ledger."""
-        manifest = json.loads((self.published.folder / MANIFEST).read_text(encoding="utf-8"))
+        """Return the report of the settled run, from its ledger and the manifest as it was written."""
+        manifest = self.published.manifest
         return Report(
             outcome=self.outcome(),
             account=self.payer.account,
@@ -177,5 +177,10 @@ class Publication:
 
 def _shown(path: Path) -> str:
     """Return the path relative to the working folder if it lies below it, else the absolute path."""
-    here, whole = Path.cwd().resolve(), path.resolve()
+    here, whole = Path.cwd().resolve(), _resolved(path)
     return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
+
+
+def _resolved(release: Path) -> Path:
+    """Return the path of a release with links in its parents resolved. A link put in the release's own place is not followed."""
+    return Path(os.path.realpath(release.parent), release.name)
