@@ -15,6 +15,7 @@ from dpcore.release import MANIFEST, Draft, Published, SyntheticRows, release_id
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.reporting.outcome import Outcome, Report, Round
 from dpcore.reporting.promises import release_promise
+from dpcore.runs.empty_columns import empty_column_warnings
 from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
 from dpcore.runs.rounds import Plan
 
@@ -32,15 +33,19 @@ class Material:
 
     def warnings(self) -> Iterator[str]:
         """Yield warnings for readers of the release, from noisy values and the spec alone."""
-        total = NoisyTotal.of(self.plan.strategy.measurements)
-        if warning := small_total_warning(self.plan.declaration, total):
+        declaration, measurements = self.plan.declaration, self.plan.strategy.measurements
+        total = NoisyTotal.of(measurements)
+        if warning := small_total_warning(declaration, total):
             yield warning
+        empty = empty_column_warnings(declaration.universe, measurements, total=total)
         for finding in self.findings:
             if not finding.found:
+                empty.pop(finding.column, None)  # this has a reason of its own
                 yield (
                     f"no value of `{finding.column}` stood out of the noise, so all of them are `other`; give its `discover` a larger "
                     "`share`, or list the values"
                 )
+        yield from empty.values()
 
 
 @dataclass(frozen=True, kw_only=True)

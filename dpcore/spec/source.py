@@ -16,6 +16,9 @@ _SECRET = re.compile(r"key|token|sig|secret|passw|pwd|credential|auth", re.IGNOR
 
 
 def _path(text: str) -> str:
+    # Which folders exist would decide how often such a path finds a file.
+    if re.search(r"[*?[].*/\.\.(/|$)", text):
+        raise ValueError("goes up (`..`) after a pattern; write the folder without `..`")
     scheme, separator, _ = text.partition("://")
     if not separator:
         return text
@@ -89,7 +92,7 @@ class SourceSpec(SpecPart):
     path: Annotated[str, Field(min_length=1), AfterValidator(_path)] | None = Field(
         None,
         description="a CSV, Parquet or Arrow file, a folder of them, a pattern such as visits/*.parquet, or a URL such as s3://bucket/visits; "
-        "relative to the spec",
+        "relative to the spec; `*`, `?` and `[` always make a pattern of files, and `[[]` names a bracket",
     )
     format: Literal["csv", "parquet", "arrow"] | None = Field(
         None, description="the format of the files; default: by their suffixes"
