@@ -14,6 +14,7 @@ from benchmarks.ledger_bulk import ACCOUNT, block_names, build, open_blocks
 from benchmarks.ledger_charges import Charges, Slice, in_turns, median_ratio
 from benchmarks.ledger_places import Place, Places
 from benchmarks.ledger_scenario import price
+from benchmarks.release_cost import peak_memory_mb
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.ledger.verification import verify
 
@@ -77,15 +78,8 @@ def _verified(url: str) -> dict[str, float]:
         "events": events,
         "verify_seconds": seconds,
         "verified_events_per_second": events / seconds,
-        "peak_memory_mb": _peak_memory(),
+        "peak_memory_mb": peak_memory_mb(),
     }
-
-
-def _peak_memory() -> float:
-    """Return this process's own peak memory. `ru_maxrss` would start at the size of the parent process."""
-    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    (peak,) = (line.split()[1] for line in lines if line.startswith("VmHWM"))
-    return int(peak) / 1024
 
 
 def _bytes(place: Place) -> int:

@@ -19,15 +19,17 @@ import os
 import statistics
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from benchmarks.overhead_runs import SIZES, Bench, cpu_seconds
-from benchmarks.overhead_start import seconds_to_running
+from tests.flows.stack import Stack, kept_stack
 
 BAR = 12.0
 """The most that a task may cost, in milliseconds of client CPU beyond the step itself."""
 HEADLINE = "sample"
+AS_SERVED = {"PREFECT_WORKER_QUERY_SECONDS": "2"}  # as in `dpflow serve`; the tests poll more often
 
 
 def main() -> None:
@@ -83,6 +85,36 @@ def figures(runs: dict[str, list[float]], imported: float, *, tasks: int) -> dic
         "ms_per_task": 1000 * (through - without) / tasks,
         "all": runs,
     }
+
+
+def seconds_to_running(starts: int) -> dict[str, float]:
+    """Start everything as `dpflow ui` does, submit runs one after another, and return the medians of their waits."""
+    with (
+        tempfile.TemporaryDirectory(prefix="dpflow-start-") as folder,
+        contextlib.contextmanager(kept_stack)(Path(folder) / "stack", more=AS_SERVED) as stack,
+    ):
+        stack.ui()
+        waits = [_wait(stack) for _ in range(starts)]
+    found, process = (statistics.median(times) for times in zip(*waits, strict=True))
+    return {
+        "seconds": statistics.median(sum(wait) for wait in waits),
+        "found_seconds": found,
+        "process_seconds": process,
+    }
+
+
+def _wait(stack: Stack) -> tuple[float, float]:
+    """Submit a run, and return how long it waited for the worker and then for its process."""
+    submitted = datetime.now(UTC)
+    run = stack.start()
+    stack.wait(run)
+    first: dict[str, datetime] = {}
+    for state in stack.states(run):
+        first.setdefault(state["type"], datetime.fromisoformat(state["timestamp"]))
+    return (
+        (first["PENDING"] - submitted).total_seconds(),
+        (first["RUNNING"] - first["PENDING"]).total_seconds(),
+    )
 
 
 def _text(result: dict[str, Any]) -> str:

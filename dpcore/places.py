@@ -2,7 +2,8 @@
 
 The search starts in a folder that the caller names, the spec's or the working folder, and goes upwards. So the same spec is
 charged to the same ledger, whatever folder a command is run in. The variables `DPFLOW_LEDGER_URL`, `DPFLOW_PRIVATE` and
-`DPFLOW_REGISTRY` override the result.
+`DPFLOW_REGISTRY` override the result. `DPFLOW_PRIVATE` must be an absolute path: a relative one would mean another folder, without the
+remembered heads, after every `cd`.
 """
 
 import os
@@ -74,7 +75,7 @@ def places_from(start: Path, *, ledger_url: str | None = None) -> Places:
         ledger_url: The ledger's address, if the caller knows it. It takes precedence over `DPFLOW_LEDGER_URL`.
 
     Raises:
-        UsageError: If the `.dpflow` found belongs to another user, or is not a folder.
+        UsageError: If the `.dpflow` found belongs to another user, or is not a folder, or `DPFLOW_PRIVATE` is a relative path.
     """
     url = ledger_url or os.environ.get(LEDGER_VARIABLE) or None
     named = url is not None
@@ -89,6 +90,8 @@ def places_from(start: Path, *, ledger_url: str | None = None) -> Places:
         beside = Path(url.removeprefix(SQLITE)).resolve().parent
         url = f"{SQLITE}{Path(url.removeprefix(SQLITE)).absolute()}"
     private, registry = os.environ.get(PRIVATE_VARIABLE), os.environ.get(REGISTRY_VARIABLE)
+    if private:
+        _require_absolute(private, project=folder.parent)
     searched = beside == folder and not (named and url.startswith(SQLITE))
     if searched and not (named and private and registry):
         _require_no_other_thing(start)
@@ -160,6 +163,15 @@ def _require_no_other_thing(start: Path) -> None:
         raise UsageError(
             f"{nearest} is a file or a broken link, so the ledger is unknown; put the folder back, remove the file or link, "
             f"or name the ledger with {LEDGER_VARIABLE}"
+        )
+
+
+def _require_absolute(private: str, *, project: Path) -> None:
+    """Raise if the private folder depends on the working folder: no head would be remembered after a `cd`."""
+    if not Path(private).is_absolute():
+        raise UsageError(
+            f"{PRIVATE_VARIABLE}={private} is a relative path, which means another folder in each working folder; name the folder in "
+            f"full, for example {PRIVATE_VARIABLE}={project / private}"
         )
 
 

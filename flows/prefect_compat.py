@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from prefect.runner._flow_run_executor import FlowRunExecutorContext as FlowRunExecutorContext
     from prefect.runner._process_manager import ProcessHandle as ProcessHandle
     from prefect.runner._starter_engine import EngineCommandStarter as EngineCommandStarter
+    from prefect.runner._state_proposer import StateProposer as StateProposer
     from prefect.server.api.server import create_app as create_app
     from prefect.server.database import PrefectDBInterface as PrefectDBInterface
     from prefect.server.database import provide_database_interface as provide_database_interface
@@ -53,6 +54,7 @@ MODULES = {
     "FlowRunExecutionResult": "prefect.runner._flow_run_executor",
     "FlowRunExecutorContext": "prefect.runner._flow_run_executor",
     "ProcessHandle": "prefect.runner._process_manager",
+    "StateProposer": "prefect.runner._state_proposer",
     "EngineCommandStarter": "prefect.runner._starter_engine",
     "create_app": "prefect.server.api.server",
     "PrefectDBInterface": "prefect.server.database",

@@ -8,6 +8,7 @@ from prefect.artifacts import create_markdown_artifact
 
 from dpcore import load_spec
 from dpcore.errors import DpflowError, LedgerDamaged, SpecError, UsageError
+from dpcore.release.integrity import access_errors, is_folder
 from dpcore.steward.registry import registered, registered_names
 from dpcore.steward.verify import verify_ledger
 from flows.pages.markdown import page, plain, table
@@ -64,8 +65,9 @@ def release_folders() -> tuple[list[Path], list[str]]:
         except (SpecError, UsageError):
             unread.append(name)
         else:
-            if folder.is_dir():
-                folders.add(folder)
+            with access_errors():
+                if is_folder(folder):
+                    folders.add(folder)
     return sorted(folders), unread
 
 

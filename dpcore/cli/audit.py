@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dpcore.cli.output import Answer, table
-from dpcore.cli.specs import Subparsers
+from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import OutputError, UsageError
 
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verb to the parser."""
     about = "attack the installed mechanisms, compare the measured privacy loss with what they charge, and check that planted bugs are caught"
-    audit = verbs.add_parser("audit", parents=[common], help=about, description=about)
+    audit = add_verb(verbs, "audit", common, about)
     audit.add_argument(
         "--mechanism",
         metavar="NAME",

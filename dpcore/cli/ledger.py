@@ -2,16 +2,14 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from dpcore.cli import ledger_change, ledger_show, ledger_theorems
 from dpcore.cli.ledger_history import history
 from dpcore.cli.ledger_verify import export, verify
+from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.ledger import AllowanceKind
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Neighbours
-
-Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
 WHERE = "DPFLOW_LEDGER_URL names the ledger: sqlite:///PATH or postgresql://USER@HOST/DATABASE; default: .dpflow/ledger.sqlite in this folder or the nearest parent folder that has one"
 
@@ -24,7 +22,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     steward = ledger.add_subparsers(required=True, metavar="VERB")
     _add_open(steward, common)
     _add_reading(steward, common)
-    ledger_theorems.add_verb(steward, common)
+    ledger_theorems.add_verbs(steward, common)
     _add_changes(steward, common)
     _add_blocks(steward, common)
     _add_endings(steward, common)
@@ -32,7 +30,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 
 def _add_open(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     about = "open an account; its terms are then fixed, except that its budget can be raised"
-    verb = steward.add_parser("open", parents=[common], help=about, description=about)
+    verb = add_verb(steward, "open", common, about)
     verb.add_argument("account", metavar="ACCOUNT", help="the `dataset` name in the specs that this account pays for")
     verb.add_argument("--epsilon", type=float, required=True, help="the dataset's total budget, over all its releases")
     verb.add_argument(
@@ -74,7 +72,7 @@ def _add_open(steward: Subparsers, common: argparse.ArgumentParser) -> None:
 
 def _add_reading(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     about = "show each account's budget: spent, reserved by open runs, remaining"
-    verb = steward.add_parser("show", parents=[common], help=about, description=about)
+    verb = add_verb(steward, "show", common, about)
     verb.add_argument("account", metavar="ACCOUNT", nargs="?", help="one account; default: all")
     verb.add_argument(
         "--all", action="store_true", help="show every block and run, not only the most used blocks and latest runs"
@@ -82,14 +80,12 @@ def _add_reading(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     verb.set_defaults(verb=ledger_show.show)
 
     about = "list every event, oldest first"
-    verb = steward.add_parser("history", parents=[common], help=about, description=about)
+    verb = add_verb(steward, "history", common, about)
     verb.add_argument("account", metavar="ACCOUNT", nargs="?", help="one account; default: all")
     verb.set_defaults(verb=history)
 
     about = "check the whole ledger: every hash, price, sum and stored output, and every file of every release"
-    verb = steward.add_parser(
-        "verify", parents=[common], help="check every hash, price, sum and output", description=about
-    )
+    verb = add_verb(steward, "verify", common, about)
     verb.add_argument(
         "--releases",
         metavar="FOLDER",
@@ -103,7 +99,7 @@ def _add_reading(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     verb.set_defaults(verb=verify)
 
     about = "write the history as Parquet, and a statement of its guarantees as JSON and Markdown"
-    verb = steward.add_parser("export", parents=[common], help=about, description=about)
+    verb = add_verb(steward, "export", common, about)
     verb.add_argument("account", metavar="ACCOUNT", nargs="?", help="one account; default: all")
     verb.add_argument(
         "--to",
@@ -124,8 +120,8 @@ def _add_reading(steward: Subparsers, common: argparse.ArgumentParser) -> None:
 
 def _add_changes(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     about = "raise an account's budget"
-    verb = steward.add_parser("raise", parents=[common], help=about, description=about)
-    verb.add_argument("account", metavar="ACCOUNT")
+    verb = add_verb(steward, "raise", common, about)
+    verb.add_argument("account", metavar="ACCOUNT", help="the account's name")
     which = verb.add_mutually_exclusive_group(required=True)
     which.add_argument("--epsilon", type=float, help="the new total budget, at the same delta")
     which.add_argument("--across-blocks", metavar="E", type=float, help="the new cap across blocks, at the same delta")
@@ -133,23 +129,25 @@ def _add_changes(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     verb.set_defaults(verb=ledger_change.raise_cap)
 
     about = "close an account to new runs; runs that hold a reservation may finish"
-    verb = steward.add_parser("close", parents=[common], help=about, description=about)
-    verb.add_argument("account", metavar="ACCOUNT")
+    verb = add_verb(steward, "close", common, about)
+    verb.add_argument("account", metavar="ACCOUNT", help="the account's name")
     verb.add_argument("--reason", required=True, metavar="TEXT", help="why; recorded in the ledger")
     verb.set_defaults(verb=ledger_change.close)
 
     about = "continue with a restored older copy of the ledger, whose later events were lost"
-    verb = steward.add_parser("accept-restoration", parents=[common], help=about, description=about)
+    verb = add_verb(steward, "accept-restoration", common, about)
     verb.add_argument("--reason", required=True, metavar="TEXT", help="why; recorded in the ledger")
     verb.set_defaults(verb=ledger_change.accept_restoration)
 
     about = "limit how much of an account one analyst or one purpose may use"
-    more = f"{about}; after the first analyst's (purpose's) allowance, every run must name its analyst (purpose)"
-    verb = steward.add_parser("allow", parents=[common], help=about, description=more)
-    verb.add_argument("account", metavar="ACCOUNT")
+    more = (
+        "; once an analyst has an allowance, every run of the account must name its analyst, and likewise for purposes"
+    )
+    verb = add_verb(steward, "allow", common, about, more=more)
+    verb.add_argument("account", metavar="ACCOUNT", help="the account's name")
     whose = verb.add_mutually_exclusive_group(required=True)
     for kind in AllowanceKind:
-        whose.add_argument(f"--{kind}", metavar="NAME", help=f"the `{kind}` name in the specs that it pays for")
+        whose.add_argument(f"--{kind}", metavar="NAME", help=f"limit the runs of specs with this `{kind}`")
     verb.add_argument(
         "--epsilon",
         type=float,
@@ -162,26 +160,26 @@ def _add_changes(steward: Subparsers, common: argparse.ArgumentParser) -> None:
 
 def _add_blocks(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     about = "open blocks of an account, each with the account's full budget"
-    verb = steward.add_parser("block", parents=[common], help=about, description=about)
-    verb.add_argument("account", metavar="ACCOUNT")
-    verb.add_argument("names", metavar="NAME", nargs="+")
+    verb = add_verb(steward, "block", common, about)
+    verb.add_argument("account", metavar="ACCOUNT", help="the account's name")
+    verb.add_argument("names", metavar="NAME", nargs="+", help="a block's name, such as 2026-03")
     verb.add_argument("--seal", action="store_true", help="also seal them: their data is complete")
     verb.set_defaults(verb=ledger_change.block)
 
     about = "declare that the data of blocks is complete, so that they can be charged"
-    verb = steward.add_parser("seal", parents=[common], help=about, description=about)
-    verb.add_argument("account", metavar="ACCOUNT")
-    verb.add_argument("names", metavar="NAME", nargs="+")
+    verb = add_verb(steward, "seal", common, about)
+    verb.add_argument("account", metavar="ACCOUNT", help="the account's name")
+    verb.add_argument("names", metavar="NAME", nargs="+", help="a block's name, such as 2026-03")
     verb.set_defaults(verb=ledger_change.seal)
 
 
 def _add_endings(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     about = "refund a run's whole reservation; only possible before its first charge"
-    verb = steward.add_parser("refund", parents=[common], help=about, description=about)
-    verb.add_argument("run", metavar="RUN")
+    verb = add_verb(steward, "refund", common, about)
+    verb.add_argument("run", metavar="RUN", help="the run's id; `dpflow ledger show` lists them")
     verb.set_defaults(verb=ledger_change.refund)
 
     about = "end a run that will not be resumed: its charges stay spent, the rest of its reservation is refunded"
-    verb = steward.add_parser("settle", parents=[common], help=about, description=about)
-    verb.add_argument("run", metavar="RUN")
+    verb = add_verb(steward, "settle", common, about)
+    verb.add_argument("run", metavar="RUN", help="the run's id; `dpflow ledger show` lists them")
     verb.set_defaults(verb=ledger_change.settle)

@@ -5,8 +5,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from dpcore.cli.bar import bar
-from dpcore.cli.output import table
+from dpcore.cli.output import bar, table
 from dpcore.ledger import Account, RunState
 from dpcore.ledger.holder import surely_gone
 from dpcore.privacy.accounting import AMOUNT_OF_ONE

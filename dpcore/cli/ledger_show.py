@@ -5,9 +5,8 @@ from dataclasses import asdict
 from heapq import nlargest
 from typing import Any
 
-from dpcore.cli.bar import bar, legend, rule
 from dpcore.cli.ledger_runs import run_data, runs_text
-from dpcore.cli.output import Answer, table
+from dpcore.cli.output import Answer, bar, legend, rule, table
 from dpcore.ledger import Account, AccountState, Balance, BlockState, open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.reporting.formatting import (

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from dpcore.cli.output import Answer, table
+from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, EventKind, Ledger, open_ledger
 from dpcore.ledger.verification.bodies import read_body
@@ -38,10 +39,10 @@ ABOUT = "compose everything charged so far under each theorem, and show what the
 _WIDEST = 1e5
 
 
-def add_verb(steward: Any, common: argparse.ArgumentParser) -> None:
+def add_verbs(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add `theorems` to the verbs of `dpflow ledger`."""
-    verb = steward.add_parser("theorems", parents=[common], help=ABOUT, description=ABOUT)
-    verb.add_argument("account", metavar="ACCOUNT")
+    verb = add_verb(steward, "theorems", common, ABOUT)
+    verb.add_argument("account", metavar="ACCOUNT", help="the account's name")
     verb.add_argument("--delta", type=float, help="the delta at which to state each epsilon; default: the account's")
     verb.set_defaults(verb=theorems)
 
@@ -164,13 +165,13 @@ def _data(each: AccountOverview, found: Comparison, delta: float, operations: in
             }
             for finding in found.findings
         ],
-        "promised": None if promised is None else _told(promised),
+        "promised": None if promised is None else _finding_data(promised),
         "promised_across_blocks": None,
-        "smallest": None if smallest is None else _told(smallest),
+        "smallest": None if smallest is None else _finding_data(smallest),
     }
 
 
-def _told(finding: Finding) -> dict[str, Any]:
+def _finding_data(finding: Finding) -> dict[str, Any]:
     return {
         "theorem": finding.theorem.value,
         "epsilon": finding.epsilon,
@@ -218,5 +219,5 @@ def _valid(found: Comparison) -> str:
         why = "" if found.promised is None else f": {found.promised.because}"
         return f"no theorem is valid for these operations at this delta{why}"
     whose = "promised" if smallest == found.promised else "so far"
-    told = f"epsilon {at_most(smallest.epsilon)} at delta {at_most(smallest.delta)}"
-    return f"smallest valid: {told}, {whose}, by {smallest.theorem.value}"
+    bound = f"epsilon {at_most(smallest.epsilon)} at delta {at_most(smallest.delta)}"
+    return f"smallest valid: {bound}, {whose}, by {smallest.theorem.value}"

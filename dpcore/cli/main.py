@@ -91,8 +91,8 @@ def _refuse(error: DpflowError, *, as_json: bool, used: UsedLedger | None = None
             }
         print(json.dumps(data))  # noqa: T201
     else:
-        told = used is None or isinstance(error, SpecError) or used.place in str(error)
-        where = "" if told or used is None else f" ({used.named})"
+        named = used is None or isinstance(error, SpecError) or used.place in str(error)
+        where = "" if named or used is None else f" ({used.named})"
         for line in f"{error}{where}".splitlines():
             print(f"dpflow: {line}", file=sys.stderr)  # noqa: T201
     return error.exit_code

@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 from dpcore.cli.output import Answer, table
-from dpcore.cli.specs import AS_OF, Subparsers, day_of
+from dpcore.cli.specs import AS_OF, Subparsers, add_verb, day_of
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run
@@ -27,8 +27,8 @@ WORTH_SAYING = 0.01  # a smaller unspent share of the budget is not mentioned
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verb to the parser."""
     about = "estimate what a run would measure, spend and need in time and memory; reads no data, spends nothing"
-    plan = verbs.add_parser("plan", parents=[common], help=about, description=about)
-    plan.add_argument("spec", metavar="SPEC", type=Path)
+    plan = add_verb(verbs, "plan", common, about)
+    plan.add_argument("spec", metavar="SPEC", type=Path, help="the spec's file")
     plan.add_argument(
         "--rows",
         metavar="N",
@@ -73,20 +73,20 @@ def _text(plan: Plan) -> str:
         f"strategy   {plan.strategy}{why}",
         f"universe   {plan.universe.columns:,} columns, {_universe_cells(plan)} cells",
         f"rows       about {plan.rows:,}: {_ROWS_FROM[plan.rows_from]}",
-        *_money(plan),
-        *([] if plan.expects is None else [_expects(plan.expects)]),
+        *_budget_lines(plan),
+        *([] if plan.expects is None else [_expected_rows(plan.expects)]),
         *map(_discovery, plan.discovers),
         "",
         "noise: standard deviation of each count; error: its effect summed over all cells, as a share of the rows",
         table(
-            [("measured first", "cells", "noise", "error"), *map(_column, plan.first)],
+            [("measured first", "cells", "noise", "error"), *map(_column_row, plan.first)],
             right={"cells", "noise", "error"},
         ),
         "",
         *([f"ranges     {', '.join(plan.ranges)}: coarser versions, at the same cost again"] if plan.ranges else ()),
-        *_rounds(plan.rounds, single=plan.strategy == "pmw"),
-        *_candidates(plan),
-        *_error(plan),
+        *_round_lines(plan.rounds, single=plan.strategy == "pmw"),
+        *_candidate_lines(plan),
+        *_error_lines(plan),
         f"memory     about {_rounded(plan.costs.memory_mb)} MB",
         f"time       about {_duration(plan.costs.least_seconds)} to {_duration(plan.costs.most_seconds)}",
         *(f"warning    {warning}" for warning in plan.warnings),
@@ -94,7 +94,7 @@ def _text(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _money(plan: Plan) -> list[str]:
+def _budget_lines(plan: Plan) -> list[str]:
     account, currency = plan.account, Currency(plan.account.currency)
     paid = "" if currency is Currency.PURE else f": {currency.symbol} {figure(plan.amount)}"
     lines = [
@@ -133,7 +133,7 @@ def _universe_cells(plan: Plan) -> str:
     return f"{min(10 ** (plan.universe.log10_cells - exponent), 9.9):.1f}e{exponent}"
 
 
-def _expects(total: PlannedTotal) -> str:
+def _expected_rows(total: PlannedTotal) -> str:
     return (
         f"expects    {total.least:,} to {total.most:,} rows: the run first measures the total, for {_percent(total.share)} of the budget, with noise "
         f"{total.noise:.1f}; it stops if the noisy total is more than {math.ceil(total.margin):,} outside"
@@ -148,11 +148,11 @@ def _discovery(found: PlannedDiscovery) -> str:
     )
 
 
-def _column(column: PlannedColumn) -> tuple[str, ...]:
+def _column_row(column: PlannedColumn) -> tuple[str, ...]:
     return column.name, f"{column.cells:,}", f"{column.noise:.1f}", _percent(column.error)
 
 
-def _rounds(rounds: PlannedRounds | None, *, single: bool) -> list[str]:
+def _round_lines(rounds: PlannedRounds | None, *, single: bool) -> list[str]:
     if rounds is None:
         return ["rounds     none: the workload has only single columns"]
     what = "one count" if single else "a marginal"
@@ -168,7 +168,7 @@ def _rounds(rounds: PlannedRounds | None, *, single: bool) -> list[str]:
     return lines
 
 
-def _candidates(plan: Plan) -> list[str]:
+def _candidate_lines(plan: Plan) -> list[str]:
     """Describe the marginals that the rounds select from."""
     if plan.rounds is None:
         return []
@@ -192,7 +192,7 @@ def _candidates(plan: Plan) -> list[str]:
     return lines
 
 
-def _error(plan: Plan) -> list[str]:
+def _error_lines(plan: Plan) -> list[str]:
     """State the error of the noise alone, the only part that is known without data."""
     parts = []
     if plan.strategy != "pmw":

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.cli.output import Answer, table
-from dpcore.cli.specs import Subparsers
+from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import DpflowError, UsageError
 from dpcore.ledger import open_ledger
 from dpcore.places import NAME, REGISTRY_VARIABLE, Places, places_of_spec, registry_folder, using
@@ -26,7 +26,7 @@ _SERVE = "`dpflow serve`, or restart it if it runs"
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verbs to the parser."""
     about = "allow a spec to be run by name, from the form in the Prefect UI or on a schedule"
-    verb = verbs.add_parser("register", parents=[common], help=about, description=f"{about}; {EXAMPLE}")
+    verb = add_verb(verbs, "register", common, about, more=f"; {EXAMPLE}")
     verb.add_argument("spec", metavar="SPEC", type=Path, help="the spec's file; with --remove, its file or its name")
     verb.add_argument("--name", metavar="N", help="the name to run it by; default: the file name without its suffix")
     verb.add_argument("--cron", metavar="TEXT", help="run it on this schedule: minute hour day month weekday")
@@ -34,15 +34,15 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     verb.add_argument("--remove", action="store_true", help="remove the spec from the registry; its releases stay")
     verb.set_defaults(verb=_register)
 
-    verb = verbs.add_parser("registered", parents=[common], help="list the specs that may be run by name")
+    verb = add_verb(verbs, "registered", common, "list the specs that may be run by name")
     verb.set_defaults(verb=_registered)
 
     about = "make an account's runs above an epsilon wait until the steward approves them"
-    verb = verbs.add_parser("approval", parents=[common], help=about, description=about)
-    verb.add_argument("account", metavar="ACCOUNT")
+    verb = add_verb(verbs, "approval", common, about)
+    verb.add_argument("account", metavar="ACCOUNT", help="the account's name")
     needed = verb.add_mutually_exclusive_group(required=True)
     needed.add_argument("--above", metavar="E", type=float, help="the epsilon above which a run waits; 0: every run")
-    needed.add_argument("--none", action="store_true", help="no run waits")
+    needed.add_argument("--none", action="store_true", help="let no run wait")
     verb.add_argument(
         "--within",
         metavar="TIME",
@@ -71,7 +71,7 @@ def _require_registry(places: Places) -> None:
 
 def _add(arguments: argparse.Namespace) -> Answer:
     strategy_for(load_spec(arguments.spec))  # reject an invalid spec now, as `dpflow check` does
-    before = _found(arguments.spec.stem if arguments.name is None else arguments.name)
+    before = _registered_before(arguments.spec.stem if arguments.name is None else arguments.name)
     entry = register(arguments.spec, name=arguments.name, cron=arguments.cron, timezone=arguments.timezone)
     verb = "registered" if before is None else "registered again:"
     dropped = f"; it ran at {_schedule(before)} before" if before and before.cron and not entry.cron else ""
@@ -88,7 +88,7 @@ def _add(arguments: argparse.Namespace) -> Answer:
     return Answer(entry.to_json(), text)
 
 
-def _found(name: str) -> Registered | None:
+def _registered_before(name: str) -> Registered | None:
     return registered(name) if name in registered_names() else None
 
 

@@ -31,6 +31,14 @@ Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 AS_OF = "with `blocks`: read the blocks that were complete on this day, such as 2026-03-01; default: today (UTC)"
 
 
+def add_verb(
+    verbs: Subparsers, name: str, common: argparse.ArgumentParser, about: str, *, more: str = ""
+) -> argparse.ArgumentParser:
+    """Add a verb. `about` is its line in the list of verbs, and with `more` the description in its own help."""
+    parser: argparse.ArgumentParser = verbs.add_parser(name, parents=[common], help=about, description=about + more)
+    return parser
+
+
 class Runner(Protocol):
     """Makes a release from a spec, or resumes a run of it."""
 
@@ -47,18 +55,18 @@ class Runner(Protocol):
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner) -> None:
     """Add the verbs to the parser."""
-    init = verbs.add_parser("init", parents=[common], help="write a commented spec to start from")
+    init = add_verb(verbs, "init", common, "write a commented spec to start from")
     init.add_argument("dataset", metavar="DATASET", help="the dataset's name, which is also the account that pays")
     init.set_defaults(verb=_init)
 
-    check = verbs.add_parser("check", parents=[common], help="validate a spec; reads no data")
-    check.add_argument("spec", metavar="SPEC", type=Path)
+    check = add_verb(verbs, "check", common, "validate a spec; reads no data")
+    check.add_argument("spec", metavar="SPEC", type=Path, help="the spec's file")
     check.set_defaults(verb=_check)
 
-    schema = verbs.add_parser("schema", parents=[common], help="print the JSON Schema of specs, for editors")
+    schema = add_verb(verbs, "schema", common, "print the JSON Schema of specs, for editors")
     schema.set_defaults(verb=_schema)
 
-    run = verbs.add_parser("run", parents=[common], help="make a release; prints its path and the remaining budget")
+    run = add_verb(verbs, "run", common, "make a release; prints its path and the remaining budget")
     run.add_argument("spec", metavar="SPEC", type=Path, help="a spec's file, or the name of a registered spec")
     run.add_argument(
         "--approve",
@@ -104,7 +112,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
         (
             name,
             declaration.spec.universe[name].type,
-            _to_find(attribute) if name in discovers else str(attribute.size),
+            _discoverable_cells(attribute) if name in discovers else str(attribute.size),
             "a cell" if attribute.missing else "other" if attribute.outside == "other" else "dropped",
             str(attribute.outside),
         )
@@ -135,22 +143,22 @@ def _check(arguments: argparse.Namespace) -> Answer:
     text = (
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
         f"universe   {cells(universe.size)} cells\n"
-        f"{_found(declaration)}"
-        f"workload   {_asked(declaration)}\n"
-        f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_why(declaration)}\n"
-        f"spends     epsilon {at_most(privacy.epsilon)}, delta {at_most(privacy.delta)}, from account {declaration.spec.dataset}{_kept_by(declaration)}\n"
+        f"{_discovery_line(declaration)}"
+        f"workload   {_workload_summary(declaration)}\n"
+        f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_strategy_reason(declaration)}\n"
+        f"spends     epsilon {at_most(privacy.epsilon)}, delta {at_most(privacy.delta)}, from account {declaration.spec.dataset}{_blocks_option(declaration)}\n"
         f"ledger     {where}"
     )
     return Answer(data, text)
 
 
-def _to_find(attribute: Attribute) -> str:
+def _discoverable_cells(attribute: Attribute) -> str:
     """Describe the cells of a column with discovery: the most it may find, and its declared extra cells."""
     besides = (("other", attribute.other_cell), ("missing", attribute.missing_cell))
     return " + ".join([f"up to {attribute.cells}", *(name for name, cell in besides if cell is not None)])
 
 
-def _asked(declaration: Declaration) -> str:
+def _workload_summary(declaration: Declaration) -> str:
     """Summarize the workload: the number of marginals, and their weights, target and ranges if declared."""
     workload, spec = declaration.workload, declaration.spec.workload
     parts = [f"{len(workload.marginals)} marginals"]
@@ -163,20 +171,20 @@ def _asked(declaration: Declaration) -> str:
     return "; ".join(parts)
 
 
-def _found(declaration: Declaration) -> str:
+def _discovery_line(declaration: Declaration) -> str:
     discovers = declaration.descents()
     if not discovers:
         return ""
     return f"finds      values of {', '.join(discovers)} in the data, for {float(100 * declaration.discovering):g} % of the budget\n"
 
 
-def _kept_by(declaration: Declaration) -> str:
+def _blocks_option(declaration: Declaration) -> str:
     """Name the --blocks option that the account needs, if the spec declares blocks."""
     calendar = declaration.calendar
     return "" if calendar is None else f", opened with --blocks {shlex.quote(calendar.words)}"
 
 
-def _why(declaration: Declaration) -> str:
+def _strategy_reason(declaration: Declaration) -> str:
     """Give the reason for the strategy, if the spec does not name one."""
     reason = declaration.strategy_reason
     return f" (chosen: {reason})" if reason else ""

@@ -40,6 +40,8 @@ class Offer:
 Expected = Callable[[], Sequence[Offer]]
 """Returns the candidates. It is called only if the answer is not stored yet."""
 
+Choose = Callable[[ExponentialMechanism, Histogram, Sequence[Offer]], Selection]
+
 MOST_EXPECTED = 2.0**53  # the most rows that a model may expect; scores are exact far beyond
 
 LEAST_AMOUNT = 100  # an answer that costs less would lose more than a percent of its price to rounding
@@ -113,45 +115,14 @@ class Curator:
         moves by at most w_i |x_i - x'_i|_1, and a marginal moves by at most the L1 sensitivity: no score moves by more than the L1
         sensitivity times the largest weight (docs/decisions/0015).
         """
-
-        def pay_and_draw() -> bytes:
-            offered = _checked(expected())
-            mechanism = self._selecting(offered, share, sensitivity=self._protection.sensitivity.l1)
-
-            def draw(histogram: Histogram) -> bytes:
-                scores = np.array([errors.sum() for errors in _weighted_errors(histogram, offered)], dtype=np.int64)
-                return Selection(offered[mechanism.draw(scores)].axes, candidates=scores.size).to_bytes()
-
-            return self._charge_then(step, mechanism, draw)
-
-        selection = Selection.from_bytes(self._stored(step) or pay_and_draw(), step=step)
-        self._drawn[step] = selection.candidates
-        return selection
+        return self._select(step, expected, share, sensitivity=self._protection.sensitivity.l1, choose=_worst_marginal)
 
     def select_cell(self, step: str, expected: Expected, *, share: Fraction) -> Selection:
         """Select the single counting query, a cell of one of the marginals, that the model gets most wrong.
 
         The score w_i |true - expected| of a cell moves by at most the Linf sensitivity times the largest weight.
         """
-
-        def pay_and_draw() -> bytes:
-            offered = _checked(expected())
-            mechanism = self._selecting(offered, share, sensitivity=self._protection.sensitivity.linf)
-
-            def draw(histogram: Histogram) -> bytes:
-                errors = [errors.ravel() for errors in _weighted_errors(histogram, offered)]
-                ends = np.cumsum([error.size for error in errors])
-                index = mechanism.draw(np.concatenate(errors))
-                candidates = int(ends[-1])
-                marginal = int(np.searchsorted(ends, index, side="right"))
-                cell = index - int(ends[marginal]) + errors[marginal].size
-                return Selection(offered[marginal].axes, cell=cell, candidates=candidates).to_bytes()
-
-            return self._charge_then(step, mechanism, draw)
-
-        selection = Selection.from_bytes(self._stored(step) or pay_and_draw(), step=step)
-        self._drawn[step] = selection.candidates
-        return selection
+        return self._select(step, expected, share, sensitivity=self._protection.sensitivity.linf, choose=_worst_cell)
 
     def measure_marginal(self, step: str, axes: Axes, *, share: Fraction) -> Measurement:
         """Measure a whole marginal, with the noise that suits the account's currency."""
@@ -182,13 +153,23 @@ class Curator:
         self._drawn[step] = measurement.values.size
         return measurement
 
-    def _selecting(self, offered: Sequence[Offer], share: Fraction, *, sensitivity: int) -> ExponentialMechanism:
-        """Return the mechanism for weighted errors, where an unweighted error moves by at most `sensitivity`."""
-        return ExponentialMechanism.for_amount(
-            self._amount(share),
-            currency=self._currency,
-            sensitivity=sensitivity * max(offer.weight for offer in offered),
-        )
+    def _select(self, step: str, expected: Expected, share: Fraction, *, sensitivity: int, choose: Choose) -> Selection:
+        """Select by the exponential mechanism, where an unweighted error moves by at most `sensitivity`."""
+
+        def pay_and_draw() -> bytes:
+            offered = _checked(expected())
+            mechanism = ExponentialMechanism.for_amount(
+                self._amount(share),
+                currency=self._currency,
+                sensitivity=sensitivity * max(offer.weight for offer in offered),
+            )
+            return self._charge_then(
+                step, mechanism, lambda histogram: choose(mechanism, histogram, offered).to_bytes()
+            )
+
+        selection = Selection.from_bytes(self._stored(step) or pay_and_draw(), step=step)
+        self._drawn[step] = selection.candidates
+        return selection
 
     def _marginal_mechanism(self, share: Fraction) -> Noise:
         return marginal_noise(self._amount(share), currency=self._currency, protection=self._protection)
@@ -221,6 +202,20 @@ class Curator:
         self._ledger.commit(operation, output)
         self._paid[step] = operation.amount
         return output
+
+
+def _worst_marginal(mechanism: ExponentialMechanism, histogram: Histogram, offered: Sequence[Offer]) -> Selection:
+    scores = np.array([errors.sum() for errors in _weighted_errors(histogram, offered)], dtype=np.int64)
+    return Selection(offered[mechanism.draw(scores)].axes, candidates=scores.size)
+
+
+def _worst_cell(mechanism: ExponentialMechanism, histogram: Histogram, offered: Sequence[Offer]) -> Selection:
+    errors = [errors.ravel() for errors in _weighted_errors(histogram, offered)]
+    ends = np.cumsum([error.size for error in errors])
+    index = mechanism.draw(np.concatenate(errors))
+    marginal = int(np.searchsorted(ends, index, side="right"))
+    cell = index - int(ends[marginal]) + errors[marginal].size
+    return Selection(offered[marginal].axes, cell=cell, candidates=int(ends[-1]))
 
 
 def _weighted_errors(histogram: Histogram, offered: Sequence[Offer]) -> Iterator[Counts]:

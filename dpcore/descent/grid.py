@@ -9,7 +9,7 @@ from dpcore.descent.descent import Descent, largest
 from dpcore.errors import SpecError
 from dpcore.measurements import Counts
 from dpcore.universe import Attribute, Integer, Number, Outside
-from dpcore.universe.uneven import UnevenInteger
+from dpcore.universe.numeric import UnevenInteger
 
 MOST_PARTS = 32  # the most parts into which a level splits an interval
 

@@ -8,8 +8,10 @@ import errno
 import fcntl
 import json
 import os
+import stat
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,11 +62,11 @@ class HeadMemory:
         """Return the newest head seen of a ledger, or None.
 
         Raises:
-            LedgerDamaged: If the file exists but is invalid, or this user may not read it.
+            LedgerDamaged: If anything is there but a valid file, even a broken link, or this user may not read it.
         """
         path = self._path(ledger)
         try:
-            seen = _SEEN.validate_json(path.read_bytes())
+            seen = _SEEN.validate_json(_read(path))
         except FileNotFoundError:
             return None
         except PermissionError:
@@ -124,7 +126,7 @@ class HeadMemory:
         Raises:
             LedgerDamaged: If the ledger lacks the remembered event.
         """
-        with self._writable(), self._alone():
+        with self._writable(), self._locked():
             try:
                 known = self.recall(ledger)
             except LedgerDamaged:  # keep the invalid file for the steward to inspect
@@ -142,7 +144,7 @@ class HeadMemory:
 
     def replace(self, ledger: str, head: Head, *, place: str) -> None:
         """Overwrite the remembered head, after the steward has accepted the loss of events."""
-        with self._writable(), self._alone():
+        with self._writable(), self._locked():
             self._replace(ledger, head, place=self._kept_place(place))
 
     def _replace(self, ledger: str, head: Head, *, place: str) -> None:
@@ -156,7 +158,7 @@ class HeadMemory:
 
     def require_writable(self) -> None:
         """Raise, before anything is charged, if the memory cannot be written."""
-        with self._writable(), self._alone():
+        with self._writable(), self._locked():
             if not os.access(self._folder, os.W_OK | os.X_OK, effective_ids=True):  # the lock file existed
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
@@ -179,8 +181,8 @@ class HeadMemory:
             ) from None
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    def _locked(self) -> Iterator[None]:
+        lock = os.open(self._folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -231,11 +233,27 @@ def last_accepted_loss(rows: LedgerTransaction) -> int:
     return max((event.seq for event in rows.events_of_kind(EventKind.RESTORED)), default=0)
 
 
-def _replace(path: Path, seen: SeenHead) -> None:
-    """Write the file atomically. The caller holds the lock."""
-    draft = path.with_name(f".{path.name}.new")
+def _read(path: Path) -> bytes:
+    """Return the content of a regular file. Never follow a link, and never wait for the other end of a pipe."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, seen: SeenHead) -> None:
+    """Write the file atomically. The caller holds the lock, so any other draft was left behind by a process that was killed."""
+    for leftover in path.parent.glob(f".{path.name}.*"):
+        with suppress(OSError):
+            leftover.unlink()
+    # A new file, readable by this user only, with a name that nobody can foresee and plant something at.
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    draft = Path(name)
+    try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             _give_to_owner_of_folder(file.fileno(), path.parent)
             file.write(json.dumps(_SEEN.dump_python(seen, mode="json"), indent=2) + "\n")

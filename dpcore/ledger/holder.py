@@ -18,7 +18,7 @@ def this_worker() -> str:
 
 def worker(process: int) -> str:
     """Return the name of a process in this process's id namespace."""
-    return f"{socket.gethostname()} {process} {_began(process) or 0}@{_numbering()}"
+    return f"{socket.gethostname()} {process} {_start_time(process) or 0}@{_pid_namespace()}"
 
 
 def surely_gone(holder: str) -> bool:
@@ -35,7 +35,7 @@ def surely_gone(holder: str) -> bool:
         number, moment = int(process), int(began)
     except ValueError:
         return False
-    if (machine, numbering) != (socket.gethostname(), _numbering()) or not (moment and numbering):
+    if (machine, numbering) != (socket.gethostname(), _pid_namespace()) or not (moment and numbering):
         return False
     try:
         os.kill(number, 0)  # sends no signal, only checks that the process exists
@@ -43,11 +43,11 @@ def surely_gone(holder: str) -> bool:
         return True
     except (OSError, OverflowError):
         pass
-    return _began(number) not in {None, moment}
+    return _start_time(number) not in {None, moment}
 
 
 @cache
-def _numbering() -> str:
+def _pid_namespace() -> str:
     """Return a name for this process id namespace: this boot of the machine, and the container in it. Empty if unknown."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -56,7 +56,7 @@ def _numbering() -> str:
         return ""
 
 
-def _began(process: int) -> int | None:
+def _start_time(process: int) -> int | None:
     """Return when a process started, in clock ticks since boot; 0 if it has ended, None if unknown."""
     try:
         status = Path(f"/proc/{process}/stat").read_text(encoding="ascii", errors="replace")

@@ -98,14 +98,14 @@ class Ledger(Stewardship):
             payer = known_account(rows, account)
             request = {"amount": amount, "claim": claim, "blocks": names, "analyst": analyst, "purpose": purpose}
             earlier = rows.run(run_id)
-            if earlier and not _same(rows, earlier, account=account, request=request):
+            if earlier and not _same_request(rows, earlier, account=account, request=request):
                 raise UsageError(f"run '{run_id}' was reserved for something else; start a new run under another id")
             if earlier and earlier.state is not RunState.REFUNDED:
                 return earlier
             refuse_if_closed(payer)
             if new_to is not None:
                 refuse_if_covered(rows, account, series=new_to, names=names or ())
-            charged = _take(rows, payer, amount=amount, names=names)
+            charged = _payable_blocks(rows, payer, amount=amount, names=names)
             _require_across(payer, amount=amount)
             allowances = _allowances(rows, payer, amount=amount, analyst=analyst, purpose=purpose)
             event = rows.record(EventKind.RESERVED, account=account, run=run_id, body=request)
@@ -154,7 +154,7 @@ class Ledger(Stewardship):
                 refuse_if_worked_on(run, touched=known_event(rows, run.last).time, now=rows.now)
             run = replace(run, fence=run.fence + 1, holder=holder, lease_seconds=seconds)
             body = {"fence": run.fence, "holder": holder, "seconds": seconds}
-            _changed(rows, run, EventKind.LEASED, body)
+            _record_change(rows, run, EventKind.LEASED, body)
         return Lease(run_id, run.fence)
 
     def record_data_version(self, lease: Lease, version: str) -> Run:
@@ -170,7 +170,7 @@ class Ledger(Stewardship):
                     "put it back, or start a new run"
                 )
             run = replace(run, data_version=version)
-            return _changed(rows, run, EventKind.DATA_VERSION, {"version": version})
+            return _record_change(rows, run, EventKind.DATA_VERSION, {"version": version})
 
     def charge(self, lease: Lease, *, step: str, amount: int, mechanism: Mapping[str, object]) -> Operation:
         """Charge an operation's price to the run's reservation. Once this returns, the price is spent for good.
@@ -262,8 +262,10 @@ class Ledger(Stewardship):
             run = _own_or_idle(rows, run, lease)
             body = {"spent": run.spent, "returned": run.remaining, "release": release, "manifest": manifest}
             body["manifest_sha256"] = manifest_sha256
-            settled = _changed(rows, replace(run, state=RunState.SETTLED, release=release), EventKind.SETTLED, body)
-            _give_back(rows, run)
+            settled = _record_change(
+                rows, replace(run, state=RunState.SETTLED, release=release), EventKind.SETTLED, body
+            )
+            _refund_rest(rows, run)
         self._remember()
         return settled
 
@@ -279,17 +281,19 @@ class Ledger(Stewardship):
                     f"run '{run_id}' has charged operations, which cannot be refunded; end it with: dpflow ledger settle {run_id}"
                 )
             body = {"returned": run.reserved}
-            refunded = _changed(rows, replace(run, state=RunState.REFUNDED), EventKind.REFUNDED, body)
-            _give_back(rows, run)
+            refunded = _record_change(rows, replace(run, state=RunState.REFUNDED), EventKind.REFUNDED, body)
+            _refund_rest(rows, run)
         return refunded
 
 
-def _same(rows: WritingTransaction, run: Run, *, account: str, request: Mapping[str, object]) -> bool:
+def _same_request(rows: WritingTransaction, run: Run, *, account: str, request: Mapping[str, object]) -> bool:
     """Return whether a run was reserved by exactly this request."""
     return run.account == account and canonical(known_event(rows, run.first).details) == canonical(request)
 
 
-def _take(rows: WritingTransaction, payer: Account, *, amount: int, names: tuple[str, ...] | None) -> tuple[str, ...]:
+def _payable_blocks(
+    rows: WritingTransaction, payer: Account, *, amount: int, names: tuple[str, ...] | None
+) -> tuple[str, ...]:
     """Return the names of the blocks to charge. Raise if one of them has too little left."""
     blocks = known_blocks(rows, payer, names)
     scarcest = min(blocks, key=lambda block: block.cap - block.used)
@@ -330,7 +334,7 @@ def _allowances(
     return used
 
 
-def _give_back(rows: WritingTransaction, run: Run) -> None:
+def _refund_rest(rows: WritingTransaction, run: Run) -> None:
     """Refund the uncharged rest of a run to its blocks, to the cap across blocks and to its allowances."""
     account = known_account(rows, run.account)
     rows.use(run.account, blocks_of(rows, run), amount=-account.weight * run.remaining)
@@ -372,7 +376,7 @@ def _committable(newest: Operation | None, operation: Operation) -> Operation:
     return newest
 
 
-def _changed(rows: WritingTransaction, run: Run, kind: EventKind, body: Mapping[str, object]) -> Run:
+def _record_change(rows: WritingTransaction, run: Run, kind: EventKind, body: Mapping[str, object]) -> Run:
     """Record a change of a run and write the changed run."""
     event: Event = rows.record(kind, account=run.account, run=run.id, body=body)
     run = replace(run, last=event.seq)

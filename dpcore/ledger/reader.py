@@ -96,7 +96,7 @@ class LedgerReader:
             if not loss_accepted(rows, seq=known.seq, digest=known.hash):
                 if second:
                     last = rows.event(self._seen.seq)
-                    self._lost, self.warning = known, _older(self.place, self._seen, last, known)
+                    self._lost, self.warning = known, _older_copy(self.place, self._seen, last, known)
                 return known
         with suppress(LedgerError):  # the event that accepts the loss is found again next time
             self._memory.replace(self._identity, self._seen, place=self.place)
@@ -256,14 +256,14 @@ class LedgerReader:
         with self.reading() as rows:
             known_run(rows, run_id)
             found = rows.committed(run_id, step=step)
-        return self._whole(found[0]) if found else None
+        return self._with_output(found[0]) if found else None
 
     def transcript(self, run_id: str) -> tuple[Operation, ...]:
         """Return the run's committed operations in commit order."""
         with self.reading() as rows:
             known_run(rows, run_id)
             found = rows.committed(run_id, step=None)
-        return tuple(self._whole(operation) for operation in found)
+        return tuple(self._with_output(operation) for operation in found)
 
     def history(self, account: str | None) -> Iterator[Event]:
         """Iterate over all events so far, or those of one account, oldest first, in constant memory."""
@@ -295,13 +295,13 @@ class LedgerReader:
             seen = page[-1].seq
             yield from (event for event in page if account in {None, event.account})
 
-    def _whole(self, operation: Operation) -> Operation:
+    def _with_output(self, operation: Operation) -> Operation:
         if operation.output is None and operation.sha256 is not None:
             operation = replace(operation, output=self._store.kept(operation.sha256))
         return undamaged(operation)
 
 
-def _older(place: str, head: Head, last: Event | None, known: SeenHead) -> str:
+def _older_copy(place: str, head: Head, last: Event | None, known: SeenHead) -> str:
     """Return the warning that a ledger lacks events that were seen in it."""
     at = f" of {last.at[:19]}" if last else ""
     return (

@@ -96,7 +96,7 @@ class Store(ABC):
     def _begin(self, statement: str) -> None:
         self.execute(statement)
 
-    def _ended(self) -> None:
+    def _after_commit(self) -> None:
         """Run after a transaction has ended successfully."""
         return
 
@@ -126,7 +126,7 @@ class Store(ABC):
             self.execute("COMMIT")
             # Check again: a commit to a file that was just removed or replaced charges nothing.
             self.require_same()
-            self._ended()
+            self._after_commit()
         except BaseException:
             with self._translated():  # errors of the rollback included
                 self._roll_back()

@@ -7,7 +7,6 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms.above_threshold import AboveThreshold
 from dpcore.mechanisms.bounded_mean import BoundedMean
 from dpcore.mechanisms.bounded_sum import BoundedSum
-from dpcore.mechanisms.calibrated import analytic_gaussian, classic_gaussian
 from dpcore.mechanisms.descriptions import Description
 from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
 from dpcore.mechanisms.gaussian import DiscreteGaussian
@@ -17,7 +16,7 @@ from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
 from dpcore.mechanisms.noisy_value import NoisyValue
 from dpcore.mechanisms.randomized_response import RandomizedResponse
-from dpcore.mechanisms.rounded import RoundedGaussian
+from dpcore.mechanisms.rounded import RoundedGaussian, analytic_gaussian, classic_gaussian
 from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import Currency
 

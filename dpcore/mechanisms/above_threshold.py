@@ -14,7 +14,7 @@ from dpcore.privacy.accounting import Currency, spend_amount
 
 @dataclass(frozen=True, kw_only=True)
 class AboveThreshold:
-    """Report of each value, one after another, whether it reaches a threshold, and stop at the first that does.
+    """Report for each value, one after another, whether it reaches a threshold, and stop at the first that does.
 
     This is the textbook form. Half of epsilon goes to the threshold's noise, of scale 2 D / epsilon, and half to the
     values' noise, of scale 4 D / epsilon. `SparseVector` with one positive costs the same and splits epsilon better.

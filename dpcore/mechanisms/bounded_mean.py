@@ -12,10 +12,9 @@ from dpcore.mechanisms.bounded_rows import Column
 from dpcore.mechanisms.bounded_sum import COARSER, check_sums_fit, kept_steps
 from dpcore.mechanisms.calibration import checked_amount
 from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in, one_number
-from dpcore.mechanisms.descriptions import Description, number_in
+from dpcore.mechanisms.descriptions import Description, describe_protection, number_in, protection_in
 from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.grid import Step, ValueGrid
-from dpcore.mechanisms.protections import describe_protection, protection_in
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.universe import Attribute

@@ -4,6 +4,7 @@ Each mechanism bounds contributions itself, so that no caller can forget to. Col
 functions as in a run: each row is read independently of all others, and no value raises an error.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -122,6 +123,8 @@ def _as_table(column: Column) -> Any:
         column = pd.Series(column, dtype=given) if column.ndim == 1 else None
     if isinstance(column, pd.Series | pd.Index):
         return column.to_frame(name=_NAME)
+    if (polars := sys.modules.get("polars")) and isinstance(column, polars.Series):
+        return column.to_frame(_NAME)
     if isinstance(column, pa.Array | pa.ChunkedArray):
         return pa.table({_NAME: column})
     if isinstance(column, pa.Table | pd.DataFrame) or not hasattr(column, "__arrow_c_stream__"):

@@ -9,10 +9,15 @@ import numpy as np
 from dpcore.errors import UsageError
 from dpcore.mechanisms.bounded_rows import Column, Wholes, bounded_rows, check_given, read_column
 from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in, one_number
-from dpcore.mechanisms.descriptions import Description, number_in
+from dpcore.mechanisms.descriptions import (
+    Description,
+    checked_protection,
+    describe_protection,
+    number_in,
+    protection_in,
+)
 from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.grid import MOST_STEPS, Step, ValueGrid
-from dpcore.mechanisms.protections import checked_protection, describe_protection, protection_in
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.universe import Attribute

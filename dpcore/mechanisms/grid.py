@@ -160,7 +160,7 @@ class ValueGrid:
         return math.floor(Fraction(clipped) / self.step + Fraction(1, 2))
 
     def value(self, steps: int | Fraction) -> float:
-        """Convert a noisy number of steps to a float. Nothing is a float before this point."""
+        """Convert a noisy number of steps to a float. Sums and noise are exact until here."""
         return float(steps * self.step)
 
     def describe(self) -> Description:

@@ -10,9 +10,14 @@ import numpy as np
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms.currency_noise import Noise, NoiseKind, bought_noise, kind_in
-from dpcore.mechanisms.descriptions import Description, number_in
+from dpcore.mechanisms.descriptions import (
+    Description,
+    checked_protection,
+    describe_protection,
+    number_in,
+    protection_in,
+)
 from dpcore.mechanisms.exact import Exact
-from dpcore.mechanisms.protections import checked_protection, describe_protection, protection_in
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Protection, Sensitivity

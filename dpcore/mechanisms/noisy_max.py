@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.descriptions import Description, flag_in, flag_text, number_in, whole_in
+from dpcore.mechanisms.descriptions import Description, checked_protection, flag_in, flag_text, number_in, whole_in
 from dpcore.mechanisms.exponential import checked_epsilon, checked_sensitivity, epsilon_for, price
-from dpcore.mechanisms.protections import checked_protection
 from dpcore.mechanisms.sampling import selection
 from dpcore.mechanisms.sampling.noise import LARGEST_SCALE, integer_noise
 from dpcore.mechanisms.sampling.thresholds import Shape

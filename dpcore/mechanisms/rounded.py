@@ -1,4 +1,8 @@
-"""Gaussian noise on counts, rounded to whole numbers."""
+"""Gaussian noise on counts, rounded to whole numbers: by its sigma, by an amount, or calibrated to (epsilon, delta).
+
+Rounded Gaussian noise is post-processing of continuous noise and so has the same guarantee. Discrete Gaussian noise of the same
+sigma does not.
+"""
 
 import math
 from collections.abc import Mapping
@@ -11,7 +15,14 @@ from dpcore.mechanisms.calibration import checked_amount, closest_affordable
 from dpcore.mechanisms.descriptions import Description, describe_sensitivity, number_in, sensitivity_in
 from dpcore.mechanisms.sampling.noise import SMALLEST_SCALE, Counts, checked_scale, checked_sensitivity, with_noise
 from dpcore.mechanisms.sampling.thresholds import Shape
-from dpcore.privacy.accounting import Currency, gaussian_gdp, gaussian_zcdp, spend_amount
+from dpcore.privacy.accounting import (
+    Currency,
+    analytic_gaussian_sigma,
+    classic_gaussian_sigma,
+    gaussian_gdp,
+    gaussian_zcdp,
+    spend_amount,
+)
 from dpcore.privacy.protection import Sensitivity
 
 LARGEST_SIGMA = 19_999.0
@@ -94,6 +105,61 @@ class RoundedGaussian:
     def describe(self) -> Description:
         """Return the public parameters, from which anyone can recompute the price."""
         return {"name": self.name, "sigma": repr(self.sigma), **describe_sensitivity(self.sensitivity)}
+
+
+def classic_gaussian(
+    *, epsilon: Fraction | float, delta: Fraction | float, sensitivity: Sensitivity
+) -> RoundedGaussian:
+    """Return noise of the classic sigma, l2 sqrt(2 ln(1.25 / delta)) / epsilon, rounded up.
+
+    Guarantee:
+        (epsilon, delta), for 0 < epsilon < 1 only. From 1 on the bound is not proved, and for large epsilons it is false:
+        at epsilon 10 and delta 1e-10 it gives less noise than is needed. `analytic_gaussian` always gives less noise
+        where both hold. This bound is here because the literature quotes it.
+
+    Sensitivity:
+        l2, of whole counts, kept as its square.
+
+    Randomness:
+        That of `RoundedGaussian`.
+
+    Reference:
+        Dwork and Roth 2014, Thm. A.1.
+
+    >>> classic_gaussian(epsilon=1, delta=1e-6, sensitivity=Sensitivity(1, 1, 1))
+    Traceback (most recent call last):
+    dpcore.errors.UsageError: the classic Gaussian bound holds for an epsilon below 1 only; use analytic_gaussian, which holds for any
+    """
+    squared = checked_sensitivity(sensitivity).l2_squared
+    sigma = classic_gaussian_sigma(epsilon, delta=delta, l2_squared=squared)
+    return RoundedGaussian(sigma=sigma, sensitivity=sensitivity)
+
+
+def analytic_gaussian(
+    *, epsilon: Fraction | float, delta: Fraction | float, sensitivity: Sensitivity
+) -> RoundedGaussian:
+    """Return noise of the least sigma that keeps (epsilon, delta), rounded up.
+
+    Guarantee:
+        (epsilon, delta), for any epsilon: sigma = l2 / mu, with the largest mu for which Phi(mu/2 - epsilon/mu) -
+        e^epsilon Phi(-mu/2 - epsilon/mu) <= delta. One part in 10^12 is left to rounding: a sigma that is smaller by more
+        than that does not satisfy (epsilon, delta).
+
+    Sensitivity:
+        l2, of whole counts, kept as its square.
+
+    Randomness:
+        That of `RoundedGaussian`.
+
+    Reference:
+        Balle and Wang 2018, Thm. 8 of arXiv:1805.06530v2.
+
+    >>> round(analytic_gaussian(epsilon=1, delta=1e-6, sensitivity=Sensitivity(1, 1, 1)).sigma, 6)
+    4.224679
+    """
+    squared = checked_sensitivity(sensitivity).l2_squared
+    sigma = analytic_gaussian_sigma(epsilon, delta=delta, l2_squared=squared)
+    return RoundedGaussian(sigma=sigma, sensitivity=sensitivity)
 
 
 def _price(sigma: float, *, sensitivity: Sensitivity, currency: Currency) -> Fraction:

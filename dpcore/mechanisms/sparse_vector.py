@@ -14,7 +14,7 @@ from dpcore.privacy.accounting import Currency, spend_amount
 
 @dataclass(frozen=True, kw_only=True)
 class SparseVector:
-    """Report of each value, one after another, whether it reaches a threshold, and stop after `positives` positive answers.
+    """Report for each value, one after another, whether it reaches a threshold, and stop after `positives` positive answers.
 
     The threshold gets noise of scale s1 once, and each value gets its own noise of scale s2. Both are discrete Laplace. An
     answer is positive if value + noise >= threshold + its noise. Negative answers, however many, cost nothing.

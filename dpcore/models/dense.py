@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from dpcore.errors import UsageError
-from dpcore.models.model import RowCodes, Weights
+from dpcore.models.model import RowCodes, Weights, checked_total
 from dpcore.models.passes import scale_along, sum_to
 from dpcore.models.systematic import Cells, sample_cells, sample_chunks
 from dpcore.workload import Axes
@@ -69,11 +69,7 @@ class DenseModel:
 
     def rescale(self, total: float) -> None:
         """Set the number of rows. The distribution does not change."""
-        if not (math.isfinite(total) and total > 0):
-            raise UsageError(
-                "A model's total must be a positive number of rows: use at least 1, even if the noisy count is below it."
-            )
-        self._total = float(total)
+        self._total = checked_total(total)
 
     def marginal(self, axes: Axes) -> Weights:
         """Return the counts that the model expects in every cell of these columns, in one pass."""

@@ -1,11 +1,13 @@
 """The interface of a model."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpcore.errors import UsageError
 from dpcore.workload import Axes
 
 Weights = NDArray[np.float64]
@@ -51,3 +53,12 @@ class Model(Protocol):
     def row_chunks(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[RowCodes, ...]]:
         """Yield the same rows chunk by chunk, in memory that does not grow with their number."""
         ...
+
+
+def checked_total(total: float) -> float:
+    """Return a model's number of rows. Raise unless it is finite and positive."""
+    if not (math.isfinite(total) and total > 0):
+        raise UsageError(
+            "A model's total must be a positive number of rows: use at least 1, even if the noisy count is below it."
+        )
+    return float(total)

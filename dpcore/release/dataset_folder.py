@@ -1,20 +1,42 @@
 """The folder of a dataset: keep `latest.json` pointing to the newest release, and check that the folder holds releases only.
 
-The newest release is the one whose run was reserved last, by the order of the ledger's events. Release names begin with a time, but
-clocks can be wrong, so names do not decide. A copy of a release, or a link to one, has another name than its manifest states, so it never
+The newest release is the one whose run was reserved last, by the order of the ledger's events. A run that was refunded and is resumed is
+reserved again, and its last reservation counts. Release names begin with a time, but clocks can be wrong, so names do not decide. A copy of a release, or a link to one, has another name than its manifest states, so it never
 counts as the newest. The check lets a reader of `*/data` rely on reading exactly what was published.
 """
 
+import datetime as dt
+import hashlib
 import json
-import os
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from dpcore.ledger import Run
 from dpcore.release.draft_folder import new_file, sync_path
-from dpcore.release.integrity import MANIFEST, one_line, read_regular, require_permitted
+from dpcore.release.integrity import MANIFEST, is_there, one_line, read_regular, require_permitted
 
 LATEST = "latest.json"
+_DRAFT = ".latest-"
+_LEFT_BEHIND_AFTER = 3600.0
+"""Seconds after which a draft of `latest.json` cannot belong to a live process: writing one takes milliseconds."""
+
+
+def release_id(run_id: str, *, opened_at: str) -> str:
+    """Return the name of a run's release. It depends only on the run, and no other run has it.
+
+    >>> release_id("5f0c2ab1-7d8e", opened_at="2026-11-15T02:10:00+00:00")
+    '20261115T021000Z-7d9117748bbf'
+    """
+    opened = dt.datetime.fromisoformat(opened_at).astimezone(dt.UTC)
+    return f"{opened:%Y%m%dT%H%M%SZ}-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"
+
+
+def reservation_numbers(runs: Iterable[Run]) -> dict[str, int]:
+    """Return, for the name of each run's release, the number of the event that last reserved the run."""
+    return {release_id(run.id, opened_at=run.opened_at): run.first for run in runs}
 
 
 def pointer(release: str) -> dict[str, str]:
@@ -30,7 +52,7 @@ def is_release(folder: Path, name: str) -> bool:
         return False
 
 
-def point_latest(folder: Path, name: str, *, known: Sequence[str]) -> None:
+def point_latest(folder: Path, name: str, *, numbers: Callable[[], Mapping[str, int]]) -> None:
     """Point `latest.json` to the newest release. A resumed older run does not replace a newer release.
 
     Runs that end at the same time each check again after writing, so the last writer sees all their releases.
@@ -38,20 +60,35 @@ def point_latest(folder: Path, name: str, *, known: Sequence[str]) -> None:
     Args:
         folder: The folder that holds the releases of a dataset.
         name: The release just published. It counts as the newest if the folder holds no known release.
-        known: The names of all releases that the ledger's runs could have made, oldest first.
+        numbers: Returns the `reservation_numbers` of the account's runs. It is called before each comparison, because other runs may
+            have been reserved since the last one.
     """
-    while (newest := _encoded_pointer(_newest(folder, known) or name)) != _current_pointer(folder):
-        temporary = folder / f".latest-{secrets.token_hex(4)}"
+    while (newest := _encoded_pointer(_newest(folder, numbers()) or name)) != _current_pointer(folder):
+        temporary = folder / f"{_DRAFT}{secrets.token_hex(4)}"
         try:
             _write(temporary, newest)
             temporary.replace(folder / LATEST)
         finally:
             temporary.unlink(missing_ok=True)
+    _remove_leftovers(folder)
     sync_path(folder)
 
 
-def _newest(folder: Path, known: Sequence[str]) -> str | None:
-    return next((name for name in reversed(known) if is_release(folder, name)), None)
+def _remove_leftovers(folder: Path) -> None:
+    """Remove drafts of `latest.json` that killed processes left behind. Those of other users may have to stay."""
+    for draft in folder.glob(f"{_DRAFT}*"):
+        with suppress(OSError):
+            if time.time() - draft.lstat().st_mtime > _LEFT_BEHIND_AFTER:
+                draft.unlink()
+
+
+def _newest(folder: Path, numbers: Mapping[str, int]) -> str | None:
+    return next((name for name in reversed(oldest_first(numbers, numbers)) if is_release(folder, name)), None)
+
+
+def oldest_first(names: Iterable[str], numbers: Mapping[str, int]) -> list[str]:
+    """Sort releases by the reservation of their runs. Those of unknown runs come first, by name."""
+    return sorted(names, key=lambda name: (numbers.get(name, 0), name))
 
 
 def _encoded_pointer(release: str) -> bytes:
@@ -77,18 +114,18 @@ def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, 
     Args:
         folder: The folder that holds the releases of a dataset.
         recorded: The names of the releases that the ledger recorded as published there.
-        numbers: For each release name the ledger knows, the number of the event that reserved its run.
+        numbers: For each release name the ledger knows, the number of the event that last reserved its run.
 
     Raises:
-        PermissionError: If this user may not read `latest.json`.
+        PermissionError: If this user may not read `latest.json`, or may not list or enter a folder.
     """
     try:
         names = sorted(path.name for path in folder.iterdir())
-    except OSError:
-        return None  # the folder was moved away, or this user may not list it
+    except (FileNotFoundError, NotADirectoryError):
+        return None  # the folder was moved away
     for name in names:
         release = folder / name  # hidden names too: `*` matches them in DuckDB and polars
-        if os.path.lexists(release / "data") and not os.path.lexists(release / MANIFEST):
+        if is_there(release / "data") and not is_there(release / MANIFEST):
             return f"{one_line(name)} holds data but no {MANIFEST}, so it is not a release of this ledger"
         if name.lower().endswith(".parquet"):
             return f"{one_line(name)} lies beside the releases but belongs to none of them"
@@ -104,12 +141,13 @@ def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mappin
             return f"{LATEST} does not name a release of this folder"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"{LATEST} cannot be read"
-    if name not in recorded and not os.path.lexists(folder / name / MANIFEST):
+    if name not in recorded and not is_there(folder / name / MANIFEST):
         return f"{LATEST} points to {one_line(name)}, which does not exist and was never recorded"
+    require_permitted(folder / name / MANIFEST)
     if name not in recorded and not is_release(folder, name):
         return f"{LATEST} points to {one_line(name)}, which is a copy of, or a link to, a release with another name"
-    there = (each for each in recorded if os.path.lexists(folder / each))
-    newest = max(there, key=lambda each: (numbers.get(each, 0), each), default=name)
+    there = [each for each in recorded if is_there(folder / each)]
+    newest = oldest_first(there, numbers)[-1] if there else name
     if _is_older(name, newest, numbers=numbers):
         return f"{LATEST} points to {one_line(name)}, but {one_line(newest)} is newer"
     return None

@@ -1,5 +1,6 @@
 """Check that a release is still what was published: every file in its manifest, byte for byte, and no other file."""
 
+import errno
 import hashlib
 import os
 import stat
@@ -12,6 +13,9 @@ from typing import Any
 from dpcore.errors import LedgerError
 
 MANIFEST = "manifest.json"
+
+# A path through a link to itself, or with a name that is too long, leads nowhere. All other errors leave open what is there.
+_LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
 class NotRegularFileError(OSError):
@@ -42,6 +46,35 @@ def read_regular(path: Path) -> bytes:
         return file.read()
 
 
+def is_there(path: Path, *, follow: bool = False) -> bool:
+    """Return whether a path exists. A broken link exists unless links are followed.
+
+    Raises:
+        OSError: If this cannot be known, for example because this user may not enter a folder on the way (PermissionError).
+    """
+    return _status(path, follow=follow) is not None
+
+
+def is_folder(path: Path) -> bool:
+    """Return whether a path is a folder or a link to one. Raises the errors of `is_there`."""
+    found = _status(path, follow=True)
+    return found is not None and stat.S_ISDIR(found.st_mode)
+
+
+def _status(path: Path, *, follow: bool) -> os.stat_result | None:
+    try:
+        return path.stat(follow_symlinks=follow)
+    except OSError as error:
+        raise_unless_gone(error)
+        return None
+
+
+def raise_unless_gone(error: OSError) -> None:
+    """Raise an error, unless it says that nothing is there. `os.walk` needs this: by default it skips what it may not list."""
+    if error.errno not in _LEADS_NOWHERE:
+        raise error
+
+
 def require_permitted(path: Path) -> None:
     """Raise if this user may not read a file. Accept files that are missing or damaged.
 
@@ -57,14 +90,19 @@ def require_permitted(path: Path) -> None:
 
 
 @contextmanager
-def permission_errors() -> Iterator[None]:
-    """Convert a PermissionError to a LedgerError: a missing permission says nothing about the release."""
+def access_errors() -> Iterator[None]:
+    """Convert an OSError to a LedgerError: a missing permission, or a disk that fails, says nothing about the release."""
     try:
         yield
     except PermissionError as error:
         raise LedgerError(
             f"{one_line(error.filename)} is not readable by this user, so the releases were not verified; run verify as a user who "
             "may read them, or grant this user read access"
+        ) from None
+    except OSError as error:
+        raise LedgerError(
+            f"{one_line(error.filename)} cannot be read ({error.strerror}), so the releases were not verified; check the disk, then "
+            "run verify again"
         ) from None
 
 
@@ -86,7 +124,7 @@ def damage(folder: Path, manifest: Mapping[str, Any]) -> str | None:
         manifest: The parsed manifest. The ledger, not this function, decides whether it is the right manifest.
 
     Raises:
-        PermissionError: If this user may not read a file.
+        PermissionError: If this user may not read a file, or may not list a folder, which could then hold other files.
     """
     try:
         listed = {
@@ -139,10 +177,10 @@ def _problem(path: Path, *, size: int, digest: str) -> str | None:
 
 
 def _found(folder: Path, listed: Iterable[str]) -> Iterator[str]:
-    """Yield the files and folders of a release that are neither listed nor parents of listed files."""
+    """Yield the files and folders of a release that are neither listed nor parents of listed files. Raise if a folder cannot be listed."""
     known = {MANIFEST, *listed}
     holders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
-    for above, folders, files in os.walk(folder):
+    for above, folders, files in os.walk(folder, onerror=raise_unless_gone):
         below = Path(above).relative_to(folder)
         for name in sorted(files + [name for name in folders if Path(above, name).is_symlink()]):
             if (each := (below / name).as_posix()) not in known:

@@ -5,7 +5,6 @@ ledger has the same identity, but it lacks this event or has another one in its 
 """
 
 import json
-import os
 import secrets
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from dpcore.errors import LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import Ledger, continues, last_accepted_loss, loss_accepted
 from dpcore.release.draft_folder import new_file
-from dpcore.release.integrity import MANIFEST, read_regular, require_permitted
+from dpcore.release.integrity import MANIFEST, is_there, read_regular, require_permitted
 
 FILE = "ledger.json"
 
@@ -105,7 +104,7 @@ def owner_changed(ledger: Ledger, folder: Path) -> str | None:
 
     A file that names another ledger is accepted, since that ledger may have adopted the folder. Runs from this ledger are rejected.
     """
-    if not os.path.lexists(folder / FILE):
+    if not is_there(folder / FILE):
         return None
     require_permitted(folder / FILE)
     try:
@@ -159,6 +158,8 @@ def _owner_by_manifest(folder: Path) -> Owner | None:
         releases = sorted(path for path in folder.iterdir() if not path.name.startswith(".") and path.is_dir())
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError:
+        raise _unreadable(folder) from None
     for release in reversed(releases):
         path = release / MANIFEST
         try:

@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -27,16 +27,6 @@ from dpcore.release.measured import measurement_schema, measurement_tables
 
 ROWS_PER_GROUP = 1 << 18
 LEAST_FREE_BYTES = 4 << 20
-
-
-def release_id(run_id: str, *, opened_at: str) -> str:
-    """Return the name of a run's release. It depends only on the run, and no other run has it.
-
-    >>> release_id("5f0c2ab1-7d8e", opened_at="2026-11-15T02:10:00+00:00")
-    '20261115T021000Z-7d9117748bbf'
-    """
-    opened = dt.datetime.fromisoformat(opened_at).astimezone(dt.UTC)
-    return f"{opened:%Y%m%dT%H%M%SZ}-{hashlib.sha256(run_id.encode()).hexdigest()[:12]}"
 
 
 def check_writable(folder: Path) -> None:
@@ -62,11 +52,14 @@ class Published:
 
     Attributes:
         folder: The folder of the release.
-        manifest_sha256: The SHA-256 of the manifest as it was written, even if the file changes later.
+        manifest: The content of its manifest: what this run wrote, or what has the recorded hash. Other users may write to the output
+            folder, so nobody reads the file again.
+        manifest_sha256: The SHA-256 of that manifest, even if the file changes later.
         appeared: Whether this call published it. Otherwise an identical release was already there.
     """
 
     folder: Path
+    manifest: Mapping[str, Any]
     manifest_sha256: str
     appeared: bool
 
@@ -75,7 +68,7 @@ def publish(
     draft: Draft,
     *,
     recorded: Collection[str],
-    known: Sequence[str],
+    numbers: Callable[[], Mapping[str, int]],
     in_chain: Callable[[str], bool],
     confirm: Callable[[], None],
 ) -> Published:
@@ -87,7 +80,8 @@ def publish(
     Args:
         draft: The content of the release.
         recorded: The SHA-256 of each manifest that the run has recorded as published.
-        known: The names of the releases that the account's runs could have made, oldest first.
+        numbers: Returns the `reservation_numbers` of the account's runs by now. Writing a release takes time, and newer runs may be
+            reserved and publish meanwhile.
         in_chain: Returns whether a hash is that of an event of the ledger.
         confirm: Called after everything is written and before the rename; raises to prevent publication.
 
@@ -104,7 +98,7 @@ def publish(
             published = _appeared_or_same(draft, final, in_chain=in_chain, confirm=confirm)
         for leftover in folder.glob(f".partial-{name}-*"):
             shutil.rmtree(leftover, ignore_errors=True)
-        point_latest(folder, name, known=known)
+        point_latest(folder, name, numbers=numbers)
     return published
 
 
@@ -121,9 +115,10 @@ def _as_recorded(final: Path, recorded: Collection[str], *, run: str) -> Publish
     digest = hashlib.sha256(written).hexdigest()
     if digest not in recorded:
         raise _another(final, f"{MANIFEST} is missing or differs", run=run)
-    if problem := damage(final, json.loads(written)):
+    manifest = json.loads(written)
+    if problem := damage(final, manifest):
         raise _another(final, problem, run=run)
-    return Published(final, digest, appeared=False)
+    return Published(final, manifest, digest, appeared=False)
 
 
 def _appeared_or_same(
@@ -133,11 +128,11 @@ def _appeared_or_same(
     if _is_free(final):
         try:
             with _draft_beside(final) as folder:
-                digest = _write(folder, draft, created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
+                manifest, digest = _write(folder, draft, created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
                 confirm()
                 if _renamed(folder, final):
                     _require_written(folder, final, run=draft.statement.run)
-                    return Published(final, digest, appeared=True)
+                    return Published(final, manifest, digest, appeared=True)
         except FileNotFoundError:
             if _is_free(final):
                 raise  # otherwise a faster worker has removed this draft as a leftover
@@ -145,9 +140,9 @@ def _appeared_or_same(
     if (told := _moment_and_head(written)) and in_chain(told[1]):
         statement = replace(draft.statement, ledger_head=told[1])
         with _draft_beside(final) as folder:
-            digest = _write(folder, replace(draft, statement=statement), created=told[0])
-        if hashlib.sha256(written).hexdigest() == digest and not damage(final, json.loads(written)):
-            return Published(final, digest, appeared=False)
+            manifest, digest = _write(folder, replace(draft, statement=statement), created=told[0])
+        if hashlib.sha256(written).hexdigest() == digest and not damage(final, manifest):
+            return Published(final, manifest, digest, appeared=False)
     raise _another(final, "its files are not those that this run would write", run=draft.statement.run)
 
 
@@ -188,8 +183,8 @@ def _require_written(folder: DraftFolder, final: Path, *, run: str) -> None:
         raise _another(final, "the draft was swapped while it was being written", run=run)
 
 
-def _write(folder: DraftFolder, draft: Draft, *, created: str) -> str:
-    """Write all files of a release and return the SHA-256 of its manifest."""
+def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str, Any], str]:
+    """Write all files of a release. Return its manifest, as a reader of the file gets it, and the file's SHA-256."""
     footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}
     universe = draft.declaration.universe
     measured = measurement_tables(universe, draft.measurements, draft.resolutions)
@@ -213,9 +208,10 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> str:
         "rounds": [asdict(each) for each in draft.rounds],
         "files": files,
     }
-    listed = _write_text(folder, MANIFEST, json.dumps(manifest, indent=2) + "\n")
+    written = json.dumps(manifest, indent=2) + "\n"
+    listed = _write_text(folder, MANIFEST, written)
     folder.sync()
-    return str(listed["sha256"])
+    return json.loads(written), str(listed["sha256"])
 
 
 def _decoded(draft: Draft) -> Iterator[pa.Table]:

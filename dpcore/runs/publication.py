@@ -1,7 +1,7 @@
 """Publish a release, settle its run, and report the outcome. Everything here is computed from noisy values and the ledger."""
 
-import json
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from dpcore.release import MANIFEST, Draft, Published, SyntheticRows, release_id
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.reporting.outcome import Outcome, Report, Round
 from dpcore.reporting.promises import release_promise
+from dpcore.runs.empty_columns import empty_column_warnings
 from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
 from dpcore.runs.rounds import Plan
 
@@ -32,15 +33,19 @@ class Material:
 
     def warnings(self) -> Iterator[str]:
         """Yield warnings for readers of the release, from noisy values and the spec alone."""
-        total = NoisyTotal.of(self.plan.strategy.measurements)
-        if warning := small_total_warning(self.plan.declaration, total):
+        declaration, measurements = self.plan.declaration, self.plan.strategy.measurements
+        total = NoisyTotal.of(measurements)
+        if warning := small_total_warning(declaration, total):
             yield warning
+        empty = empty_column_warnings(declaration.universe, measurements, total=total)
         for finding in self.findings:
             if not finding.found:
+                empty.pop(finding.column, None)  # this has a reason of its own
                 yield (
                     f"no value of `{finding.column}` stood out of the noise, so all of them are `other`; give its `discover` a larger "
                     "`share`, or list the values"
                 )
+        yield from empty.values()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +128,7 @@ class Publication:
             self.payer.run_id,
             release=folder.name,
             lease=self.lease,
-            manifest=str(folder.resolve() / MANIFEST) if record else None,
+            manifest=str(_resolved(folder) / MANIFEST) if record else None,
             manifest_sha256=self.published.manifest_sha256 if record else None,
         )
         for warning in self.draft.warnings:
@@ -155,8 +160,8 @@ class Publication:
         )
 
     def report(self) -> Report:
-        """Return the report of the settled run, from its release and its ledger."""
-        manifest = json.loads((self.published.folder / MANIFEST).read_text(encoding="utf-8"))
+        """Return the report of the settled run, from its ledger and the manifest as it was written."""
+        manifest = self.published.manifest
         return Report(
             outcome=self.outcome(),
             account=self.payer.account,
@@ -172,5 +177,10 @@ class Publication:
 
 def _shown(path: Path) -> str:
     """Return the path relative to the working folder if it lies below it, else the absolute path."""
-    here, whole = Path.cwd().resolve(), path.resolve()
+    here, whole = Path.cwd().resolve(), _resolved(path)
     return str(whole.relative_to(here) if whole.is_relative_to(here) else whole)
+
+
+def _resolved(release: Path) -> Path:
+    """Return the path of a release with links in its parents resolved. A link put in the release's own place is not followed."""
+    return Path(os.path.realpath(release.parent), release.name)

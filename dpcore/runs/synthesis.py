@@ -16,7 +16,7 @@ from dpcore.ledger import Account, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.places import places_of_spec
 from dpcore.private import Private
-from dpcore.release import SyntheticRows, check_owner, check_writable, claim_folder, publish, release_id
+from dpcore.release import SyntheticRows, check_owner, check_writable, claim_folder, publish, reservation_numbers
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
 from dpcore.runs.block_reservation import day_to_read, reserve_run
@@ -285,7 +285,7 @@ class Synthesis:
         published = publish(
             draft,
             recorded=self.ledger.manifests_of(self.run_id),
-            known=[release_id(run.id, opened_at=run.opened_at) for run in self.ledger.runs(draft.statement.account)],
+            numbers=lambda: reservation_numbers(self.ledger.runs(self.account.name)),
             in_chain=self.ledger.has_event,
             confirm=self.ledger.confirm,
         )
@@ -297,7 +297,7 @@ class Synthesis:
         return made(self._published, "nothing was published yet; publish before settling").settle()
 
     def report(self) -> Report:
-        """Return the report of the settled run, from its release and its ledger."""
+        """Return the report of the settled run, from its ledger and the manifest as it was written."""
         return made(self._published, "nothing was published yet; publish and settle before reporting").report()
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from dpcore.spec.load import Declaration
 from dpcore.universe import Attribute, Categorical, Integer
-from dpcore.universe.uneven import UnevenInteger
+from dpcore.universe.numeric import UnevenInteger
 
 MOST_DELTA = 1e-3
 MOST_EPSILON = 20

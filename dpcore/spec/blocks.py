@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from dpcore.errors import SpecError
-from dpcore.spec.attributes import Day, Formats, SpecPart
+from dpcore.spec.days import Day, Formats
 from dpcore.spec.document import Document
+from dpcore.spec.parts import SpecPart
 from dpcore.universe import Attribute, Date, Datetime, Every
 from dpcore.universe.blocks import Calendar
 

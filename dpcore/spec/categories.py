@@ -38,7 +38,7 @@ class CategoricalSpec(Nullable):
 
     @model_validator(mode="before")
     @classmethod
-    def _keep_what_is_not_found(cls, given: Any) -> Any:
+    def _default_to_other(cls, given: Any) -> Any:
         """Default `outside` to `other` with `discover`, since it is unknown beforehand which rows `drop` would lose."""
         if isinstance(given, dict) and given.get("discover") is not None and "outside" not in given:
             return {**given, "outside": "other"}

@@ -36,7 +36,7 @@ def _each_once(alphabet: str) -> str:
     return alphabet
 
 
-class _Bought(SpecPart):
+class _PaidDiscovery(SpecPart):
     """A discovery that costs a share of the run's budget."""
 
     share: Annotated[Finite, Field(gt=0, le=MOST_SHARE)] = Field(
@@ -49,7 +49,7 @@ class _Bought(SpecPart):
         return Fraction(repr(self.share))
 
 
-class DiscoverValues(_Bought):
+class DiscoverValues(_PaidDiscovery):
     """Find the texts that many rows have, character by character. Each further level of characters takes a part of the share."""
 
     most: Annotated[int, Field(ge=1, le=10_000)] = Field(description="the most values to find")
@@ -70,7 +70,7 @@ class DiscoverValues(_Bought):
         return PrefixDescent(template, length=self.length, alphabet=self.alphabet, share=self.part)
 
 
-class DiscoverBins(_Bought):
+class DiscoverBins(_PaidDiscovery):
     """Find the edges of bins with about equally many rows each."""
 
     bins: Annotated[int, Field(ge=2, le=1000)] = Field(description="the most bins to make")

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from dpcore.spec.attributes import SpecPart
+from dpcore.spec.parts import SpecPart
 
 
 class EngineSpec(SpecPart):

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from dpcore.descent import Descent
 from dpcore.errors import SpecError
 from dpcore.privacy.protection import Protection
-from dpcore.spec.attributes import AttributeSpec, CategoricalSpec
 from dpcore.spec.blocks import calendar_of, check_blocks
+from dpcore.spec.categories import CategoricalSpec
 from dpcore.spec.discover import check_shares
 from dpcore.spec.document import Document, read_document
-from dpcore.spec.release import AdaptiveSpec, MwemSpec, ReleaseSpec, StrategySpec
+from dpcore.spec.release import AdaptiveSpec, AttributeSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec, check_workload, contradictions
 from dpcore.universe import Attribute, Date, Datetime, Universe

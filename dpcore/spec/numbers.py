@@ -10,7 +10,7 @@ from dpcore.descent import Descent
 from dpcore.spec.discover import DiscoverBins
 from dpcore.spec.parts import ClipOtherDrop, Finite, Nullable, ordered_bounds
 from dpcore.universe import Attribute, Integer, Number, Outside
-from dpcore.universe.uneven import UnevenInteger
+from dpcore.universe.numeric import UnevenInteger
 
 MAX_CELLS_PER_ATTRIBUTE = 10_000_000
 LARGEST_WHOLE = 2**53

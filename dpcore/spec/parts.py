@@ -26,7 +26,7 @@ def _finite(value: float) -> float:
 Finite = Annotated[float, AfterValidator(_finite)]
 
 
-def _told_apart(texts: tuple[str, ...]) -> tuple[str, ...]:
+def _distinct(texts: tuple[str, ...]) -> tuple[str, ...]:
     try:
         return checked_nulls(texts)
     except SpecError as error:
@@ -34,7 +34,7 @@ def _told_apart(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Missing = Annotated[
-    bool | Annotated[tuple[str, ...], Field(strict=False, min_length=1), AfterValidator(_told_apart)],
+    bool | Annotated[tuple[str, ...], Field(strict=False, min_length=1), AfterValidator(_distinct)],
     Field(
         description='true: nulls get a cell of their own and are released as nulls; a list such as ["?", "NA"]: these texts are nulls too'
     ),

@@ -5,9 +5,12 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from dpcore.privacy.protection import Neighbours, Protection
-from dpcore.spec.attributes import AttributeSpec, Finite, SpecPart
 from dpcore.spec.blocks import BlocksSpec
+from dpcore.spec.categories import BooleanSpec, CategoricalSpec
+from dpcore.spec.days import DateSpec, DatetimeSpec
 from dpcore.spec.engine import EngineSpec
+from dpcore.spec.numbers import IntegerSpec, NumberSpec
+from dpcore.spec.parts import Finite, SpecPart
 from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec
 
@@ -15,7 +18,10 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 MOST_ROWS = 10**9
 """The most rows of a release."""
 
-
+AttributeSpec = Annotated[
+    CategoricalSpec | BooleanSpec | IntegerSpec | NumberSpec | DateSpec | DatetimeSpec,
+    Field(discriminator="type"),
+]
 RowCount = Annotated[int, Field(ge=1, le=10**12)]
 
 

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from dpcore.spec.attributes import BooleanSpec, CategoricalSpec, DateSpec, DatetimeSpec, IntegerSpec, NumberSpec
 from dpcore.spec.blocks import BlocksSpec
+from dpcore.spec.categories import BooleanSpec, CategoricalSpec
+from dpcore.spec.days import DateSpec, DatetimeSpec
 from dpcore.spec.discover import DiscoverBins, DiscoverValues
 from dpcore.spec.document import Place
 from dpcore.spec.engine import EngineSpec
+from dpcore.spec.numbers import IntegerSpec, NumberSpec
 from dpcore.spec.release import MOST_ROWS, STRATEGIES, OutputSpec, PrivacySpec, ReleaseSpec, WeightSpec
 from dpcore.spec.source import SourceSpec
 from dpcore.spec.workload import LIST, MOST_COLUMNS, NUMBER, PLAIN, WEIGHTED, MarginalSpec, WorkloadSpec

@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl, urlsplit
 from fsspec.registry import known_implementations
 from pydantic import AfterValidator, Field, model_validator
 
-from dpcore.spec.attributes import SpecPart
 from dpcore.spec.encodings import is_known, keeps_ascii
+from dpcore.spec.parts import SpecPart
 
 NO_QUOTE = "none"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -16,6 +16,9 @@ _SECRET = re.compile(r"key|token|sig|secret|passw|pwd|credential|auth", re.IGNOR
 
 
 def _path(text: str) -> str:
+    # Which folders exist would decide how often such a path finds a file.
+    if re.search(r"[*?[].*/\.\.(/|$)", text):
+        raise ValueError("goes up (`..`) after a pattern; write the folder without `..`")
     scheme, separator, _ = text.partition("://")
     if not separator:
         return text
@@ -44,9 +47,13 @@ def _has_secret(address: str) -> bool:
     return in_user or any(map(_SECRET.search, named))
 
 
+def _is_plain_character(text: str) -> bool:
+    return len(text) == 1 and text.isascii() and text not in "\r\n\0"
+
+
 def _one_character(what: str) -> Any:
     def check(text: str) -> str:
-        if len(text) != 1 or not text.isascii() or text in "\r\n\0":
+        if not _is_plain_character(text):
             raise ValueError(f"must be one plain character, such as {what}")
         return text
 
@@ -54,7 +61,7 @@ def _one_character(what: str) -> Any:
 
 
 def _quote(text: str) -> str:
-    if text != NO_QUOTE and (len(text) != 1 or not text.isascii() or text in "\r\n\0"):
+    if text != NO_QUOTE and not _is_plain_character(text):
         raise ValueError(f'must be one plain character, such as "\'", or `{NO_QUOTE}` if the files have no quoting')
     return text
 
@@ -85,7 +92,7 @@ class SourceSpec(SpecPart):
     path: Annotated[str, Field(min_length=1), AfterValidator(_path)] | None = Field(
         None,
         description="a CSV, Parquet or Arrow file, a folder of them, a pattern such as visits/*.parquet, or a URL such as s3://bucket/visits; "
-        "relative to the spec",
+        "relative to the spec; `*`, `?` and `[` always make a pattern of files, and `[[]` names a bracket",
     )
     format: Literal["csv", "parquet", "arrow"] | None = Field(
         None, description="the format of the files; default: by their suffixes"

@@ -6,8 +6,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
 
-from dpcore.spec.attributes import SpecPart
 from dpcore.spec.document import Document, Place
+from dpcore.spec.parts import SpecPart
 from dpcore.universe import Attribute, Universe
 from dpcore.workload import MOST_WEIGHT, Workload
 

@@ -16,10 +16,19 @@ from dpcore.ledger.chain import is_sha256
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.release.dataset_folder import misplaced
-from dpcore.release.integrity import MANIFEST, damage, one_line, permission_errors, read_regular, require_permitted
+from dpcore.release.dataset_folder import misplaced, reservation_numbers
+from dpcore.release.integrity import (
+    MANIFEST,
+    access_errors,
+    damage,
+    is_folder,
+    is_there,
+    one_line,
+    raise_unless_gone,
+    read_regular,
+    require_permitted,
+)
 from dpcore.release.ownership import owner_changed
-from dpcore.release.publishing import release_id
 from dpcore.reporting.promises import release_promise
 
 
@@ -40,11 +49,11 @@ def verify_ledger(
     """
     if expected_head is not None and not is_sha256(expected_head):
         raise UsageError("a head is 64 hexadecimal digits in lower case; copy it from a manifest's ledger_head")
-    with permission_errors(), open_ledger() as ledger:
+    with access_errors(), open_ledger() as ledger:
         recorded = tuple(_recorded(ledger))
-        there = sorted({each.path for each in recorded if _is_there(each.path)})
+        there = sorted({each.path for each in recorded if is_there(each.path)})
         # A ledger restored from a backup does not know its later releases. They lie beside the ones it knows.
-        beside = sorted({each.beside for each in recorded if _is_folder(each.beside)})
+        beside = sorted({each.beside for each in recorded if is_folder(each.beside)})
         read = [_read(path) for path in dict.fromkeys([*_found([*releases, *complete, *beside]), *there])]
         identity = ledger.identity()
         manifests = [manifest for manifest in read if manifest.privacy.get("ledger", identity) == identity]
@@ -102,46 +111,35 @@ def _recorded(ledger: Ledger) -> Iterator[_Recorded]:
             try:
                 body = json.loads(event.body)
                 path, run = Path(body["manifest"]), str(event.run or body["run"])
-                yield _Recorded(run, _placed(path), str(body["manifest_sha256"]), path.parent)
+                yield _Recorded(run, _resolved(path), str(body["manifest_sha256"]), path.parent)
             except (KeyError, TypeError, ValueError, OSError, RecursionError):
                 continue
 
 
-def _placed(path: Path) -> Path:
+def _resolved(path: Path) -> Path:
     """Return the manifest's path with links in its folder resolved. The manifest itself is not followed, so that checks see a link."""
     return Path(os.path.realpath(path.parent), path.name)  # unlike `resolve`, `realpath` accepts a link to itself
-
-
-def _is_there(path: Path) -> bool:
-    """Return whether the path exists, even as a broken link, as far as this user may see."""
-    return os.path.lexists(path)
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
 
 
 def _found(places: Iterable[Path]) -> Iterator[Path]:
     """Iterate over the manifests in and below some folders, except those of releases still being written.
 
-    A folder whose name begins with a dot is searched if it contains `data`, because a reader of `*/data` may read it.
+    A folder whose name begins with a dot is searched if it contains `data`, because a reader of `*/data` may read it. A folder that this
+    user may not list raises a PermissionError, because it could hold releases.
     """
     for place in places:
-        if not place.exists():
+        if not is_there(place, follow=True):
             nothing = f"there is nothing at {one_line(place)}"
             raise UsageError(f"{nothing}; name a folder that holds releases, or a {MANIFEST}")
-        if not place.is_dir():
-            yield _placed(place)
-        for folder, below, _ in os.walk(place):
+        if not is_folder(place):
+            yield _resolved(place)
+        for folder, below, _ in os.walk(place, onerror=raise_unless_gone):
             below[:] = sorted(
-                name for name in below if not name.startswith(".") or _is_there(Path(folder, name, "data"))
+                name for name in below if not name.startswith(".") or is_there(Path(folder, name, "data"))
             )
             # Also look in the subfolders: `walk` does not enter links, but a reader would read a linked release like the others.
             paths = (Path(folder, name, MANIFEST) for name in ("", *below))
-            yield from (_placed(path) for path in paths if _is_there(path))
+            yield from (_resolved(path) for path in paths if is_there(path))
 
 
 def _read(path: Path) -> _Manifest:
@@ -168,13 +166,15 @@ def _require_in_place(recorded: Iterable[_Recorded], read: Iterable[_Manifest], 
     for each in recorded:
         if manifest := found.get(each.path):
             if manifest.privacy.get("ledger", identity) != identity:
-                raise _changed(each.folder, f"{MANIFEST} names another ledger than the one that recorded it")
+                raise _release_changed(each.folder, f"{MANIFEST} names another ledger than the one that recorded it")
             if manifest.run != each.run:
-                raise _changed(each.folder, f"{one_line(each.path)} is not of run '{each.run}', which recorded it")
-        elif (_is_there(each.folder) or _is_there(each.path.parent)) and not _is_there(each.path):
+                raise _release_changed(
+                    each.folder, f"{one_line(each.path)} is not of run '{each.run}', which recorded it"
+                )
+        elif (is_there(each.folder) or is_there(each.path.parent)) and not is_there(each.path):
             require_permitted(each.path)
-            leads = _is_there(each.path.parent)
-            raise _changed(each.folder, f"{MANIFEST} is missing" if leads else "it is a broken link")
+            leads = is_there(each.path.parent)
+            raise _release_changed(each.folder, f"{MANIFEST} is missing" if leads else "it is a broken link")
 
 
 def _require_published(manifests: Sequence[_Manifest], runs: Mapping[str, Run], recorded: Iterable[_Recorded]) -> int:
@@ -185,7 +185,7 @@ def _require_published(manifests: Sequence[_Manifest], runs: Mapping[str, Run], 
     for manifest in manifests:
         _require_recorded(manifest, runs[manifest.run], published[manifest.run])
         if problem := damage(manifest.path.parent, manifest.content):
-            raise _changed(manifest.path.parent, problem)
+            raise _release_changed(manifest.path.parent, problem)
         files += 1 + len(manifest.content.get("files", []))
     return files
 
@@ -200,7 +200,7 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
         return
     release = manifest.path.parent
     if run.state is RunState.SETTLED and run.release and hashes:
-        raise _changed(release, f"{MANIFEST} is not what run '{run.id}' published")
+        raise _release_changed(release, f"{MANIFEST} is not what run '{run.id}' published")
     ended = "refunded before it measured anything" if run.state is RunState.REFUNDED else "settled without a release"
     raise LedgerDamaged(
         f"the release {one_line(release)} has no record: its run '{run.id}' was {ended}; "
@@ -221,15 +221,14 @@ def _require_releases_only(ledger: Ledger, folders: Iterable[Path], recorded: Se
 
 
 def _numbers(ledger: Ledger, account: str, recorded: Mapping[str, str]) -> dict[str, int]:
-    """Return, for each release of an account by name, the number of the event that reserved its run."""
+    """Return, for each release of an account by name, the number of the event that last reserved its run."""
     if account not in {each.name for each in ledger.accounts()}:
         return {}  # the folder was renamed
     runs = {run.id: run for run in ledger.runs(account)}
-    made = {release_id(run.id, opened_at=run.opened_at): run.first for run in runs.values()}
-    return made | {name: runs[run].first for name, run in recorded.items() if run in runs}
+    return reservation_numbers(runs.values()) | {name: runs[run].first for name, run in recorded.items() if run in runs}
 
 
-def _changed(release: Path, problem: str) -> LedgerDamaged:
+def _release_changed(release: Path, problem: str) -> LedgerDamaged:
     return LedgerDamaged(f"the release {one_line(release)} was changed: {problem}; restore the release from a backup")
 
 

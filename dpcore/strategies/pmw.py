@@ -74,7 +74,7 @@ class Pmw(Strategy):
 
     def begin(self, curator: Curator) -> None:
         """Measure the number of rows."""
-        measured = curator.measure_cell("total", (), None, share=Fraction(1, 2 * self._rounds + 1))
+        measured = curator.measure_cell("total", (), None, share=self.smallest_share)
         self.measurements.append(measured)
         self.model.rescale(max(1.0, float(measured.values.sum())))
 

@@ -2,8 +2,8 @@
 
 from dpcore.universe.attribute import Attribute, Codes, Outside
 from dpcore.universe.categorical import Boolean, Categorical
-from dpcore.universe.codes import CompactCodes, code_type
 from dpcore.universe.numeric import Integer, Number
+from dpcore.universe.places import CompactCodes, code_type
 from dpcore.universe.temporal import Date, Datetime, Every
 from dpcore.universe.universe import Universe
 

@@ -11,10 +11,9 @@ import pyarrow as pa
 
 from dpcore.errors import SpecError, UsageError
 from dpcore.universe import reading
-from dpcore.universe.codes import SignedCodes, signed_type
 from dpcore.universe.column import place_column
 from dpcore.universe.nulls import checked_nulls, named_nulls
-from dpcore.universe.places import NULL, Places
+from dpcore.universe.places import NULL, Places, SignedCodes, signed_type
 
 Codes = npt.NDArray[np.int64]
 

@@ -5,8 +5,7 @@ from math import isfinite
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.universe.codes import signed_type
-from dpcore.universe.places import ABOVE, BELOW, NULL, Places, cut
+from dpcore.universe.places import ABOVE, BELOW, NULL, Places, cut, signed_type
 
 Floats = npt.NDArray[np.float64]
 

@@ -1,7 +1,8 @@
-"""Numeric attributes: integers in bins of one width, and numbers in bins between declared edges."""
+"""Numeric attributes: integers in bins of equal or, as `discover` finds them, different widths, and numbers in bins between edges."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from math import inf, nextafter
 from typing import Any
 
@@ -12,10 +13,9 @@ import pyarrow as pa
 from dpcore.errors import SpecError
 from dpcore.universe import reading
 from dpcore.universe.attribute import Attribute, Codes, Outside, refuse_too_many_cells
-from dpcore.universe.codes import signed_type
 from dpcore.universe.grid import Grid
-from dpcore.universe.places import ABOVE, ALIEN, BELOW, NULL, Places, all_of
-from dpcore.universe.reading import AnyIntegers, Floats
+from dpcore.universe.places import ABOVE, ALIEN, BELOW, NULL, Places, all_of, cut, signed_type
+from dpcore.universe.reading import AnyIntegers, Floats, Integers
 
 _LARGEST = 2**53  # up to here a double holds every whole number exactly, so none is rounded when it is read
 
@@ -115,6 +115,49 @@ class Integer(Attribute):
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
         starts = self.minimum + cells * self.width
         return rng.integers(starts, np.minimum(starts + self.width, self.maximum + 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnevenInteger(Integer):
+    """Whole numbers from minimum to maximum, both inclusive. A new bin starts at each cut.
+
+    >>> UnevenInteger(minimum=0, maximum=99, cuts=(1, 10)).labels
+    ('0', '[1, 10)', '[10, 100)')
+    """
+
+    cuts: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        """Reject cuts that do not ascend between the bounds."""
+        object.__setattr__(self, "cuts", tuple(self.cuts))
+        if any(isinstance(start, bool) or not isinstance(start, int) for start in self.cuts):
+            raise SpecError("the cuts of an integer attribute must be whole numbers")
+        super().__post_init__()
+        if any(low >= high for low, high in pairwise((self.minimum, *self.cuts, self.maximum + 1))):
+            raise SpecError("the cuts of an integer attribute must ascend, above the minimum and up to the maximum")
+        if self.width != 1:
+            raise SpecError("an integer attribute has either cuts or a width: leave the width out")
+
+    @property
+    def cells(self) -> int:
+        """Number of bins."""
+        return len(self.cuts) + 1
+
+    @cached_property
+    def _bounds(self) -> Integers:
+        return np.array([self.minimum, *self.cuts, self.maximum + 1], dtype=np.int64)
+
+    def _cell_labels(self) -> tuple[str, ...]:
+        bounds = self._bounds.tolist()
+        return tuple(str(low) if high == low + 1 else f"[{low}, {high})" for low, high in pairwise(bounds))
+
+    def _bin_whole(self, values: AnyIntegers) -> Places:
+        if values.dtype == np.uint64:  # NumPy would compare these with the bounds as doubles
+            values = np.minimum(values, np.uint64(np.iinfo(np.int64).max))
+        return cut(values.astype(np.int64, copy=False), self._bounds)
+
+    def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
+        return rng.integers(self._bounds[cells], self._bounds[cells + 1])
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ import pyarrow as pa
 from dpcore.errors import SpecError
 from dpcore.universe import reading
 from dpcore.universe.attribute import Attribute, Codes, Outside, refuse_too_many_cells
-from dpcore.universe.codes import signed_type
 from dpcore.universe.formats import checked_formats, read_moments
-from dpcore.universe.places import ABOVE, ALIEN, BELOW, Places, all_of, cut
+from dpcore.universe.places import ABOVE, ALIEN, BELOW, Places, all_of, cut, signed_type
 from dpcore.universe.reading import Integers
 
 _DAY = reading.DAY

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dpcore.errors import SourceError, SpecError, UsageError
 from dpcore.universe.attribute import Attribute
-from dpcore.universe.codes import CompactCodes, compact
+from dpcore.universe.places import CompactCodes, compact
 
 
 @dataclass(frozen=True, eq=False)

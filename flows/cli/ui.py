@@ -41,6 +41,9 @@ BACKLOG = 2048
 START_SECONDS = 180.0
 STOP_SECONDS = 30.0
 RUN_STOP_SECONDS = 15.0
+CANCELLING_SECONDS = 60
+"""How long the server waits for a cancelled run to end. Far longer than a live one takes."""
+
 ANSWER_SECONDS = 1.0
 POLL_SECONDS = 0.2
 SERVER_LOG, WORKER_LOG = "server.log", "worker.log"
@@ -178,6 +181,8 @@ def _server_environment(port: int) -> dict[str, str]:
         # On disk: leases in memory would be lost when the server restarts, and the runs that hold them cancelled.
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
         "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "flows.server.event_order",
+        # How long a cancelled run whose process is dead, and reports nothing, holds up its account; Prefect's own choice is 300.
+        "PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_CANCELLING_TIMEOUT_SECONDS": str(CANCELLING_SECONDS),
     }
     return _environment() | SAFE | RECORDER | pages | guarded | turns | first_ui_only(server_home())
 

@@ -4,10 +4,12 @@
 other program can take the port while it loads. Its settings are in its environment.
 """
 
+import asyncio
 import socket
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from weakref import WeakKeyDictionary
 
 import uvicorn
 from prefect.settings import get_current_settings
@@ -22,12 +24,17 @@ from flows.prefect_compat import (
 )
 from flows.server.gate import Gate
 
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
 
 class InTurns(AioSqliteConfiguration):
     """A SQLite database in which each transaction that may write waits for the one before it.
 
     Prefect lets most of them begin as readers. SQLite refuses such a transaction, without waiting, if another has written between its
     first read and its first write, and the server then answers 503.
+
+    A transaction waits for its turn before it takes a connection. Otherwise those that wait would hold all 15 connections of the pool,
+    and every other request would be answered with 500 after 30 seconds.
     """
 
     @asynccontextmanager
@@ -36,13 +43,18 @@ class InTurns(AioSqliteConfiguration):
         session: AsyncSession,
         with_for_update: bool = False,  # noqa: ARG002, FBT001, FBT002  as Prefect calls it
     ) -> AsyncGenerator[AsyncSessionTransaction, None]:
-        """Begin as a writer, which waits for up to a minute until the database is free.
+        """Begin as a writer, when those that came before have ended; for another process, SQLite waits up to a minute.
 
         Only this transaction begins as a writer. Meanwhile Prefect opens further sessions to read. If they began as writers, they would
         wait for the transaction that waits for them.
         """
-        async with super().begin_transaction(session, with_for_update=True) as transaction:
-            await session.connection()  # begins, and waits
+        async with AsyncExitStack() as stack:
+            if (
+                SQLITE_BEGIN_MODE.get() is None
+            ):  # else it is within another transaction, and would wait for that one's end
+                await stack.enter_async_context(_turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()))
+            transaction = await stack.enter_async_context(super().begin_transaction(session, with_for_update=True))
+            await session.connection()  # begins
             token = SQLITE_BEGIN_MODE.set("DEFERRED")
             try:
                 yield transaction

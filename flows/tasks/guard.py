@@ -7,6 +7,8 @@ words only.
 
 import asyncio
 import functools
+import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Callable
@@ -19,7 +21,15 @@ import httpx
 from prefect import Flow, State, Task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
-from prefect.exceptions import CancelledRun, ExternalSignal, PausedRun, PrefectSignal
+from prefect.exceptions import (
+    Abort,
+    CancelledRun,
+    ExternalSignal,
+    Pause,
+    PausedRun,
+    PrefectSignal,
+    TerminationSignal,
+)
 
 import dpcore
 from dpcore import private_log as stewardlog
@@ -31,14 +41,17 @@ from flows.tasks.refusals import end_refused, ends_refused, refused_state
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# What ends or suspends a run from outside. Every other error, also one that is no Exception, such as the panic of a
-# compiled library, is replaced.
+# What ends or suspends a run from outside, each class after its subclasses. Every other error, also one that is no Exception,
+# such as the panic of a compiled library, becomes a StepFailed.
 CONTROL = (
     KeyboardInterrupt,
     SystemExit,
     GeneratorExit,
     asyncio.CancelledError,
+    Abort,
+    Pause,
     PrefectSignal,
+    TerminationSignal,
     ExternalSignal,
     CancelledRun,
     PausedRun,
@@ -163,7 +176,7 @@ def public_form(error: BaseException, *, where: str) -> BaseException:
         return _fresh(error)
     log = stewardlog.record(error, where=where)
     details = f"the details are in the steward's log {log.name}" if log else "the steward's log could not be written"
-    kind = type(error).__name__
+    kind = _public_name(type(error))
     if isinstance(error, httpx.HTTPError):  # dpcore makes no HTTP calls, so this was one to Prefect's API
         return DpflowError(
             f"the Prefect server failed in {where} ({kind}); check that it is running, then resume the run; {details}"
@@ -172,13 +185,18 @@ def public_form(error: BaseException, *, where: str) -> BaseException:
 
 
 def _without_words(error: BaseException) -> BaseException:
-    """Return an error that ends or suspends a run, with nothing in it but what kind it is; a program's exit code stays."""
-    error.args = (error.code,) if isinstance(error, SystemExit) and isinstance(error.code, int) else ()
-    if isinstance(error, SystemExit) and not error.args:
-        error.code = 1
-    error.__dict__.pop("__notes__", None)
-    error.__cause__ = error.__context__ = None
-    return error.with_traceback(None)
+    """Return a new error of the same kind. It keeps only an exit code, a signal's number and the state that the server gave the run."""
+    kind = next(kind for kind in CONTROL if isinstance(error, kind))
+    fresh = kind.__new__(kind)  # not of a subclass, which may hold words or make some
+    code, number, state = (getattr(error, name, None) for name in ("code", "signal", "state"))
+    if isinstance(fresh, SystemExit):
+        fresh.code = int(code) if isinstance(code, int) else 1
+        fresh.args = (fresh.code,)
+    elif isinstance(fresh, TerminationSignal):
+        fresh.signal = int(number) if isinstance(number, int) else signal.SIGTERM
+    elif isinstance(fresh, Abort | Pause | PausedRun):  # an Abort of ours has a state, too
+        fresh.state = state if isinstance(state, State) else None  # type: ignore[union-attr]
+    return fresh
 
 
 def _fresh(error: DpflowError) -> DpflowError:
@@ -186,6 +204,14 @@ def _fresh(error: DpflowError) -> DpflowError:
     fresh = type(error).__new__(type(error), *error.args)
     fresh.__dict__.update((name, value) for name, value in vars(error).items() if name != "__notes__")
     return fresh
+
+
+def _public_name(kind: type[BaseException]) -> str:
+    """Return the name of a class if it stands in a module. A class that is made at run time may be named after a value."""
+    found: object = sys.modules.get(kind.__module__)
+    for part in kind.__qualname__.split("."):
+        found = getattr(found, part, None)
+    return kind.__name__ if found is kind else "an error"
 
 
 def _place(trace: TracebackType | None) -> str:

@@ -6,8 +6,10 @@ The command and the environment of the process are set here, and its folder is e
 import asyncio
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from uuid import UUID
 
 import anyio
@@ -20,6 +22,7 @@ from flows.prefect_compat import (
     FlowRunExecutionResult,
     FlowRunExecutorContext,
     ProcessHandle,
+    StateProposer,
     command_to_string,
 )
 from flows.worker.shutdown import until_signalled
@@ -38,6 +41,26 @@ class _NoHooks:
         """Do nothing."""
 
 
+class _Proposer(StateProposer):
+    """Reports the crash of a run, unless it is suspended: its process has nothing left to do, however it ends."""
+
+    suspended = False
+
+    async def propose_crashed(self, flow_run: FlowRun, message: str) -> State[Any] | None:
+        """Propose that a run has crashed."""
+        self.suspended = await self._is_suspended(flow_run.id)
+        return None if self.suspended else await super().propose_crashed(flow_run, message)
+
+    async def _is_suspended(self, run_id: UUID) -> bool:
+        try:
+            state = (await self._client.read_flow_run(run_id)).state
+        except Exception:  # whatever the server answers
+            self._logger.exception("The state of the run %s could not be read", run_id)
+            return False
+        # One that is paused within its process is lost with it.
+        return state is not None and state.is_paused() and bool(state.state_details.pause_reschedule)
+
+
 async def supervise(
     run: FlowRun, *, task_status: TaskStatus[ProcessHandle] = anyio.TASK_STATUS_IGNORED
 ) -> FlowRunExecutionResult | None:
@@ -52,8 +75,11 @@ async def supervise(
             starter = EngineCommandStarter(
                 command=COMMAND, cwd=Path(folder), control_channel=context.control_channel
             )  # its environment is this process's own, and the run's id
+            context._state_proposer = proposer = _Proposer(client=context.client)  # noqa: SLF001  the executor gets it from there
             executor = context.create_executor(run, starter, hook_runner=_NoHooks(), propose_submitting=False)
-            return await executor.submit(task_status=task_status)
+            result = await executor.submit(task_status=task_status)
+            # With another code, a worker would report the crash itself.
+            return replace(result, status_code=0) if result is not None and proposer.suspended else result
 
 
 def main() -> None:

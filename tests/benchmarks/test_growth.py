@@ -10,8 +10,7 @@ import pytest
 import yaml
 from pyarrow import parquet
 
-from benchmarks.growth import LARGEST_ROWS, Measured, figures
-from benchmarks.growth_table import CHUNK_ROWS, FOLLOWS, VALUES, GrowthTable
+from benchmarks.growth import CHUNK_ROWS, FOLLOWS, LARGEST_ROWS, VALUES, GrowthTable, Measured, figures
 from benchmarks.release_cost import STEPS, peak_memory_mb
 from dpcore.spec import load_spec
 

@@ -105,14 +105,47 @@ def test_registry_and_private_folder_lie_beside_the_file_of_the_ledger_whatever_
 
 def test_what_is_set_is_kept_and_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPFLOW_LEDGER_URL", "postgresql://steward:secret@host/ledger")
-    monkeypatch.setenv("DPFLOW_PRIVATE", "mine")
-    monkeypatch.setenv("DPFLOW_REGISTRY", "/elsewhere")
+    monkeypatch.setenv("DPFLOW_PRIVATE", "/elsewhere")
+    monkeypatch.setenv("DPFLOW_REGISTRY", "mine")
     assert current_places().environment() == {
         "DPFLOW_LEDGER_URL": "postgresql://steward:secret@host/ledger",
-        "DPFLOW_PRIVATE": f"{tmp_path}/mine",
-        "DPFLOW_REGISTRY": "/elsewhere",
+        "DPFLOW_PRIVATE": "/elsewhere",
+        "DPFLOW_REGISTRY": f"{tmp_path}/mine",
     }
     assert current_places().ledger_shown == "postgresql://host/ledger"
+
+
+@pytest.mark.parametrize("url", [None, "sqlite:////books/ledger.sqlite", "postgresql://host/ledger"])
+@pytest.mark.parametrize("private", ["mine", "./mine", "../mine", "."])
+def test_a_private_folder_that_depends_on_the_working_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private: str, url: str | None
+) -> None:
+    (tmp_path / ".dpflow").mkdir()
+    if url:
+        monkeypatch.setenv("DPFLOW_LEDGER_URL", url)
+    monkeypatch.setenv("DPFLOW_PRIVATE", private)
+    for folder in ("", "below"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        with pytest.raises(UsageError, match="is a relative path, which means another folder in each") as refused:
+            places_from(tmp_path / folder)
+        assert str(refused.value).endswith(f"DPFLOW_PRIVATE={tmp_path / private}")
+
+
+def test_a_relative_private_folder_would_be_another_one_after_a_cd(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted defect: an old copy of the ledger that was put back is not noticed from another working folder."""
+    monkeypatch.setattr(dpcore.places, "_require_absolute", lambda private, project: None)
+    monkeypatch.setenv("DPFLOW_PRIVATE", "mine")
+    workspace.open_account()
+    file = workspace.folder / ".dpflow" / "ledger.sqlite"
+    old = file.read_bytes()
+    assert dpflow("ledger", "raise", "visits", "--epsilon", "11", "--reason", "more") == 0
+    file.write_bytes(old)
+    (workspace.folder / "below").mkdir()
+    assert dpflow("ledger", "raise", "visits", "--epsilon", "12", "--reason", "more") == 4
+    os.chdir(workspace.folder / "below")
+    assert dpflow("ledger", "raise", "visits", "--epsilon", "12", "--reason", "more") == 0
 
 
 def test_another_process_finds_the_same_places_from_any_other_folder(

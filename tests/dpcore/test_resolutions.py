@@ -121,7 +121,7 @@ def test_a_version_is_taken_exactly_if_it_parts_no_cells_of_any_before(cells: in
 )
 def test_groups_that_do_not_count_from_zero_for_every_cell_are_refused(groups: list[int]) -> None:
     of = Resolutions((4, 3))
-    with pytest.raises(UsageError, match="a group for every cell of its column, counting from 0"):
+    with pytest.raises(UsageError, match="a group for every cell of its column: give whole numbers from 0"):
         of.coarsen(0, groups)
     assert of.shape == (4, 3)
     assert of.versions(0) == (0,)
@@ -188,7 +188,7 @@ def test_an_axis_that_does_not_exist_is_refused(axis: int) -> None:
         lambda: of.groups(axis, axis),
     ]
     for ask in asked:
-        with pytest.raises(UsageError, match="count from 0 to 2"):
+        with pytest.raises(UsageError, match="numbered from 0 to 2"):
             ask()
 
 
@@ -196,9 +196,9 @@ def test_an_axis_that_does_not_exist_is_refused(axis: int) -> None:
 def test_a_column_that_does_not_exist_is_refused_also_if_it_is_another_axis(column: int) -> None:
     of = Resolutions((4, 2))
     of.coarsen(0, [0, 0, 1, 1])
-    with pytest.raises(UsageError, match="count from 0 to 1"):
+    with pytest.raises(UsageError, match="numbered from 0 to 1"):
         of.versions(column)
-    with pytest.raises(UsageError, match="count from 0 to 1"):
+    with pytest.raises(UsageError, match="numbered from 0 to 1"):
         of.coarsen(column, [0, 0])
     assert of.shape == (4, 2, 2)
 

@@ -62,6 +62,7 @@ MEMBERS: dict[str, tuple[str, ...]] = {
     "APILogWorker": ("drain_all",),
     "APILogHandler": ("emit", "prepare"),
     "FlowRunExecutorContext": ("create_executor", "__aenter__"),
+    "StateProposer": ("propose_crashed",),
     "AioSqliteConfiguration": ("begin_transaction",),
     "CausalOrdering": ("event_has_been_seen",),
     "ProfileSettingsTomlLoader": ("__init__",),
@@ -104,6 +105,8 @@ def test_methods_that_are_overridden_still_have_their_parameters() -> None:
     assert list(emit.parameters) == ["self", "record"]
     executor = inspect.signature(prefect_compat.FlowRunExecutorContext.create_executor)
     assert {"hook_runner", "propose_submitting"} <= executor.parameters.keys()
+    crashed = inspect.signature(prefect_compat.StateProposer.propose_crashed)
+    assert list(crashed.parameters) == ["self", "flow_run", "message"]
 
 
 def test_values_are_still_of_their_kind() -> None:

@@ -9,7 +9,7 @@ from dpcore.audit.cases.outputs import noisy
 from dpcore.audit.checks import Draw, EventCheck
 from dpcore.audit.events import Outcomes
 from dpcore.mechanisms import RoundedGaussian
-from dpcore.mechanisms.calibrated import analytic_gaussian, classic_gaussian
+from dpcore.mechanisms.rounded import analytic_gaussian, classic_gaussian
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Sensitivity
 

@@ -10,7 +10,7 @@ PostgreSQL, and an owner can grant them to itself again. Lines of `catalogue.txt
 `dpflow_steward`.
 
 The comparison also covers ways to bypass the rules without changing them: the session's settings, the right to change settings, views and
-functions elsewhere that lend the steward's rights, casts and functions added to PostgreSQL itself, and the powers that the members of
+functions elsewhere that lend the steward's rights or other powers, subscriptions, casts and functions added to PostgreSQL itself, and the powers that the members of
 `dpflow_runner` and `dpflow_reader` have through their attributes, other roles and objects they own. A new ledger has no line of these kinds.
 """
 
@@ -51,6 +51,15 @@ _REACH = (
 )
 # The predefined roles that only read. Any other, including those of later PostgreSQL versions, is more than a runner or reader needs.
 _ONLY_READ = "'pg_read_all_data', 'pg_monitor', 'pg_read_all_settings', 'pg_read_all_stats', 'pg_stat_scan_tables', 'pg_database_owner'"
+_BYPASSES = (
+    "(o.rolsuper OR o.rolcreaterole OR o.rolreplication OR o.rolbypassrls"
+    f" OR left(o.rolname, 3) = 'pg_' AND o.rolname NOT IN ({_ONLY_READ}))"
+)
+# `powerful` contains every role that can bypass the rules, and every role that can act as one of these.
+_POWERFUL = (
+    f"powerful (role) AS (SELECT o.oid FROM pg_roles AS o WHERE {_BYPASSES}"
+    " UNION SELECT link.member FROM powerful JOIN link ON link.roleid = powerful.role)"
+)
 
 
 def _whose(role: str) -> str:
@@ -169,12 +178,13 @@ _QUERIES = (
         " JOIN pg_class AS v ON v.oid = r.ev_class AND v.relnamespace <> home.oid JOIN pg_namespace AS n ON n.oid = v.relnamespace"
     ),
     # SECURITY DEFINER functions in other schemas that run with the rights of the steward, or of a role that may administer the steward's; or
-    # with those of a superuser or of a role with CREATEROLE, if a runner or reader may call them, directly or through a trigger, an event
+    # with those of another role that can bypass the rules, if a runner or reader may call them, directly or through a trigger, an event
     # trigger or an aggregate, which need no right to the function. Functions of extensions are left out: only a superuser creates those.
     (
-        f"{_REACH} SELECT DISTINCT 'definer function', n.nspname || '.' || p.proname || '(' || pg_get_function_arguments(p.oid) || ')',"
+        f"{_REACH}, {_POWERFUL} SELECT DISTINCT 'definer function', n.nspname || '.' || p.proname || '(' || pg_get_function_arguments(p.oid) || ')',"
         f" {_whose('p.proowner')} FROM {_HOME} JOIN pg_proc AS p ON {_HERE} AND p.pronamespace <> home.oid AND p.prosecdef"
-        " JOIN pg_roles AS o ON o.oid = p.proowner AND (o.rolcreaterole OR pg_has_role(o.oid, home.nspowner, 'MEMBER'))"
+        " JOIN pg_roles AS o ON o.oid = p.proowner"
+        " AND (o.oid IN (SELECT role FROM powerful) OR pg_has_role(o.oid, home.nspowner, 'MEMBER'))"
         " JOIN pg_namespace AS n ON n.oid = p.pronamespace"
         " WHERE NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = CAST('pg_catalog.pg_proc' AS regclass) AND d.objid = p.oid"
         " AND d.deptype = 'e') AND (NOT o.rolsuper AND pg_has_role(o.oid, home.nspowner, 'MEMBER')"
@@ -183,6 +193,11 @@ _QUERIES = (
         " g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn))"
         " OR EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS given"
         " WHERE given.grantee = 0 OR given.grantee IN (SELECT other FROM reach))))"
+    ),
+    # A subscription writes rows here as another server has them, and no ordinary trigger fires.
+    (
+        "SELECT 'subscription', CAST(s.subname AS text), 'writes to ' || c.relname"
+        f" FROM {_TABLES} JOIN pg_subscription_rel AS r ON r.srrelid = c.oid JOIN pg_subscription AS s ON s.oid = r.srsubid"
     ),
     # An event trigger runs in the session of any role that logs in or changes a definition, including the steward's.
     (
@@ -241,8 +256,7 @@ _QUERIES = (
         " CASE WHEN o.rolsuper THEN 'superuser' END, CASE WHEN o.rolcreaterole THEN 'createrole' END,"
         " CASE WHEN o.rolreplication THEN 'replication' END, CASE WHEN o.rolbypassrls THEN 'bypassrls' END)"
         f" FROM {_HOME} JOIN reach ON {_WITH_ROLES_HERE} JOIN pg_roles AS r ON r.oid = reach.role"
-        " JOIN pg_roles AS o ON o.oid = reach.other WHERE o.rolsuper OR o.rolcreaterole OR o.rolreplication OR o.rolbypassrls"
-        f" OR o.oid = home.nspowner OR left(o.rolname, 3) = 'pg_' AND o.rolname NOT IN ({_ONLY_READ})"
+        f" JOIN pg_roles AS o ON o.oid = reach.other WHERE o.oid = home.nspowner OR {_BYPASSES}"
     ),
     # Nor may it drop the database, or make other roles runners and readers.
     (

@@ -143,8 +143,8 @@ BEGIN
     IF steward THEN SET LOCAL ROLE dpflow_steward; END IF;
 END $$;
 """
-_THERE = "SELECT count(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
-_ONE_AT_A_TIME = "SELECT pg_advisory_xact_lock(1684825708)"
+_COUNT_TABLES = "SELECT count(*) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+_MIGRATION_LOCK = "SELECT pg_advisory_xact_lock(1684825708)"
 
 
 def bring_up_to_date(connection: psycopg.Connection[Any], *, place: str, create: bool) -> None:
@@ -164,7 +164,7 @@ def _migrate(connection: psycopg.Connection[Any], *, place: str) -> None:
     """Create or migrate the ledger in one transaction. Another process may have done so meanwhile."""
     connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")  # to see what another process commits meanwhile
     try:
-        connection.execute(_ONE_AT_A_TIME)
+        connection.execute(_MIGRATION_LOCK)
         version = _version(connection)
         _refuse_newer(version, place=place)
         connection.execute(_AS_STEWARD)
@@ -198,7 +198,7 @@ def _migration(version: int, *, place: str) -> str:
 def _version(connection: psycopg.Connection[Any]) -> int | None:
     """Return the version of the ledger in this database, or None if there is no ledger."""
     # to_regclass would not do: after waiting for the lock it may still return a cached miss.
-    (there,) = _row(connection, f"{_THERE} WHERE nspname = '{SCHEMA}' AND relname = 'version'")
+    (there,) = _row(connection, f"{_COUNT_TABLES} WHERE nspname = '{SCHEMA}' AND relname = 'version'")
     return int(_row(connection, f"SELECT number FROM {SCHEMA}.version")[0]) if there else None
 
 

@@ -23,7 +23,7 @@ LARGEST_OUTPUT = 1 << 28
 """Bytes. PostgreSQL limits a value to one gigabyte, and makes several copies of it on the way."""
 
 _PAGE = 1_000
-_CUSTOMARY = {
+_DEFAULTS = {
     "lock_timeout": f"{PATIENCE_SECONDS}s",
     "idle_in_transaction_session_timeout": "60s",  # a machine that froze while holding the lock does not block the others
 }
@@ -205,7 +205,7 @@ def _engine(url: str) -> tuple[Engine, str]:
             " characters in the password, such as %40 for @"
         )
     given = address.normalized_query.get("options", ())
-    options = " ".join((*_as_options(_CUSTOMARY), *given))  # later options win
+    options = " ".join((*_as_options(_DEFAULTS), *given))  # later options win
     address = address.update_query_dict({"options": options})
     engine = create_engine(
         address,

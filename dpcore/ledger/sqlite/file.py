@@ -29,7 +29,7 @@ def create_file(path: Path) -> None:
     if path.with_name(f"{path.name}-wal").exists() and not path.exists():
         raise LedgerDamaged(f"the ledger at {path} is gone, but its journal is still there; restore it from a backup")
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    opened, name = tempfile.mkstemp(dir=path.parent, prefix=maker_prefix(path))
+    opened, name = tempfile.mkstemp(dir=path.parent, prefix=temporary_prefix(path))
     os.close(opened)
     new = Path(name)
     try:
@@ -46,7 +46,7 @@ def create_file(path: Path) -> None:
         new.unlink(missing_ok=True)  # a process that opened the ledger meanwhile may have removed it
 
 
-def maker_prefix(path: Path) -> str:
+def temporary_prefix(path: Path) -> str:
     """Return the prefix of the temporary names under which a new ledger is created."""
     return f".{path.name}-"
 

@@ -100,7 +100,7 @@ def require_no_mount(path: Path) -> None:
             )
 
 
-def remove_maker_names(path: Path, *, prefix: str) -> None:
+def remove_temporary_names(path: Path, *, prefix: str) -> None:
     """Remove the temporary names of a new ledger, if the process that created it was interrupted before it could."""
     with suppress(FileNotFoundError):
         made = path.stat()

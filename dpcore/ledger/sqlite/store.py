@@ -12,8 +12,8 @@ from urllib.parse import quote
 
 from dpcore.errors import LedgerError, UsageError
 from dpcore.ledger.sqlite.errors import translated
-from dpcore.ledger.sqlite.file import bring_up_to_date, create_file, maker_prefix, rules_changed
-from dpcore.ledger.sqlite.identity import LedgerFiles, remove_maker_names, require_no_mount
+from dpcore.ledger.sqlite.file import bring_up_to_date, create_file, rules_changed, temporary_prefix
+from dpcore.ledger.sqlite.identity import LedgerFiles, remove_temporary_names, require_no_mount
 from dpcore.ledger.sqlite.outputs import LARGEST_IN_ROW, OutputFolder
 from dpcore.ledger.sqlite.read_only import REFUSAL, Frozen, connect_to_read, may_write, refuses_writing
 from dpcore.ledger.store import PATIENCE_SECONDS, Store
@@ -61,7 +61,7 @@ class SqliteStore(Store):
             self._frozen: Frozen | None = None
             self._read_only = not may_write(path)
             if not self._read_only:
-                remove_maker_names(path, prefix=maker_prefix(path))
+                remove_temporary_names(path, prefix=temporary_prefix(path))
             self._files = LedgerFiles(path)
             self._files.require_same()
             self._connection = self._opened()
@@ -154,7 +154,7 @@ class SqliteStore(Store):
             self.execute("PRAGMA shrink_memory")
         self.execute(statement)
 
-    def _ended(self) -> None:
+    def _after_commit(self) -> None:
         with self._translated():
             self._files.note_content()
 

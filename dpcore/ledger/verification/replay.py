@@ -100,14 +100,15 @@ class Replay:
     def _raise_cap(self, event: Event, details: Details) -> None:
         account = self._open(event)
         raised = replace(account, cap=details["cap"], epsilon=details["epsilon"])
-        require(event, raised.cap > account.cap, "does not raise the cap")
+        require(event, raised.cap > account.cap and raised.epsilon >= account.epsilon, "does not raise the cap")
         _require_budget(event, raised)
         self.accounts[event.account] = raised
 
     def _raise_across(self, event: Event, details: Details) -> None:
         account = self._open(event)
         raised = replace(account, across=details["across"], across_epsilon=details["across_epsilon"])
-        higher = account.across is not None and details["across"] > account.across
+        before = (account.across, account.across_epsilon)
+        higher = None not in before and details["across"] > before[0] and details["across_epsilon"] >= before[1]
         require(event, higher, "does not raise the cap across blocks")
         _require_across(event, raised)
         self.accounts[event.account] = raised

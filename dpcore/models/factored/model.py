@@ -7,7 +7,6 @@ given the axes they share. Memory and time grow with the cells of the cliques, n
 References: Lauritzen and Spiegelhalter 1988 (message passing); McKenna, Sheldon and Miklau 2019 (private marginals by graphical models).
 """
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -17,9 +16,8 @@ from dpcore.models.factored.across import Across
 from dpcore.models.factored.moves import Moves
 from dpcore.models.factored.rows import draw_chunks, draw_rows
 from dpcore.models.factored.scopes import Scope, Scopes, inside
-from dpcore.models.factored.tree import JunctionTree
-from dpcore.models.factored.triangulation import cliques_of
-from dpcore.models.model import RowCodes, Weights
+from dpcore.models.factored.tree import JunctionTree, cliques_of
+from dpcore.models.model import RowCodes, Weights, checked_total
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
 
@@ -77,11 +75,7 @@ class FactoredModel:
 
     def rescale(self, total: float) -> None:
         """Set the number of rows. The distribution does not change."""
-        if not (math.isfinite(total) and total > 0):
-            raise UsageError(
-                "A model's total must be a positive number of rows: use at least 1, even if the noisy count is below it."
-            )
-        self._total = float(total)
+        self._total = checked_total(total)
 
     def assign(self, functions: Mapping[Axes, Weights]) -> None:
         """Make the distribution proportional to exp of a sum of functions, each of some axes. Without functions it is uniform.

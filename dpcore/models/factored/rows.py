@@ -12,7 +12,7 @@ columns drawn first, as long as runs stay long: later columns would only shorten
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,12 +96,11 @@ def _draw_chunk(
     return tuple(known[column][shuffled] for column in range(of.columns))
 
 
-class _CellsByGroup:
+class _CellsByGroup(NamedTuple):
     """The cells of new axes, ordered by their already known coarser group, and the start of each group."""
 
-    def __init__(self, order: Codes, starts: Codes) -> None:
-        self.order = order
-        self.starts = starts
+    order: Codes
+    starts: Codes
 
 
 def _cells_by_group(of: Resolutions, new: Axes, coarser: Axes) -> _CellsByGroup:

@@ -6,7 +6,12 @@ never above it.
 
 from dpcore.privacy.accounting.amounts import AMOUNT_OF_ONE, Currency, cap_amount, spend_amount
 from dpcore.privacy.accounting.budgets import amount_of_group, budget_of, epsilon_of, mu_of
-from dpcore.privacy.accounting.composition import advanced_composition, basic_composition
+from dpcore.privacy.accounting.composition import (
+    advanced_composition,
+    basic_composition,
+    parallel_approximate,
+    parallel_composition,
+)
 from dpcore.privacy.accounting.conversions import epsilon_to_zcdp, zcdp_to_delta, zcdp_to_epsilon
 from dpcore.privacy.accounting.coverings import pair_gdp, pair_zcdp
 from dpcore.privacy.accounting.divergences import Pair
@@ -24,7 +29,6 @@ from dpcore.privacy.accounting.loss_sources import (
 )
 from dpcore.privacy.accounting.losses import LossDistribution, compose_losses
 from dpcore.privacy.accounting.optimal import mixed_composition, optimal_composition, optimal_composition_delta
-from dpcore.privacy.accounting.parallel import parallel_approximate, parallel_composition
 from dpcore.privacy.accounting.prices import (
     discrete_laplace_zcdp,
     exponential_gdp,

@@ -15,8 +15,9 @@ def stored_values(column: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     """Return the stored values of a column, and for each row the index of its value; None if every row has its own.
 
     The values have a plain type: no extension, dictionary, run-end encoding or views. Rows of a dictionary, run-end encoded or view column
-    share values, and only values that occur in a row are returned. The result therefore takes no more memory than the column, however long
-    its values are. A row with a null index is null; the values may contain nulls too.
+    share values, and only values that occur in a row are returned, each once. The result therefore takes no more memory than the column,
+    however long its values are. Views that overlap without being equal are the exception: each is written out in full. A row with a null
+    index is null; the values may contain nulls too.
 
     >>> values, rows = stored_values(pa.array(["x", "y", "x", None]).dictionary_encode())
     >>> values.to_pylist(), rows.to_pylist()

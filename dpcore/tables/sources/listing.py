@@ -1,8 +1,10 @@
 """List the files that a spec's `path` stands for, in sorted order."""
 
 import os
+import re
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from posixpath import basename
 from typing import Any
@@ -23,6 +25,7 @@ ENDINGS = {
 TEXT_ENDINGS = (".txt", ".txt.gz", ".txt.zst")
 _ENDINGS = sorted((*sum(ENDINGS.values(), ()), *TEXT_ENDINGS, *COMPRESSIONS), key=len, reverse=True)
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = re.compile(r"\[([*?[])\]")  # [*], [?] and [[] name the character itself, as `glob.escape` writes it
 
 
 def kind_of(name: str) -> str | None:
@@ -34,13 +37,16 @@ def kind_of(name: str) -> str | None:
 def files_at(path: str, *, base: Path, taken: Callable[[str], bool]) -> list[StoredFile]:
     """List the files that a path stands for: a file, a pattern, or a folder with all its partitions.
 
+    Which of them it is depends on the text of the path alone, never on the names that exist: folders and files may be named after
+    people. A path with `*`, `?` or `[` is a pattern and stands for the files that match it.
+
     Args:
         path: As written in the spec.
-        base: The folder that a relative path starts from.
+        base: The folder that a relative path starts from. It is never a pattern, whatever its name.
         taken: Whether a file with a given name is a table. Hidden files are never listed.
     """
-    local = local_path(path, base=base)
-    found = _remote(path) if local is None else map(str, _local(local.absolute()))
+    written = local_path(path, base=Path())
+    found = _remote(path) if written is None else map(str, _local(written, base=base))
     return [StoredFile(address) for address in sorted(set(found)) if taken(StoredFile(address).file_name)]
 
 
@@ -84,39 +90,43 @@ def _is_visible(name: str) -> bool:
     return not name.startswith((".", "_"))
 
 
-def _has_pattern(path: str) -> bool:
-    return any(mark in path for mark in "*?[")
+def _is_pattern(path: str) -> bool:
+    return any(mark in _ESCAPED.sub("", path) for mark in "*?[")
 
 
-def _local(place: Path) -> Iterator[Path]:
-    if place.is_dir():
-        for entry in place.iterdir():
-            if entry.is_dir() and "=" in entry.name and _is_visible(entry.name):
-                yield from _local(entry)
-            elif _is_visible(entry.name) and not entry.is_dir():
-                yield entry
-    elif place.is_file():
-        yield place
-    else:
-        yield from _matching(place)
+def _unescaped(path: str) -> str:
+    return _ESCAPED.sub(r"\1", path)
 
 
-def _matching(place: Path) -> Iterator[Path]:
-    """Match a pattern below the deepest folder that exists by its literal name, which may contain brackets."""
-    root = next(folder for folder in place.parents if folder.is_dir())
-    pattern = str(place.relative_to(root))
-    if _has_pattern(pattern):
+def _local(written: Path, *, base: Path) -> Iterator[Path]:
+    literal = tuple(takewhile(lambda part: not _is_pattern(part), written.parts))
+    root = base.joinpath(*map(_unescaped, literal)).absolute()
+    pattern = "/".join(written.parts[len(literal) :])
+    if pattern:
         yield from (file for file in root.glob(pattern) if not file.name.startswith(".") and not file.is_dir())
+    elif root.is_dir():
+        yield from _local_folder(root)
+    elif root.is_file():
+        yield root
+
+
+def _local_folder(root: Path) -> Iterator[Path]:
+    for entry in root.iterdir():
+        if entry.is_dir() and "=" in entry.name and _is_visible(entry.name):
+            yield from _local_folder(entry)
+        elif _is_visible(entry.name) and not entry.is_dir():
+            yield entry
 
 
 def _remote(address: str) -> Iterator[str]:
-    system, root = file_system(address)
+    system, path = file_system(address)
     system.invalidate_cache()  # files may have been added since an earlier listing in this process
+    root = _unescaped(path)
     if address.lower().startswith(WEB):  # the web has no folders, and a ? in an address is not a pattern
         yield address
-    elif _has_pattern(root):
-        found = system.glob(root, detail=True).items()
-        yield from (system.unstrip_protocol(path) for path, entry in found if entry["type"] == "file")
+    elif _is_pattern(path):
+        found = system.glob(path, detail=True).items()
+        yield from (system.unstrip_protocol(name) for name, entry in found if entry["type"] == "file")
     elif system.isfile(root):
         yield system.unstrip_protocol(root)
     elif system.isdir(root):

@@ -15,6 +15,7 @@ from dpcore.tables.sources.values import as_text
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
 
 BATCH_ROWS = 1 << 17
 
@@ -22,8 +23,8 @@ BATCH_ROWS = 1 << 17
 class MemoryTable(Private):
     """A table in memory. It never leaves this process.
 
-    Pandas columns of dtype object, and string columns that are not stored as Arrow, are converted to text value by value. All other
-    columns keep their type.
+    Columns of Python objects, in pandas and polars, and pandas string columns that are not stored as Arrow, are converted to text value
+    by value. All other columns keep their type. Only the declared columns are converted to Arrow.
     """
 
     __slots__ = ("_table",)
@@ -35,9 +36,9 @@ class MemoryTable(Private):
     )
 
     def __init__(self, table: Any) -> None:
-        if _is_of("pandas", table):
+        if _is_of("pandas", table) or _is_of("polars", table):
             self._table = table
-        elif isinstance(table, pa.Table | pa.RecordBatch) or _is_of("polars", table):
+        elif isinstance(table, pa.Table | pa.RecordBatch):
             self._table = attempt(lambda: pa.table(table), otherwise=self.damaged)
         else:  # a lazy frame is a query: it would run before anything is reserved, and one value may make it fail
             raise UsageError(
@@ -46,7 +47,8 @@ class MemoryTable(Private):
 
     def column_names(self) -> list[str]:
         """Return the names of all columns."""
-        return [str(name) for name in (self._table.columns if self._is_pandas else self._table.column_names)]
+        is_arrow = isinstance(self._table, pa.Table)
+        return [str(name) for name in (self._table.column_names if is_arrow else self._table.columns)]
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
         """Return the types of the named columns without looking at any value in a row, dictionary or category."""
@@ -62,15 +64,13 @@ class MemoryTable(Private):
         """Return the table itself."""
         return (self,)
 
-    @property
-    def _is_pandas(self) -> bool:
-        return not isinstance(self._table, pa.Table)
-
     def _arrays(self, columns: Sequence[str], *, start: int, stop: int) -> list[pa.Array]:
         names = self.column_names()
         places = [names.index(column) for column in columns]
-        if self._is_pandas:
+        if _is_of("pandas", self._table):
             return [_of_pandas(self._table.iloc[start:stop, place]) for place in places]
+        if _is_of("polars", self._table):
+            return [_of_polars(self._table.to_series(place).slice(start, stop - start)) for place in places]
         return [_joined(self._table.column(place).slice(start, stop - start)) for place in places]
 
 
@@ -100,3 +100,12 @@ def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]") -> pa.Array:
         return pa.array(map(as_text, values.array), pa.large_string())
     array = pa.array(values, from_pandas=True)
     return _joined(array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array]))
+
+
+def _of_polars(values: "pl.Series") -> pa.Array:
+    """Convert a column by its dtype alone. Polars itself would export a column of Python objects as their addresses in memory."""
+    import polars as pl  # noqa: PLC0415  already imported by the caller
+
+    if values.dtype == pl.Object:
+        return pa.array(map(as_text, values.to_list()), pa.large_string())
+    return _joined(pa.chunked_array(values))

@@ -51,9 +51,26 @@ class ParquetFile:
             return list(file.schema_arrow.names)
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
-        """Read the types of the named columns from the file's footer."""
+        """Read the types of the named columns from the file's footer.
+
+        Raises:
+            SourceError: If Arrow cannot read a column of that type or name, whatever its values.
+        """
         with self._open() as file:
-            return [file.schema_arrow.field(column).type for column in columns]
+            kinds = [file.schema_arrow.field(column).type for column in columns]
+            paths = [file.schema.column(place).path for place in range(len(file.schema))]
+        for column, kind in zip(columns, kinds, strict=True):
+            if _aborts(kind):
+                raise SourceError(
+                    f"{self.name} holds the declared column {column!r} as an extension of a dictionary, which Arrow cannot read; "
+                    "write the file again with that column as plain text"
+                )
+            if _is_ambiguous(column, paths):
+                raise SourceError(
+                    f"{self.name} has the declared column {column!r} and a nested field of the same name, which Arrow cannot tell apart; "
+                    "rename one of them"
+                )
+        return kinds
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the named columns in the given order. Text is checked; all other types are passed through.
@@ -121,6 +138,19 @@ class ParquetFile:
                 **options,
             )
         raise (SourceBroken if _last_bytes(stream, len(MAGIC)) == MAGIC else SourceError)(self.damaged)
+
+
+def _aborts(kind: pa.DataType) -> bool:
+    """Tell whether Arrow 26 would abort the process when it reads a column of this type to its end."""
+    return isinstance(kind, pa.BaseExtensionType) and bool(pa.types.is_dictionary(kind.storage_type))
+
+
+def _is_ambiguous(column: str, paths: Sequence[str]) -> bool:
+    """Tell whether a column shares its path with a nested field, as "s.x" does with field "x" of a struct "s".
+
+    Arrow may then read the wrong one as a dictionary, and convert the other so that one value can make it fail.
+    """
+    return paths.count(column) > 1
 
 
 def _last_bytes(stream: pa.NativeFile, count: int) -> bytes:

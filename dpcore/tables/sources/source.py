@@ -147,9 +147,10 @@ def _files(path: str, spec: SourceSpec, *, base: Path) -> list[StoredFile]:
     )
     if not found:
         known = ", ".join(ending for endings in ENDINGS.values() for ending in endings)
+        brackets = "; `[` begins a pattern, so write [[] for a bracket in a name" if "[" in path else ""
         raise SourceError(
             f"source.path {path!r} leads to no table; name a file, a folder or a pattern of {known}, or set `format`; "
-            "a relative path starts from the spec's own folder"
+            f"a relative path starts from the spec's own folder{brackets}"
         )
     if len({_kind(file, spec) for file in found}) > 1:
         raise SourceError(

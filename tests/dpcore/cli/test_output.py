@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from dpcore.cli.bar import bar, legend, rule
 from dpcore.cli.main import _write
-from dpcore.cli.output import Answer, Listing
+from dpcore.cli.output import Answer, Listing, bar, legend, rule
 
 
 def listing(items: Iterator[Any]) -> Listing:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.cli.ledger_theorems import add_verb
+from dpcore.cli.ledger_theorems import add_verbs
 from dpcore.cli.output import Answer
 from dpcore.errors import UsageError
 from dpcore.ledger import Ledger
@@ -57,7 +57,7 @@ def measured(ledger: Ledger, account: str, mechanisms: list[Mechanism], *, commi
 
 def told(*arguments: str) -> Answer:
     parser = argparse.ArgumentParser()
-    add_verb(parser.add_subparsers(), argparse.ArgumentParser(add_help=False))
+    add_verbs(parser.add_subparsers(), argparse.ArgumentParser(add_help=False))
     chosen = parser.parse_args(["theorems", *arguments])
     answer = chosen.verb(chosen)
     assert json.loads("".join(answer.pieces(as_json=True))) == answer.data

@@ -17,7 +17,7 @@ from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dpcore.privacy.protection import Sensitivity
 from dpcore.spec.discover import DiscoverBins, DiscoverValues
 from dpcore.universe import Attribute, Categorical, Integer, Number, Outside
-from dpcore.universe.uneven import UnevenInteger
+from dpcore.universe.numeric import UnevenInteger
 
 ONE = Sensitivity(l1=1, l2_squared=1, linf=1)
 SHARE = Fraction(1, 10)

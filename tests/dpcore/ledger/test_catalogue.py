@@ -39,6 +39,10 @@ ADMINISTER = (
     " || CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'OPTION' ELSE 'TRUE, INHERIT FALSE, SET FALSE' END; END $$"
 )
 FOR_NIGHTLY = "REVOKE ALL ON FUNCTION public.act FROM PUBLIC; GRANT EXECUTE ON FUNCTION public.act TO nightly"
+OF_STRANGER = f"ALTER FUNCTION public.act OWNER TO stranger; {FOR_NIGHTLY}"
+MORE_THAN_READ = ("pg_write_all_data", "pg_write_server_files", "pg_read_server_files", "pg_execute_server_program")
+SUBSCRIPTION = "CREATE SUBSCRIPTION other CONNECTION 'dbname=nowhere' PUBLICATION p WITH (connect = false)"
+SUBSCRIBED = "INSERT INTO pg_subscription_rel SELECT oid, 'event'::regclass, 'r', NULL FROM pg_subscription"
 OWN_DATABASE = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO {}', current_database()); END $$"
 
 WEAKENED = {
@@ -242,12 +246,19 @@ WEAKENED = {
         f"{ACT}",
         f"{ACT}; ALTER ROLE stranger CREATEROLE; ALTER FUNCTION public.act OWNER TO stranger; {FOR_NIGHTLY}",
         f"{ACT}; {ADMINISTER.format('stranger')}; ALTER FUNCTION public.act OWNER TO stranger",
+        *(f"{ACT}; ALTER ROLE stranger {power}; {OF_STRANGER}" for power in ("REPLICATION", "BYPASSRLS")),
+        *(f"{ACT}; GRANT {role} TO stranger; {OF_STRANGER}" for role in (*MORE_THAN_READ, "postgres")),
+        f"{MIDDLE}; GRANT pg_write_all_data TO middle; GRANT middle TO stranger; {ACT}; {OF_STRANGER}",
+        f"{MIDDLE} BYPASSRLS; GRANT middle TO stranger; {ACT}; ALTER FUNCTION public.act OWNER TO stranger",
     ],
     "definer function public.step(a text, t text) was added": [
         f"{STEP}; CREATE AGGREGATE public.act (text) (SFUNC = public.step, STYPE = text)",
         f"{STEP}; CREATE AGGREGATE public.act (text) (SFUNC = textcat, STYPE = text, COMBINEFUNC = public.step)",
     ],
     "definer function public.on_change() was added": [ON_CHANGE],
+    "subscription other was added": [
+        f"{SYSTEM} {SUBSCRIPTION}; {SUBSCRIBED}",
+    ],
     "event trigger on_change was added": [
         f"{ON_CHANGE}; CREATE EVENT TRIGGER on_change ON ddl_command_end EXECUTE FUNCTION public.on_change()",
         (
@@ -292,10 +303,7 @@ WEAKENED = {
         f"{MIDDLE}; GRANT postgres TO middle; GRANT middle TO nightly",
     ],
     "privilege nightly (member of middle createrole) was added": [f"{MIDDLE} CREATEROLE; GRANT middle TO nightly"],
-    **{
-        f"privilege nightly (member of {role}) was added": [f"GRANT {role} TO nightly"]
-        for role in ("pg_write_all_data", "pg_write_server_files", "pg_read_server_files", "pg_execute_server_program")
-    },
+    **{f"privilege nightly (member of {role}) was added": [f"GRANT {role} TO nightly"] for role in MORE_THAN_READ},
     **{
         f"privilege nightly ({attribute}) was added": [f"ALTER ROLE nightly {attribute}"]
         for attribute in ("superuser", "createrole", "replication", "bypassrls")
@@ -394,6 +402,12 @@ SOUND = [
         f"{ACT}; ALTER ROLE stranger CREATEROLE; ALTER FUNCTION public.act OWNER TO stranger;"
         " REVOKE ALL ON FUNCTION public.act FROM PUBLIC"
     ),
+    f"{ACT}; GRANT pg_read_all_data, pg_monitor TO stranger; {OF_STRANGER}",
+    (
+        f"{ACT}; GRANT pg_write_all_data TO stranger; ALTER FUNCTION public.act OWNER TO stranger;"
+        " REVOKE ALL ON FUNCTION public.act FROM PUBLIC"
+    ),
+    SUBSCRIPTION,
     STEP,
     f"{ACT}; REVOKE ALL ON FUNCTION public.act FROM PUBLIC; GRANT EXECUTE ON FUNCTION public.act TO stranger",
     "CREATE TYPE public.mood AS ENUM ('a'); CREATE CAST (public.mood AS json) WITH INOUT",
@@ -474,6 +488,7 @@ BEYOND = {
     "'view or rule'": "view or rule",
     "'definer function'": "definer function",
     "'event trigger'": "event trigger",
+    "'subscription'": "subscription",
     "'cast'": "cast",
     "'system object'": "system object",
 }
@@ -500,6 +515,24 @@ def test_each_comparison_beyond_the_tables_is_needed(guarded: str, left_out: str
                 missed += [] if _all_named(connection) else [change]
                 connection.rollback()
     assert missed
+
+
+def test_looking_only_at_the_owners_own_attributes_would_not_do(guarded: str) -> None:
+    """The planted defect: a definer function counts only if its owner is a superuser, a steward, or has CREATEROLE."""
+    powerful = "powerful (role) AS (SELECT o.oid FROM pg_roles AS o WHERE o.rolsuper OR o.rolcreaterole)"
+    queries = tuple(query.replace(catalogue._POWERFUL, powerful) for query in catalogue._QUERIES)
+    assert sum(old != new for old, new in zip(catalogue._QUERIES, queries, strict=True)) == 1
+    missed = 0
+    with (
+        closing(psycopg.connect(guarded, options="-c search_path=dpflow")) as connection,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(catalogue, "_QUERIES", queries)
+        for change in WEAKENED["definer function public.act(t text) was added"]:
+            connection.execute(change)
+            missed += not _all_named(connection)
+            connection.rollback()
+    assert missed == len(MORE_THAN_READ) + 5
 
 
 def test_what_was_weakened_is_named_to_whoever_verifies(server: PostgresServer, plain: str) -> None:

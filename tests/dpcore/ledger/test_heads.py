@@ -14,7 +14,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from dpcore.errors import LedgerDamaged, LedgerError
-from dpcore.ledger import EventKind, open_ledger
+from dpcore.ledger import EventKind, heads, open_ledger
 from dpcore.ledger.heads import HeadMemory, SeenHead
 from dpcore.ledger.reader import LedgerReader
 from dpcore.ledger.transaction import Head
@@ -145,6 +145,47 @@ def test_a_memory_that_does_not_read_is_never_taken_for_none(
     assert file.read_bytes() == content
 
 
+NOT_FILES: dict[str, Callable[[Path], object]] = {
+    "a link that leads nowhere": lambda file: file.symlink_to("nowhere"),
+    "a link to itself": lambda file: file.symlink_to(file.name),
+    "a link to an older head": lambda file: file.symlink_to("older"),
+    "a pipe": os.mkfifo,
+    "a folder": Path.mkdir,
+}
+
+
+def put_instead(file: Path, what: str) -> None:
+    """Put something in the place of a head. Beside it lies what would be remembered of the old copy."""
+    with open_ledger() as ledger, ledger.reading() as rows:
+        head, identity = rows.head(), rows.hash_of(1)
+    seen = {"ledger": identity, "seq": head.seq, "hash": head.hash, "at": "2026-11-16", "place": "ledger.sqlite"}
+    file.with_name("older").write_text(json.dumps(seen), encoding="utf-8")
+    file.unlink()
+    NOT_FILES[what](file)
+
+
+@pytest.mark.parametrize("what", NOT_FILES)
+def test_whatever_lies_in_the_place_of_a_head_is_never_taken_for_none(
+    restored: Workspace, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    (file,) = (restored.folder / ".dpflow" / "private" / "heads").glob("*.json")
+    put_instead(file, what)
+    assert dpflow("ledger", *WRITING["raise"]) == 4
+    assert f"{file} is not a valid record of the ledger's newest head" in capsys.readouterr().err
+    assert dpflow("ledger", "show") == 0
+
+
+@pytest.mark.parametrize("what", ["a link that leads nowhere", "a link to an older head"])
+def test_opening_a_head_by_its_name_alone_would_not_do(
+    restored: Workspace, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The planted defect: what a link leads to is what is remembered, and if it leads nowhere, nothing is."""
+    (file,) = (restored.folder / ".dpflow" / "private" / "heads").glob("*.json")
+    put_instead(file, what)
+    monkeypatch.setattr(heads, "_read", Path.read_bytes)
+    assert dpflow("ledger", *WRITING["raise"]) == 0
+
+
 def unreadable_for_steward(folder: Path, steward: int) -> Path:
     """Give a project to an ordinary user, with a head that one `sudo` has left behind."""
     for path in (folder, *folder.rglob("*")):
@@ -187,6 +228,21 @@ def test_a_head_that_may_not_be_read_is_never_taken_for_none(
     monkeypatch.setattr(HeadMemory, "recall", lambda _self, _ledger: None)  # planted: the old way
     assert dpflow("ledger", *WRITING["raise"]) == 0
     assert json.loads(file.read_bytes())["seq"] < json.loads(content)["seq"]
+
+
+def test_a_draft_is_a_new_file_and_one_that_was_left_behind_is_removed(tmp_path: Path) -> None:
+    ledger, outside = "0" * 64, tmp_path / "outside"
+    memory = HeadMemory(tmp_path / "private" / "heads")
+    memory.replace(ledger, Head(1, "a", None), place="here")
+    folder = tmp_path / "private" / "heads"
+    (folder / f".{ledger}.json.new").symlink_to(outside)
+    (folder / f".{ledger}.json.0123456789abcdef").write_bytes(b"{")
+    memory.replace(ledger, Head(2, "b", None), place="here")
+    assert sorted(path.name for path in folder.iterdir()) == [".lock", f"{ledger}.json"]
+    assert not outside.exists()
+    seen = memory.recall(ledger)
+    assert seen is not None
+    assert seen.seq == 2
 
 
 def test_root_leaves_a_head_that_the_steward_can_read(restored: Workspace, steward: int) -> None:

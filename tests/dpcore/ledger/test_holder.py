@@ -15,7 +15,7 @@ from dpcore.ledger.holder import surely_gone, this_worker, worker
 
 HERE, NUMBER = socket.gethostname(), os.getpid()
 ELSEWHERE = f"not-{HERE}"
-NUMBERING = holder._numbering()
+NUMBERING = holder._pid_namespace()
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only /proc tells when a process began")
 
@@ -100,6 +100,6 @@ def test_of_other_names_nothing_is_known(name: str) -> None:
 
 
 def test_without_a_way_to_know_the_beginning_nobody_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holder, "_began", lambda process: None)
+    monkeypatch.setattr(holder, "_start_time", lambda process: None)
     assert this_worker() == f"{HERE} {NUMBER} 0@{NUMBERING}"
     assert not surely_gone(this_worker())

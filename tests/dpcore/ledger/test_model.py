@@ -113,15 +113,17 @@ RESERVED = "amount=-run.reserved)\n    used"
 BUGS = [
     Bug("a run that has charged is refunded", Ledger, "refund", "if run.spent:", "if False:"),
     Bug("a worker that was replaced commits", Ledger, "commit", "operation.fence)", "rows.run(operation.run).fence)"),
-    Bug("only the first block is looked at", ledger, "_take", SCARCEST, "blocks[0]"),
-    Bug("allowances get nothing back", ledger, "_give_back", "allowance, amount=-run.remaining", "allowance, amount=0"),
-    Bug("blocks get too much back", ledger, "_give_back", "weight * run.remaining", "weight * run.reserved"),
+    Bug("only the first block is looked at", ledger, "_payable_blocks", SCARCEST, "blocks[0]"),
+    Bug(
+        "allowances get nothing back", ledger, "_refund_rest", "allowance, amount=-run.remaining", "allowance, amount=0"
+    ),
+    Bug("blocks get too much back", ledger, "_refund_rest", "weight * run.remaining", "weight * run.reserved"),
     Bug("a block pays once instead of twice", Ledger, "reserve", "amount=payer.weight * amount", "amount=amount"),
     Bug("the cap across blocks is not looked at", ledger, "_require_across", "amount > remaining", "False"),
     Bug("the weight counts across blocks too", Ledger, "reserve", "rows.use_across(account, amount=amount)", TWICE),
     Bug("each block counts across blocks", Ledger, "reserve", "rows.use_across(account, amount=amount)", EACH),
-    Bug("across blocks nothing goes back", ledger, "_give_back", "rows.use_across(", "(lambda *_, amount: None)("),
-    Bug("across blocks too much goes back", ledger, "_give_back", "amount=-run.remaining)\n    used", RESERVED),
+    Bug("across blocks nothing goes back", ledger, "_refund_rest", "rows.use_across(", "(lambda *_, amount: None)("),
+    Bug("across blocks too much goes back", ledger, "_refund_rest", "amount=-run.remaining)\n    used", RESERVED),
     Bug("a run is taken from a living worker", Ledger, "lease", "if holder != run.holder:", "if False:"),
     Bug(
         "a lapsed lease holds an instant longer",

@@ -280,7 +280,7 @@ def test_values_and_thresholds_at_the_ends_of_64_bits_do_not_wrap_around():
 
 @pytest.mark.parametrize("threshold", [2**63, -(2**63) - 1, 0.5, math.nan, math.inf, True, None, "0", np.float64(1)])
 def test_a_threshold_that_is_no_whole_number_of_64_bits_is_refused(threshold):
-    with pytest.raises(UsageError, match="threshold must be a whole number"):
+    with pytest.raises(UsageError, match="threshold must be a 64-bit integer"):
         sparse(1).begin(threshold)
 
 

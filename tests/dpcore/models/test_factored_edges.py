@@ -82,7 +82,7 @@ def test_a_function_of_another_shape_is_refused_and_changes_nothing(shape: tuple
 
 @pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf])
 def test_a_function_with_an_entry_that_is_no_number_is_refused_and_changes_nothing(entry: float) -> None:
-    check_a_refusal({(1, 2): np.ones((3, 2)), (0, 1): np.array([[0.0, 0.0, 0.0], [0.0, entry, 0.0]])}, "finite number")
+    check_a_refusal({(1, 2): np.ones((3, 2)), (0, 1): np.array([[0.0, 0.0, 0.0], [0.0, entry, 0.0]])}, "not finite")
 
 
 def check_a_refusal(functions: dict[Axes, Weights], message: str) -> None:

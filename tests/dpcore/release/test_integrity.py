@@ -73,7 +73,7 @@ def test_an_unchanged_release_passes(release: Path, capsys: pytest.CaptureFixtur
     verified = verify_ledger()
     assert (verified.manifests, verified.files, verified.absent) == (1, len(files_of(release)), 0)
     assert dpflow("ledger", "verify") == 0
-    assert "each file of these releases is what was published" in capsys.readouterr().out
+    assert "each file of these releases is as published" in capsys.readouterr().out
 
 
 def test_every_flipped_byte_of_every_file_is_found_and_named(release: Path) -> None:

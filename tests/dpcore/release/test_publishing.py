@@ -14,7 +14,7 @@ import pytest
 from dpcore import synthesize
 from dpcore.errors import LedgerDamaged, OutputError
 from dpcore.ledger import EventKind, Run, RunState, open_ledger
-from dpcore.release import Published, publishing
+from dpcore.release import Published, publishing, release_id
 from dpcore.release.draft_folder import DraftFolder
 from dpcore.runs import steps
 from dpcore.runs.synthesis import Synthesis
@@ -39,7 +39,7 @@ def until_published(workspace: Workspace, *, before: Callable[[Path], object] = 
     run = Synthesis(load_spec(workspace.spec), run_id="run", resume=False)
     try:
         reserved = measured(run)
-        name = publishing.release_id("run", opened_at=reserved.opened_at)
+        name = release_id("run", opened_at=reserved.opened_at)
         before(run.declaration.output_folder / name)
         return run.publish(run.sample())
     finally:
@@ -201,7 +201,7 @@ def test_of_two_workers_that_write_the_release_of_a_run_both_end_well(
     shutil.rmtree(release)
     write = publishing._write
 
-    def while_another_is_quicker(*arguments: object, **named: object) -> str:
+    def while_another_is_quicker(*arguments: object, **named: object) -> object:
         monkeypatch.setattr(publishing, "_write", write)
         with monkeypatch.context() as elsewhere:
             elsewhere.setattr(steps, "_open_runs", {})  # as in another process
@@ -220,7 +220,8 @@ def test_trusting_what_lies_there_would_make_a_forged_release_sound(
     """The planted defect: whatever has a manifest at the place of the release is taken for it, and its hash is recorded."""
 
     def trusting(final: Path, _recorded: object, *, run: str) -> Published:
-        return Published(final, sha256((final / MANIFEST).read_bytes()).hexdigest(), appeared=True)
+        written = (final / MANIFEST).read_bytes()
+        return Published(final, json.loads(written), sha256(written).hexdigest(), appeared=True)
 
     release = Path(synthesize(paid.spec, run_id="run").release)
     forge(release)

@@ -1,11 +1,14 @@
 """Damage at the place where a release was published is named whatever copies exist, and so is a release that no run published."""
 
+import errno
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger import Ledger, RunState, open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
+from dpcore.release import dataset_folder, integrity, ownership
 from dpcore.release.dataset_folder import pointer
 from dpcore.release.integrity import NotRegularFileError, open_regular
 from dpcore.steward import verify as module
@@ -417,14 +421,30 @@ def test_looking_at_manifests_only_would_not_do(published: Published, monkeypatc
     verify_ledger()
 
 
-UNREADABLE: dict[str, Callable[[Published], Path]] = {
-    "the release": lambda it: it.release,
+CLOSED, LISTED_ONLY, ENTERED_ONLY = 0o700, 0o744, 0o711
+FILES: dict[str, Callable[[Published], Path]] = {
     "its manifest": lambda it: it.release / "manifest.json",
     "its rows": lambda it: it.release / PART,
-    "the folder of its rows": lambda it: it.release / "data",
     "latest.json": lambda it: it.release.with_name("latest.json"),
     "ledger.json": lambda it: it.release.with_name("ledger.json"),
 }
+FOLDERS: dict[str, Callable[[Published], Path]] = {
+    "the folder of all datasets": lambda it: it.release.parents[1],
+    "the folder of the dataset": lambda it: it.release.parent,
+    "the release": lambda it: it.release,
+    "the folder of its rows": lambda it: it.release / "data",
+    "another folder": lambda it: it.release.with_name("stray"),
+    "another folder with a dot": lambda it: it.release.with_name(".stray"),
+}
+WITHHELD = {
+    **{(what, mode): place for what, place in FOLDERS.items() for mode in (CLOSED, LISTED_ONLY, ENTERED_ONLY)},
+    **{(what, 0o600): place for what, place in FILES.items()},
+}
+# To follow a path, one only needs to enter its folders.
+ENOUGH = {("the folder of all datasets", ENTERED_ONLY, "nothing named")}
+# Nothing in them could be read as a release: they hold no `data`, and what is below is not read by `*/data`.
+NO_RELEASE = {("another folder with a dot", ENTERED_ONLY, named) for named in ("nothing named", "all complete")}
+NAMED: dict[str, dict[str, Any]] = {"nothing named": {}, "all complete": {"complete": [Path("releases")]}}
 
 
 @pytest.fixture
@@ -447,28 +467,88 @@ def as_nobody(tmp_path: Path) -> Iterator[Callable[[], None]]:
         os.seteuid(0)
 
 
-@pytest.mark.parametrize("what", UNREADABLE)
-def test_what_this_user_may_not_read_is_not_called_missing_or_changed(
-    published: Published, as_nobody: Callable[[], None], what: str
-) -> None:
-    """As after a run with umask 077, whose release another user verifies."""
-    folder = published.release.parent
-    point(folder, **pointer("release-1"))
-    own(folder)
-    closed = UNREADABLE[what](published)
-    closed.chmod(0)
-    as_nobody()
+@contextmanager
+def withheld(path: Path, mode: int, act: Callable[[], None]) -> Iterator[None]:
+    """Let another user meet a file or folder with this mode, which is for its owner and, in its last digit, for others."""
+    before = path.stat().st_mode
+    path.chmod(mode if os.geteuid() == 0 else (mode & 0o007) << 6)
+    act()
     try:
-        with pytest.raises(
-            LedgerError, match="is not readable by this user, so the releases were not verified"
-        ) as refused:
-            verify_ledger()
-        assert str(closed) in str(refused.value)
-        assert refused.value.exit_code == 1
+        yield
     finally:
         if os.geteuid() == 65534:
             os.seteuid(0)
-        closed.chmod(0o755)
+        path.chmod(before)
+
+
+def prepared(published: Published) -> None:
+    """Add the other files of a dataset's folder, and folders that a user might keep there."""
+    folder = published.release.parent
+    point(folder, **pointer("release-1"))
+    own(folder)
+    for name in ("stray", ".stray"):
+        (folder / name / "notes").mkdir(parents=True)
+
+
+@pytest.mark.parametrize("named", NAMED)
+@pytest.mark.parametrize(("what", "mode"), WITHHELD, ids=lambda each: f"{each:o}" if isinstance(each, int) else each)
+def test_what_this_user_may_not_read_is_not_called_missing_or_changed(
+    published: Published, as_nobody: Callable[[], None], what: str, mode: int, named: str
+) -> None:
+    """As after a run with umask 077, whose release another user verifies."""
+    prepared(published)
+    closed = WITHHELD[what, mode](published)
+    with withheld(closed, mode, as_nobody):
+        if (what, mode, named) in ENOUGH | NO_RELEASE:
+            assert verify_ledger(**NAMED[named]).absent == 0
+        else:
+            with pytest.raises(
+                LedgerError, match="is not readable by this user, so the releases were not verified"
+            ) as refused:
+                verify_ledger(**NAMED[named])
+            assert str(closed.relative_to(Path.cwd())) in str(refused.value)
+            assert refused.value.exit_code == 1
+    assert verify_ledger(**NAMED[named]).manifests == 2
+
+
+def test_taking_what_one_may_not_see_for_absent_would_not_do(
+    published: Published, as_nobody: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted defects: a path that may not be looked at does not exist, and a folder that may not be listed is empty."""
+
+    def seen(path: Path, *, follow: bool = False) -> bool:
+        return path.exists() if follow else os.path.lexists(path)
+
+    for each in (module, dataset_folder, ownership):
+        monkeypatch.setattr(each, "is_there", seen)
+    for each in (module, integrity):
+        monkeypatch.setattr(each, "raise_unless_gone", lambda error: None)
+    monkeypatch.setattr(module, "is_folder", os.path.isdir)
+    prepared(published)
+    said = set()
+    for ((what, mode), place), told in product(WITHHELD.items(), NAMED.values()):
+        with withheld(place(published), mode, as_nobody):
+            try:
+                verify_ledger(**told)
+            except LedgerDamaged:
+                said.add((what, "damaged"))
+            except LedgerError:
+                pass
+            else:
+                said.add((what, "sound"))
+    called_sound = {"the folder of all datasets", "the release", "the folder of its rows", "another folder"}
+    assert {(what, "sound") for what in called_sound} | {("the folder of all datasets", "damaged")} <= said
+
+
+def test_a_disk_that_fails_is_not_called_damage(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(path: Path, **_: object) -> os.stat_result:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "is_there", lambda path, **_: failing(path))
+        with pytest.raises(LedgerError, match=r"release-0/manifest\.json cannot be read") as refused:
+            verify_ledger()
+        assert refused.value.exit_code == 1
     assert verify_ledger().manifests == 2
 
 

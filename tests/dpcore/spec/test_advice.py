@@ -152,7 +152,7 @@ def test_as_many_values_as_expected_rows_look_like_an_id(tmp_path: Path) -> None
         (
             "delta: 1e-9",
             "delta: 1e-4, expect_rows: [1000, 20000]",
-            "not far below one over the 20,000 rows .* write 5e-08 or less",
+            "not far below one over the expected 20,000 rows; write 5e-08 or less",
         ),
         ("epsilon: 1.0", "epsilon: 20.5", "`epsilon` is 20.5, which hardly limits"),
     ],

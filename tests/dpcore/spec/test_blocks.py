@@ -53,7 +53,7 @@ def test_blocks_begin_where_the_spec_says_or_where_their_column_does(tmp_path: P
         ("column: day, every: month, arrived: day", "`arrived` is the same as `column`, so no row would ever be late"),
         ("column: day, every: month, grace_days: -1", "`grace_days` must be >= 0"),
         ("column: day, every: month, series: a/b", "`series` must be letters, digits"),
-        ('column: day, every: month, format: "%m/%d"', "`format` can't be used: .* does not name a whole day"),
+        ('column: day, every: month, format: "%m/%d"', "`format` cannot be used: .* does not name a whole day"),
         ('column: day, every: month, format: "%m/%d/%Y"', "4:.* `format` differs from that of `day` in the universe"),
         ("column: day, every: month, windows: all", "unknown key `windows`; did you mean `window`"),
     ],

@@ -115,7 +115,7 @@ outputs: {path: releases}
         (("bins: 4", "edges: [0, 1]"), "cost:", "keep one of the two forms"),
         (("bins: 4", "missing: true"), "cost:", "or `min`, `max` and `bins`, or"),
         (("values: [F, M]", "values: [F, M], values_from: sex.txt"), "sex: {", "either `values: [...]` or"),
-        (("values: [F, M]", "values_from: sex.txt"), "sex: {", "sex.txt is not there"),
+        (("values: [F, M]", "values_from: sex.txt"), "sex: {", "sex.txt does not exist"),
         (("values: [F, M], missing: true", "values: [F, M], outside: clip"), "outside:", "'other' or 'drop'"),
         (("marginals: 2", "marginals: 7"), "marginals:", "the universe has 4 columns"),
         (("marginals: 2", "marginals: [[sex, sox]]"), "sox", "`sox` is not a column"),

@@ -78,6 +78,8 @@ def test_every_form_of_a_source_is_accepted(tmp_path: Path, source: str) -> None
         (f"path: 'az://c/a.csv?account_key={SECRET}'", "path:", "contains a password or key"),
         (f"path: postgresql://u:{SECRET}@h/d", "path:", "or `sql` for a database"),
         (f"path: 'simplecache::s3://{SECRET}/a.csv'", "path:", "must be a single URL"),
+        ("path: 'visits/*/../a.csv'", "path:", "after a pattern"),
+        ("path: 'visits/[a]/..'", "path:", "after a pattern"),
         ("path: nosuch://a.csv", "path:", "starts with an unsupported URL scheme"),
     ],
 )  # fmt: skip

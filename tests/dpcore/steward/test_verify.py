@@ -117,7 +117,9 @@ def test_a_release_of_another_ledger_is_found(books: Path, tmp_path: Path) -> No
         for number in range(4):
             measure(ledger, ledger.lease("births-1"), f"round-{number}", output=b"")
         write_manifest(ledger, "births-1", other)
-    with pytest.raises(LedgerDamaged, match="or it is of another ledger; restore the newest backup, or check DPFLOW_"):
+    with pytest.raises(
+        LedgerDamaged, match="or the head is of another ledger; restore the newest backup, or check DPFLOW_"
+    ):
         verify_ledger(releases=[other.parent])
 
 

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.universe import Boolean, Categorical, Date, Datetime, Every, Integer, Number, Outside, Universe, column
-from dpcore.universe.codes import signed_type
-from dpcore.universe.places import ALIEN
+from dpcore.universe.numeric import UnevenInteger
+from dpcore.universe.places import ALIEN, signed_type
 from dpcore.universe.stems import Stems
-from dpcore.universe.uneven import UnevenInteger
 
 ATTRIBUTES = {
     "categorical text": Categorical(("F", "M", "1", "2025-01-01"), missing=True),

@@ -19,6 +19,7 @@ from uuid import uuid4
 import psutil
 import pytest
 
+from flows.cli.ui import CANCELLING_SECONDS
 from flows.server import background
 from tests.flows.server.gated import VARIABLE
 from tests.flows.stack import Stack, free_port, kept_stack, wait_for
@@ -132,6 +133,11 @@ def test_started_twice_it_says_where_it_runs(own: Stack) -> None:
     assert "ignored" not in said + own.dpflow("ui")
     assert f"--port 1 was ignored, because the server already runs on {own.port}" in own.dpflow("ui", "--port", "1")
     assert pids(own) == before
+
+
+def test_a_cancelled_run_whose_process_is_dead_holds_up_its_account_for_a_minute(own: Stack) -> None:
+    services = own.read("GET", "/admin/settings")["server"]["services"]
+    assert services["cancellation_cleanup"]["cancelling_timeout_seconds"] == CANCELLING_SECONDS == 60
 
 
 def test_a_run_that_was_interrupted_by_a_stop_goes_on_after_the_next_start(own: Stack) -> None:

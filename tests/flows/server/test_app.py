@@ -17,6 +17,9 @@ from flows.server.app import InTurns
 from flows.server.password import authorization
 
 MANY = 30
+POOL = 15
+"""How many connections SQLAlchemy's pool has."""
+
 COUNT, WRITE = sa.text("SELECT count(*) FROM t"), sa.text("INSERT INTO t VALUES (1)")
 
 
@@ -84,6 +87,48 @@ def test_a_transaction_begins_as_a_writer_however_it_is_asked_for(tmp_path: Path
 
     asyncio.run(begin())
     assert said == ["BEGIN IMMEDIATE", "SELECT 1"]
+
+
+class HoldingConnections(InTurns):
+    """Planted: each transaction waits for its turn with a connection in its hand."""
+
+    @asynccontextmanager
+    async def begin_transaction(self, session: Any, with_for_update: bool = False) -> AsyncGenerator[Any, None]:
+        async with AioSqliteConfiguration.begin_transaction(self, session, with_for_update=True) as transaction:
+            await session.connection()
+            yield transaction
+
+
+async def connections_of_those_that_wait(make: type[InTurns], folder: Path) -> int:
+    """Let many transactions wait for a first one; return how many connections are taken meanwhile."""
+    database = await opened(make, folder)
+    engine = await database.engine()
+    pool, free = engine.pool, asyncio.Event()
+    assert isinstance(pool, sa.pool.QueuePool)
+
+    async def one() -> None:
+        session = await database.session(engine)
+        async with session, database.begin_transaction(session):
+            await session.execute(WRITE)
+            await free.wait()
+
+    waiting = [asyncio.create_task(one()) for _ in range(MANY)]
+    taken = -1
+    while taken < pool.checkedout():
+        taken = pool.checkedout()
+        await asyncio.sleep(1)
+    free.set()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    await engine.dispose()
+    return taken
+
+
+def test_a_transaction_that_waits_for_its_turn_holds_no_connection(tmp_path: Path) -> None:
+    assert asyncio.run(connections_of_those_that_wait(InTurns, tmp_path)) == 1
+
+
+def test_if_it_did_nobody_else_would_get_one(tmp_path: Path) -> None:
+    assert asyncio.run(connections_of_those_that_wait(HoldingConnections, tmp_path)) == POOL
 
 
 class AllAsWriters(InTurns):

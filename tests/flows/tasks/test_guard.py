@@ -12,8 +12,9 @@ import pandas as pd
 import pydantic
 import pytest
 from prefect import flow, get_client, task
-from prefect.exceptions import CancelledRun, Pause
+from prefect.exceptions import Abort, CancelledRun, Pause, PausedRun, TerminationSignal
 from prefect.runtime import flow_run
+from prefect.states import Suspended
 
 from dpcore.errors import BudgetRefused, DpflowError, SourceError, StepFailed
 from flows.tasks.guard import PrivateTask, guarded, private_flow, private_task
@@ -204,9 +205,19 @@ def test_a_refusal_arrives_as_itself_with_its_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    "control", [KeyboardInterrupt(), SystemExit(3), asyncio.CancelledError(), Pause(), CancelledRun("stop")]
+    "control",
+    [
+        KeyboardInterrupt(),
+        SystemExit(3),
+        asyncio.CancelledError(),
+        Abort(),
+        Pause(state=Suspended()),
+        PausedRun(state=Suspended()),
+        TerminationSignal(signal=15),
+        CancelledRun("stop"),
+    ],
 )
-def test_what_ends_or_suspends_a_run_from_outside_passes_as_itself(control: BaseException) -> None:
+def test_what_ends_or_suspends_a_run_from_outside_arrives_as_the_same_kind(control: BaseException) -> None:
     def interrupted() -> None:
         try:
             stumble()
@@ -215,8 +226,10 @@ def test_what_ends_or_suspends_a_run_from_outside_passes_as_itself(control: Base
 
     with pytest.raises(type(control)) as caught:
         guarded(interrupted, where="a")()
-    assert caught.value is control
-    assert control.__context__ is None
+    assert type(caught.value) is type(control)
+    assert caught.value.__context__ is None
+    for name in ("code", "signal", "state"):
+        assert getattr(caught.value, name, None) == getattr(control, name, None)
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, Pause, CancelledRun])
@@ -229,6 +242,37 @@ def test_what_ends_a_run_from_outside_carries_no_words(kind: type[BaseException]
     with pytest.raises(kind) as caught:
         guarded(interrupted, where="a")()
     assert MARKER not in "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value))
+
+
+@pytest.mark.parametrize(
+    "kind", [KeyboardInterrupt, SystemExit, asyncio.CancelledError, Abort, Pause, TerminationSignal, CancelledRun]
+)
+def test_a_subclass_that_makes_its_own_words_of_what_ends_a_run_is_left_behind(kind: type[BaseException]) -> None:
+    class Speaking(kind):  # type: ignore[misc, valid-type]
+        def __init__(self) -> None:
+            self.code = self.signal = self.state = self.words = MARKER
+
+        def __str__(self) -> str:
+            return MARKER
+
+    def interrupted() -> None:
+        raise Speaking
+
+    with pytest.raises(kind) as caught:
+        guarded(interrupted, where="a")()
+    assert type(caught.value) is kind
+    assert MARKER not in "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value))
+    assert getattr(caught.value, "code", 1) == 1
+    assert getattr(caught.value, "signal", 15) == 15
+
+
+def test_a_class_that_stands_in_no_module_is_not_named() -> None:
+    def made_at_run_time() -> None:
+        raise type(MARKER, (ValueError,), {"__module__": "builtins"})(MARKER)
+
+    with pytest.raises(StepFailed, match="step a failed: an error at test_guard") as caught:
+        guarded(made_at_run_time, where="a")()
+    assert MARKER not in str(caught.value)
 
 
 def test_a_public_error_holds_no_warning_of_its_step() -> None:

@@ -16,7 +16,7 @@ import pytest
 from prefect import get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolUpdate
 from prefect.filesystems import LocalFileSystem
-from prefect.states import AwaitingRetry, Cancelling
+from prefect.states import AwaitingRetry, Cancelling, Suspended
 from prefect.workers.process import ProcessWorker
 
 from flows.deploy.pool import ensure_pool
@@ -241,6 +241,22 @@ def test_of_a_run_that_dies_the_worker_tells_and_loads_no_code_of_the_servers_ch
     assert "status code: -9" in state.message
     site.wait(site.start(deployment))  # refused, and by then the worker is done with the first
     assert not mark.exists()
+
+
+def test_a_run_that_is_suspended_when_its_process_is_killed_stays_so_and_goes_on_when_it_is_resumed(
+    site: Site, stopped: Callable[[UUID], int]
+) -> None:
+    run = site.start()
+    process = stopped(run)
+    with get_client(sync_client=True) as client:
+        client.set_flow_run_state(run, Suspended(timeout_seconds=3600), force=True)
+        os.kill(process, signal.SIGKILL)
+        (site.folder / "gate" / "open").touch()
+        assert site.wait(site.start()).state_name == "Completed"  # by then the worker is done with the first
+        assert site.states(run)[-1] == "Suspended"
+        client.resume_flow_run(run)
+    assert site.wait(run).state_name == "Completed"
+    assert "Crashed" not in site.states(run)
 
 
 def test_a_run_that_is_cancelled_ends_at_once_and_goes_on_when_it_is_retried(

@@ -21,7 +21,16 @@ import pyarrow as pa
 from dpcore.spec.source import SourceSpec
 from dpcore.tables.ingest import Source
 from dpcore.tables.sources.text import text_of
-from tests.dpcore.tables.sources.one_record import COLUMNS, GOOD, MOST_WORLDS, Kind, Record, odd_record, value
+from tests.dpcore.tables.sources.one_record import (
+    COLUMNS,
+    GOOD,
+    MOST_WORLDS,
+    Kind,
+    Record,
+    good_record,
+    odd_record,
+    value,
+)
 from tests.dpcore.tables.sources.sources import arrow_bytes, gzipped, located, parquet_bytes, write, zstd
 
 RAW = "raw"  # a record of this one value is written as it stands
@@ -272,6 +281,14 @@ def _pandas_objects(_: Path, records: Sequence[Record]) -> Source:
     return Source.of(pd.DataFrame(columns))
 
 
+def _polars_objects(_: Path, records: Sequence[Record]) -> Source:
+    texts = {name: [text_of(record[name]) or None for record in records] for name in ("world", "sex")}
+    columns = {name: pl.Series(name, column, dtype=pl.String) for name, column in texts.items()}
+    for name in ("age", "code", "day", "person", "note"):
+        columns[name] = pl.Series(name, [_python_value(record[name]) for record in records], dtype=pl.Object)
+    return Source.of(pl.DataFrame(columns))
+
+
 def _pandas_text(_: Path, records: Sequence[Record]) -> Source:
     texts = {name: [text_of(record[name]) or None for record in records] for name in COLUMNS}
     frame = pd.DataFrame({name: pd.Series(column, dtype="string[pyarrow]") for name, column in texts.items()})
@@ -298,6 +315,7 @@ def memory_kinds() -> list[Kind]:
         Kind("pandas of objects", _pandas_objects),
         Kind("pandas of text and categories", _pandas_text),
         Kind("polars", _polars),
+        Kind("polars of objects", _polars_objects),
         *arrow,
     ]
 
@@ -326,6 +344,49 @@ def _partitioned(folder: Path, records: Sequence[Record], *, ending: str) -> Sou
 def partition_kinds() -> list[Kind]:
     """Return folders that are named after a declared column."""
     return [Kind(f"partitions of {ending}", partial(_partitioned, ending=ending)) for ending in ("parquet", "csv")]
+
+
+SPELLINGS = (
+    "parts",
+    "parts/*.csv",
+    "parts/?.csv",
+    "parts/[0x]*.csv",
+    "parts/*/*",
+    "parts/*/*.csv",
+    "parts/**/*.csv",
+    "parts/code=*/*",
+    "parts/code=*/x.csv",
+    "parts/code=?/*",
+    "parts/code=[0x]/*.csv",
+    "parts/code=[!0]*/*.csv",
+)
+NAMED = b"*"  # the code of a record whose folder and file bear the pattern itself as their names
+
+
+def _listed(folder: Path, records: Sequence[Record], *, path: str) -> Source:
+    """Write a file for each code, alone or in a folder, and find them all by one spelling of the path."""
+    root, csv = folder / "parts", Csv(",", '"', b"\n", None, "")
+    shutil.rmtree(root, ignore_errors=True)
+    usual = "parts/{}.csv" if path.endswith(".csv") and path.count("/") == 1 else "parts/code={}/x.csv"
+    lines: dict[str, list[bytes]] = {usual.format("x"): []}  # so that every spelling finds a file
+    for record in records:
+        code = percent_encoded(record["code"][:60], safe="")
+        named = path if path.count("/") else "parts/code=*/x.csv"
+        lines.setdefault(named if record["code"] == NAMED else usual.format(code), []).append(csv.line(record))
+    for place, some in lines.items():
+        write(folder, place, b"\n".join([",".join(COLUMNS).encode(), *some, b""]))
+    return located(folder, path)
+
+
+def _named_as_the_pattern(chance: random.Random, world: str) -> Record:
+    return good_record(chance, world, "new") | {"code": NAMED}
+
+
+def listed_kinds() -> list[Kind]:
+    """Return files that every spelling of a path finds, of which one comes, goes or changes that bears the pattern as its name."""
+    return [
+        Kind(f"files at {path}", partial(_listed, path=path), odd=_named_as_the_pattern, worlds=1) for path in SPELLINGS
+    ]
 
 
 def _sqlite(folder: Path, records: Sequence[Record], *, typed: bool) -> Source:

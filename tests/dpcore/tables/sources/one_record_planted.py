@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from glob import escape
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,23 @@ import pytest
 from pyarrow import csv as arrow_csv
 
 from dpcore.tables.ingest import Source
+from dpcore.tables.sources import listing
 from dpcore.tables.sources.csv_file import CsvFile
 from dpcore.tables.sources.csv_records import record_ends
 from dpcore.tables.sources.parquet_file import ParquetFile
+from tests.dpcore.tables.sources.equal_values import export_addresses
 from tests.dpcore.tables.sources.one_record import COLUMNS, LARGEST, Kind, Record
-from tests.dpcore.tables.sources.one_record_kinds import Csv, arrow_kinds, memory_kinds, parquet_kinds, raw_record
+from tests.dpcore.tables.sources.one_record_kinds import (
+    Csv,
+    arrow_kinds,
+    listed_kinds,
+    memory_kinds,
+    parquet_kinds,
+    raw_record,
+)
 from tests.dpcore.tables.sources.sources import located, write
 
+LISTED = listing._local
 Plant = Callable[[pytest.MonkeyPatch], None]
 WIDE = "utf-16-le"
 
@@ -127,6 +138,19 @@ def _guessing_objects(values: Any) -> pa.Array:
     )
 
 
+def _literal_names_first(written: Path, *, base: Path) -> Iterator[Path]:
+    """Take a pattern for the one file or folder that bears it as its name, if there is one."""
+    place = base / written
+    yield from LISTED(Path(escape(str(written))) if place.exists() else written, base=base)
+
+
+def _below_the_deepest_folder(written: Path, *, base: Path) -> Iterator[Path]:
+    """Match a pattern below the deepest folder that exists by its literal name."""
+    place = base / written
+    root = next(folder for folder in (place, *place.parents) if folder.is_dir())
+    yield from LISTED(place.relative_to(root), base=root)
+
+
 def _wide(folder: Path, records: Sequence[Record]) -> Source:
     """Write a file in UTF-16, but for values that are no text, which are the bytes that they are."""
 
@@ -150,6 +174,7 @@ def _as_wide(raw: bytes) -> bytes:
 QUOTED, PLAIN = Csv(",", '"', b"\r\n", None, ""), Csv(",", "none", b"\n", None, "")
 ANY_LINES = Kind("planted, of any lines", PLAIN, odd=raw_record(",", b"\r\n"))
 RECORDS = "dpcore.tables.sources.csv_file.whole_records"
+AT_PATHS = {kind.name: kind for kind in listed_kinds()}
 
 
 def _replacing(name: str, value: object) -> Plant:
@@ -182,5 +207,17 @@ PLANTED = [
         "objects of pandas guessed",
         _replacing("dpcore.tables.sources.memory_table._of_pandas", _guessing_objects),
         memory_kinds()[0],
+    ),
+    Planted("objects of polars as addresses", export_addresses, memory_kinds()[3]),
+    *(
+        Planted(
+            f"{name} at {path}", _replacing("dpcore.tables.sources.listing._local", plant), AT_PATHS[f"files at {path}"]
+        )
+        for name, plant, path in (
+            ("a pattern taken for a name", _literal_names_first, "parts/*.csv"),
+            ("a pattern taken for a name", _literal_names_first, "parts/code=[0x]/*.csv"),
+            ("a pattern below a folder of its name", _below_the_deepest_folder, "parts/code=*/x.csv"),
+            ("a pattern below a folder of its name", _below_the_deepest_folder, "parts/code=?/*"),
+        )
     ),
 ]

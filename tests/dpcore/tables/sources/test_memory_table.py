@@ -2,7 +2,10 @@
 
 import datetime as dt
 import pickle
+from collections.abc import Callable, Sequence
 from decimal import Decimal
+from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -11,8 +14,21 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import SourceError, UsageError
-from dpcore.tables.sources.source import Source
+from dpcore.tables.sources.ids import hash_ids
+from dpcore.tables.sources.source import Source, check_types
 from dpcore.tables.sources.values import as_text
+from tests.dpcore.tables.sources.equal_values import (
+    COLUMNS as KINDS_OF_COLUMN,
+)
+from tests.dpcore.tables.sources.equal_values import (
+    COLUMNS_OF_EQUAL,
+    COLUMNS_WITHOUT_IDS,
+    EQUAL,
+    NO_IDS,
+    ROWS,
+    export_addresses,
+    made,
+)
 from tests.dpcore.tables.sources.sources import CANARY, check_silent, data_version, read_batches, rows, shared_views
 
 KEY = bytes(range(32))
@@ -91,6 +107,51 @@ def test_no_method_of_a_derived_type_fails() -> None:
         __hash__ = float.__hash__
 
     assert [as_text(Text("x")), as_text(Fraction(0.5))] == [None, None]
+
+
+def ids_of(kind: str, makers: Sequence[Callable[[], Any]]) -> int:
+    """Return how many ids a table has in a column of equal values."""
+    column = KINDS_OF_COLUMN[kind](made(makers))
+    frame = pl.DataFrame({"id": column}) if isinstance(column, pl.Series) else pd.DataFrame({"id": column})
+    (batch,) = read_batches(Source.of(frame), columns=["id"])
+    hashed, known = hash_ids(batch.column(0), key=KEY)
+    return len({tuple(pair) for pair in hashed[known].tolist()})
+
+
+@pytest.mark.parametrize(("kind", "makers"), COLUMNS_OF_EQUAL)
+def test_equal_values_are_one_id_whatever_dtype_a_library_chooses(
+    kind: str, makers: Sequence[Callable[[], Any]]
+) -> None:
+    assert ids_of(kind, makers) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_COLUMN)
+def test_different_values_are_different_ids(kind: str) -> None:
+    assert ids_of(kind, [lambda: UUID(int=1), lambda: UUID(int=2), lambda: None]) == 2
+
+
+@pytest.mark.parametrize(("kind", "makers"), COLUMNS_WITHOUT_IDS)
+def test_values_that_are_equal_and_differ_in_text_are_no_ids(kind: str, makers: Sequence[Callable[[], Any]]) -> None:
+    assert ids_of(kind, makers) == 0
+
+
+def test_a_conversion_to_addresses_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ids_of("polars", EQUAL["UUIDs"]) == 1
+    export_addresses(monkeypatch)
+    assert ids_of("polars", EQUAL["UUIDs"]) == ROWS
+
+
+def test_a_text_that_is_an_address_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpcore.tables.sources.values._is_told_by_its_address", lambda _: False)
+    assert ids_of("pandas", NO_IDS["values without a text"]) == ROWS
+
+
+def test_a_column_that_arrow_does_not_know_refuses_a_table_of_polars_only_where_it_is_declared() -> None:
+    frame = pl.DataFrame({"a": ["x", "y"], "b": pl.Series([1, 2**100], dtype=pl.Int128)})
+    assert rows(Source.of(frame), "a") == [("x",), ("y",)]
+    with pytest.raises(SourceError, match="the table cannot be converted to Arrow") as refusal:
+        check_types(Source.of(frame), reads={"b": lambda _: True})  # by its type, before a row is read
+    check_silent(refusal.value)
 
 
 class NoText(str):

@@ -10,6 +10,7 @@ from tests.dpcore.tables.sources.one_record_kinds import (
     arrow_kinds,
     csv_kinds,
     encoding_kinds,
+    listed_kinds,
     memory_kinds,
     parquet_kinds,
     partition_kinds,
@@ -28,6 +29,7 @@ EACH = {
     "Arrow": (arrow_kinds(), 60),
     "memory": (memory_kinds(), 160),
     "partitions": (partition_kinds(), 100),
+    "paths": (listed_kinds(), 10),
     "SQLite": (sqlite_kinds(), 300),
 }
 

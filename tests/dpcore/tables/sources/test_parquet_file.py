@@ -1,5 +1,8 @@
 """Parquet files: what a footer holds of the rows has no say, and text comes as it is stored, whatever type it was written from."""
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -109,3 +112,53 @@ def test_of_a_long_dictionary_only_the_used_values_are_kept_and_none_is_written_
     first, *_ = read_batches(located(tmp_path, "t.parquet"), columns=("a",))
     assert first.column(0).dictionary.to_pylist() == [long]
     assert first.column(0).indices.to_pylist() == [0] * rows_of_it
+
+
+def extended(folder: Path, storage: pa.Array) -> Source:
+    column = pa.ExtensionArray.from_storage(pa.opaque(storage.type, "type", "vendor"), storage)
+    write(folder, "t.parquet", parquet_bytes(pa.table({"sex": column, "age": [1, 2]})))
+    return located(folder, "t.parquet")
+
+
+@pytest.mark.parametrize("index", [pa.int8(), pa.int32()])
+def test_an_extension_of_a_dictionary_is_refused_before_it_ends_the_process(tmp_path: Path, index: pa.DataType) -> None:
+    storage = pa.DictionaryArray.from_arrays(pa.array([0, 1], index), ["F", "M"])
+    source = extended(tmp_path, storage)
+    with pytest.raises(SourceError, match=r"'t\.parquet' holds the declared column 'sex' as an extension") as refusal:
+        check_types(source, reads={"sex": lambda _: True})
+    check_silent(refusal.value)
+    assert rows(source, "age") == [(1,), (2,)]
+    assert rows(extended(tmp_path, pa.array(["F", "M"])), "sex") == [("F",), ("M",)]
+    # the control: what would be read, if nothing refused it, ends the process
+    program = f"""
+from pathlib import Path
+from dpcore.tables.sources import parquet_file
+from tests.dpcore.tables.sources.sources import located, rows
+parquet_file._aborts = lambda _: False
+rows(located(Path({str(tmp_path)!r}), "t.parquet"), "sex")
+"""
+    extended(tmp_path, storage)
+    ended = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True)
+    assert ended.returncode == -signal.SIGABRT
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["column first", "struct first"])
+def test_a_column_that_shares_its_path_with_a_nested_field_is_refused_whatever_its_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bool
+) -> None:
+    def table(value: bytes) -> Source:
+        texts = pa.array([b"x", value]).dictionary_encode()
+        column = pa.DictionaryArray.from_arrays(texts.indices.cast(pa.int8()), texts.dictionary.view(pa.string()))
+        pair = [("s.x", column), ("s", pa.array([{"x": "F"}, {"x": "M"}]))]
+        write(tmp_path, "t.parquet", parquet_bytes(pa.table(dict(pair if first else pair[::-1]))))
+        return located(tmp_path, "t.parquet")
+
+    for value in (b"y", b"\xff"):
+        with pytest.raises(SourceError, match=r"has the declared column 's\.x' and a nested field") as refusal:
+            check_types(table(value), reads={"s.x": lambda _: True})
+        check_silent(refusal.value)
+    if first:  # the control: one value decides, if nothing refuses the name
+        monkeypatch.setattr(parquet_file, "_is_ambiguous", lambda *_: False)
+        assert rows(table(b"y"), "s.x") == [("x",), ("y",)]
+        with pytest.raises(SourceBroken):
+            rows(table(b"\xff"), "s.x")

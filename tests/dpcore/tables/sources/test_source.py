@@ -2,8 +2,10 @@
 
 import gzip
 from collections.abc import Callable
+from glob import escape
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -253,6 +255,54 @@ def test_a_pattern_stands_for_what_it_matches_relative_or_absolute(tmp_path: Pat
     assert (
         len(Source.locate(SourceSpec(path=str(tmp_path / "*" / "202?" / "1.csv")), base=Path("elsewhere")).parts) == 2
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "odd", "found"),
+    [
+        ("visits", "x=*", "12*"),
+        ("visits/*/*.csv", "*", "12*"),
+        ("visits/x=*/p.csv", "x=*", "12*"),
+        ("visits/x=*/*.csv", "x=*", "12*"),
+        ("visits/x=?/*.csv", "x=?", "12*"),
+        ("visits/x=[12]/*.csv", "x=[12]", "12"),
+        ("visits/**/*.csv", "**", "12*"),
+        ("v*/x=[[]/*.csv", "x=[", "*"),
+    ],
+)
+@pytest.mark.parametrize("at", ["", "memory://dpflow-names/"], ids=["here", "elsewhere"])
+def test_a_folder_that_is_named_as_the_pattern_is_one_of_those_that_it_may_match(
+    tmp_path: Path, at: str, path: str, odd: str, found: str
+) -> None:
+    elsewhere = fsspec.filesystem("memory")
+    for folder, value in (("x=1", "1"), ("x=2", "2"), (odd, "*")):
+        write(tmp_path, f"visits/{folder}/p.csv", f"a\n{value}\n")
+        elsewhere.pipe_file(f"/dpflow-names/visits/{folder}/p.csv", f"a\n{value}\n".encode())
+    try:
+        assert sorted(rows(tmp_path, f"{at}{path}", "a")) == sorted((value,) for value in found)
+    finally:
+        elsewhere.rm("/dpflow-names", recursive=True)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_pattern_stands_for_files_and_not_for_folders_whatever_their_names(tmp_path: Path, named: bool) -> None:
+    for folder in ("x=1", "x=*")[: 1 + named]:
+        write(tmp_path, f"visits/{folder}/p.csv", "a\n1\n")
+    with pytest.raises(SourceError, match="leads to no table"):
+        located(tmp_path, "visits/x=*")
+
+
+def test_brackets_are_a_pattern_in_the_path_of_a_spec_alone(tmp_path: Path) -> None:
+    for folder in ("[ab]", "a"):
+        write(tmp_path, f"{folder}/in [old]/1.csv", "a\n1\n")
+    base = tmp_path / "[ab]"
+    for path in ("in [[]old]", "in [[]old]/1.csv", "in [[]old]/*.csv", "i[n] [[]old]/*.csv", "*/1.csv"):
+        assert located(base, path).local_files == (base / "in [old]" / "1.csv",)
+    for path in ("in [old]", "in [old]/1.csv", "in [old]/*.csv"):
+        with pytest.raises(SourceError, match=r"write \[\[\] for a bracket in a name"):
+            located(base, path)
+    assert escape(str(base)) != str(base)
+    assert len(located(Path("elsewhere"), f"{escape(str(base / 'in [old]'))}/*.csv").parts) == 1
 
 
 @pytest.mark.parametrize("path", ["none.csv", "none/*.csv", "empty", "empty/*", "notes.md", "**none/*.csv", "\0"])

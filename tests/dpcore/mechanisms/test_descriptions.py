@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dpcore.errors import UsageError
-from dpcore.mechanisms.protections import checked_protection, describe_protection, protection_in
+from dpcore.mechanisms.descriptions import checked_protection, describe_protection, protection_in
 from tests.contracts.query import PROTECTIONS, WEIGHTED
 
 

@@ -1,0 +1,115 @@
+"""Warn about a column whose declared values practically nobody has, because the table writes them in another way than the spec.
+
+Such values count as `missing` or `other`, without an error, and the number of rows stays right. The decision uses noisy counts and the
+spec, never the data, and costs nothing: it is post-processing.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dpcore.measurements import Measurement
+from dpcore.models import Evidence
+from dpcore.runs.expected_rows import NoisyTotal, margin_of
+from dpcore.universe import Attribute, Boolean, Categorical, Date, Datetime, Universe
+from dpcore.workload import Axes
+
+NAMED_SHARE = 0.05
+"""The least share of the rows without a declared value for which a warning names `missing` or `other`."""
+
+
+def empty_column_warnings(
+    universe: Universe, measurements: Sequence[Measurement], *, total: NoisyTotal
+) -> dict[str, str]:
+    """Return a warning for each column in which declared values can't be told from none, while `missing` or `other` has the rows."""
+    found = {}
+    for axis, (name, attribute) in enumerate(universe.attributes.items()):
+        cells = undeclared_cells(attribute)
+        if not 0 < len(cells) < attribute.size:
+            continue
+        for counts in _noisy_counts(measurements, axis, shape=universe.shape):
+            undeclared = {label: counts[cell] for label, cell in cells.items() if cell in counts}
+            if _practically_all(undeclared, total):
+                found[name] = _sentence(name, attribute, undeclared)
+    return found
+
+
+def undeclared_cells(attribute: Attribute) -> dict[str, int]:
+    """Return the cells of a column in which values that are not declared are counted, by name."""
+    cells = {"other": attribute.other_cell, "missing": attribute.missing_cell}
+    return {label: cell for label, cell in cells.items() if cell is not None}
+
+
+def _noisy_counts(
+    measurements: Sequence[Measurement], axis: int, *, shape: Sequence[int]
+) -> Iterator[dict[int, NoisyTotal]]:
+    """Yield noisy counts of a column's cells: its own marginal, or without one what was measured of each larger marginal.
+
+    A strategy that measures single cells, such as pmw, leaves others out. A count that is a sum of them is then a lower bound.
+    """
+    evidence, single = Evidence(), defaultdict[Axes, defaultdict[int, list[Measurement]]](lambda: defaultdict(list))
+    for each in measurements:
+        if each.axes == (axis,) and each.cell is None:
+            evidence.add(each)
+        elif axis in each.axes and each.cell is not None:
+            single[each.axes][each.cell].append(each)
+    for _, target in evidence:
+        noise = math.sqrt(target.variance)
+        yield {cell: NoisyTotal(float(count), noise) for cell, count in enumerate(target.counts)}
+    if not evidence.axes:
+        for axes, cells in single.items():
+            yield _summed(cells, axes.index(axis), shape=[shape[each] for each in axes])
+
+
+def _summed(cells: Mapping[int, list[Measurement]], place: int, *, shape: Sequence[int]) -> dict[int, NoisyTotal]:
+    """Sum measured cells of a marginal by their cell in one of its columns. A cell that was measured again is averaged."""
+    parts = defaultdict[int, list[NoisyTotal]](list)
+    for cell, measured in cells.items():
+        mean = NoisyTotal.of([replace(each, cell=None) for each in measured])
+        parts[int(np.unravel_index(cell, shape)[place])].append(mean)
+    return {cell: _sum(part) for cell, part in parts.items()}
+
+
+def _sum(parts: Collection[NoisyTotal]) -> NoisyTotal:
+    return NoisyTotal(math.fsum(part.rows for part in parts), math.hypot(*(part.noise for part in parts)))
+
+
+def _practically_all(undeclared: Mapping[str, NoisyTotal], total: NoisyTotal) -> bool:
+    """Tell whether undeclared values make up all rows, as far as the noise lets one see.
+
+    The declared values are what the total has more. This has less noise than their own counts, of which there may be many.
+    """
+    rest = _sum(undeclared.values())
+    return not rest.is_faint and total.rows - rest.rows <= margin_of(math.hypot(total.noise, rest.noise))
+
+
+def _sentence(name: str, attribute: Attribute, undeclared: Mapping[str, NoisyTotal]) -> str:
+    rows = math.fsum(count.rows for count in undeclared.values())
+    named = [f"`{label}`" for label, count in undeclared.items() if count.rows > NAMED_SHARE * rows]
+    return (
+        f"practically all rows have {' or '.join(named)} in `{name}`: its declared values do not stand out of the noise; "
+        f"likely causes: {'; '.join(_causes(attribute))}; or the column holds nothing else; correct the spec and run again, or leave "
+        "the column out"
+    )
+
+
+def _causes(attribute: Attribute) -> Iterator[str]:
+    """Yield what may be wrong, from the spec alone."""
+    if isinstance(attribute, Date | Datetime):
+        if attribute.formats:
+            yield "the dates in the table do not have the declared `format`"
+        else:
+            yield "it is read as ISO dates such as 2025-01-31, and the table has another format: declare `format`"
+    elif isinstance(attribute, Categorical):
+        yield "the table writes the values otherwise than `values` lists them, such as in upper or lower case"
+    elif isinstance(attribute, Boolean):
+        yield "the table writes true and false in another way than true, t, yes, y, 1 and false, f, no, n, 0"
+    else:
+        yield "the table writes the numbers otherwise than 1234.5, such as with a unit or a comma"
+    if attribute.ordered and attribute.other_cell is not None:
+        yield "the values lie outside of `min` and `max`"
+    if attribute.nulls:
+        yield "one of `nulls` is a value"
