@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -307,9 +308,10 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """
     config = request.config
     if _SHARED not in config.stash:
-        place = tmp_path_factory.getbasetemp()
         opened = ExitStack()
         config.add_cleanup(opened.close)
+        # Not in pytest's own folder, which is removed before the cleanup, and with it everything that says what to stop.
+        place = Path(opened.enter_context(TemporaryDirectory(prefix="dpflow-stack-")))
         more = recording(place / "stack.connections")
         home = used_home(tmp_path_factory)
         config.stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more, home=home))
