@@ -1,8 +1,8 @@
 """Our worker: Prefect's process worker, restricted so that a server only decides which of our flows to run with which parameters.
 
 Anything else that a server sends is ignored, both here, where a process is started for each run, and in that process, which loads our
-own flow. So it does not matter when somebody changes a deployment. A run with disallowed overrides is refused only so that people see
-what happens, rather than executed without them.
+own flow. So it does not matter when somebody changes a deployment. A run with disallowed overrides could be
+executed without the overrides. It is refused instead, so that people notice.
 """
 
 from collections import Counter
