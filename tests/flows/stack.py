@@ -297,6 +297,7 @@ def _keep(made: Stack, lock: Path) -> subprocess.Popen[bytes]:
 
 
 _SHARED = pytest.StashKey[Stack]()
+_ASLEEP = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
@@ -315,3 +316,26 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         config.stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more, home=home))
         config.stash[_SHARED].ui()
     return config.stash[_SHARED]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start the shared installation again if a test needs it that was not expected any more."""
+    if _uses_stack(item) and item.config.stash.get(_ASLEEP, False):
+        item.config.stash[_ASLEEP] = False
+        item.config.stash[_SHARED].ui()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop the shared installation after a file that used it, unless the next one does: idle, it takes a tenth of a processor."""
+    if nextitem is None or nextitem.path == item.path or _SHARED not in item.config.stash:
+        return
+    following = (other for other in item.session.items if other.path == nextitem.path)
+    if not item.config.stash.get(_ASLEEP, False) and not any(map(_uses_stack, following)):
+        item.config.stash[_ASLEEP] = True
+        item.config.stash[_SHARED].stop()
+
+
+def _uses_stack(item: pytest.Item) -> bool:
+    return "stack" in getattr(item, "fixturenames", ())
