@@ -310,7 +310,7 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if _SHARED not in config.stash:
         place = tmp_path_factory.getbasetemp()
         opened = ExitStack()
-        config.add_cleanup(opened.close)
+        request.addfinalizer(opened.close)  # before pytest removes the folder, without which nothing can be stopped
         more = recording(place / "stack.connections")
         home = used_home(tmp_path_factory)
         config.stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more, home=home))
