@@ -301,21 +301,20 @@ _ASLEEP = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
-def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stack:
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The installation that all tests of one test process share: those of another process can't disturb them.
 
     Several conftest files name this fixture, and to pytest each is a fixture of its own: the process keeps what the first has made.
     """
-    config = request.config
-    if _SHARED not in config.stash:
-        place = tmp_path_factory.getbasetemp()
-        opened = ExitStack()
-        request.addfinalizer(opened.close)  # before pytest removes the folder, without which nothing can be stopped
-        more = recording(place / "stack.connections")
-        home = used_home(tmp_path_factory)
-        config.stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more, home=home))
-        config.stash[_SHARED].ui()
-    return config.stash[_SHARED]
+    stash = request.config.stash
+    with ExitStack() as opened:  # closed before pytest removes the folder, without which nothing can be stopped
+        if _SHARED not in stash:
+            place = tmp_path_factory.getbasetemp()
+            more = recording(place / "stack.connections")
+            home = used_home(tmp_path_factory)
+            stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more, home=home))
+            stash[_SHARED].ui()
+        yield stash[_SHARED]
 
 
 @pytest.hookimpl(tryfirst=True)
