@@ -59,14 +59,14 @@ def _ended(run: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_of_six_runs_at_once_as_many_complete_as_the_cap_allows(
+def test_of_four_runs_at_once_as_many_complete_as_the_cap_allows(
     workspace: Workspace,
     prefect_server: str,
     use_store: Callable[[str], None],
     store: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Six clients at once are more than Prefect's server on SQLite answers at the first attempt.
+    # Clients at once may be more than Prefect's server on SQLite answers at the first attempt.
     monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "10")
     use_store(store)
     _, each = budget_of(1.0, delta=1e-9)
@@ -81,7 +81,7 @@ def test_of_six_runs_at_once_as_many_complete_as_the_cap_allows(
             neighbours=Neighbours.ADD_REMOVE,
         )
     with ExitStack() as running:
-        runs = [running.enter_context(dpflow("run", str(workspace.spec), url=prefect_server)) for _ in range(6)]
+        runs = [running.enter_context(dpflow("run", str(workspace.spec), url=prefect_server)) for _ in range(4)]
         ended = [_ended(run) for run in runs]
         for place, (code, error) in enumerate(ended):
             if code == 1 and "resume the run" in error:  # Prefect's server was too busy for it: what a user would do
@@ -89,7 +89,7 @@ def test_of_six_runs_at_once_as_many_complete_as_the_cap_allows(
                 resume = ["--resume", known[0]] if known else []
                 again = running.enter_context(dpflow("run", str(workspace.spec), *resume, url=prefect_server))
                 ended[place] = _ended(again)
-    assert sorted(code for code, _ in ended) == [0] * 2 + [3] * 4, [
+    assert sorted(code for code, _ in ended) == [0] * 2 + [3] * 2, [
         error for code, error in ended if code not in {0, 3}
     ]
     assert all("cannot pay" in error and "remains" in error for code, error in ended if code)
