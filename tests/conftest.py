@@ -16,10 +16,12 @@ from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
 from tests.postgres import postgres_for_prefect, postgres_server  # noqa: F401  fixtures for all tests
+from tests.schedule import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401  hooks
 
 # The same examples on every machine, without a deadline: benchmarks measure speed, tests do not.
 settings.register_profile("dpflow", deadline=None, derandomize=True)
-settings.load_profile("dpflow")
+settings.register_profile("quick", parent=settings.get_profile("dpflow"), max_examples=25)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dpflow"))
 
 
 def pytest_configure() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.prefect_home import copy_home, used_home
-from tests.flows.stack import stack  # noqa: F401  a fixture for all these tests
+from tests.flows.stack import pytest_runtest_setup, pytest_runtest_teardown, stack  # noqa: F401  a fixture and hooks for all these tests
 
 # Set before any test module imports Prefect, so that no test touches or depends on the user's own Prefect.
 HOME = Path(tempfile.mkdtemp(prefix="dpflow-test-"))

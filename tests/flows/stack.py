@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -298,22 +297,44 @@ def _keep(made: Stack, lock: Path) -> subprocess.Popen[bytes]:
 
 
 _SHARED = pytest.StashKey[Stack]()
+_ASLEEP = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
-def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stack:
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The installation that all tests of one test process share. Tests of another process can't disturb them.
 
     Several conftest files import this fixture, and pytest treats each import as a separate fixture. So the stash keeps the first one.
     """
-    config = request.config
-    if _SHARED not in config.stash:
-        opened = ExitStack()
-        config.add_cleanup(opened.close)
-        # Not in pytest's own folder, which is removed before the cleanup, and with it everything that says what to stop.
-        place = Path(opened.enter_context(TemporaryDirectory(prefix="dpflow-stack-")))
-        more = recording(place / "stack.connections")
-        home = used_home(tmp_path_factory)
-        config.stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more, home=home))
-        config.stash[_SHARED].ui()
-    return config.stash[_SHARED]
+    stash = request.config.stash
+    with ExitStack() as opened:  # closed before pytest removes the folder, without which nothing can be stopped
+        if _SHARED not in stash:
+            place = tmp_path_factory.getbasetemp()
+            more = recording(place / "stack.connections")
+            home = used_home(tmp_path_factory)
+            stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more, home=home))
+            stash[_SHARED].ui()
+        yield stash[_SHARED]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start the shared installation again if a test needs it that was not expected any more."""
+    if _uses_stack(item) and item.config.stash.get(_ASLEEP, False):
+        item.config.stash[_ASLEEP] = False
+        item.config.stash[_SHARED].ui()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop the shared installation after a file that used it, unless the next one does: idle, it takes a tenth of a processor."""
+    if nextitem is None or nextitem.path == item.path or _SHARED not in item.config.stash:
+        return
+    following = (other for other in item.session.items if other.path == nextitem.path)
+    if not item.config.stash.get(_ASLEEP, False) and not any(map(_uses_stack, following)):
+        item.config.stash[_ASLEEP] = True
+        item.config.stash[_SHARED].stop()
+
+
+def _uses_stack(item: pytest.Item) -> bool:
+    return "stack" in getattr(item, "fixturenames", ())
