@@ -54,7 +54,7 @@ def test_a_day_can_be_named_and_the_pages_say_what_was_covered(site: Site, store
     assert "artifact.data" in stored("The figures are those of the most used of the 3 blocks that the run read")
     page = account_page(look("visits").accounts[0])
     assert (
-        "For one person with rows in several blocks, the privacy losses of these blocks add up; no cap limits that"
+        "For one person with rows in several blocks, the losses of these blocks add up; no cap limits that"
         in page
     )
     with open_ledger() as ledger:

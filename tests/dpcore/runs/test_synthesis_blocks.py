@@ -487,7 +487,7 @@ def test_a_release_says_what_it_covers_and_what_that_costs_a_person(site: Site) 
     assert "block 2024-04, by month of day; window: new" in card
     assert "costs that person its epsilon once" in card
     assert (
-        "For one person with rows in several blocks, the privacy losses of these blocks add up; no cap limits that."
+        "For one person with rows in several blocks, the losses of these blocks add up; no cap limits that."
         in card
     )
     footer = json.loads(pq.read_schema(Path(second.release) / "data" / "part-00000.parquet").metadata[b"dpflow"])
