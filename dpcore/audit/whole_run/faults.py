@@ -67,7 +67,7 @@ def quotes_believed() -> Iterator[None]:
     """Parse quotes in a file that has no quoting: a quote at the start of one row's note swallows the rows up to the next quote."""
 
     def believing(piece: Any, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        text = Path(piece.file.address).read_text(encoding="utf-8")
+        text = Path(piece.file.path).read_text(encoding="utf-8")
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
         yield pa.RecordBatch.from_arrays(
             [pa.array([row[column] for row in rows]) for column in columns], names=list(columns)

@@ -73,7 +73,7 @@ class Source:
         """The files on this machine that hold the table; empty for a query, a table in memory, or remote files."""
         inner = [part.inner if isinstance(part, Partition) else part for part in self.parts]
         files = [part.file for part in inner if isinstance(part, CsvFile | ParquetFile | ArrowFile)]
-        return tuple(Path(file.address) for file in files if not file.is_remote)
+        return tuple(Path(file.path) for file in files if not file.is_remote)
 
     def pieces(self) -> tuple[Part, ...]:
         """Split all parts as far as possible: the same rows, in the same order."""
