@@ -6,6 +6,7 @@ ledger has the same identity, but it lacks this event or has another one in its 
 
 import json
 import secrets
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -46,8 +47,12 @@ class Owner:
 _OWNER = TypeAdapter(Owner)
 
 
-def owner_of(folder: Path) -> Owner | None:
+def owner_of(folder: Path, *, accounts: Collection[str] = ()) -> Owner | None:
     """Return the owner of a dataset's releases. Without the file, return the ledger that the newest manifest names.
+
+    Args:
+        folder: The folder that holds the releases of a dataset.
+        accounts: The accounts that the file may name. Default: the one with the name of the folder.
 
     Raises:
         UsageError: If the file, or without it the newest manifest, cannot be read.
@@ -59,7 +64,7 @@ def owner_of(folder: Path) -> Owner | None:
         return _owner_by_manifest(folder)
     except (OSError, ValidationError):
         owner = None
-    if owner is None or owner.account != folder.name:
+    if owner is None or owner.account not in (accounts or {folder.name}):
         raise _unreadable(path)
     return owner
 
@@ -99,16 +104,22 @@ def _events_without(ledger: Ledger, owner: Owner) -> int | None:
     return head.seq
 
 
-def owner_changed(ledger: Ledger, folder: Path) -> str | None:
+def owner_changed(ledger: Ledger, folder: Path, *, accounts: Collection[str]) -> str | None:
     """Describe what is wrong with the file that names a folder's owner, or return None.
 
     A file that names another ledger is accepted, since that ledger may have adopted the folder. Runs from this ledger are rejected.
+
+    Args:
+        ledger: The ledger to compare with.
+        folder: The folder that holds the releases of a dataset. It may have another name than its account, because runs may have
+            reached it through a link.
+        accounts: The accounts whose runs have published there.
     """
     if not is_there(folder / FILE):
         return None
     require_permitted(folder / FILE)
     try:
-        owner = owner_of(folder)
+        owner = owner_of(folder, accounts=accounts)
     except UsageError:
         return f"{FILE} cannot be read"
     if owner is not None and owner.ledger == ledger.identity() and _events_without(ledger, owner) is not None:

@@ -212,19 +212,19 @@ def _require_releases_only(ledger: Ledger, folders: Iterable[Path], recorded: Se
     """Raise if a folder of releases holds something that could pass for a release, points to an older release as the newest, or has another owner."""
     for folder in folders:
         here = {each.folder.name: each.run for each in recorded if each.beside == folder}
-        numbers = _numbers(ledger, folder.name, here)
-        if problem := misplaced(folder, recorded=here, numbers=numbers) or owner_changed(ledger, folder):
+        # Not the folder's name: runs may have reached it through a link, and the name of the link is the account's.
+        accounts = {ledger.run(run).account for run in here.values()}
+        problem = misplaced(folder, recorded=here, numbers=_numbers(ledger, accounts, here))
+        if problem := problem or owner_changed(ledger, folder, accounts=accounts):
             raise LedgerDamaged(
                 f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
                 "run write the missing files again with --resume RUN"
             )
 
 
-def _numbers(ledger: Ledger, account: str, recorded: Mapping[str, str]) -> dict[str, int]:
-    """Return, for each release of an account by name, the number of the event that last reserved its run."""
-    if account not in {each.name for each in ledger.accounts()}:
-        return {}  # the folder was renamed
-    runs = {run.id: run for run in ledger.runs(account)}
+def _numbers(ledger: Ledger, accounts: Iterable[str], recorded: Mapping[str, str]) -> dict[str, int]:
+    """Return, for each release of some accounts by name, the number of the event that last reserved its run."""
+    runs = {run.id: run for account in accounts for run in ledger.runs(account)}
     return reservation_numbers(runs.values()) | {name: runs[run].first for name, run in recorded.items() if run in runs}
 
 
