@@ -16,7 +16,15 @@ from pathlib import Path
 
 from dpcore.ledger import Run
 from dpcore.release.draft_folder import new_file, sync_path
-from dpcore.release.integrity import MANIFEST, is_there, one_line, read_regular, require_permitted
+from dpcore.release.integrity import (
+    LARGEST_MANIFEST,
+    LARGEST_NOTE,
+    MANIFEST,
+    is_there,
+    one_line,
+    read_regular,
+    require_permitted,
+)
 
 LATEST = "latest.json"
 _DRAFT = ".latest-"
@@ -47,7 +55,10 @@ def pointer(release: str) -> dict[str, str]:
 def is_release(folder: Path, name: str) -> bool:
     """Return whether a folder holds a release whose manifest states this name. A copy or link under another name does not."""
     try:
-        return bool(json.loads(read_regular(folder / name / MANIFEST).decode("utf-8"))["release"] == name)
+        return bool(
+            json.loads(read_regular(folder / name / MANIFEST, limit=LARGEST_MANIFEST).decode("utf-8"))["release"]
+            == name
+        )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
@@ -98,7 +109,7 @@ def _encoded_pointer(release: str) -> bytes:
 def _current_pointer(folder: Path) -> bytes:
     """Return the content of `latest.json`, or nothing if it does not exist or cannot be read and must be rewritten."""
     try:
-        return read_regular(folder / LATEST)
+        return read_regular(folder / LATEST, limit=LARGEST_NOTE)
     except OSError:
         return b""
 
@@ -135,7 +146,9 @@ def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, 
 def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
     require_permitted(folder / LATEST)
     try:
-        told = json.loads(read_regular(folder / LATEST).decode("utf-8"), object_pairs_hook=_each_once)
+        told = json.loads(
+            read_regular(folder / LATEST, limit=LARGEST_NOTE).decode("utf-8"), object_pairs_hook=_each_once
+        )
         name = told["release"]
         if told != pointer(name) or name.startswith(".") or Path(name).name != name:
             return f"{LATEST} does not name a release of this folder"

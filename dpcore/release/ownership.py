@@ -10,14 +10,14 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from dpcore.errors import LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import Ledger, continues, last_accepted_loss, loss_accepted
 from dpcore.release.draft_folder import new_file
-from dpcore.release.integrity import MANIFEST, is_there, read_regular, require_permitted
+from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, is_there, read_regular, require_permitted
 
 FILE = "ledger.json"
 
@@ -37,9 +37,9 @@ class Owner:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
-    ledger: str
+    ledger: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     account: str
-    seq: int
+    seq: Annotated[int, Field(ge=0)]
     hash: str
     restored: int = 0
 
@@ -59,7 +59,7 @@ def owner_of(folder: Path, *, accounts: Collection[str] = ()) -> Owner | None:
     """
     path = folder / FILE
     try:
-        owner = _OWNER.validate_json(read_regular(path))
+        owner = _OWNER.validate_json(read_regular(path, limit=LARGEST_NOTE))
     except FileNotFoundError:
         return _owner_by_manifest(folder)
     except (OSError, ValidationError):
@@ -174,7 +174,7 @@ def _owner_by_manifest(folder: Path) -> Owner | None:
     for release in reversed(releases):
         path = release / MANIFEST
         try:
-            ledger = json.loads(read_regular(path).decode("utf-8"))["privacy"]["ledger"]
+            ledger = json.loads(read_regular(path, limit=LARGEST_MANIFEST).decode("utf-8"))["privacy"]["ledger"]
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -18,6 +18,7 @@ from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.dataset_folder import misplaced, reservation_numbers
 from dpcore.release.integrity import (
+    LARGEST_MANIFEST,
     MANIFEST,
     access_errors,
     damage,
@@ -145,12 +146,13 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
 def _read(path: Path) -> _Manifest:
     """Read a manifest. Raise if it is invalid."""
     try:
-        written = read_regular(path)
+        written = read_regular(path, limit=LARGEST_MANIFEST)
         content = json.loads(written.decode("utf-8"))
         privacy, digest = content["privacy"], hashlib.sha256(written).hexdigest()
         named = (privacy["run"], privacy["account"], privacy["ledger_head"])
         manifest = _Manifest(path, *named, privacy, content, digest)
-        readable = is_sha256(manifest.head) and isinstance(manifest.run, str)
+        # A null character or a surrogate cannot be looked up in the ledger.
+        readable = is_sha256(manifest.head) and isinstance(manifest.run, str) and manifest.run.isprintable()
     except PermissionError:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
