@@ -8,6 +8,7 @@ counts as the newest. The check lets a reader of `*/data` rely on reading exactl
 import datetime as dt
 import hashlib
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,11 +26,13 @@ from dpcore.release.integrity import (
     read_regular,
     require_permitted,
 )
+from dpcore.release.ownership import DRAFT as OWNER_DRAFT
 
 LATEST = "latest.json"
 _DRAFT = ".latest-"
+_LEFTOVER = re.compile(rf"({re.escape(_DRAFT)}|{re.escape(OWNER_DRAFT)})[0-9a-f]{{8}}")
 _LEFT_BEHIND_AFTER = 3600.0
-"""Seconds after which a draft of `latest.json` cannot belong to a live process: writing one takes milliseconds."""
+"""Seconds after which a draft of a small file cannot belong to a live process: writing one takes milliseconds."""
 
 
 def release_id(run_id: str, *, opened_at: str) -> str:
@@ -86,8 +89,8 @@ def point_latest(folder: Path, name: str, *, numbers: Callable[[], Mapping[str, 
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove drafts of `latest.json` that killed processes left behind. Those of other users may have to stay."""
-    for draft in folder.glob(f"{_DRAFT}*"):
+    """Remove drafts of `latest.json` and `ledger.json` that killed processes left behind. Those of other users may have to stay."""
+    for draft in [path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name)]:
         with suppress(OSError):
             if time.time() - draft.lstat().st_mtime > _LEFT_BEHIND_AFTER:
                 draft.unlink()

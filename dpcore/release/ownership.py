@@ -20,6 +20,7 @@ from dpcore.release.draft_folder import new_file
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, is_there, read_regular, require_permitted
 
 FILE = "ledger.json"
+DRAFT = f".{FILE}-"
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ def _unreadable(path: Path) -> UsageError:
 
 def _write(folder: Path, owner: Owner, *, replace: bool) -> None:
     """Write the file atomically. Without `replace`, keep an existing file."""
-    draft = folder / f".{FILE}-{secrets.token_hex(4)}"  # an unpredictable name, so that nobody can plant a file there
+    draft = folder / f"{DRAFT}{secrets.token_hex(4)}"  # an unpredictable name, so that nobody can plant a file there
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with new_file(draft) as file:
