@@ -6,7 +6,7 @@ ledger has the same identity, but it lacks this event or has another one in its 
 
 import json
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,9 +15,18 @@ from typing import Annotated, ClassVar
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from dpcore.errors import LedgerDamaged, OutputError, UsageError
-from dpcore.ledger import Ledger, continues, last_accepted_loss, loss_accepted
+from dpcore.ledger import EventKind, Ledger, continues, last_accepted_loss, loss_accepted
+from dpcore.ledger.chain import is_sha256
 from dpcore.release.draft_folder import new_file
-from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, is_there, read_regular, require_permitted
+from dpcore.release.integrity import (
+    LARGEST_MANIFEST,
+    LARGEST_NOTE,
+    MANIFEST,
+    is_there,
+    one_line,
+    read_regular,
+    require_permitted,
+)
 
 FILE = "ledger.json"
 DRAFT = f".{FILE}-"
@@ -128,6 +137,25 @@ def owner_changed(ledger: Ledger, folder: Path, *, accounts: Collection[str]) ->
     return None
 
 
+def not_adopted(ledger: Ledger, folder: Path, *, accounts: Collection[str], foreign: Sequence[str]) -> str | None:
+    """Describe a release of another ledger in a folder that this ledger owns and has not adopted, or return None.
+
+    Args:
+        ledger: This ledger.
+        folder: The folder that holds the releases of a dataset, for which `owner_changed` found nothing wrong.
+        accounts: The accounts whose runs have published there.
+        foreign: The names of the releases there whose manifests name another ledger.
+    """
+    if not foreign or not is_there(folder / FILE):
+        return None
+    owner = owner_of(folder, accounts=accounts)
+    with ledger.reading() as rows:
+        adopted = any(event.account in accounts for event in rows.events_of_kind(EventKind.ADOPTED))
+    if owner is None or owner.ledger != ledger.identity() or adopted:
+        return None
+    return f"{one_line(foreign[0])} is a release of another ledger, but this ledger has not adopted the folder"
+
+
 def claim_folder(ledger: Ledger, folder: Path) -> None:
     """Record that this ledger owns a folder, with its current head. Raises the errors of `check_owner`."""
     check_owner(ledger, folder)
@@ -180,7 +208,7 @@ def _owner_by_manifest(folder: Path) -> Owner | None:
             continue
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             raise _unreadable(path) from None
-        if not isinstance(ledger, str):
+        if not is_sha256(ledger):
             raise _unreadable(path)
         return Owner(ledger=ledger, account=folder.name, seq=0, hash="")
     return None

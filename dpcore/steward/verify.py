@@ -29,7 +29,7 @@ from dpcore.release.integrity import (
     read_regular,
     require_permitted,
 )
-from dpcore.release.ownership import owner_changed
+from dpcore.release.ownership import not_adopted, owner_changed
 from dpcore.reporting.promises import release_promise
 
 
@@ -64,7 +64,8 @@ def verify_ledger(
         runs = {manifest.run: _require_agreement(ledger, manifest) for manifest in manifests}
         # Read the records again, after the states of the runs: a run that was settled meanwhile has its record by now.
         files = _require_published(manifests, runs, tuple(_recorded(ledger)))
-        _require_releases_only(ledger, beside, recorded)
+        others = {manifest.path for manifest in read} - {manifest.path for manifest in manifests}
+        _require_releases_only(ledger, beside, recorded, others=others)
     absent = _absent(recorded, runs=runs, complete=complete)
     return replace(verified, others=len(read) - len(manifests), files=files, absent=absent)
 
@@ -153,6 +154,7 @@ def _read(path: Path) -> _Manifest:
         manifest = _Manifest(path, *named, privacy, content, digest)
         # A null character or a surrogate cannot be looked up in the ledger.
         readable = is_sha256(manifest.head) and isinstance(manifest.run, str) and manifest.run.isprintable()
+        readable = readable and ("ledger" not in privacy or is_sha256(privacy["ledger"]))
     except PermissionError:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -210,14 +212,25 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
     )
 
 
-def _require_releases_only(ledger: Ledger, folders: Iterable[Path], recorded: Sequence[_Recorded]) -> None:
-    """Raise if a folder of releases holds something that could pass for a release, points to an older release as the newest, or has another owner."""
+def _require_releases_only(
+    ledger: Ledger, folders: Iterable[Path], recorded: Sequence[_Recorded], *, others: Collection[Path]
+) -> None:
+    """Raise if a folder of releases holds something that could pass for a release, points to an older release as the newest, or has another owner.
+
+    Args:
+        ledger: The ledger.
+        folders: The folders in which its releases were published.
+        recorded: Its releases on record.
+        others: The manifests that name another ledger.
+    """
     for folder in folders:
         here = {each.folder.name: each.run for each in recorded if each.beside == folder}
         # Not the folder's name: runs may have reached it through a link, and the name of the link is the account's.
         accounts = {ledger.run(run).account for run in here.values()}
         problem = misplaced(folder, recorded=here, numbers=_numbers(ledger, accounts, here))
-        if problem := problem or owner_changed(ledger, folder, accounts=accounts):
+        problem = problem or owner_changed(ledger, folder, accounts=accounts)
+        foreign = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}") if _resolved(path) in others)
+        if problem := problem or not_adopted(ledger, folder, accounts=accounts, foreign=foreign):
             raise LedgerDamaged(
                 f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
                 "run write the missing files again with --resume RUN"

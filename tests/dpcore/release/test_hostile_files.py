@@ -123,6 +123,7 @@ RELEASE: dict[str, Change] = {
     **{f"sha256 {name!r}": in_first_file(sha256=name) for name in (None, [], "\ud800", "a\0b")},
     **{f"files {files!r}": changed(files=files) for files in (None, 5, {}, "a", ["a"], [None])},
     **{f"run is {what}": in_privacy(run=name) for what, name in NAMES.items()},
+    **{f"ledger {ledger!r}": in_privacy(ledger=ledger) for ledger in (None, [], {}, 5, "", "f" * 63, "F" * 64)},
     **{f"account is {what}": in_privacy(account=name) for what, name in NAMES.items()},
     **{
         f"delta {delta!r}": in_privacy(delta=delta)
@@ -244,6 +245,17 @@ def test_without_the_limit_a_file_of_any_size_is_read(folder: Path, monkeypatch:
         monkeypatch.setattr(module, "read_regular", noted)
     verify.verify_ledger()
     assert set(reads) == {path}
+
+
+def test_a_release_without_a_proper_ledger_would_pass_as_one_of_another_ledger(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = open_manifest(folder)
+    write(folder, "manifest.json", "ledger None")
+    monkeypatch.setattr(verify, "is_sha256", lambda value: True)
+    monkeypatch.setattr(verify, "not_adopted", lambda *_, **__: None)
+    assert verify.verify_ledger().others == 1
+    assert manifest.exists()
 
 
 def test_a_manifest_that_verify_would_not_read_is_not_published(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,6 @@ from dpcore.ledger import EventKind, Ledger, RunState, open_ledger
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.release import ownership
-from dpcore.release.dataset_folder import pointer
 from dpcore.release.ownership import FILE, check_owner, claim_folder, owner_of
 from tests.conftest import Workspace
 from tests.dpcore.cli.ledgers import dpflow
@@ -250,6 +249,27 @@ def test_a_ledger_without_events_has_no_name_yet() -> None:
         open_ledger("sqlite:///")
 
 
+@pytest.mark.parametrize("how", ["copy", "link"])
+def test_a_release_of_another_ledger_is_named_unless_the_folder_was_adopted(
+    second: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: Capture, how: str
+) -> None:
+    shutil.move(second.folder / "releases", second.folder / "first")
+    assert dpflow("run", second.spec) == 0  # in a folder of the second ledger alone
+    assert dpflow("ledger", "verify") == 0
+    (foreign,) = (path.parent for path in (second.folder / "first" / "visits").glob("*/manifest.json"))
+    stray = outputs(second) / "more"
+    shutil.copytree(foreign, stray) if how == "copy" else stray.symlink_to(foreign)
+    capsys.readouterr()
+    assert dpflow("ledger", "verify") == 4
+    assert "more is a release of another ledger, but this ledger has not adopted the folder" in capsys.readouterr().err
+    with monkeypatch.context() as planted:
+        planted.setattr(dpcore.steward.verify, "not_adopted", lambda *_, **__: None)
+        assert dpflow("ledger", "verify") == 0
+    (outputs(second) / FILE).write_text("{", encoding="utf-8")
+    assert dpflow("run", second.spec, "--adopt", "both ledgers were used") == 0
+    assert dpflow("ledger", "verify") == 0
+
+
 def link_under_another_name(workspace: Workspace) -> None:
     """Keep the dataset's folder elsewhere, under another name, and leave a link at its place."""
     store = workspace.folder / "bigdisk" / "store"
@@ -271,6 +291,8 @@ def test_a_folder_that_is_a_link_with_another_name_is_verified_by_its_account(
         assert dpflow("run", workspace.spec) == 0
     link_under_another_name(workspace)
     assert dpflow("run", workspace.spec) == 0
+    file, latest = outputs(workspace) / FILE, outputs(workspace) / "latest.json"
+    older = latest.read_text(encoding="utf-8")
     assert dpflow("run", workspace.spec) == 0
     assert dpflow("ledger", "verify") == 0
     with monkeypatch.context() as planted:
@@ -279,13 +301,11 @@ def test_a_folder_that_is_a_link_with_another_name_is_verified_by_its_account(
         )
         planted.setattr(dpcore.steward.verify, "owner_changed", by_name)
         assert dpflow("ledger", "verify") == 4
-    file, latest = outputs(workspace) / FILE, outputs(workspace) / "latest.json"
     sound = {path: path.read_text(encoding="utf-8") for path in (file, latest)}
-    older = releases(workspace)[0]
     for path, changed in (
         (file, sound[file].replace('"visits"', '"store"')),
         (file, json.dumps({**json.loads(sound[file]), "hash": "0" * 64})),
-        (latest, json.dumps(pointer(older))),
+        (latest, older),
     ):
         path.write_text(changed, encoding="utf-8")
         capsys.readouterr()
