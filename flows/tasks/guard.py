@@ -12,6 +12,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from inspect import Parameter, signature
 from pathlib import Path
 from types import TracebackType
@@ -153,12 +154,15 @@ def guarded(function: Callable[P, R], *, where: str) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         with warnings.catch_warnings(record=True) as seen:
             try:
-                return function(*args, **kwargs)
-            except BaseException as error:  # noqa: BLE001  no error may escape; control signals keep their kind
-                public = public_form(error, where=where)
-            finally:
-                if seen:
-                    stewardlog.note("\n".join(map(str, seen)), where=f"warnings of {where}")
+                try:
+                    return function(*args, **kwargs)
+                except BaseException as error:  # noqa: BLE001  no error may escape; control signals keep their kind
+                    public = public_form(error, where=where)
+                finally:
+                    if seen:
+                        stewardlog.note("\n".join(map(str, seen)), where=f"warnings of {where}")
+            except BaseException as late:  # noqa: BLE001  a signal meanwhile, whose context is the private error
+                public = _late_form(late, where=where)
         # Raised outside the handler, so that the new error gets no context. The arguments are deleted from its frame.
         del args, kwargs, seen
         raise public from None
@@ -182,6 +186,13 @@ def public_form(error: BaseException, *, where: str) -> BaseException:
             f"the Prefect server failed in {where} ({kind}); check that it is running, then resume the run; {details}"
         )
     return StepFailed(f"step {where} failed: {kind} at {_place(error.__traceback__)}; {details}")
+
+
+def _late_form(error: BaseException, *, where: str) -> BaseException:
+    """Return the public form of an error in the handling of another one. Nothing is logged, because that may be what failed."""
+    if isinstance(error, CONTROL):
+        return _without_words(error)
+    return StepFailed(f"step {where} failed, and the details could not be recorded; resume the run")
 
 
 def _without_words(error: BaseException) -> BaseException:
@@ -208,9 +219,11 @@ def _fresh(error: DpflowError) -> DpflowError:
 
 def _public_name(kind: type[BaseException]) -> str:
     """Return the name of a class if it stands in a module. A class that is made at run time may be named after a value."""
-    found: object = sys.modules.get(kind.__module__)
-    for part in kind.__qualname__.split("."):
-        found = getattr(found, part, None)
+    found: object = None
+    with suppress(Exception):  # a class may state anything as its module, and a module may compute its attributes
+        found = sys.modules.get(kind.__module__)
+        for part in kind.__qualname__.split("."):
+            found = getattr(found, part, None)
     return kind.__name__ if found is kind else "an error"
 
 

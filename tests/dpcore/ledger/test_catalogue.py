@@ -44,6 +44,8 @@ MORE_THAN_READ = ("pg_write_all_data", "pg_write_server_files", "pg_read_server_
 SUBSCRIPTION = "CREATE SUBSCRIPTION other CONNECTION 'dbname=nowhere' PUBLICATION p WITH (connect = false)"
 SUBSCRIBED = "INSERT INTO pg_subscription_rel SELECT oid, 'event'::regclass, 'r', NULL FROM pg_subscription"
 OWN_DATABASE = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO {}', current_database()); END $$"
+EXPORT = "pg_catalog.lo_export(oid, text)"
+TRUST = "UPDATE pg_language SET lanpltrusted = TRUE WHERE lanname = '{}'"
 
 WEAKENED = {
     "constraint block.block_within_cap is changed": [
@@ -221,6 +223,33 @@ WEAKENED = {
             f"{SYSTEM} CREATE FUNCTION public.never(bigint, numeric) RETURNS bool LANGUAGE sql AS 'SELECT false';"
             " CREATE OPERATOR pg_catalog.<= (FUNCTION = public.never, LEFTARG = bigint, RIGHTARG = numeric)"
         ),
+    ],
+    "grant pg_catalog.lo_export(oid, text) (function dpflow_runner EXECUTE) was added": [
+        f"GRANT EXECUTE ON FUNCTION {EXPORT} TO dpflow_runner",
+        f"GRANT EXECUTE ON FUNCTION {EXPORT} TO dpflow_runner WITH GRANT OPTION",
+    ],
+    "grant pg_catalog.lo_export(oid, text) (function PUBLIC EXECUTE) was added": [
+        f"GRANT EXECUTE ON FUNCTION {EXPORT} TO PUBLIC",
+        "UPDATE pg_proc SET proacl = NULL WHERE oid = 'pg_catalog.lo_export(oid, text)'::regprocedure",
+    ],
+    "grant pg_catalog.lo_export(oid, text) (function nightly EXECUTE) was added": [
+        f"ALTER FUNCTION {EXPORT} OWNER TO nightly",
+    ],
+    "grant pg_catalog.pg_read_file(text) (function auditor EXECUTE) was added": [
+        "GRANT EXECUTE ON FUNCTION pg_catalog.pg_read_file(text) TO auditor"
+    ],
+    "grant pg_catalog.pg_read_file(text) (function middle EXECUTE) was added": [
+        f"{MIDDLE}; GRANT middle TO nightly; GRANT EXECUTE ON FUNCTION pg_catalog.pg_read_file(text) TO middle"
+    ],
+    "trusted language internal was added": [TRUST.format("internal")],
+    "trusted language c was added": [TRUST.format("c")],
+    "trusted language d was added": [f"{TRUST.format('c')}; ALTER LANGUAGE c RENAME TO d"],
+    "trusted language mine was added": ["CREATE TRUSTED LANGUAGE mine HANDLER plpgsql_call_handler"],
+    "grant c (language PUBLIC USAGE) was added": [
+        f"{TRUST.format('c')}; GRANT USAGE ON LANGUAGE c TO PUBLIC; {TRUST.replace('TRUE', 'FALSE').format('c')}"
+    ],
+    "grant internal (language nightly USAGE) was added": [
+        "UPDATE pg_language SET lanacl = '{nightly=U/postgres}' WHERE lanname = 'internal'"
     ],
     "cast text as json was added": [
         (
@@ -424,6 +453,10 @@ SOUND = [
     ),
     SUBSCRIPTION,
     STEP,
+    f"GRANT EXECUTE ON FUNCTION {EXPORT} TO stranger, maria",
+    "GRANT EXECUTE ON FUNCTION pg_catalog.length(text) TO nightly",  # which all may call
+    "REVOKE EXECUTE ON FUNCTION pg_catalog.lo_import(text) FROM PUBLIC",
+    "GRANT USAGE ON LANGUAGE plpgsql TO nightly",
     f"{ACT}; REVOKE ALL ON FUNCTION public.act FROM PUBLIC; GRANT EXECUTE ON FUNCTION public.act TO stranger",
     "CREATE TYPE public.mood AS ENUM ('a'); CREATE CAST (public.mood AS json) WITH INOUT",
     "ALTER DEFAULT PRIVILEGES FOR ROLE stranger GRANT ALL ON TABLES TO PUBLIC",
@@ -504,6 +537,9 @@ BEYOND = {
     "'subscription'": "subscription",
     "'cast'": "cast",
     "'system object'": "system object",
+    "pg_init_privs": "grant pg_catalog.",
+    "'trusted language'": "trusted language",
+    "lanacl": "grant internal (language",
 }
 """What is in one of the queries alone, and how the changes are named that it finds."""
 
