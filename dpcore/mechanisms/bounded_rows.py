@@ -106,7 +106,9 @@ def check_given(protection: Protection, *, ids: Column, weights: Column) -> None
             f"the unit is {protection.unit!r}; pass that column as ids, to keep no more rows than declared"
         )
     if protection.weight is None and weights is not None:
-        raise UsageError("weights were passed, but the Protection declares none; name the weight column and its maximum there")
+        raise UsageError(
+            "weights were passed, but the Protection declares none; name the weight column and its maximum there"
+        )
     if protection.weight is not None and weights is None:
         raise UsageError(f"rows are weighted by {protection.weight!r}; pass that column as weights")
 

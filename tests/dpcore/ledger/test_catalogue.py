@@ -13,8 +13,8 @@ from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.ledger.postgres import catalogue
 from dpcore.ledger.postgres.catalogue import EXPECTED, rules_changed
-from dpcore.ledger.postgres.rules import GRANTS, RULES
 from dpcore.ledger.postgres.schema import _TABLES
+from dpcore.ledger.postgres.triggers import GRANTS, RULES
 from dpcore.ledger.verification import verify
 from tests.dpcore.ledger.catalogue import lines_of_new_ledgers, run_script
 from tests.dpcore.ledger.fixtures import MECHANISM, opened

@@ -202,7 +202,7 @@ def test_a_release_and_its_account_promise_the_same_everywhere(
 
     for module in (
         "dpcore.cli.ledger_runs",
-        "dpcore.release.export.statements",
+        "dpcore.release.ledger_export.statements",
     ):  # the control: one output that goes its own way
         with monkeypatch.context() as planted:
             planted.setattr(sys.modules[module], "release_promise", of_what_was_spent)
