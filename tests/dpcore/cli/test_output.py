@@ -38,14 +38,17 @@ def test_a_listing_lines_up_and_widens_where_it_has_to() -> None:
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_a_listing_is_never_held_as_a_whole(as_json: bool) -> None:
-    tracemalloc.start()
-    try:
-        for _ in listing(iter(range(10_000))).pieces(as_json=as_json):
-            pass
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 200_000  # the same items in a list take more than ten times as much
+    def peak() -> int:
+        tracemalloc.start()
+        try:
+            for _ in listing(iter(range(10_000))).pieces(as_json=as_json):
+                pass
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    # The least of several: other threads of this process may take some memory meanwhile.
+    assert min(peak() for _ in range(5)) < 200_000  # the same items in a list take more than ten times as much
 
 
 def test_an_answer_is_one_object_or_one_text() -> None:

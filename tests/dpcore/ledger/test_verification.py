@@ -294,8 +294,11 @@ def test_memory_does_not_grow_with_the_history(url: str, monkeypatch: pytest.Mon
                 for number in range((events - before) // 2 // 23):
                     fill(ledger, f"short-{events}-{number}", steps=10)
             ledger._writing = writing
-            tracemalloc.start()
-            assert events * 0.98 < verify(ledger, price=lambda *_: 1, heads={}).events < events * 1.02
-            peaks.append(tracemalloc.get_traced_memory()[1])
-            tracemalloc.stop()
+            taken = []
+            for _ in range(3):  # the least counts: other threads of this process may take some memory meanwhile
+                tracemalloc.start()
+                assert events * 0.98 < verify(ledger, price=lambda *_: 1, heads={}).events < events * 1.02
+                taken.append(tracemalloc.get_traced_memory()[1])
+                tracemalloc.stop()
+            peaks.append(min(taken))
     assert peaks[1] < 1.2 * peaks[0]
