@@ -186,7 +186,7 @@ def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
     if expected is None:
         return None
     noise = total_noise(declaration, currency=terms.currency, amount=terms.amount)
-    return PlannedTotal(*expected, share=float(declaration.checking), noise=noise, margin=margin_of(noise))
+    return PlannedTotal(*expected, share=float(declaration.totalling), noise=noise, margin=margin_of(noise))
 
 
 def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...]) -> Iterator[str]:
