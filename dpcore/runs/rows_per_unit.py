@@ -9,16 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
-from dpcore.errors import UsageError
 from dpcore.measurements import Measurement
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.release import ChosenLimit
-from dpcore.runs.planning.noise import ABSOLUTE, Terms, terms_of
-from dpcore.runs.reservation import smallest_share
+from dpcore.runs.planning.limits import affordable, column_error
+from dpcore.runs.planning.noise import ABSOLUTE
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
-from dpcore.strategies import strategy_for
 from dpcore.tables.ingest.tally import BUCKETS, EDGES
 
 STEP = "rows-per-unit"
@@ -95,39 +93,6 @@ def expected_errors(declaration: Declaration, units: NoisyUnits, *, currency: Cu
         squares = columns * (noise**2 + (UNLIKE * lost) ** 2) + ABSOLUTE**2 * cells / units.rows(limit)
         errors.append(LimitError(limit, math.sqrt(squares), noise=noise, lost=lost))
     return tuple(errors)
-
-
-def affordable(declaration: Declaration, *, currency: Currency, rows: dict[int, float]) -> list[tuple[int, Terms]]:
-    """Return each limit whose noise the budget can pay, with the terms of a run under it.
-
-    Args:
-        declaration: The declaration of the run.
-        currency: The account's currency.
-        rows: The approximate number of rows that each limit keeps.
-    """
-    strategy = strategy_for(declaration)
-    smallest, found = smallest_share(declaration, strategy), []
-    for limit in AUTO_LIMITS:
-        about = max(1, round(rows[limit]))
-        try:
-            terms = terms_of(
-                declaration.limited(limit), strategy, currency=currency, rows=about, smallest=smallest
-            )
-        except UsageError:
-            break  # a larger limit needs more noise still
-        found.append((limit, terms))
-    return found
-
-
-def column_error(terms: Terms, shape: Sequence[int]) -> float:
-    """Return the mean expected L1 error of a column due to noise, as a share of the rows.
-
-    A strategy that measures single counts has no such measurements: each cell is then taken to be measured as in a round.
-    """
-    if terms.single:
-        noise = terms.round_noise() or terms.first_noise(0)
-        return mean(terms.error(cells, noise) for cells in shape)
-    return mean(terms.error(cells, terms.first_noise(place)) for place, cells in enumerate(shape))
 
 
 def chosen_limit(errors: Sequence[LimitError]) -> int:
