@@ -144,9 +144,9 @@ def _limit_lines(limits: PlannedLimit) -> list[str]:
     """Say how the most rows per unit are chosen, and what each limit costs."""
     most = limits.costs[-1].rows_per_unit
     costs = ", ".join(f"{each.rows_per_unit}: {_percent(each.error)}" for each in limits.costs)
+    bought = f"for {_percent(limits.share)} of the budget, with noise {limits.noise:.1f}"
     return [
-        f"limit      1 to {most} rows of each {limits.unit}: the run first counts the units by their number of rows, for {_percent(limits.share)} of the "
-        f"budget, with noise {limits.noise:.1f}",
+        f"limit      1 to {most} rows of each {limits.unit}: the run first counts the units by their number of rows, {bought}",
         "           it then takes the limit with the least expected error, from noise and from lost rows",
         f"           error of a column from noise alone, by limit: {costs}",
         "           all figures below are for a limit of 1",
@@ -273,5 +273,7 @@ def _target_text(target: Target, *, found: bool, one_row: bool) -> str:
         "           from noise alone, summed over all cells; a release can be better or worse",
     ]
     if one_row:
-        lines.append("limit      these figures are for one row of each unit; noise grows with the limit that the run chooses")
+        lines.append(
+            "limit      these figures are for one row of each unit; noise grows with the limit that the run chooses"
+        )
     return "\n".join([*lines, *([f"account    would refuse: {target.refused}"] if target.refused else ())])

@@ -145,10 +145,7 @@ def _causes_of_few(declaration: Declaration) -> Iterator[str]:
         yield f"only rows whose `{calendar.column}` is a day {how} within the blocks that were read count"
     if privacy.unit != "row":
         limit = declaration.protection.rows_per_unit
-        yield (
-            f"at most {limit:,} row{'s' if limit > 1 else ''} of each `{privacy.unit}` count, "
-            "and none without one"
-        )
+        yield (f"at most {limit:,} row{'s' if limit > 1 else ''} of each `{privacy.unit}` count, and none without one")
     if privacy.weight is not None:
         yield f"a row counts as often as `{privacy.weight.column}` says, and not at all if that is not a number of 1 or more"
     yield _source(declaration) + " may hold fewer rows than you think"

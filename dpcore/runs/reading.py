@@ -52,7 +52,7 @@ class Reading:
     def limited(self, declaration: Declaration) -> "Reading":
         """Return a reader of the same rows, which keeps as many rows of a unit as this declaration says."""
         reading = copy.copy(self)
-        reading._declaration = declaration
+        reading._declaration = declaration  # noqa: SLF001  its own copy
         return reading
 
     def tally(self, universe: Universe) -> Histogram:

@@ -7,6 +7,7 @@ error of the workload under each limit. It uses noisy counts and the spec alone 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import mean, median
 
 from dpcore.measurements import Measurement
@@ -31,7 +32,7 @@ BEYOND = 2 * EDGES[-1]
 UNLIKE = 0.2
 """The assumed L1 distance between the distributions of a column in lost rows and in all rows. It was 0.15 to 0.21 on real tables."""
 
-TYPICAL = (*EDGES[:2], *((low + 1 + high) / 2 for low, high in zip(EDGES[1:], EDGES[2:], strict=False)), BEYOND)
+TYPICAL = (*EDGES[:2], *((low + 1 + high) / 2 for low, high in pairwise(EDGES[1:])), BEYOND)
 """The number of rows that a unit of each bucket is taken to have: the middle of the bucket."""
 
 
@@ -65,9 +66,7 @@ class NoisyUnits:
     def rows(self, limit: int) -> float:
         """Estimate the number of rows that a limit keeps. Buckets that do not stand out of the noise count as empty."""
         least = CLEAR * max(self.noise, LEAST_NOISE)
-        kept = (
-            count * min(rows, limit) for count, rows in zip(self.counts, TYPICAL, strict=True) if count >= least
-        )
+        kept = (count * min(rows, limit) for count, rows in zip(self.counts, TYPICAL, strict=True) if count >= least)
         return float(math.fsum(kept))
 
     def by_bucket(self) -> dict[str, int]:
@@ -88,7 +87,9 @@ def expected_errors(declaration: Declaration, units: NoisyUnits, *, currency: Cu
     columns = mean(len(axes) for axes in marginals)
     cells = median(math.prod(shape[axis] for axis in axes) for axes in marginals)
     errors = []
-    for limit, terms in affordable(declaration, currency=currency, rows={each: units.rows(each) for each in AUTO_LIMITS}):
+    for limit, terms in affordable(
+        declaration, currency=currency, rows={each: units.rows(each) for each in AUTO_LIMITS}
+    ):
         noise, lost = column_error(terms, shape), 1 - units.rows(limit) / whole
         squares = columns * (noise**2 + (UNLIKE * lost) ** 2) + ABSOLUTE**2 * cells / units.rows(limit)
         errors.append(LimitError(limit, math.sqrt(squares), noise=noise, lost=lost))

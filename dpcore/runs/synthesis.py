@@ -17,7 +17,15 @@ from dpcore.ledger import Account, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.places import places_of_spec
 from dpcore.private import Private
-from dpcore.release import ChosenLimit, SyntheticRows, check_owner, check_writable, claim_folder, publish, reservation_numbers
+from dpcore.release import (
+    ChosenLimit,
+    SyntheticRows,
+    check_owner,
+    check_writable,
+    claim_folder,
+    publish,
+    reservation_numbers,
+)
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
 from dpcore.runs.block_reservation import day_to_read, reserve_run

@@ -234,7 +234,8 @@ def _check_unit(document: Document) -> None:
             )
         if isinstance(privacy, dict) and "max_rows_per_unit" not in privacy:
             document.mistake(
-                ("privacy",), "`max_rows_per_unit` is missing; write how many rows of a person to keep, such as 2, or auto"
+                ("privacy",),
+                "`max_rows_per_unit` is missing; write how many rows of a person to keep, such as 2, or auto",
             )
 
 

@@ -35,7 +35,7 @@ def limits() -> Case:
         name="limit-choice",
         theorem="The limit that a public rule chooses from noisy counts of units, to which each unit adds one, loses no more than these counts.",
         reference="Dwork and Roth 2014, Prop. 2.1 (post-processing)",
-        prices={currency: "the price of the noise of one histogram with one record for each unit" for currency in Currency},
+        prices=dict.fromkeys(Currency, "the price of the noise of one histogram with one record for each unit"),
         checks=(
             EventCheck(
                 setting=neighbours,

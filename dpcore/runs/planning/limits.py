@@ -62,9 +62,7 @@ def affordable(declaration: Declaration, *, currency: Currency, rows: Mapping[in
     for limit in AUTO_LIMITS:
         about = max(1, round(rows[limit]))
         try:
-            terms = terms_of(
-                declaration.limited(limit), strategy, currency=currency, rows=about, smallest=smallest
-            )
+            terms = terms_of(declaration.limited(limit), strategy, currency=currency, rows=about, smallest=smallest)
         except UsageError:
             break  # a larger limit needs more noise still
         found.append((limit, terms))

@@ -4,6 +4,8 @@ Each unit adds one record, in one bucket, however many rows it has, and no recor
 therefore changes one count by one, and replacing a unit changes at most two.
 """
 
+from itertools import pairwise
+
 import numpy as np
 
 from dpcore.errors import UsageError
@@ -16,7 +18,7 @@ EDGES = (1, 2, 4, 8, 16, 32, 64)
 BUCKETS = (
     "1",
     "2",
-    *(f"{low + 1}-{high}" for low, high in zip(EDGES[1:], EDGES[2:], strict=False)),
+    *(f"{low + 1}-{high}" for low, high in pairwise(EDGES[1:])),
     f"more than {EDGES[-1]}",
 )
 TALLY = Universe({"rows": Categorical(BUCKETS)})
