@@ -1,5 +1,5 @@
--- The three people of a ledger, each with a password of its own, and nobody else in its database. compose.yaml runs this once, after
--- postgres-roles.sql, when the database is new. The passwords are read from files and are in no statement that is kept.
+-- Three logins for a ledger, each with its own password; nobody else can connect to its database. compose.yaml runs this once, after
+-- postgres-roles.sql, when the database is new. The passwords are read from files and appear in no stored statement.
 
 \set steward `cat /run/secrets/STEWARD_PASSWORD`
 \set runner `cat /run/secrets/RUNNER_PASSWORD`

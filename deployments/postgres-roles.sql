@@ -1,16 +1,16 @@
--- Three roles for a dpflow ledger in PostgreSQL, and the schema it lies in. The database's administrator runs this once:
+-- Three roles for a dpflow ledger in PostgreSQL, and its schema. The database administrator runs this once:
 --
 --     psql -d DATABASE -f deployments/postgres-roles.sql
 --
--- All of it happens, or nothing. Running it again changes nothing; run it also if a ledger was there before the roles.
--- Then give each person and each worker a role to log in with:
+-- It runs in one transaction, and running it again changes nothing. It also works on a ledger that is older than the roles.
+-- Then give each person and each worker a login role:
 --
 --     CREATE ROLE maria LOGIN PASSWORD '...' IN ROLE dpflow_steward;     opens accounts, raises caps, allows, closes
 --     CREATE ROLE nightly LOGIN PASSWORD '...' IN ROLE dpflow_runner;    reserves and spends within the caps
 --     CREATE ROLE auditor LOGIN PASSWORD '...' IN ROLE dpflow_reader;    reads everything, changes nothing
 --
--- A steward's first `dpflow ledger open` makes the tables. Who is in none of the roles has no right to any of it. In a database that
--- holds nothing else you may want to keep others out altogether:
+-- A steward's first `dpflow ledger open` creates the tables. Users in none of the roles have no rights to them. In a database that
+-- contains nothing else, you may want to keep other users out altogether:
 --
 --     REVOKE ALL ON DATABASE ledger FROM PUBLIC;
 --     GRANT CONNECT ON DATABASE ledger TO dpflow_steward, dpflow_runner, dpflow_reader;
@@ -27,7 +27,7 @@ BEGIN
         IF to_regrole(role) IS NULL THEN EXECUTE format('CREATE ROLE %I NOLOGIN', role); END IF;
     END LOOP;
 
-    -- Only a member, or a superuser, gives things to a role.
+    -- Only a member of a role, or a superuser, can transfer ownership to it.
     belongs := pg_has_role('dpflow_steward', 'USAGE');
     IF NOT belongs THEN GRANT dpflow_steward TO CURRENT_USER; END IF;
 
@@ -43,7 +43,7 @@ BEGIN
         EXECUTE change || ' OWNER TO dpflow_steward';
     END LOOP;
 
-    -- From here on as the steward: what was in the schema before may be anybody's.
+    -- From here on as the steward, because objects that were in the schema before may belong to anybody.
     SET LOCAL ROLE dpflow_steward;
     REVOKE ALL ON SCHEMA dpflow FROM PUBLIC;
     GRANT USAGE ON SCHEMA dpflow TO dpflow_runner, dpflow_reader;

@@ -1,4 +1,4 @@
-"""The `dpflow` command for programs that know the interpreter, but not where the command was installed: `python -m flows`."""
+"""Run the `dpflow` command as `python -m flows`, for programs that don't know where the command was installed."""
 
 from flows.cli.command import main
 

@@ -1,4 +1,4 @@
-"""The flow `budget`: the page of each account kept up to date, and events that tell how much of it is used."""
+"""The flow `budget`: update the page of each account, and emit events that report how much of it is used."""
 
 import logging
 
@@ -14,7 +14,7 @@ progress = logging.getLogger("dpcore.progress")
 
 
 class Found:
-    """The accounts by name, and the identity of their ledger. No dataclass: Prefect would walk through every run of every account."""
+    """The accounts by name, and the identity of their ledger. Not a dataclass: Prefect would walk through every run of every account."""
 
     def __init__(self, found: Overview) -> None:
         self.ledger = found.ledger
@@ -23,7 +23,7 @@ class Found:
 
 @private_task(name="look")
 def look(account: str) -> Found:
-    """Look at one account of the ledger, or at all of them."""
+    """Read one account of the ledger, or all of them."""
     return Found(overview.look(account or None))
 
 
@@ -31,14 +31,12 @@ def look(account: str) -> Found:
 def write_page(found: Found, account: str) -> None:
     """Write the page of an account if something has changed."""
     written = publish_account(found.accounts[account])
-    progress.info(
-        "account %s: %s", account, "its page is written" if written else "nothing has changed since its last page"
-    )
+    progress.info("account %s: %s", account, "page written" if written else "nothing has changed since its last page")
 
 
 @private_task(name="announce", task_run_name="{account}/announce")
 def announce_use(found: Found, account: str) -> None:
-    """Tell how much of an account is used."""
+    """Report how much of an account is used."""
     each = found.accounts[account]
     _, balance = each.most_used
     announce(each.account, balance, ledger=found.ledger)
@@ -50,10 +48,10 @@ def _run_name() -> str:
 
 @private_flow(name="budget", flow_run_name=_run_name)
 def budget(account: str = "") -> None:
-    """Write the page of an account, or of all of them, where something has changed, and tell how much of each is used.
+    """Update the page of one account, or of all accounts, and report how much of each is used.
 
     Args:
-        account: The account to look at. Empty: all of them.
+        account: The account whose page is updated. Empty: all accounts.
     """
     found = look(account.strip())
     for name in found.accounts:

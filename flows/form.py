@@ -1,9 +1,9 @@
-"""The form in the Prefect UI: what a person may fill in to start a run, with its limits.
+"""The form that starts a run in the Prefect UI: its fields and their limits.
 
-Every field but the first may stay empty, which means: as the registered spec declares it. Such a field is described to the UI
-as a plain number or text; the choice of "nothing or a number" that its type is would be drawn as two tabs. Limits are enforced
-by Prefect's API, which then starts no run, and again by the flow; the form shows none of them, so they belong into the help
-texts, which are in the docstring of the flow.
+Every field but the first may stay empty, which means "as the registered spec declares". The schema describes an optional field as
+a plain number or text, because the UI would draw its real type, "null or a number", as two tabs. Prefect's API enforces the limits
+before a run starts, and the flow enforces them again. The form does not show limits, so the help texts in the flow's docstring
+state them.
 """
 
 from collections.abc import Callable
@@ -27,10 +27,10 @@ AS_DECLARED = "as declared"
 
 
 class _WithoutNull(dict[str, Any]):
-    """A description that cannot be given the default null, which is what the flow's signature has.
+    """A field schema that ignores the default null of the flow's signature.
 
-    With it, the form would send null for a field that nobody has touched, and the API would refuse that as not being a number.
-    Without it, the form leaves the field out, also when something was typed and deleted again.
+    With that default, the form would send null for an untouched field, and the API would reject null because it is not a number.
+    Without it, the form omits the field, even after something was typed and deleted.
     """
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -39,8 +39,8 @@ class _WithoutNull(dict[str, Any]):
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """How a field that may stay empty is described to the form and the API."""
+class _FieldSchema:
+    """The schema of an optional field, as the form and the API see it."""
 
     description: dict[str, Any] = field(hash=False)
 
@@ -49,7 +49,7 @@ class _Drawn:
 
 
 class _RegisteredNames:
-    """Lists the registered specs, as they are when the flow is deployed, as the choices of a field."""
+    """Offers the specs that are registered when the flow is deployed as the choices of a field."""
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         schema = handler(core_schema)
@@ -57,47 +57,47 @@ class _RegisteredNames:
         return schema | {"enum": list(names)} if names else schema
 
 
-def _chosen(value: Any) -> Any:
-    """Return nothing for the choice that stands for nothing: a list that was opened can't be emptied again."""
+def _none_if_as_declared(value: Any) -> Any:
+    """Convert the choice "as declared" to None. The UI can't empty a list once something was chosen, so None needs a choice of its own."""
     return None if value == AS_DECLARED else value
 
 
 ReleaseName = Annotated[str, _RegisteredNames()]
 Epsilon = Annotated[
     Annotated[float, Field(gt=0, le=MOST_EPSILON)] | None,
-    _Drawn({"type": "number", "exclusiveMinimum": 0, "maximum": MOST_EPSILON}),
+    _FieldSchema({"type": "number", "exclusiveMinimum": 0, "maximum": MOST_EPSILON}),
 ]
 Delta = Annotated[
     Annotated[float, Field(ge=0, le=MOST_DELTA)] | None,
-    _Drawn({"type": "number", "minimum": 0, "maximum": MOST_DELTA}),
+    _FieldSchema({"type": "number", "minimum": 0, "maximum": MOST_DELTA}),
 ]
 Rows = Annotated[
     Annotated[int, Field(ge=1, le=MOST_ROWS)] | None,
-    _Drawn({"type": "integer", "minimum": 1, "maximum": MOST_ROWS}),
+    _FieldSchema({"type": "integer", "minimum": 1, "maximum": MOST_ROWS}),
 ]
 WorkloadSize = Annotated[
     Annotated[int, Field(ge=1, le=MOST_COLUMNS)] | None,
-    _Drawn({"type": "integer", "minimum": 1, "maximum": MOST_COLUMNS}),
+    _FieldSchema({"type": "integer", "minimum": 1, "maximum": MOST_COLUMNS}),
 ]
 StrategyName = Annotated[
     Literal["adaptive", "mwem", "pmw"] | None,
-    BeforeValidator(_chosen),
-    _Drawn({"type": "string", "enum": [AS_DECLARED, "adaptive", "mwem", "pmw"], "default": AS_DECLARED}),
+    BeforeValidator(_none_if_as_declared),
+    _FieldSchema({"type": "string", "enum": [AS_DECLARED, "adaptive", "mwem", "pmw"], "default": AS_DECLARED}),
 ]
 Note = Annotated[str, Field(max_length=MOST_NOTE)]
 
 
 class _Closed(ParameterSchema):
-    """A form's schema, with which the server refuses a field that is not in it; else such a run would start, and fail."""
+    """A form schema that makes the server reject unknown fields. Otherwise a run with one would start, and then fail."""
 
     additionalProperties: bool  # noqa: N815  JSON Schema's name
 
 
 def form_fields(flow: Callable[..., Any]) -> set[str]:
-    """Return the parameters of a flow that are fields of its form: those that its signature shows."""
+    """Return the parameters of a flow that are fields of its form: those in its public signature."""
     return set(signature(flow).parameters)
 
 
 def form_schema(flow: Callable[..., Any]) -> ParameterSchema:
-    """Return the form of a flow as it is deployed."""
+    """Return the form schema with which a flow is deployed."""
     return _Closed(**parameter_schema(flow).model_dump(exclude_unset=True), additionalProperties=False)

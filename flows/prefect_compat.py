@@ -1,7 +1,7 @@
-"""Every name of Prefect's that dpflow uses although Prefect does not document it, in one place.
+"""Every undocumented Prefect name that dpflow uses, in one place.
 
-A new version of Prefect may move or change any of these without notice; `tests/flows/test_prefect_compat.py` says which one did. No
-other file of the flows imports them from Prefect. Each is loaded when it is first asked for: a client must not pay for the import of
+A new version of Prefect may move or change any of these without notice; `tests/flows/test_prefect_compat.py` reports which one. No
+other file in `flows` imports them from Prefect. Each name is loaded on first use, so that a client does not pay for the import of
 Prefect's server.
 """
 
@@ -80,7 +80,7 @@ if not TYPE_CHECKING:
         """Load a name from Prefect.
 
         Raises:
-            ImportError: Prefect has it no more; the message says what to do.
+            ImportError: This version of Prefect lacks the name. The message says what to do.
         """
         if name not in MODULES:
             raise AttributeError(name)
@@ -89,5 +89,5 @@ if not TYPE_CHECKING:
         except (ImportError, AttributeError):
             pass
         raise ImportError(
-            f"this Prefect has no `{name}` in {MODULES[name]}; install the version that dpflow names (pip install -c constraints.txt)"
+            f"this Prefect has no `{name}` in {MODULES[name]}; install the version that dpflow requires (pip install -c constraints.txt)"
         )

@@ -1,7 +1,8 @@
-"""The flow `synthesize`: from a raw table to a published synthetic one. Each step is a Prefect task.
+"""The flow `synthesize`: turn a raw table into a published synthetic one. Each step is a Prefect task.
 
 Prefect sees the arguments and results of tasks, so these are public: the run's id, the number of a round, noisy values, and tokens
-that say what was done. The table, its counts and the ledger stay with the open run in this process, where steps find it by its id.
+that record which steps are done. The table, its counts and the ledger stay with the open run in this process; steps look it up by
+its id.
 """
 
 from datetime import UTC, date, datetime
@@ -31,7 +32,7 @@ from flows.tasks.untrusted import checked_trust
 
 @private_task(name="reserve")
 def reserve(run_id: str) -> Reserved:
-    """Set the whole budget of the run aside, or refuse."""
+    """Reserve the whole budget of the run, or refuse the run."""
     return steps.reserve(run_id)
 
 
@@ -43,13 +44,13 @@ def choose_limit(run_id: str, after: Before) -> Done:
 
 @private_task(name="check-rows")
 def check_rows(run_id: str, after: Before) -> Done:
-    """Buy the noisy number of rows first, and end the run if the spec expects another."""
+    """Measure the number of rows first, and end the run if the spec expects a different one."""
     return steps.check_rows(run_id, after)
 
 
 @private_task(name="discover")
 def discover(run_id: str, after: Before) -> Done:
-    """Buy the values that the spec leaves to be found in the data."""
+    """Discover the values that the spec does not list."""
     return steps.discover(run_id, after)
 
 
@@ -67,25 +68,25 @@ def histogram(run_id: str, after: Done) -> Done:
 
 @private_task(name="begin")
 def begin(run_id: str, after: Done) -> Learned:
-    """Buy the measurements that the first model is made of."""
+    """Take the measurements from which the first model is made."""
     return steps.begin(run_id, after)
 
 
 @private_task(name="select", task_run_name="round-{number:03}/select")
 def select(run_id: str, number: int, after: Learned) -> Selection | Exhausted:
-    """Select what the model gets most wrong."""
+    """Select the marginal that the model gets most wrong."""
     return steps.select(run_id, number, after)
 
 
 @private_task(name="measure", task_run_name="round-{number:03}/measure")
 def measure(run_id: str, number: int, selection: Selection | Exhausted) -> Measurement | Exhausted:
-    """Measure what was selected."""
+    """Measure the selected marginal."""
     return steps.measure(run_id, number, selection)
 
 
 @private_task(name="update", task_run_name="round-{number:03}/update")
 def update(run_id: str, number: int, measurement: Measurement | Exhausted) -> Learned:
-    """Correct the model by what was measured."""
+    """Correct the model with the new measurement."""
     return steps.update(run_id, number, measurement)
 
 
@@ -103,7 +104,7 @@ def publish(run_id: str, after: Done) -> Done:
 
 @private_task(name="settle")
 def settle(run_id: str, after: Done) -> Outcome:
-    """Give back what was reserved and not spent."""
+    """Return the unspent reservation to the account."""
     return steps.settle(run_id, after)
 
 
@@ -117,8 +118,8 @@ def report(run_id: str, outcome: Outcome, note: str) -> Outcome:
 TASKS = Steps(
     reserve=reserve,
     choose_limit=choose_limit,  # if the spec says `max_rows_per_unit: auto`
-    check_rows=check_rows,  # if the spec says how many rows it expects
-    discover=discover,  # if the spec leaves values to be found
+    check_rows=check_rows,  # if the spec declares how many rows it expects
+    discover=discover,  # if the spec leaves values to be discovered
     ingest=ingest,
     histogram=histogram,
     begin=begin,
@@ -132,14 +133,14 @@ TASKS = Steps(
 
 
 def _run_name() -> str:
-    """Name a run after its release; of a spec that was named by its path, after the file."""
+    """Name a run after its release, or after the spec file if the release was given as a path."""
     release, epsilon = Path(flow_run.parameters["release"]), flow_run.parameters.get("epsilon")
     name = release.stem if release.suffix in SPEC_SUFFIXES else release.name
     return f"{name} at epsilon {at_most(epsilon)}" if epsilon else name
 
 
 @private_flow(name="synthesize", flow_run_name=_run_name)
-def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form, but for those after the star
+def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form, except those after the star
     release: ReleaseName,
     epsilon: Epsilon = None,
     delta: Delta = None,
@@ -153,20 +154,20 @@ def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form, but for 
     approved: bool = False,
     untrusted: bool = False,
 ) -> dict[str, Any]:
-    """Make a release: a private table in, a synthetic one out, paid for from the account of its spec.
+    """Make a release: turn a private table into a synthetic one, charged to the account that its spec names.
 
     Args:
-        release: Which release to make: a spec that the steward has registered.
-        epsilon: What this release may spend, above 0 and at most 100. Empty: as the spec declares. Half of it gives about twice the noise.
-        delta: The delta of the guarantee, from 0, which is pure differential privacy, to 0.001. Empty: as the spec declares.
-        rows: How many synthetic rows to make, at least 1. Empty: as the spec declares, usually the noisy number of the real ones.
-        workload: All tables of counts by so many columns should come out right, from 1 to 8. Empty: as the spec declares.
-        strategy: How the model learns.
-        note: A line for whoever looks at this run later, of at most 500 letters. It is stored and shown, so write nothing private.
+        release: The release to make: a spec that the steward has registered.
+        epsilon: The epsilon of this release, above 0 and at most 100. Empty: as the spec declares. Half of it gives about twice the noise.
+        delta: The delta of the guarantee, from 0 (pure differential privacy) to 0.001. Empty: as the spec declares.
+        rows: How many synthetic rows to make, from 1 to 1,000,000,000. Empty: as the spec declares, usually the noisy number of real rows.
+        workload: Keep the counts by every combination of this many columns accurate, from 1 to 8. Empty: as the spec declares.
+        strategy: The algorithm that fits the model.
+        note: A note for people who look at this run later, at most 500 characters. It is stored and shown, so write nothing private.
         resume: The id of an earlier run to continue. A flow run that is retried in Prefect continues by itself.
-        as_of: The day as of which blocks are complete. Empty: the day that the run was scheduled for.
+        as_of: The date as of which blocks count as complete. Empty: the date for which the run was scheduled.
         approved: Whether the caller, as the steward, approves a run above the account's threshold.
-        untrusted: Whether a server submitted the run. Then `release` must be registered, and the three options above are refused.
+        untrusted: Whether a server submitted the run. Then `release` must be registered, and the three options above are rejected.
     """
     untrusted = checked_trust(untrusted=untrusted, resume=resume, as_of=as_of, approved=approved)
     changes = Changes(epsilon=epsilon, delta=delta, rows=rows, workload=workload, strategy=strategy)
@@ -178,7 +179,7 @@ def synthesize(  # noqa: PLR0913, PLR0917  each is a field of the form, but for 
 
 
 def make_release(declaration: Declaration, *, resume: str | None, as_of: date | None, note: str) -> Outcome:
-    """Go through all steps; those that were done in an earlier attempt of the run are replayed from its transcript."""
+    """Run all steps. Steps done in an earlier attempt of the run are replayed from its transcript."""
     run = Synthesis(
         declaration,
         run_id=resume or str(flow_run.id),
@@ -192,6 +193,6 @@ def make_release(declaration: Declaration, *, resume: str | None, as_of: date | 
 
 
 def _scheduled_day() -> date:
-    """Return the day that the run was scheduled for: a run that starts late still reads what was complete then."""
+    """Return the date for which the run was scheduled, so that a run that starts late still reads what was complete then."""
     now = datetime.now(UTC)
     return min(flow_run.scheduled_start_time or now, now).astimezone(UTC).date()

@@ -1,4 +1,4 @@
-"""The flow `verify`: the whole ledger held against itself and against every release, and the verdict as a page."""
+"""The flow `verify`: check the whole ledger, and every release against it, and write the result as a page."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,9 +31,9 @@ def check_ledger(releases: list[Path]) -> Any:
 
 @private_task(name="page")
 def write_page(text: str, about: Any) -> None:
-    """Write the verdict, which is about what the task before has found."""
+    """Write the result page. Passing `about`, the result of the task before, makes Prefect draw the page after that task."""
     del about
-    create_markdown_artifact(text, key=KEY, description="Whether the ledger holds")
+    create_markdown_artifact(text, key=KEY, description="The result of verifying the ledger")
 
 
 @private_flow(name="verify", flow_run_name="verify the ledger")
@@ -57,7 +57,7 @@ def verify() -> None:
 
 
 def release_folders() -> tuple[list[Path], list[str]]:
-    """Return the folders that registered specs release to, as far as they are there, and the names of specs that do not read."""
+    """Return the existing release folders of registered specs, and the names of registered specs that can't be read."""
     folders, unread = set(), []
     for name in registered_names():
         try:
@@ -72,34 +72,32 @@ def release_folders() -> tuple[list[Path], list[str]]:
 
 
 def sound_page(verified: Any, *, unread: Sequence[str]) -> str:
-    """Write what was checked and found whole."""
+    """Return the page of a ledger that passed every check."""
     rows = [
         ["events", f"{verified.events:,}", "each hash follows from the one before"],
         ["runs", f"{verified.runs:,}", "each sum follows from the events"],
         ["operations", f"{verified.operations:,}", "each price follows from its mechanism"],
-        ["outputs", f"{verified.outputs:,}", "each is what was committed"],
-        ["manifests", f"{verified.manifests:,}", "each names a head of this ledger and what its run promises"],
+        ["outputs", f"{verified.outputs:,}", "each matches its commitment"],
+        ["manifests", f"{verified.manifests:,}", "each names a head of this ledger and the promise of its run"],
     ]
-    rows.append(["files", f"{verified.files:,}", "each file of these releases is what was published"])
+    rows.append(["files", f"{verified.files:,}", "each file of these releases is as published"])
     if verified.absent:
-        rows.append(["releases that were not found here", f"{verified.absent:,}", "were not looked at"])
+        rows.append(["releases not found here", f"{verified.absent:,}", "not checked"])
     if verified.others:
-        rows.append(["manifests of another ledger", f"{verified.others:,}", "were not looked at"])
+        rows.append(["manifests of another ledger", f"{verified.others:,}", "not checked"])
     names = ", ".join(map(plain, unread))
     return page(
         "# The ledger is sound",
-        table(["what", "number", "what holds"], rows, right=["number"]),
-        f"Head: `{verified.head}`. Whoever writes it down elsewhere can ask later whether the ledger still holds this history.",
-        f"The specs registered as {names} do not read, so the folders they release to were not searched."
-        if unread
-        else "",
+        table(["what", "number", "result"], rows, right=["number"]),
+        f"Head: `{verified.head}`. Keep a copy elsewhere: `dpflow ledger verify --head` checks later that the ledger still contains this history.",
+        f"The specs registered as {names} can't be read, so their release folders were not searched." if unread else "",
     )
 
 
 def damaged_page(sentence: str) -> str:
-    """Write what does not hold."""
+    """Return the page of a ledger that failed a check."""
     return page(
-        "# The ledger does not hold",
+        "# The ledger is damaged",
         f"**{plain(sentence)}**",
-        "No figure of the accounts can be relied on until this is mended. Start no run, and keep the ledger as it is for whoever looks into it.",
+        "Do not rely on any account figure until this is repaired. Start no run, and keep the ledger unchanged for the investigation.",
     )

@@ -16,17 +16,19 @@ from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
 from tests.postgres import postgres_for_prefect, postgres_server  # noqa: F401  fixtures for all tests
+from tests.schedule import pytest_collection_modifyitems, pytest_xdist_make_scheduler  # noqa: F401  hooks
 
-# The same examples on every machine, and as slow as it may be: speed is measured by benchmarks, not by tests.
+# The same examples on every machine, without a deadline: benchmarks measure speed, tests do not.
 settings.register_profile("dpflow", deadline=None, derandomize=True)
-settings.load_profile("dpflow")
+settings.register_profile("quick", parent=settings.get_profile("dpflow"), max_examples=25)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dpflow"))
 
 
 def pytest_configure() -> None:
-    """Spare every HTTP client, of the tests and of all programs that they start, reading the certificates of all authorities.
+    """Make every HTTP client, in the tests and in the programs they start, load one certificate instead of the system's bundle.
 
-    OpenSSL takes longer for that than a server for an answer, and nobody here speaks TLS with a stranger: one authority, which has signed
-    nothing, is enough. Not where this file is only imported: a benchmark measures what users have.
+    OpenSSL takes longer to load the bundle than a server to answer, and no test uses TLS with a public host, so an authority that has
+    signed nothing is enough. This is a hook, so that a benchmark, which only imports this file, measures what users have.
     """
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
 
@@ -47,7 +49,7 @@ strategy: {name: mwem, rounds: 4}
 
 @dataclass(frozen=True)
 class Workspace:
-    """The folder, its spec and what a test does with them."""
+    """A folder with a spec, and the actions of tests on them."""
 
     folder: Path
     spec: Path
@@ -79,7 +81,7 @@ class Workspace:
 
 
 def visits(rows: int, *, seed: int) -> pd.DataFrame:
-    """Make a table with nulls, repeats of persons and values outside the universe."""
+    """Make a table with nulls, repeated persons and values outside the universe."""
     rng = np.random.default_rng(seed)
     age = rng.integers(0, 110, rows)
     return pd.DataFrame(
@@ -95,7 +97,7 @@ def visits(rows: int, *, seed: int) -> pd.DataFrame:
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """Work in a fresh folder with a table and a spec; the account is the test's to open."""
+    """Work in a fresh folder with a table and a spec. The test opens the account."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
     monkeypatch.delenv("DPFLOW_PRIVATE", raising=False)
@@ -108,13 +110,13 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 @contextmanager
 def small_disk(folder: Path, options: str) -> Iterator[None]:
-    """Mount a disk of its own on a folder; only root may."""
+    """Mount a separate file system on a folder. Only root can."""
     folder.mkdir()
     mounted = subprocess.run(
         ["/bin/mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=False, capture_output=True
     )
     if mounted.returncode:
-        pytest.skip("this machine lets nobody mount a disk")
+        pytest.skip("this machine does not allow mounting a file system")
     try:
         yield
     finally:
@@ -123,7 +125,7 @@ def small_disk(folder: Path, options: str) -> Iterator[None]:
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Make a folder that nobody here can write to: by its mode, or, for root, whom modes do not bind, by its disk."""
+    """Make a read-only folder: by its mode or, for root, who ignores modes, by a read-only file system."""
     if os.geteuid() == 0:
         with small_disk(folder, "ro"):
             yield

@@ -1,1 +1,1 @@
-"""Programs that make pages and pictures of the documentation from the code."""
+"""Programs that generate pages and pictures of the documentation from the code."""

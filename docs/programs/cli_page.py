@@ -1,4 +1,4 @@
-"""Write the reference of the command line from its argparse parsers."""
+"""Generate the command line reference from the argparse parsers."""
 
 import argparse
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from flows.cli import serve, ui
 _INTRODUCTION = """\
 # Command line
 
-This page is made from the parsers of the installed code. `dpflow VERB --help` prints the same at a terminal.
+This page is generated from the parsers of the installed code. `dpflow VERB --help` prints the same at a terminal.
 
 """
 
@@ -25,7 +25,7 @@ def page() -> str:
 
 def verbs(parser: argparse.ArgumentParser) -> dict[str, tuple[argparse.ArgumentParser, str]]:
     """Return the verbs below a parser, each with its own parser and its line of help."""
-    for action in parser._actions:  # noqa: SLF001  argparse has no public way to ask
+    for action in parser._actions:  # noqa: SLF001  argparse has no public API for this
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001  likewise
             told = {one.dest: one.help or "" for one in action._choices_actions}  # noqa: SLF001  likewise
             return {name: (one, told.get(name, "")) for name, one in action.choices.items()}
@@ -84,11 +84,11 @@ def _anchor(prog: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a text that a cell of a Markdown table can hold."""
+    """Format a text for a cell of a Markdown table."""
     return " ".join(text.replace("%%", "%").split()).replace("|", "\\|")
 
 
 def _sentence(text: str) -> str:
-    """Return a line of help as a sentence; an empty one stays empty."""
+    """Format a line of help as a sentence. An empty line stays empty."""
     words = _cell(text)
     return f"{words[:1].upper()}{words[1:]}." if words else ""

@@ -1,4 +1,4 @@
-"""Draw the diagrams of the documentation: `python -m docs.programs.diagrams`. The same code always gives the same files."""
+"""Draw the diagrams of the documentation: `python -m docs.programs.diagrams`. The output is deterministic."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ _TIP = '<marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" m
 
 @dataclass(frozen=True)
 class Box:
-    """A part with a name, by its centre."""
+    """A named box, placed by its centre."""
 
     x: int
     y: int
@@ -40,7 +40,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Arrow:
-    """A way from one point to another, with what happens on it."""
+    """An arrow along a path, with a label."""
 
     path: str
     label: str
@@ -58,7 +58,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class Diagram:
-    """Boxes and arrows on a panel; `words` say the same for whoever does not see it."""
+    """Boxes and arrows on a panel, with `words` as the text alternative."""
 
     width: int
     height: int

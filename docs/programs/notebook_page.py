@@ -1,4 +1,4 @@
-"""Turn a notebook into a page: its text as it is, its code in blocks. Outputs are not kept, so none are shown."""
+"""Convert a notebook to a page: text as it is, code in blocks. The notebook stores no outputs, so none are shown."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ def page(path: Path) -> str:
 
 
 def cells(path: Path) -> Iterator[dict[str, Any]]:
-    """Go through the cells of a notebook that hold something."""
+    """Yield the cells of a notebook that are not empty."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     yield from (cell for cell in notebook["cells"] if "".join(cell["source"]).strip())
 

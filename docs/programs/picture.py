@@ -1,6 +1,6 @@
-"""Draw a release of the sample beside the table that it was made from: `python -m docs.programs.picture`.
+"""Draw a release of the sample beside its source table: `python -m docs.programs.picture`.
 
-The sample holds no real person. Of a real table the true shares are private, and such a picture is for the steward only.
+The sample contains no real person. The true shares of a real table are private, so only the steward may see a picture of them.
 """
 
 import contextlib
@@ -47,7 +47,7 @@ class Shares:
 
 
 def release_of_the_sample(folder: Path) -> pd.DataFrame:
-    """Make a release of the sample in a folder, by its own spec, and return the synthetic rows."""
+    """Make a release of the sample in a folder, with its own spec, and return the synthetic rows."""
     spec = (ROOT / "data" / "clinic-visits.yaml").read_text(encoding="utf-8")
     (folder / "clinic-visits.yaml").write_text(spec.replace("../releases", "releases"), encoding="utf-8")
     (folder / "clinic-visits.csv").write_bytes(SAMPLE.read_bytes())

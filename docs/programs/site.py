@@ -1,4 +1,4 @@
-"""MkDocs hooks: add the pages that are made from the code, and keep every page from asking other hosts for anything."""
+"""MkDocs hooks: add the pages that are generated from the code, and keep every page from requesting anything of other hosts."""
 
 import posixpath
 import re
@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 OUTSIDE = re.compile(r"https://(?=unpkg\.com/|api\.github\.com/|\$\{)")
-"""What the theme's script would load from others: a diagram library, a polyfill, figures of a repository. We use none of these."""
+"""URLs that the theme's script would load: a diagram library, a polyfill, statistics of a repository. We use none of these."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List all decisions in the navigation, in their order."""
+    """List all decisions in the navigation, in order."""
     decisions = [f"decisions/{path.name}" for path in sorted((DOCS / "decisions").glob("*.md"))]
     for section in config.nav or []:
         if "Explanation" in section:
@@ -48,7 +48,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_others: object) -> str:
-    """Name files of the project that are not part of the site, where the source links to them; one that is gone is an error."""
+    """Replace links to project files outside the site by the names of the files. A link to a missing file is an error."""
     folder = posixpath.dirname(f"docs/{page.file.src_uri}")
 
     def named(link: re.Match[str]) -> str:
@@ -63,7 +63,7 @@ def on_page_markdown(markdown: str, page: Page, **_others: object) -> str:
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Take other hosts out of the theme's scripts: even a page that uses such a feature asks nobody."""
+    """Remove other hosts from the theme's scripts, so that no feature of the theme can request anything of them."""
     for script in Path(config.site_dir).rglob("*.js"):
         text = script.read_text(encoding="utf-8")
         if OUTSIDE.search(text):
@@ -77,9 +77,7 @@ def _results() -> str:
 
 def _sample_spec() -> str:
     text = (ROOT / "data" / "clinic-visits.yaml").read_text(encoding="utf-8")
-    return (
-        f"# The sample's spec\n\nThe file `data/clinic-visits.yaml` of the project, as it is:\n\n```yaml\n{text}```\n"
-    )
+    return f"# The sample's spec\n\nThe file `data/clinic-visits.yaml` of the project:\n\n```yaml\n{text}```\n"
 
 
 def _decisions() -> str:

@@ -1,4 +1,4 @@
-"""Write the reference of the spec from its JSON Schema, which pydantic makes from the models."""
+"""Generate the spec reference from the JSON Schema that pydantic derives from the models."""
 
 import json
 from collections.abc import Iterator
@@ -9,10 +9,10 @@ from dpcore.spec import json_schema
 _INTRODUCTION = """\
 # Spec
 
-A spec is one YAML file. This page is made from the models that check it; `dpflow schema` prints the same as a JSON Schema for editors.
+A spec is one YAML file. This page is generated from the models that validate it; `dpflow schema` prints the same as a JSON Schema for editors.
 [The sample's spec](../tutorial/sample-spec.md) shows every part in use.
 
-Paths are relative to the spec's file. A key that is not listed here is a mistake, and `dpflow check` names it with its line.
+Paths are relative to the spec's file. A key that is not listed here is an error, which `dpflow check` reports with its line.
 
 """
 _HEADINGS = {
@@ -49,12 +49,12 @@ _LIMITS = {
 
 
 def page() -> str:
-    """Return the page; a model of the schema that has no heading here is an error, so that none is left out."""
+    """Return the page. A model without a heading here is an error, so that none is left out."""
     schema = json_schema()
     parts = {"Spec": schema} | schema["$defs"]
     described = {name for name, part in parts.items() if "properties" in part}
     if described != set(_HEADINGS):
-        raise ValueError(f"headings and models differ: {sorted(described ^ set(_HEADINGS))}; mend _HEADINGS")
+        raise ValueError(f"headings and models differ: {sorted(described ^ set(_HEADINGS))}; fix _HEADINGS")
     return _INTRODUCTION + "\n".join("\n".join(_section(name, parts[name], schema)) for name in _HEADINGS)
 
 
@@ -70,14 +70,14 @@ def _section(name: str, part: dict[str, Any], schema: dict[str, Any]) -> Iterato
 
 
 def _meaning(field: dict[str, Any], schema: dict[str, Any]) -> str:
-    """Return a field's own description, or that of the model that it holds."""
+    """Return a field's own description, or that of its model."""
     if "description" not in field and "$ref" in field:
         return _cell(_referred(field["$ref"], schema).get("description", ""))
     return _cell(field.get("description", ""))
 
 
 def _kind(field: dict[str, Any], schema: dict[str, Any]) -> str:
-    """Say in a few words what may be written for a field."""
+    """Describe in a few words which values a field takes."""
     if "$ref" in field:
         return _reference(field["$ref"], schema)
     if choices := field.get("enum", [field["const"]] if "const" in field else []):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from dpcore.cli.output import Answer, table
 from dpcore.ledger import open_ledger
-from dpcore.release.export import Exported, group_sizes
-from dpcore.release.export import export as write_export
+from dpcore.release.ledger_export import Exported, group_sizes
+from dpcore.release.ledger_export import export as write_export
 from dpcore.reporting.formatting import at_most
 from dpcore.steward.verify import verify_ledger
 

@@ -142,7 +142,7 @@ class BoundedMean:
         )
 
     def price(self, currency: Currency) -> int:
-        """Return the price of one draw as an amount: the price of the most expensive movement."""
+        """Return the price of one draw as an amount: the price of the most expensive change that one unit can make."""
         return max(
             sum(
                 self.noise.at(scale, sensitivity=one_number(distance)).price(currency)

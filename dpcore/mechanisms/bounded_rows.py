@@ -46,7 +46,7 @@ def read_column(column: Column, *, reads: Callable[[pa.DataType], bool]) -> list
     table = attempt(lambda: _as_table(column), otherwise=MemoryTable.damaged, failure=SourceBroken)
     if table is None:
         raise UsageError("a column must be one of pandas, polars, Arrow or NumPy, or a list; pick it from its table")
-    read = MemoryTable(table)
+    read = MemoryTable(table, ids=_NAME if reads is can_identify else None)
     # a type does not depend on any value, so a type that Arrow does not know is rejected, and costs nothing
     types = attempt(lambda: read.column_types([_NAME]), otherwise=MemoryTable.damaged)
     if not all(reads(kind) for kind in types):
@@ -106,7 +106,9 @@ def check_given(protection: Protection, *, ids: Column, weights: Column) -> None
             f"the unit is {protection.unit!r}; pass that column as ids, to keep no more rows than declared"
         )
     if protection.weight is None and weights is not None:
-        raise UsageError("each row counts once; name the weight column and its maximum in the Protection")
+        raise UsageError(
+            "weights were passed, but the Protection declares none; name the weight column and its maximum there"
+        )
     if protection.weight is not None and weights is None:
         raise UsageError(f"rows are weighted by {protection.weight!r}; pass that column as weights")
 

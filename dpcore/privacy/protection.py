@@ -62,7 +62,9 @@ class Protection:
         if self.rows_per_unit < 1:
             raise SpecError("max_rows_per_unit must be at least 1")
         if self.unit == "row" and self.rows_per_unit != 1:
-            raise SpecError("a unit of one row has max_rows_per_unit 1; name the id column as unit to keep more")
+            raise SpecError(
+                "with unit row, max_rows_per_unit must be 1; to keep more rows of a person, set unit to the id column"
+            )
         if self.row_weight < 1:
             raise SpecError("the largest weight of a row must be at least 1")
         if self.weight == self.unit:

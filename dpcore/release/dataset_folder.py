@@ -8,6 +8,7 @@ counts as the newest. The check lets a reader of `*/data` rely on reading exactl
 import datetime as dt
 import hashlib
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,12 +17,22 @@ from pathlib import Path
 
 from dpcore.ledger import Run
 from dpcore.release.draft_folder import new_file, sync_path
-from dpcore.release.integrity import MANIFEST, is_there, one_line, read_regular, require_permitted
+from dpcore.release.integrity import (
+    LARGEST_MANIFEST,
+    LARGEST_NOTE,
+    MANIFEST,
+    is_there,
+    one_line,
+    read_regular,
+    require_permitted,
+)
+from dpcore.release.ownership import DRAFT as OWNER_DRAFT
 
 LATEST = "latest.json"
 _DRAFT = ".latest-"
+_LEFTOVER = re.compile(rf"({re.escape(_DRAFT)}|{re.escape(OWNER_DRAFT)})[0-9a-f]{{8}}")
 _LEFT_BEHIND_AFTER = 3600.0
-"""Seconds after which a draft of `latest.json` cannot belong to a live process: writing one takes milliseconds."""
+"""Seconds after which a draft of a small file cannot belong to a live process: writing one takes milliseconds."""
 
 
 def release_id(run_id: str, *, opened_at: str) -> str:
@@ -47,7 +58,10 @@ def pointer(release: str) -> dict[str, str]:
 def is_release(folder: Path, name: str) -> bool:
     """Return whether a folder holds a release whose manifest states this name. A copy or link under another name does not."""
     try:
-        return bool(json.loads(read_regular(folder / name / MANIFEST).decode("utf-8"))["release"] == name)
+        return bool(
+            json.loads(read_regular(folder / name / MANIFEST, limit=LARGEST_MANIFEST).decode("utf-8"))["release"]
+            == name
+        )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
@@ -75,8 +89,8 @@ def point_latest(folder: Path, name: str, *, numbers: Callable[[], Mapping[str, 
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Remove drafts of `latest.json` that killed processes left behind. Those of other users may have to stay."""
-    for draft in folder.glob(f"{_DRAFT}*"):
+    """Remove drafts of `latest.json` and `ledger.json` that killed processes left behind. Those of other users may have to stay."""
+    for draft in [path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name)]:
         with suppress(OSError):
             if time.time() - draft.lstat().st_mtime > _LEFT_BEHIND_AFTER:
                 draft.unlink()
@@ -98,7 +112,7 @@ def _encoded_pointer(release: str) -> bytes:
 def _current_pointer(folder: Path) -> bytes:
     """Return the content of `latest.json`, or nothing if it does not exist or cannot be read and must be rewritten."""
     try:
-        return read_regular(folder / LATEST)
+        return read_regular(folder / LATEST, limit=LARGEST_NOTE)
     except OSError:
         return b""
 
@@ -135,7 +149,9 @@ def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, 
 def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
     require_permitted(folder / LATEST)
     try:
-        told = json.loads(read_regular(folder / LATEST).decode("utf-8"), object_pairs_hook=_each_once)
+        told = json.loads(
+            read_regular(folder / LATEST, limit=LARGEST_NOTE).decode("utf-8"), object_pairs_hook=_each_once
+        )
         name = told["release"]
         if told != pointer(name) or name.startswith(".") or Path(name).name != name:
             return f"{LATEST} does not name a release of this folder"

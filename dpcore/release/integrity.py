@@ -14,12 +14,22 @@ from dpcore.errors import LedgerError
 
 MANIFEST = "manifest.json"
 
+LARGEST_MANIFEST = 64 << 20
+"""The largest manifest, in bytes. It lists discovered values: 200 columns with 10,000 values of 10 characters each take 44 MB."""
+
+LARGEST_NOTE = 64 << 10
+"""The largest `latest.json` or `ledger.json`, in bytes. dpflow writes less than 1 KiB."""
+
 # A path through a link to itself, or with a name that is too long, leads nowhere. All other errors leave open what is there.
 _LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 
 
 class NotRegularFileError(OSError):
     """The path is not a regular file, but a link, a folder, a pipe or a device."""
+
+
+class TooLargeError(OSError):
+    """The file is larger than dpflow writes such a file, so dpflow has not written it."""
 
 
 def open_regular(path: Path) -> BufferedReader:
@@ -29,7 +39,11 @@ def open_regular(path: Path) -> BufferedReader:
         NotRegularFileError: If the path is anything but a regular file.
         OSError: If the path does not exist or cannot be opened.
     """
-    _require_regular(path.lstat())  # merely opening a device can have side effects
+    try:
+        found = path.lstat()
+    except ValueError:  # no file has such a name: it contains a null character, or cannot be encoded
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+    _require_regular(found)  # merely opening a device can have side effects
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     file = os.fdopen(os.open(path, flags), "rb")
     try:
@@ -40,10 +54,19 @@ def open_regular(path: Path) -> BufferedReader:
     return file
 
 
-def read_regular(path: Path) -> bytes:
-    """Return the content of a regular file. Raises the errors of `open_regular`."""
+def read_regular(path: Path, *, limit: int) -> bytes:
+    """Return the content of a regular file. Others may write to the folder, so a file is not read into memory whatever its size.
+
+    Raises:
+        TooLargeError: If the file has more bytes than the limit.
+        OSError: As `open_regular`.
+    """
     with open_regular(path) as file:
-        return file.read()
+        large = os.fstat(file.fileno()).st_size > limit
+        content = b"" if large else file.read(limit + 1)
+    if large or len(content) > limit:  # it may have grown since
+        raise TooLargeError
+    return content
 
 
 def is_there(path: Path, *, follow: bool = False) -> bool:
@@ -64,6 +87,8 @@ def is_folder(path: Path) -> bool:
 def _status(path: Path, *, follow: bool) -> os.stat_result | None:
     try:
         return path.stat(follow_symlinks=follow)
+    except ValueError:  # no file has such a name: it contains a null character, or cannot be encoded
+        return None
     except OSError as error:
         raise_unless_gone(error)
         return None
@@ -128,7 +153,7 @@ def damage(folder: Path, manifest: Mapping[str, Any]) -> str | None:
     """
     try:
         listed = {
-            str(_inside(entry["path"])): (int(entry["bytes"]), str(entry["sha256"])) for entry in _files(manifest)
+            str(_inside(entry["path"])): (_size(entry["bytes"]), str(entry["sha256"])) for entry in _files(manifest)
         }
     except (KeyError, TypeError, ValueError):
         return f"{MANIFEST} lists a file without its size and hash, or outside the release"
@@ -156,6 +181,12 @@ def _inside(name: object) -> PurePosixPath:
     if path.is_absolute() or ".." in path.parts or not path.parts or path == PurePosixPath(MANIFEST):
         raise ValueError
     return path
+
+
+def _size(value: object) -> int:
+    if type(value) is not int:  # JSON also has true, 1.0 and numbers that become infinite
+        raise TypeError
+    return value
 
 
 def _problem(path: Path, *, size: int, digest: str) -> str | None:

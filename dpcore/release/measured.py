@@ -63,7 +63,7 @@ def _labels(universe: Universe, resolutions: Resolutions, axis: int) -> npt.NDAr
 
 
 def _label(cells: Sequence[int], labels: Sequence[str], *, in_order: int) -> str:
-    """Return the label of a group of cells, given in ascending order. Only the first `in_order` cells of the column have an order."""
+    """Return the label of a group. `cells` must be ascending. Only the first `in_order` cells of the column have an order."""
     runs: list[list[int]] = []
     for cell in cells:
         if runs and cell == runs[-1][-1] + 1 and cell < in_order:

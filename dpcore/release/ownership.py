@@ -6,19 +6,30 @@ ledger has the same identity, but it lacks this event or has another one in its 
 
 import json
 import secrets
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from dpcore.errors import LedgerDamaged, OutputError, UsageError
-from dpcore.ledger import Ledger, continues, last_accepted_loss, loss_accepted
+from dpcore.ledger import EventKind, Ledger, continues, last_accepted_loss, loss_accepted
+from dpcore.ledger.chain import is_sha256
 from dpcore.release.draft_folder import new_file
-from dpcore.release.integrity import MANIFEST, is_there, read_regular, require_permitted
+from dpcore.release.integrity import (
+    LARGEST_MANIFEST,
+    LARGEST_NOTE,
+    MANIFEST,
+    is_there,
+    one_line,
+    read_regular,
+    require_permitted,
+)
 
 FILE = "ledger.json"
+DRAFT = f".{FILE}-"
 
 
 @dataclass(frozen=True)
@@ -36,9 +47,9 @@ class Owner:
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
 
-    ledger: str
+    ledger: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     account: str
-    seq: int
+    seq: Annotated[int, Field(ge=0)]
     hash: str
     restored: int = 0
 
@@ -46,20 +57,24 @@ class Owner:
 _OWNER = TypeAdapter(Owner)
 
 
-def owner_of(folder: Path) -> Owner | None:
+def owner_of(folder: Path, *, accounts: Collection[str] = ()) -> Owner | None:
     """Return the owner of a dataset's releases. Without the file, return the ledger that the newest manifest names.
+
+    Args:
+        folder: The folder that holds the releases of a dataset.
+        accounts: The accounts that the file may name. Default: the one with the name of the folder.
 
     Raises:
         UsageError: If the file, or without it the newest manifest, cannot be read.
     """
     path = folder / FILE
     try:
-        owner = _OWNER.validate_json(read_regular(path))
+        owner = _OWNER.validate_json(read_regular(path, limit=LARGEST_NOTE))
     except FileNotFoundError:
         return _owner_by_manifest(folder)
     except (OSError, ValidationError):
         owner = None
-    if owner is None or owner.account != folder.name:
+    if owner is None or owner.account not in (accounts or {folder.name}):
         raise _unreadable(path)
     return owner
 
@@ -99,21 +114,46 @@ def _events_without(ledger: Ledger, owner: Owner) -> int | None:
     return head.seq
 
 
-def owner_changed(ledger: Ledger, folder: Path) -> str | None:
+def owner_changed(ledger: Ledger, folder: Path, *, accounts: Collection[str]) -> str | None:
     """Describe what is wrong with the file that names a folder's owner, or return None.
 
     A file that names another ledger is accepted, since that ledger may have adopted the folder. Runs from this ledger are rejected.
+
+    Args:
+        ledger: The ledger to compare with.
+        folder: The folder that holds the releases of a dataset. It may have another name than its account, because runs may have
+            reached it through a link.
+        accounts: The accounts whose runs have published there.
     """
     if not is_there(folder / FILE):
         return None
     require_permitted(folder / FILE)
     try:
-        owner = owner_of(folder)
+        owner = owner_of(folder, accounts=accounts)
     except UsageError:
         return f"{FILE} cannot be read"
     if owner is not None and owner.ledger == ledger.identity() and _events_without(ledger, owner) is not None:
         return f"{FILE} names event {owner.seq} with a hash that is not in this ledger"
     return None
+
+
+def not_adopted(ledger: Ledger, folder: Path, *, accounts: Collection[str], foreign: Sequence[str]) -> str | None:
+    """Describe a release of another ledger in a folder that this ledger owns and has not adopted, or return None.
+
+    Args:
+        ledger: This ledger.
+        folder: The folder that holds the releases of a dataset, for which `owner_changed` found nothing wrong.
+        accounts: The accounts whose runs have published there.
+        foreign: The names of the releases there whose manifests name another ledger.
+    """
+    if not foreign or not is_there(folder / FILE):
+        return None
+    owner = owner_of(folder, accounts=accounts)
+    with ledger.reading() as rows:
+        adopted = any(event.account in accounts for event in rows.events_of_kind(EventKind.ADOPTED))
+    if owner is None or owner.ledger != ledger.identity() or adopted:
+        return None
+    return f"{one_line(foreign[0])} is a release of another ledger, but this ledger has not adopted the folder"
 
 
 def claim_folder(ledger: Ledger, folder: Path) -> None:
@@ -163,12 +203,12 @@ def _owner_by_manifest(folder: Path) -> Owner | None:
     for release in reversed(releases):
         path = release / MANIFEST
         try:
-            ledger = json.loads(read_regular(path).decode("utf-8"))["privacy"]["ledger"]
+            ledger = json.loads(read_regular(path, limit=LARGEST_MANIFEST).decode("utf-8"))["privacy"]["ledger"]
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             raise _unreadable(path) from None
-        if not isinstance(ledger, str):
+        if not is_sha256(ledger):
             raise _unreadable(path)
         return Owner(ledger=ledger, account=folder.name, seq=0, hash="")
     return None
@@ -183,7 +223,7 @@ def _unreadable(path: Path) -> UsageError:
 
 def _write(folder: Path, owner: Owner, *, replace: bool) -> None:
     """Write the file atomically. Without `replace`, keep an existing file."""
-    draft = folder / f".{FILE}-{secrets.token_hex(4)}"  # an unpredictable name, so that nobody can plant a file there
+    draft = folder / f"{DRAFT}{secrets.token_hex(4)}"  # an unpredictable name, so that nobody can plant a file there
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with new_file(draft) as file:

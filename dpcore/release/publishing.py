@@ -22,7 +22,7 @@ from dpcore.release.card import card
 from dpcore.release.dataset_folder import point_latest
 from dpcore.release.draft import Draft
 from dpcore.release.draft_folder import DraftFolder, new_draft, sync_path
-from dpcore.release.integrity import MANIFEST, damage, one_line, read_regular
+from dpcore.release.integrity import LARGEST_MANIFEST, MANIFEST, damage, one_line, read_regular
 from dpcore.release.measured import measurement_schema, measurement_tables
 
 ROWS_PER_GROUP = 1 << 18
@@ -153,7 +153,7 @@ def _draft_beside(final: Path) -> AbstractContextManager[DraftFolder]:
 def _manifest_there(final: Path) -> bytes:
     """Return the manifest at the path of a release, or nothing if it cannot be read."""
     try:
-        return read_regular(final / MANIFEST)
+        return read_regular(final / MANIFEST, limit=LARGEST_MANIFEST)
     except OSError:
         return b""
 
@@ -209,6 +209,11 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         "files": files,
     }
     written = json.dumps(manifest, indent=2) + "\n"
+    if len(written) > LARGEST_MANIFEST:  # it is ASCII
+        raise OutputError(
+            f"the manifest would have {len(written):,} bytes, but at most {LARGEST_MANIFEST:,} are allowed; let `discover` find fewer or "
+            "shorter values, and run again"
+        )
     listed = _write_text(folder, MANIFEST, written)
     folder.sync()
     return json.loads(written), str(listed["sha256"])

@@ -176,7 +176,7 @@ def several_blocks(unit: str, promise: AccountPromise) -> str:
     if not promise.in_several:
         return ""
     if promise.across is None:
-        return f"For one {unit} with rows in several blocks, the privacy losses of these blocks add up; no cap limits that."
+        return f"For one {unit} with rows in several blocks, the losses of these blocks add up; no cap limits that."
     what = pair(promise.across.epsilon, promise.across.delta)
     return f"For one {unit} with rows in any number of blocks it is {what}-differentially private."
 

@@ -1,6 +1,7 @@
 """The spec's `source`: where the raw table is."""
 
 import re
+from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import parse_qsl, urlsplit
 
@@ -17,7 +18,7 @@ _SECRET = re.compile(r"key|token|sig|secret|passw|pwd|credential|auth", re.IGNOR
 
 def _path(text: str) -> str:
     # Which folders exist would decide how often such a path finds a file.
-    if re.search(r"[*?[].*/\.\.(/|$)", text):
+    if re.search(r"[*?[].*/\.\.(/|$)", text, re.DOTALL):  # a name may contain a line break
         raise ValueError("goes up (`..`) after a pattern; write the folder without `..`")
     scheme, separator, _ = text.partition("://")
     if not separator:
@@ -28,19 +29,24 @@ def _path(text: str) -> str:
         raise ValueError(
             "starts with an unsupported URL scheme; use s3://, gs://, az://, https://, or `sql` for a database"
         )
+    # the text may contain a secret, so no message below repeats it
+    if not _is_url(text):
+        raise ValueError("is not a valid URL; check its host and brackets, and write it as s3://bucket/visits")
     if _has_secret(text):
-        # the message must not repeat the text
         raise ValueError(
             "contains a password or key; remove it, and set the environment variables that its file system reads"
         )
     return text
 
 
+def _is_url(address: str) -> bool:
+    with suppress(ValueError):
+        return bool(urlsplit(address))
+    return False
+
+
 def _has_secret(address: str) -> bool:
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return True  # it cannot be parsed, so it may contain one
+    parts = urlsplit(address)
     user, at, _ = parts.netloc.rpartition("@")
     named = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
     in_user = bool(at) and (":" in user or parts.scheme.lower() in {"http", "https"})

@@ -18,6 +18,7 @@ from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.dataset_folder import misplaced, reservation_numbers
 from dpcore.release.integrity import (
+    LARGEST_MANIFEST,
     MANIFEST,
     access_errors,
     damage,
@@ -28,7 +29,7 @@ from dpcore.release.integrity import (
     read_regular,
     require_permitted,
 )
-from dpcore.release.ownership import owner_changed
+from dpcore.release.ownership import not_adopted, owner_changed
 from dpcore.reporting.promises import release_promise
 
 
@@ -63,7 +64,8 @@ def verify_ledger(
         runs = {manifest.run: _require_agreement(ledger, manifest) for manifest in manifests}
         # Read the records again, after the states of the runs: a run that was settled meanwhile has its record by now.
         files = _require_published(manifests, runs, tuple(_recorded(ledger)))
-        _require_releases_only(ledger, beside, recorded)
+        others = {manifest.path for manifest in read} - {manifest.path for manifest in manifests}
+        _require_releases_only(ledger, beside, recorded, others=others)
     absent = _absent(recorded, runs=runs, complete=complete)
     return replace(verified, others=len(read) - len(manifests), files=files, absent=absent)
 
@@ -145,12 +147,14 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
 def _read(path: Path) -> _Manifest:
     """Read a manifest. Raise if it is invalid."""
     try:
-        written = read_regular(path)
+        written = read_regular(path, limit=LARGEST_MANIFEST)
         content = json.loads(written.decode("utf-8"))
         privacy, digest = content["privacy"], hashlib.sha256(written).hexdigest()
         named = (privacy["run"], privacy["account"], privacy["ledger_head"])
         manifest = _Manifest(path, *named, privacy, content, digest)
-        readable = is_sha256(manifest.head) and isinstance(manifest.run, str)
+        # A null character or a surrogate cannot be looked up in the ledger.
+        readable = is_sha256(manifest.head) and isinstance(manifest.run, str) and manifest.run.isprintable()
+        readable = readable and ("ledger" not in privacy or is_sha256(privacy["ledger"]))
     except PermissionError:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -208,23 +212,34 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
     )
 
 
-def _require_releases_only(ledger: Ledger, folders: Iterable[Path], recorded: Sequence[_Recorded]) -> None:
-    """Raise if a folder of releases holds something that could pass for a release, points to an older release as the newest, or has another owner."""
+def _require_releases_only(
+    ledger: Ledger, folders: Iterable[Path], recorded: Sequence[_Recorded], *, others: Collection[Path]
+) -> None:
+    """Raise if a folder of releases holds something that could pass for a release, points to an older release as the newest, or has another owner.
+
+    Args:
+        ledger: The ledger.
+        folders: The folders in which its releases were published.
+        recorded: Its releases on record.
+        others: The manifests that name another ledger.
+    """
     for folder in folders:
         here = {each.folder.name: each.run for each in recorded if each.beside == folder}
-        numbers = _numbers(ledger, folder.name, here)
-        if problem := misplaced(folder, recorded=here, numbers=numbers) or owner_changed(ledger, folder):
+        # Not the folder's name: runs may have reached it through a link, and the name of the link is the account's.
+        accounts = {ledger.run(run).account for run in here.values()}
+        problem = misplaced(folder, recorded=here, numbers=_numbers(ledger, accounts, here))
+        problem = problem or owner_changed(ledger, folder, accounts=accounts)
+        foreign = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}") if _resolved(path) in others)
+        if problem := problem or not_adopted(ledger, folder, accounts=accounts, foreign=foreign):
             raise LedgerDamaged(
                 f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
                 "run write the missing files again with --resume RUN"
             )
 
 
-def _numbers(ledger: Ledger, account: str, recorded: Mapping[str, str]) -> dict[str, int]:
-    """Return, for each release of an account by name, the number of the event that last reserved its run."""
-    if account not in {each.name for each in ledger.accounts()}:
-        return {}  # the folder was renamed
-    runs = {run.id: run for run in ledger.runs(account)}
+def _numbers(ledger: Ledger, accounts: Iterable[str], recorded: Mapping[str, str]) -> dict[str, int]:
+    """Return, for each release of some accounts by name, the number of the event that last reserved its run."""
+    runs = {run.id: run for account in accounts for run in ledger.runs(account)}
     return reservation_numbers(runs.values()) | {name: runs[run].first for name, run in recorded.items() if run in runs}
 
 

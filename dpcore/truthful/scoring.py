@@ -53,7 +53,7 @@ class WelfareScoring:
     _tables: Mapping[int, npt.NDArray[np.int64]] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Put every value on the grid and find the largest step between two reports."""
+        """Put every value on the grid and find the largest change of a score when one report changes."""
         kinds = self.game.kinds
         grid, error = _grid_of(value for payoffs in kinds for row in payoffs.values for value in row)
         tables = {id(payoffs): _on_grid(payoffs, grid) for payoffs in kinds}

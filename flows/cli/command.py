@@ -17,7 +17,7 @@ from flows.cli import serve, ui
 
 
 def _run(spec: Path, resume: str | None, *, approved: bool, as_of: date | None) -> Outcome:
-    """Run the flow in this process, unless it would be refused anyway; Prefect takes seconds to start, so it comes last."""
+    """Run the flow in this process. Checks that could refuse the run come first, because Prefect takes seconds to start."""
     declaration = declared(str(spec), registered_only=False)
     with using(places_of_spec(declaration.path)):
         return _run_here(spec, declaration, resume, approved=approved, as_of=as_of)
@@ -38,7 +38,7 @@ def _run_here(
 
 
 def main() -> None:
-    """Run `dpflow` and end with its exit code, at once: Prefect's threads may still wait for a server that is gone."""
+    """Run `dpflow` and exit with its code at once, because Prefect's threads may still wait for a server that is gone."""
     code = cli.main(runner=_run, more=[serve.add_verbs, ui.add_verbs, doctor.add_verbs])
     sys.stdout.flush()
     sys.stderr.flush()

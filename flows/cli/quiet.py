@@ -1,4 +1,4 @@
-"""Run flows from a command line without a word from Prefect: on the server that the user has, or on a temporary one."""
+"""Run flows from a command line without output from Prefect, on the configured server or on a temporary one."""
 
 import importlib
 import logging
@@ -27,24 +27,24 @@ from flows.server.temporary import server_home, temporary_server
 ANSWER_SECONDS = 3.0
 DRAIN_SECONDS = 5.0
 
-# Defaults: what the user has set stays. They count from the moment that Prefect is imported, hence the late imports below.
+# Defaults, which the user's own settings override. Prefect reads them on import, hence the late imports below.
 ENVIRONMENT = SAFE | {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",
     "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
-    # The run's log is sent to the server as ever; only the two handlers that write to the terminal are closed.
+    # The run's log still goes to the server; only the two handlers that write to the terminal are silenced.
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_HANDLERS_DEBUG_LEVEL": "CRITICAL",
-    # Waits of 2, 4 and 8 seconds bridge a short absence of the server; Prefect's default keeps a user waiting for minutes.
+    # Waits of 2, 4 and 8 seconds bridge a short outage of the server. Prefect's default lets a user wait for minutes.
     "PREFECT_CLIENT_MAX_RETRIES": "3",
 }
 
 
 @contextmanager
 def quiet() -> Iterator[str]:
-    """Yield the URL of a Prefect server that answers, while nothing of Prefect's reaches the terminal.
+    """Yield the URL of a Prefect server that answers, and keep Prefect's output off the terminal.
 
     The server is the one that `PREFECT_API_URL` or the Prefect profile names, or else the one that `dpflow ui` runs in this
-    folder, or else a temporary one that is stopped at the end.
+    folder, or else a temporary one, which is stopped at the end.
 
     Raises:
         UsageError: The configured server does not answer. Nothing was done.
@@ -61,13 +61,13 @@ def quiet() -> Iterator[str]:
         if url is None:
             url = stack.enter_context(_on_temporary_server())
         elif not server_answers(url, timeout=ANSWER_SECONDS, direct=not configured):
-            remedy = _remedy() if configured else "end it with `dpflow ui --stop`"
+            remedy = _remedy() if configured else "run `dpflow ui --stop`"
             raise UsageError(
                 f"the Prefect server at {shown(url)} does not answer; start it, or {remedy} to run on a temporary one"
             )
         elif not configured:
             stack.enter_context(_on(url, secret=password(), home=server_home()))
-        stack.callback(_send_what_is_left)
+        stack.callback(_send_buffered)
         with _server_errors_in_one_line(url):
             yield url
 
@@ -91,15 +91,15 @@ def _on(url: str, *, secret: str, home: Path) -> Iterator[None]:
 
 @contextmanager
 def _no_heartbeats() -> Iterator[None]:
-    """Spare every flow the second at its end in which Prefect waits for the thread of its heartbeats; nobody listens to them here."""
+    """Turn off heartbeats, which nobody reads here. Otherwise every flow waits a second at its end for their thread."""
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: PLC0415
 
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         yield
 
 
-def _send_what_is_left() -> None:
-    """Send the log lines and task states that Prefect still holds back: a temporary server goes now, and no other need be waited for."""
+def _send_buffered() -> None:
+    """Send the log lines and task states that Prefect still buffers, before a temporary server stops or this process ends."""
     from flows.prefect_compat import APILogWorker, EventsWorker  # noqa: PLC0415
 
     APILogWorker.drain_all(timeout=DRAIN_SECONDS)
@@ -117,8 +117,8 @@ def _server_errors_in_one_line(url: str) -> Iterator[None]:
         failure = type(error).__name__
     if failure:
         raise DpflowError(
-            f"the Prefect server at {shown(url)} failed during the run ({failure}); what was measured is kept in the ledger: "
-            "see that the server runs, then resume the run"
+            f"the Prefect server at {shown(url)} failed during the run ({failure}); its measurements are kept in the ledger: "
+            "check that the server is running, then resume the run"
         ) from None
 
 
@@ -127,7 +127,7 @@ def _remedy() -> str:
 
 
 def _read_logging_settings() -> None:
-    """Import Prefect, or if that has happened before, make it read again which of its handlers may write to the terminal."""
+    """Import Prefect or, if it was imported before, make it read its logging settings again."""
     if "prefect.main" in sys.modules:
         from flows.prefect_compat import setup_logging  # noqa: PLC0415
 
@@ -139,7 +139,7 @@ def _read_logging_settings() -> None:
 
 @contextmanager
 def _no_logging_errors() -> Iterator[None]:
-    """Let a log line that cannot be sent be lost without a report on the terminal."""
+    """Drop a log line that cannot be sent, without a report on the terminal."""
     before = logging.raiseExceptions
     logging.raiseExceptions = False
     try:

@@ -1,7 +1,7 @@
-"""The verb `dpflow serve`: deploy to the configured Prefect server, then execute what is scheduled or submitted there.
+"""The verb `dpflow serve`: deploy to the configured Prefect server, then execute the runs that are scheduled or submitted there.
 
-Prefect is imported only when the verb is called, and after its environment is set, which it reads at import. The runs that the
-worker starts inherit that environment.
+Prefect reads its environment on import, so it is imported only after the verb has set that environment. The runs that the worker
+starts inherit it.
 """
 
 import argparse
@@ -31,7 +31,7 @@ POOL = "dpflow"
 ANSWER_SECONDS = 3.0
 POLL_SECONDS = 0.5
 LEAST_RUNS = 2
-"""How many runs are executed at a time even by one processor: one may only be waiting, for its ledger or for another worker."""
+"""Runs executed at a time even on one processor, since a run may only be waiting for its ledger or for another worker."""
 
 Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
@@ -43,43 +43,45 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     serve = verbs.add_parser(
         "serve",
         parents=[common],
-        help="deploy to the Prefect server that is configured, then run what is scheduled there until Ctrl-C",
+        help="deploy to the configured Prefect server, then execute its scheduled runs until Ctrl-C",
     )
-    serve.add_argument("--pool", default=POOL, help="the work pool, made if there is none (default: %(default)s)")
+    serve.add_argument(
+        "--pool", default=POOL, help="the work pool, created if it does not exist (default: %(default)s)"
+    )
     serve.add_argument(
         "--notify",
         metavar="TYPE/NAME",
         type=_block_name,
-        help="the Prefect notification block that is told when an account passes 80 %%",
+        help="the Prefect notification block through which to report that an account passes 80 %% of its budget",
     )
     serve.add_argument(
         "--limit",
         metavar="N",
         type=_number,
         default=max(LEAST_RUNS, os.cpu_count() or 1),
-        help="how many runs the worker executes at a time; the others wait (default: the processors, here %(default)s)",
+        help="how many runs the worker executes at a time (default: the number of processors, here %(default)s)",
     )
-    serve.add_argument("--deploy-only", action="store_true", help="deploy, and start no worker")
+    serve.add_argument("--deploy-only", action="store_true", help="deploy without starting a worker")
     serve.add_argument(
         "--wait", metavar="SECONDS", type=float, default=0.0, help="how long to wait for a server that is starting"
     )
-    serve.add_argument("--server-pid", type=int, help=argparse.SUPPRESS)  # as `dpflow ui` starts it
+    serve.add_argument("--server-pid", type=int, help=argparse.SUPPRESS)  # passed by `dpflow ui`
     serve.set_defaults(verb=_serve)
 
 
 def worker_environment() -> dict[str, str]:
-    """Return what a worker and its runs have in their environment, besides what they inherit.
+    """Return the environment variables that a worker and its runs get in addition to the inherited ones.
 
-    The safe settings are not the user's to loosen here: what a deployed run does is seen by others.
+    The user can't override the safe settings here, because others see what a deployed run does.
     """
     chosen = {
-        "PREFECT_WORKER_QUERY_SECONDS": "2",  # Prefect's 10 are 10 seconds that a person looks at a run which is not started
+        "PREFECT_WORKER_QUERY_SECONDS": "2",  # with Prefect's 10, a person waits up to 10 seconds for a run to start
         "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     }
     return {
         **{name: os.environ.get(name, value) for name, value in chosen.items()},
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
-        # A deployment's command names no folder; where it is followed, it is to find the interpreter that runs the worker.
+        # A deployment's command is a bare `python3`. It must find the interpreter that runs this worker.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         **SAFE,
         **current_places().environment(),
@@ -98,11 +100,11 @@ def _serve(arguments: argparse.Namespace) -> Answer:
     with _server_errors(url):
         deployed = _deploy(pool=arguments.pool, notify=arguments.notify, worker=not arguments.deploy_only)
         if not arguments.deploy_only:
-            progress.info("a worker runs in pool %s; Ctrl-C ends it", arguments.pool)
+            progress.info("worker running in pool %s; Ctrl-C stops it", arguments.pool)
             _work(arguments.pool, limit=arguments.limit)
     return Answer(
         {"url": url, "pool": arguments.pool, **deployed},
-        f"deployed to {url}" if arguments.deploy_only else "the worker has ended",
+        f"deployed to {url}" if arguments.deploy_only else "the worker has stopped",
     )
 
 
@@ -119,8 +121,10 @@ def _connect(*, wait: float, server: int | None) -> str:
             "no Prefect server is configured; set PREFECT_API_URL, such as http://127.0.0.1:4200/api, or run `dpflow ui`"
         )
     if server is not None:
-        # Another account could take the port then, and be sent the password, or name runs to be started and approved.
-        end_with(server, words="the Prefect server of this folder has ended, and this worker with it; run `dpflow ui`")
+        # If the server ends, another account could take its port, receive the password, and submit or approve runs.
+        end_with(
+            server, words="the Prefect server of this folder has stopped, and this worker with it; run `dpflow ui`"
+        )
     deadline = time.monotonic() + wait
     while not server_answers(url, timeout=ANSWER_SECONDS):
         if time.monotonic() > deadline:
@@ -141,7 +145,7 @@ def _deploy(*, pool: str, notify: str | None, worker: bool) -> dict[str, list[st
     for name in deployed.present:
         progress.info("deployed %s", name)
     for name in deployed.removed:
-        progress.info("removed %s, which is registered no more", name)
+        progress.info("removed %s, which is no longer registered", name)
     if not automate(notify=notify):
         progress.info(HOW_TO_NOTIFY)
     return {"deployments": list(deployed.present), "removed": list(deployed.removed)}
@@ -160,9 +164,10 @@ def _work(pool: str, *, limit: int) -> None:
 
 
 def _schedule_again(interrupted: Iterable[str]) -> None:
-    """Let the runs that ended with this worker go on with the next one, or with another that runs already.
+    """Schedule the runs that ended with this worker again, for the next worker or one that already runs.
 
-    The server would do so, too, but not if it is stopped together with the worker, before it has looked at their last words.
+    An automation of the server does the same, but not if the server is stopped together with the worker before it has processed the
+    runs' last events.
     """
     from prefect.client.orchestration import get_client  # noqa: PLC0415  see the top of the file
     from prefect.states import Scheduled  # noqa: PLC0415
@@ -171,14 +176,14 @@ def _schedule_again(interrupted: Iterable[str]) -> None:
         for run_id in interrupted:
             state = client.read_flow_run(UUID(run_id)).state
             if state and (state.is_pending() or state.is_running() or state.is_crashed()):
-                words = "Interrupted, because its worker was ended; goes on from its transcript."
+                words = "Interrupted because its worker was stopped; continues from its transcript."
                 client.set_flow_run_state(UUID(run_id), Scheduled(name="AwaitingRetry", message=words))
-                progress.info("run %s was interrupted; it goes on with the next worker", run_id)
+                progress.info("run %s was interrupted; the next worker continues it", run_id)
 
 
 @contextmanager
 def _server_errors(url: str) -> Iterator[None]:
-    """Say in one line what the server refused or that it went away."""
+    """Convert HTTP errors to errors of one line: the server rejected a request, or went away."""
     import httpx  # noqa: PLC0415  see the top of the file
 
     failure: DpflowError | None = None
@@ -191,10 +196,12 @@ def _server_errors(url: str) -> Iterator[None]:
                 f"the Prefect server at {url} asks for a password; set PREFECT_API_AUTH_STRING to USER:PASSWORD"
             )
         else:
-            failure = DpflowError(f"the Prefect server at {url} refused a request ({code}); is it of the same version?")
+            failure = DpflowError(
+                f"the Prefect server at {url} rejected a request ({code}); check that it has the same Prefect version"
+            )
     except httpx.HTTPError as error:
         failure = DpflowError(
-            f"the Prefect server at {url} failed ({type(error).__name__}); see that it runs, then try again"
+            f"the Prefect server at {url} failed ({type(error).__name__}); check that it is running, then try again"
         )
     if failure:
         raise failure from None
@@ -202,12 +209,12 @@ def _server_errors(url: str) -> Iterator[None]:
 
 def _number(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError("say how many, such as 4")
+        raise argparse.ArgumentTypeError("must be a whole number of at least 1, such as 4")
     return int(text)
 
 
 def _block_name(text: str) -> str:
     kind, separator, name = text.partition("/")
     if not (kind and separator and name):
-        raise argparse.ArgumentTypeError("name the block as TYPE/NAME, such as slack-webhook/steward")
+        raise argparse.ArgumentTypeError("must be TYPE/NAME of a block, such as slack-webhook/steward")
     return text

@@ -1,4 +1,4 @@
-"""The verb `dpflow ui`: Prefect's server with its pages, and a worker, in the background of this folder and on this machine only."""
+"""The verb `dpflow ui`: run a Prefect server with its UI and a worker in the background, for this folder and machine only."""
 
 import argparse
 import fcntl
@@ -18,7 +18,6 @@ from dpcore.steward.registry import all_registered
 from flows.cli.serve import POOL, Subparsers, worker_environment, worker_name
 from flows.server import background
 from flows.server.connection import homes, no_proxy, server_answers
-from flows.server.first_ui import first_ui_only
 from flows.server.gate import LOOPBACK
 from flows.server.password import (
     LAST_PORT,
@@ -30,14 +29,14 @@ from flows.server.password import (
     random_port,
 )
 from flows.server.running import Program, Running, forget, note_down, running, ui_folder
-from flows.server.settings import SAFE
+from flows.server.settings import SAFE, first_ui_only
 from flows.server.temporary import LOCK_NAME, RECORDER, server_home
 
 PORT_TRIES = 20
-"""How many ports are tried. Few: whoever takes most of them must not be able to choose the one that is left."""
+"""How many random ports are tried. Few, so that a program that occupies most ports can't determine the one that is left."""
 
 BACKLOG = 2048
-"""How many connections wait while the server loads."""
+"""How many connections may wait while the server loads."""
 
 START_SECONDS = 180.0
 STOP_SECONDS = 30.0
@@ -49,9 +48,9 @@ ANSWER_SECONDS = 1.0
 POLL_SECONDS = 0.2
 SERVER_LOG, WORKER_LOG = "server.log", "worker.log"
 CLIENT = "dpflow-ui"
-"""By which name this command is given a token against forged requests."""
+"""The client name under which this command requests a CSRF token."""
 
-# They are for a server that the user has elsewhere: another address, other passwords, another profile.
+# Variables for another server of the user: its address, its passwords and its profile.
 OF_ANOTHER_SERVER = (
     "PREFECT_API_URL",
     "PREFECT_API_KEY",
@@ -66,31 +65,31 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     ui = verbs.add_parser(
         "ui",
         parents=[common],
-        help="start the Prefect UI with everything deployed, in the background; prints its address",
+        help="start the Prefect UI in the background with everything deployed, and print its address",
     )
     ui.add_argument(
         "--port",
         type=_port,
-        help="the server's port on 127.0.0.1 (default: another one at every start, chosen at random; on a port that stays the same, "
-        "what another account's program has left in your browser for it can take the password)",
+        help="the server's port on 127.0.0.1 (default: a random one at every start; on a fixed port, a page that another account's "
+        "program left in your browser could steal the password)",
     )
-    ui.add_argument("--stop", action="store_true", help="end what was started in this folder")
+    ui.add_argument("--stop", action="store_true", help="stop the server and the worker of this folder")
     ui.set_defaults(verb=lambda arguments: _stop() if arguments.stop else _start(arguments.port))
 
 
 def _start(port: int | None) -> Answer:
-    all_registered()  # refuses a damaged registry here, and not in the worker's log
+    all_registered()  # reports a damaged registry here, not in the worker's log
     with _alone():
         before = running()
         if before and before.server.alive and before.worker.alive:
-            hint = "specs registered since are in it after: dpflow serve --deploy-only"
+            hint = "to deploy specs registered since then: dpflow serve --deploy-only"
             return _answer(before, "runs already", *_ignored(port, before), hint)
         kept = before if before and before.server.alive else None
         with _signals(signal.default_int_handler):
             try:
                 now = _with_new_worker(kept) if kept else _both(port)
                 _wait_for_worker(now)
-            except BaseException:  # also a signal: nothing half started is left behind
+            except BaseException:  # including signals: leave nothing half started behind
                 with _signals(signal.SIG_IGN):
                     _end_worker() if kept else _end_all()
                 raise
@@ -98,18 +97,18 @@ def _start(port: int | None) -> Answer:
 
 
 def _ignored(port: int | None, now: Running) -> list[str]:
-    """Say so if a server runs already, and on another port than the one that is asked for."""
+    """Return a hint if a server already runs on another port than the requested one."""
     if port in {None, now.port}:
         return []
     return [
-        f"--port {port} was ignored, since the server runs on {now.port}; to change it: dpflow ui --stop, then again"
+        f"--port {port} was ignored, because the server already runs on {now.port}; to change it, run `dpflow ui --stop` first"
     ]
 
 
 def _stop() -> Answer:
     with _alone():
         ended = _end_all()
-    return Answer({"stopped": ended}, "stopped" if ended else "nothing runs in the background of this folder")
+    return Answer({"stopped": ended}, "stopped" if ended else "nothing is running for this folder")
 
 
 def _with_new_worker(kept: Running) -> Running:
@@ -119,7 +118,7 @@ def _with_new_worker(kept: Running) -> Running:
 
 
 def _both(port: int | None) -> Running:
-    """Start server and worker at the same time: the one loads while the other does, and waits for it."""
+    """Start server and worker together, so that they load at the same time. The worker waits for the server."""
     _end_all()
     with _listening(port) as listening:
         return _both_on(listening, int(listening.getsockname()[1]))
@@ -132,14 +131,14 @@ def _both_on(listening: socket.socket, port: int) -> Running:
         lock = (home / LOCK_NAME).open("wb")
     except OSError:
         raise OutputError(f"{home} can't be written; change to a folder of your own") from None
-    # As for temporary servers: one at a time makes the database.
+    # As for temporary servers: two servers can't create the same database at once.
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         arguments = ["-m", "flows.server.app", str(listening.fileno())]
         environment = _server_environment(port)
         keep = [listening.fileno()]
         pid = background.start(arguments, folder=ui_folder(), log=SERVER_LOG, environment=environment, keep=keep)
-        listening.close()  # from now on the port is the server's alone, and is free when the server ends
+        listening.close()  # from now on only the server holds the port, which is free again when it ends
         now = Running(port, Program(pid, arguments), _start_worker(port, server=pid))
         note_down(now)
         _wait(
@@ -169,17 +168,17 @@ def _server_environment(port: int) -> dict[str, str]:
         "PREFECT_SERVER_UI_ENABLED": "true",
         "PREFECT_SERVER_UI_API_URL": f"{page}/api",
     }
-    # Everybody on this machine, and every page that is open in a browser on it, can send requests here. The variables are those that
-    # Prefect reads first, so that no other spelling of them in the user's environment counts.
+    # Every account on this machine, and every page open in a browser on it, can send requests here. These are the names that Prefect
+    # reads first, so that no alias in the user's environment overrides them.
     guarded = {
         "PREFECT_SERVER_API_AUTH_STRING": make_password(),
         "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED": "true",
         "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": page,
     }
     turns = {
-        # How long a run waits before it asks again whether the one before it has ended; Prefect's own choice is 30.
+        # How often a waiting run checks whether the run before it has ended. Prefect's default is 30.
         "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "5",
-        # Kept in memory, whose turn it is would be forgotten when the server starts again, and the runs that have it cancelled.
+        # On disk: leases in memory would be lost when the server restarts, and the runs that hold them cancelled.
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
         "PREFECT_SERVER_EVENTS_CAUSAL_ORDERING": "flows.server.event_order",
         # How long a cancelled run whose process is dead, and reports nothing, holds up its account; Prefect's own choice is 300.
@@ -189,7 +188,7 @@ def _server_environment(port: int) -> dict[str, str]:
 
 
 def _wait_for_worker(now: Running) -> None:
-    """Wait until the worker is listed as online, which it is only after everything is deployed."""
+    """Wait until the worker is listed as online, which happens only after everything is deployed."""
     import httpx  # noqa: PLC0415  takes a while to load, and is not needed to stop
 
     def online() -> bool:
@@ -216,8 +215,8 @@ def _wait(ready: Callable[[], bool], *, program: Program, log: str, what: str) -
 def _listening(port: int | None) -> socket.socket:
     """Return a socket that listens on the port, so that no other program can take it before the server has loaded.
 
-    Without a port, one is chosen that no other program can have foreseen. A program that had the port earlier, and was opened in the
-    person's browser then, may have left pages, redirects or a service worker there for this address, which would be given the password.
+    Without a port, a random one is chosen that no other program could foresee. A program that had the port earlier, and was opened in
+    the user's browser then, may have left pages, redirects or a service worker there for this address, which would get the password.
     """
     for tried in [port] if port else [random_port() for _ in range(PORT_TRIES)]:
         try:
@@ -225,10 +224,8 @@ def _listening(port: int | None) -> socket.socket:
         except OSError:
             continue
     if port:
-        raise UsageError(
-            f"port {port} is taken by another program, or not yours to use; leave --port away, and a free one is chosen"
-        )
-    raise UsageError(f"of {PORT_TRIES} ports chosen at random all are taken; see which program holds so many")
+        raise UsageError(f"port {port} is in use, or you may not use it; omit --port to use a free one")
+    raise UsageError(f"all of {PORT_TRIES} random ports are in use; find the program that holds so many ports")
 
 
 def _port(text: str) -> int:
@@ -238,14 +235,14 @@ def _port(text: str) -> int:
 
 
 def _end_worker() -> None:
-    """End the worker, which ends its runs first."""
+    """Stop the worker, which stops its runs first."""
     last = running()
     found = [process for process in background.all_of(ui_folder()) if last and process.pid == last.worker.pid]
     background.end(found, patience=STOP_SECONDS)
 
 
 def _end_all() -> bool:
-    """End worker, runs and server, in this order so that each can still say how it ended; return whether anything ran."""
+    """Stop worker, runs and server, in this order, so that each can still report how it ended. Return whether anything ran."""
     found, last = background.all_of(ui_folder()), running()
     server = [process for process in found if last and process.pid == last.server.pid]
     _end_worker()
@@ -257,10 +254,10 @@ def _end_all() -> bool:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Let one command at a time start or stop what runs in this folder."""
+    """Hold the lock that lets only one command at a time start or stop the programs of this folder."""
     folder = ui_folder()
     try:
-        for each in (folder.parent, folder):  # the mode is for the last folder of a path only
+        for each in (folder.parent, folder):  # mkdir applies the mode only to the last folder of a path
             each.mkdir(mode=0o700, exist_ok=True)
         lock = (folder / "lock").open("wb")
     except OSError:
@@ -272,7 +269,7 @@ def _alone() -> Iterator[None]:
 
 @contextmanager
 def _signals(handler: Any) -> Iterator[None]:
-    """Handle what ends this command, or its terminal, in some way; what the caller ignores, as nohup does, stays ignored."""
+    """Install a handler for the signals that end this command or its terminal. Ignored signals, as under nohup, stay ignored."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     handled = {number: found for number, found in before.items() if found is not signal.SIG_IGN}
     for number in handled:
@@ -286,7 +283,7 @@ def _signals(handler: Any) -> Iterator[None]:
 
 def _answer(now: Running, state: str, *hints: str) -> Answer:
     ledger = current_places().ledger_shown
-    login = f"{now.page}{new_login_path()}#{password()}"  # a browser sends to nobody what follows the sign #
+    login = f"{now.page}{new_login_path()}#{password()}"  # a browser sends the fragment after # to no server
     data: dict[str, Any] = {
         "page": login,
         "api": now.url,
@@ -296,10 +293,10 @@ def _answer(now: Running, state: str, *hints: str) -> Answer:
     }
     text = (
         f"Prefect UI  {login}  {state}\n"
-        "            The address holds the password of this server: do not pass it on.\n"
+        "            The address contains the password of this server: do not pass it on.\n"
         f"API         {now.url}\n"
         f"logs        {os.path.relpath(ui_folder())}\n"
         f"ledger      {ledger}\n"
-        "end it      dpflow ui --stop"
+        "stop it     dpflow ui --stop"
     )
     return Answer(data, "\n".join([text, *hints]))

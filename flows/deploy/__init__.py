@@ -1,1 +1,1 @@
-"""What is deployed to a Prefect server: deployments, automations and the work pool."""
+"""Deploy to a Prefect server: deployments, automations and the work pool."""

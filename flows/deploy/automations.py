@@ -1,6 +1,6 @@
-"""What the Prefect server does by itself about our runs: it ends dead ones, lets crashed ones go on, and tells of a budget that runs out.
+"""Automations of the Prefect server: detect dead runs, resume crashed ones, and notify when a budget runs low.
 
-Each is known by its name, so that made again it is updated and not doubled. They look at runs with our tag only.
+An automation is identified by its name, so deploying it again updates it. Automations apply only to runs with our tag.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,31 +28,31 @@ SILENCE_SECONDS = 4 * HEARTBEAT_SECONDS
 """How long a run may be silent before it counts as dead."""
 
 DEAD = "Dead"
-"""The name of the state in which a silent run is for the moment between being noticed and being crashed."""
+"""The name of the state of a silent run for the moment between being detected and being set to Crashed."""
 
 CRASHED_SECONDS = 10
-"""How long a run stays crashed before it goes on; Prefect allows no less."""
+"""How long a run stays crashed before it is resumed. Prefect allows no less."""
 
 MOST_STARTS = 10
-"""How often a run is started before a further crash is its last."""
+"""How often a run is started before a crash ends it for good."""
 
 LOST_SECONDS = 600
-"""How long a run may be on its way from a worker to its start; a cluster may have to fetch an image first."""
+"""How long a run may take from being picked up by a worker to its start. A cluster may have to pull an image first."""
 
 OURS = {"prefect.resource.id": f"prefect.tag.{TAG}", "prefect.resource.role": "tag"}
-"""What the events of our runs are related to."""
+"""The related resource by which events of our runs are recognized."""
 
 HOW_TO_NOTIFY = (
-    "nobody is told when an account passes 80 % of its budget; to be told, make a notification block in the Prefect UI under "
-    "Blocks, then run: dpflow serve --deploy-only --notify BLOCK_TYPE/BLOCK_NAME"
+    "nobody is notified when an account passes 80 % of its budget; to be notified, create a notification block in the Prefect UI "
+    "under Blocks, then run: dpflow serve --deploy-only --notify BLOCK_TYPE/BLOCK_NAME"
 )
 
 
 def automate(*, notify: str | None) -> bool:
-    """Make or update all automations on the configured server; return whether somebody is told of an account that runs out.
+    """Create or update all automations on the configured server. Return whether anybody is notified of a budget that runs low.
 
     Args:
-        notify: The notification block to send through, as `TYPE/NAME`. Without one, whoever is told now is told from now on.
+        notify: The notification block to send through, as `TYPE/NAME`. Without one, an existing notification stays as it is.
     """
     with get_client(sync_client=True) as client:
         tell = _notification(client, notify) if notify else None
@@ -65,14 +65,14 @@ def automate(*, notify: str | None) -> bool:
 
 
 def _silent_runs() -> AutomationCore:
-    """Notice the runs of a killed worker, which can't report that they are gone, by their silence.
+    """Detect runs that died with a killed worker by their missing heartbeats, since they can't report it themselves.
 
-    Events do not say for certain that a run is still running: a heartbeat may arrive after the event of its suspension. So the action is
-    to pause the run. The server allows that only for a run that is running at that moment, and refuses it for one that waits for
-    approval, was paused by a person, is scheduled or has ended.
+    Events do not prove that a run is still running: a heartbeat may arrive after the event of its suspension. So the action is to
+    pause the run. The server allows that only for a run that is running at that moment, and rejects it for one that waits for approval,
+    was paused by a person, is scheduled or has ended.
 
-    A crash is not among what a run is expected to report. It is for the automation further below, and the run is heard of again when it
-    goes on.
+    A crash is not among the expected events. The automation for crashed runs handles it, and the run sends events again once it is
+    resumed.
     """
     said = (
         "Running",
@@ -103,7 +103,7 @@ def _silent_runs() -> AutomationCore:
 
 
 def _dead_runs() -> AutomationCore:
-    """End a run that was noticed to be dead, as if its worker had reported the crash."""
+    """Set a run that was detected as dead to Crashed, as if its worker had reported the crash."""
     return AutomationCore(
         name="dpflow: dead runs are crashed",
         tags=[TAG],
@@ -121,38 +121,38 @@ def _dead_runs() -> AutomationCore:
 
 
 def _crashed_runs() -> AutomationCore:
-    """A crash costs nothing twice, since what was measured is replayed: so a run goes on, unless it crashes again and again.
+    """Resume a crashed run, unless it keeps crashing. A crash charges nothing twice, because committed measurements are replayed.
 
-    The server counts the starts of a run. One that crashed before it was ever started is not tried again: its worker is broken.
-    Only a run that stays crashed for a moment is meant, because Prefect's worker reports the same crash up to twice.
+    The server counts the starts of a run. A run that crashed before its first start is not retried, because its worker is broken.
+    The trigger waits until a run has stayed crashed for a moment, because Prefect's worker may report the same crash twice.
     """
     counts = [str(count) for count in range(1, MOST_STARTS)]
     return AutomationCore(
         name="dpflow: crashed runs go on",
         tags=[TAG],
-        description=f"A crashed run is scheduled again and goes on from its transcript, until it was started {MOST_STARTS} times.",
+        description=f"A crashed run is scheduled again and continues from its transcript, up to {MOST_STARTS} starts.",
         trigger=_silence(
             after=("Crashed",), expect=("*",), seconds=CRASHED_SECONDS, match={"prefect.run-count": counts}
         ),
-        actions=[_again("Crashed; goes on from its transcript, in which everything that was measured is kept.")],
+        actions=[_again("Crashed; continues from its transcript, which holds everything measured so far.")],
     )
 
 
 def _lost_runs() -> AutomationCore:
-    """A worker that is killed between taking a run and starting it leaves nobody behind who could be silent."""
+    """Schedule a run again whose worker was killed between picking it up and starting it. Such a run never sends heartbeats."""
     return AutomationCore(
         name="dpflow: lost runs are scheduled again",
         tags=[TAG],
-        description=f"A run that a worker took, and did not start within {LOST_SECONDS // 60} minutes, was lost with the worker.",
+        description=f"A run that a worker picked up but did not start within {LOST_SECONDS // 60} minutes was lost with the worker.",
         trigger=_silence(after=("Pending", "Submitting"), expect=("*",), seconds=LOST_SECONDS),
-        actions=[_again(f"Taken by a worker that did not start it within {LOST_SECONDS // 60} minutes.")],
+        actions=[_again(f"Picked up by a worker that did not start it within {LOST_SECONDS // 60} minutes.")],
     )
 
 
 def _silence(
     *, after: Iterable[str], expect: Iterable[str], seconds: int, match: Mapping[str, list[str]] | None = None
 ) -> EventTrigger:
-    """Return the trigger of a run of ours of which, after some event, none of the expected ones follows in time."""
+    """Return a trigger that fires when, after one of some events of our runs, none of the expected events follows in time."""
     return EventTrigger(
         posture=Posture.Proactive,
         after={f"prefect.flow-run.{word}" for word in after},
@@ -173,7 +173,7 @@ def _account_passed(tell: SendNotification | None) -> AutomationCore:
     return AutomationCore(
         name="dpflow: an account passes 80 %",
         tags=[TAG],
-        description="Tells once when 80 % of an account's budget is used.",
+        description="Notifies once when 80 % of an account's budget is used.",
         trigger=EventTrigger(
             posture=Posture.Reactive,
             expect={PASSED},
@@ -191,7 +191,7 @@ def _notification(client: SyncPrefectClient, notify: str) -> SendNotification:
         subject="dpflow: {{ event.resource.name }} has passed 80 % of its budget",
         body=(
             "{{ event.payload.percent }} % of the budget of account {{ event.resource.name }} is spent or reserved. "
-            "`dpflow ledger show {{ event.resource.name }}` shows by what; a run that can't be paid is refused."
+            "`dpflow ledger show {{ event.resource.name }}` shows which runs used it. The ledger refuses runs that the account can't pay for."
         ),
     )
 
@@ -202,27 +202,27 @@ def _block(client: SyncPrefectClient, notify: str) -> UUID:
         return client.read_block_document_by_name(name, kind).id
     except ObjectNotFound:
         raise UsageError(
-            f"the Prefect server has no block {notify}; make it in the UI under Blocks, and name it as TYPE/NAME, "
+            f"the Prefect server has no block {notify}; create it in the UI under Blocks, and pass it as TYPE/NAME, "
             "such as slack-webhook/steward"
         ) from None
 
 
 def _put(client: SyncPrefectClient, wanted: AutomationCore, *, keep_actions: bool = False) -> AutomationCore:
-    """Make an automation or update the one of this name; one that a person has switched off in the UI stays off."""
+    """Create an automation, or update the one of this name. One that a person has disabled in the UI stays disabled."""
     found = client.read_automations_by_name(wanted.name)
     if not found:
         client.create_automation(wanted)
         return wanted
     first, *doubles = sorted(found, key=lambda automation: str(automation.id))
-    for double in doubles:  # two that were served at the same moment may both have made it
+    for double in doubles:  # two commands at the same moment may both have created it
         client.delete_automation(double.id)
     kept = {"enabled": first.enabled} | ({"actions": first.actions} if keep_actions else {})
-    updated = _all_set(wanted.model_copy(update=kept))
-    if updated != _all_set(first):  # an update forgets which runs were heard of so far
+    updated = _explicit(wanted.model_copy(update=kept))
+    if updated != _explicit(first):  # an update makes the server forget the events seen so far
         client.update_automation(first.id, updated)
     return updated
 
 
-def _all_set(automation: AutomationCore) -> AutomationCore:
-    """Return an automation with every value set expressly, because only such are sent in an update; an owner is not accepted there."""
+def _explicit(automation: AutomationCore) -> AutomationCore:
+    """Return an automation with every value set explicitly, because an update sends only those. It must not contain an owner."""
     return AutomationCore.model_validate(automation.model_dump(exclude={"id", "created", "updated", "owner_resource"}))

@@ -1,7 +1,7 @@
-"""What is deployed to a Prefect server: a release for each registered spec, the account pages and the nightly verification of the ledger.
+"""Deploy to a Prefect server: a release for each registered spec, the account pages, and the nightly verification of the ledger.
 
-Prefect loads a flow by the name of its module, so no folder of the machine that deploys is stored anywhere. A deployment is
-ours by its tag: one whose spec is registered no more is removed, and what others have deployed is left alone.
+Prefect loads a flow by its module name, so the server stores no path of the deploying machine. Our deployments carry a tag: those
+whose spec is no longer registered are removed, and deployments without the tag are left alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,20 +27,20 @@ from flows.synthesize import synthesize
 from flows.verify import verify
 
 FLOWS: Mapping[str, Flow[..., Any]] = {flow.name: flow for flow in (synthesize, budget, verify)}
-"""The flows there are, by name. A worker executes these and no others, whatever a server says."""
+"""All flows by name. A worker executes only these, whatever a server says."""
 
 TAG = "dpflow"
 SLUG = "cron"
-"""The name of a deployment's schedule: by it the schedule is changed and not doubled when it is deployed again."""
+"""The name of a deployment's schedule. Deploying again updates the schedule of this name instead of adding another."""
 
 ONE_AT_A_TIME = ConcurrencyLimitConfig(limit=1, collision_strategy=ConcurrencyLimitStrategy.ENQUEUE)
-"""The next run waits for the last one. So do the runs of other deployments that the same account pays for: they share a queue, from
-which workers take one at a time. Both are comfort: what guards the account is the ledger."""
+"""Runs of a deployment wait for each other. So do the runs of other deployments on the same account: they share a queue, from which
+workers take one run at a time. Both are conveniences; the ledger is what protects the account."""
 
 AnySchedule: TypeAlias = DeploymentScheduleCreate | DeploymentScheduleUpdate | DeploymentSchedule
 
 ENGINE = "python3 -P -m flows.worker.execute"
-"""What Prefect's own workers are to start for a run. Ours starts the same, and does not ask a deployment for it."""
+"""The command that Prefect's own workers start for a run. Our worker starts the same, without reading it from the deployment."""
 
 BUDGET_CRON = "*/15 * * * *"
 VERIFY_CRON = "30 2 * * *"
@@ -49,14 +49,14 @@ TIMEZONE = "UTC"
 
 @dataclass(frozen=True)
 class Deployed:
-    """What a server has after a deployment, each as `flow/name`."""
+    """The deployments that a server has, and those that were removed, each as `flow/name`."""
 
     present: tuple[str, ...]
     removed: tuple[str, ...]
 
 
 def deploy(pool: str) -> Deployed:
-    """Deploy everything to the configured server, for the workers of a pool, and remove what is registered no more."""
+    """Deploy everything to the configured server, for the workers of a pool, and remove what is no longer registered."""
     wanted = {deployment.full_name: deployment for deployment in deployments(pool)}
     with get_client(sync_client=True) as client:
         found = {_full_name(client, response): response for response in _ours(client)}
@@ -71,14 +71,14 @@ def deploy(pool: str) -> Deployed:
 
 
 def deployments(pool: str) -> Iterator[RunnerDeployment]:
-    """Return all that is to be deployed."""
+    """Yield every deployment that the server should have."""
     for entry in all_registered():
         yield _release(entry, pool)
     yield _deployment(
         budget,
         pool=pool,
         name="budget",
-        description="Keeps the page of each account up to date, and tells when one has passed 80 % of its budget.",
+        description="Keeps the page of each account up to date, and emits an event when one has passed 80 % of its budget.",
         schedules=[Cron(BUDGET_CRON, timezone=TIMEZONE, slug=SLUG)],
     )
     yield _deployment(
@@ -100,7 +100,7 @@ def _release(entry: Registered, pool: str) -> RunnerDeployment:
         synthesize,
         pool=pool,
         name=entry.name,
-        description=f"A synthetic release, paid for by the account {entry.account}. The ledger refuses what can't be paid.",
+        description=f"A synthetic release, charged to the account {entry.account}. The ledger refuses runs that the account can't pay for.",
         tags=[entry.account],
         queue=entry.account,
         parameters={"release": entry.name},
@@ -108,7 +108,7 @@ def _release(entry: Registered, pool: str) -> RunnerDeployment:
     )
 
 
-def _deployment(  # noqa: PLR0913  as many as a deployment has
+def _deployment(  # noqa: PLR0913  the fields of a deployment
     flow: Flow[..., Any],
     *,
     pool: str,
@@ -130,7 +130,7 @@ def _deployment(  # noqa: PLR0913  as many as a deployment has
         work_pool_name=pool,
         work_queue_name=queue,
         job_variables={"command": ENGINE},
-        # Else Prefect would look for a repository in the working folder, and store its address and the last commit.
+        # Otherwise Prefect would look for a git repository in the working folder, and store its URL and the last commit.
         version_type=VersionType.SIMPLE,
         entrypoint_type=EntrypointType.MODULE_PATH,
     )
@@ -152,7 +152,7 @@ def _full_name(client: SyncPrefectClient, deployment: DeploymentResponse) -> str
 
 
 def _named(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
-    """Return the deployment `flow/name`, whatever its tags are by now."""
+    """Return the deployment `flow/name`, whatever its tags are."""
     try:
         return client.read_deployment_by_name(name)
     except ObjectNotFound:
@@ -160,7 +160,7 @@ def _named(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
 
 
 def _apply(client: SyncPrefectClient, wanted: RunnerDeployment) -> None:
-    """Create a deployment, or set every field of it; what a person has paused, switched off or added as a schedule stays so."""
+    """Create a deployment, or set all its fields. A pause, a disabled schedule and a schedule added by a person stay as they are."""
     before = _named(client, wanted.full_name)
     if before is None:
         own = {"flow_id": str(client.create_flow_from_name(wanted.flow_name or "")), "name": wanted.name}
@@ -174,9 +174,9 @@ def _apply(client: SyncPrefectClient, wanted: RunnerDeployment) -> None:
 
 
 def _fields(wanted: RunnerDeployment) -> dict[str, Any]:
-    """Return all that the server can be told of a deployment but its schedules, its limit, and whether it is paused.
+    """Return every field that can be set on a deployment, except its schedules, its limit, and whether it is paused.
 
-    Prefect's own update leaves a field out that was not chosen, so that the server keeps whatever somebody has written there.
+    Prefect's own update omits unset fields, so the server would keep whatever somebody has written there.
     """
     return {
         "version": wanted.version,
@@ -200,9 +200,9 @@ def _fields(wanted: RunnerDeployment) -> dict[str, Any]:
 
 
 def _limit(client: SyncPrefectClient, wanted: RunnerDeployment, before: DeploymentResponse) -> dict[str, Any]:
-    """Return the fields with which a deployment has a limit of its own again, and put that limit right.
+    """Restore the deployment's own concurrency limit, and return the fields that make the deployment use it.
 
-    The server names it after the deployment. Somebody may have changed it, or have the deployment use another one.
+    The server names the limit after the deployment. Somebody may have changed it, or have pointed the deployment to another one.
     """
     name = f"deployment:{before.id}"
     try:
@@ -218,9 +218,9 @@ def _limit(client: SyncPrefectClient, wanted: RunnerDeployment, before: Deployme
 
 
 def _put_schedules(client: SyncPrefectClient, wanted: RunnerDeployment, before: DeploymentResponse) -> None:
-    """Make our schedules anew unless they are as they were; one that is switched off stays off, and those of others stay.
+    """Replace our schedules if they differ. A disabled schedule stays disabled, and schedules of others stay.
 
-    One that does the same as ours under another name is ours, renamed: left alone, it would double every run.
+    A schedule equal to ours under another name is treated as ours: left alone, it would double every run.
     """
     plans = [_plan(schedule) for schedule in wanted.schedules or []]
     there = [schedule for schedule in before.schedules if schedule.slug == SLUG or _plan(schedule) in plans]
@@ -236,10 +236,10 @@ def _put_schedules(client: SyncPrefectClient, wanted: RunnerDeployment, before: 
 
 
 def _plan(schedule: AnySchedule) -> tuple[Any, ...]:
-    """Return when a schedule makes runs, and what it asks of them."""
+    """Return when a schedule creates runs, and with which parameters."""
     return schedule.schedule, schedule.parameters
 
 
 def _told(schedule: AnySchedule) -> tuple[Any, ...]:
-    """Return all that the server can be told of a schedule."""
+    """Return every field that can be set on a schedule."""
     return *_plan(schedule), schedule.active, schedule.slug, schedule.max_scheduled_runs

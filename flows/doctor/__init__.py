@@ -1,4 +1,4 @@
-"""The verb `dpflow doctor`: what would give something away on this machine, and how to mend it."""
+"""The verb `dpflow doctor`: find what would leak private data on this machine, and how to fix it."""
 
 import argparse
 from typing import Any
@@ -10,7 +10,7 @@ Subparsers = Any  # argparse publishes no name for what add_subparsers returns
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verb to the parser."""
-    about = "say what would give something away on this machine, and how to mend it; exit code 1 if anything would"
+    about = "find settings and files on this machine that would leak private data, and print how to fix each; exit code 1 if there is a leak"
     doctor = verbs.add_parser("doctor", parents=[common], help="check this machine for leaks", description=about)
     doctor.set_defaults(verb=_doctor)
 

@@ -1,4 +1,4 @@
-"""All checks, what they found, and a verdict."""
+"""Run all checks, and report their findings and a verdict."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
 }
 
 NOT_LOOKED_AT = (
-    "other machines, such as workers and databases; who may log in here or is in a group; backups, swap and running "
+    "other machines, such as workers and databases; logins and group members of this machine; backups, swap and running "
     "processes; what the specs declare, and what other flows do"
 )
 
@@ -75,7 +75,7 @@ class Checked:
     finding: Finding
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values."""
+        """Return the finding as plain JSON values."""
         found = self.finding
         return {
             "group": self.group,
@@ -87,7 +87,7 @@ class Checked:
 
 
 def examine(machine: Machine) -> tuple[Checked, ...]:
-    """Carry out all checks; the worst findings of a group come first, and the group with the worst of all."""
+    """Run all checks. The worst findings of a group come first, and so does the group with the worst finding."""
     groups = [
         sorted((_checked(group, check, machine) for check in checks), key=_rank) for group, checks in CHECKS.items()
     ]
@@ -95,7 +95,7 @@ def examine(machine: Machine) -> tuple[Checked, ...]:
 
 
 def answer(checked: tuple[Checked, ...]) -> Answer:
-    """Return all findings for programs, and those that matter for people."""
+    """Return all findings as JSON, and as a text that spells out only leaks and warnings."""
     leaks, warnings = (sum(each.finding.level is level for each in checked) for level in (Level.LEAK, Level.WARNING))
     verdict = _verdict(leaks, warnings)
     data = {
@@ -107,7 +107,7 @@ def answer(checked: tuple[Checked, ...]) -> Answer:
     }
     groups = dict.fromkeys(each.group for each in checked)
     texts = [_text(group, [each for each in checked if each.group == group]) for group in groups]
-    text = "\n\n".join([*texts, f"not looked at: {NOT_LOOKED_AT}", verdict])
+    text = "\n\n".join([*texts, f"not checked: {NOT_LOOKED_AT}", verdict])
     return Answer(data, text, exit_code=1 if leaks else 0)
 
 
@@ -115,8 +115,8 @@ def _checked(group: str, check: Check, machine: Machine) -> Checked:
     name = check.__name__.replace("_", " ")
     try:
         finding = check(machine)
-    except OSError:  # a folder that this account may not look into
-        finding = warning(f"{name}: could not be looked at by this account", "sudo -u ACCOUNT dpflow doctor")
+    except OSError:  # a folder that this account can't read
+        finding = warning(f"{name}: could not be checked by this account", "sudo -u ACCOUNT dpflow doctor")
     return Checked(group, name, finding)
 
 
@@ -127,12 +127,12 @@ def _rank(checked: Checked) -> int:
 def _text(group: str, checked: list[Checked]) -> str:
     bad = [each.finding for each in checked if each.finding.level is not Level.OK]
     good = [each.check for each in checked if each.finding.level is Level.OK]
-    rows = [f"  {found.level:<8} {found.found}; mend: {found.mend}" for found in bad]
+    rows = [f"  {found.level:<8} {found.found}; fix: {found.mend}" for found in bad]
     return "\n".join([group, *rows, *([f"  {Level.OK:<8} {', '.join(good)}"] if good else [])])
 
 
 def _verdict(leaks: int, warnings: int) -> str:
     beside = f"{warnings} warning{'' if warnings == 1 else 's'}" if warnings else "no warnings"
     if leaks:
-        return f"Something would leak: {leaks} thing{'' if leaks == 1 else 's'} to mend, {beside}."
-    return f"Nothing would leak that was looked at; {beside}."
+        return f"{leaks} leak{'' if leaks == 1 else 's'} to fix, {beside}."
+    return f"No leaks found; {beside}."

@@ -1,4 +1,4 @@
-"""Who can reach the Prefect server, and what it would let them do?"""
+"""Checks of who can reach the Prefect server, and what it lets them do."""
 
 from importlib.metadata import version
 
@@ -7,7 +7,7 @@ from flows.doctor.machine import Machine
 from flows.doctor.origin import mend, origin
 from flows.doctor.server import Reach, Server, reach
 
-# Server and clients have variables of their own for the one password.
+# Server and clients read the same password from different variables.
 ASK_WHO = (
     "export PREFECT_SERVER_API_AUTH_STRING=steward:$(openssl rand -hex 16);"
     " export PREFECT_API_AUTH_STRING=$PREFECT_SERVER_API_AUTH_STRING"
@@ -15,23 +15,23 @@ ASK_WHO = (
 
 
 def server_started_here(machine: Machine) -> Finding:
-    """Look whether a server that is started with these settings would listen to others without asking who they are."""
+    """Check whether a server started with these settings would accept other machines without a password."""
     api = machine.settings.server.api
     if reach(api.host) is Reach.LOOPBACK:
-        return ok("a server started here listens to this machine only")
+        return ok("a server started here accepts this machine only")
     if api.auth_string and api.auth_string.get_secret_value():
         return ok("a server started here asks others for a password")
     return leak(
-        f"a server started here listens to others and asks for no password ({origin(machine, 'server.api.host')})",
+        f"a server started here accepts other machines and asks for no password ({origin(machine, 'server.api.host')})",
         ASK_WHO,
     )
 
 
 def server_configured(machine: Machine) -> Finding:
-    """Look whether the configured server answers anybody; loopback keeps out neither other accounts nor web pages."""
+    """Check whether the configured server asks for no password. Loopback keeps out neither other accounts nor web pages."""
     server = machine.server
     if server is None:
-        return ok("no server is configured; runs have a temporary one that listens to this machine only")
+        return ok("no server is configured; runs use a temporary one that accepts this machine only")
     if not server.answers:
         return warning(f"the server at {server.url} does not answer", f"curl -i {server.url}/health")
     if server.is_open:
@@ -45,69 +45,69 @@ def server_configured(machine: Machine) -> Finding:
 
 
 def way_to_server(machine: Machine) -> Finding:
-    """Look whether passwords and run logs travel so that somebody on the way can read them."""
+    """Check whether passwords and run logs are sent unencrypted, or to a server that proves no identity."""
     server = machine.server
     if server is None or server.reach is Reach.LOOPBACK:
-        return ok("nothing travels to another machine")
+        return ok("nothing is sent to another machine")
     secure = f"export PREFECT_API_URL={_encrypted(server)}"
     if not server.is_encrypted and server.reach is Reach.NEAR:
-        return warning(f"what is sent to {server.url} can be read on its private network", secure)
+        return warning(f"traffic to {server.url} is unencrypted and can be read on its private network", secure)
     if not server.is_encrypted:
-        return leak(f"what is sent to {server.url} can be read on the way", secure)
+        return leak(f"traffic to {server.url} is unencrypted and can be read on the way", secure)
     if machine.settings.api.tls_insecure_skip_verify:
         where = origin(machine, "api.tls_insecure_skip_verify")
         return leak(
-            f"the password is sent to whoever says to be {server.url} ({where})",
+            f"the password is sent to any server that claims to be {server.url} ({where})",
             mend(machine, "api.tls_insecure_skip_verify", to="false"),
         )
-    return ok("what is sent to the server is encrypted")
+    return ok("traffic to the server is encrypted")
 
 
 def forged_requests(machine: Machine) -> Finding:
-    """Look whether a web page that is open in somebody's browser could start runs in their name."""
+    """Check whether a web page open in a user's browser could start runs in that user's name."""
     accessor = "server.api.csrf_protection_enabled"
     shared = reach(machine.settings.server.api.host) is not Reach.LOOPBACK
     if machine.server is None and not shared:
-        return ok("no server that a browser would be used with")
+        return ok("no server is used from a browser")
     told = machine.server.setting(accessor) if machine.server else machine.value(accessor)
     if told:
-        return ok("web pages can't start runs in another's name")
+        return ok("web pages can't start runs in a user's name")
     bad = leak if machine.server and machine.server.is_open else warning
     return bad(
-        "a web page in the browser of who may use the server could start runs there"
+        "a web page in a user's browser could start runs on the server"
         + (", unless CSRF protection is on" if told is None else ": CSRF protection is off"),
         "export PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED=true  # where the server is started, then start it again",
     )
 
 
 def server_version(machine: Machine) -> Finding:
-    """Look whether the configured server is of the version that all of this is known of."""
+    """Check whether the configured server has the Prefect version for which these checks were written."""
     server, known = machine.server, version("prefect")
     if server is None or not server.answers:
-        return ok(f"runs have Prefect {known}")
+        return ok(f"runs use Prefect {known}")
     if server.version == known:
         return ok(f"the server is Prefect {known}, as here")
     if server.version is None:
         return warning(
-            f"the server at {server.url} tells its version only to who has a password and an encrypted way",
+            f"the server at {server.url} tells its version only with a password and over an encrypted connection",
             f"export PREFECT_API_AUTH_STRING=USER:PASSWORD PREFECT_API_URL={_encrypted(server)}",
         )
     return warning(
-        f"the server at {server.url} is Prefect {server.version}; what it stores is known of {known}",
+        f"the server at {server.url} is Prefect {server.version}; dpflow knows what {known} stores",
         f"pip install prefect=={known}  # where the server is started, then start it again",
     )
 
 
 def server_database(machine: Machine) -> Finding:
-    """Look whether a server for many would keep its records in SQLite, which loses requests under load."""
+    """Check whether a server for other machines would use SQLite, which loses requests under load."""
     database = machine.settings.server.database
     url = database.connection_url.get_secret_value() if database.connection_url else ""
     if url.startswith("sqlite") and reach(machine.settings.server.api.host) is not Reach.LOOPBACK:
         return warning(
-            "a server for others would keep its records in SQLite, which fails under load",
+            "a server for other machines would use SQLite, which fails under load",
             "export PREFECT_SERVER_DATABASE_CONNECTION_URL=postgresql+asyncpg://USER@HOST/DATABASE",
         )
-    return ok("the server's database suits who it is for")
+    return ok("the server's database suits its users")
 
 
 def _encrypted(server: Server) -> str:

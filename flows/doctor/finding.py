@@ -1,4 +1,4 @@
-"""What a check hands back: how bad it is, what was found, and the one line that mends it."""
+"""The result of a check: how bad it is, what was found, and the one line that fixes it."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,18 +13,18 @@ class Level(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Its place among the levels, the worst at 0."""
+        """The position among the levels. The worst is 0."""
         return list(Level).index(self)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found. Neither text holds a private value or a secret.
+    """The result of one check. Neither text contains a private value or a secret.
 
     Attributes:
         level: How bad it is.
-        found: What there is, in a few words.
-        mend: A line to copy into a shell, unless all is well.
+        found: What was found, in a few words.
+        mend: The line that fixes it, to copy into a shell. None if all is well.
     """
 
     level: Level
@@ -33,15 +33,15 @@ class Finding:
 
 
 def ok(found: str) -> Finding:
-    """Say that all is well."""
+    """Return the finding that all is well."""
     return Finding(Level.OK, found, None)
 
 
 def warning(found: str, mend: str) -> Finding:
-    """Say what is better mended, though by itself it gives nothing away."""
+    """Return a finding that should be fixed, although it leaks nothing by itself."""
     return Finding(Level.WARNING, found, mend)
 
 
 def leak(found: str, mend: str) -> Finding:
-    """Say what would give something away."""
+    """Return a finding that would leak something."""
     return Finding(Level.LEAK, found, mend)

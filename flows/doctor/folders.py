@@ -1,4 +1,4 @@
-"""Can others read or change what is the steward's?"""
+"""Checks of whether others can read or change the steward's files."""
 
 import re
 import shlex
@@ -25,68 +25,70 @@ SECRET_SETTINGS = (
 
 
 def private_folder(machine: Machine) -> Finding:
-    """Look whether the steward's folder is open to the group or to everybody."""
+    """Check whether the steward's folder is open to the group or to everybody."""
     if not machine.private.exists():
-        return ok("the private folder is not made yet")
+        return ok("the private folder does not exist yet")
     if _mode(machine.private) & OTHERS:
         return leak(f"the private folder {machine.private} is open to others", f"chmod 700 {_quoted(machine.private)}")
-    return ok("the private folder is the steward's alone")
+    return ok("the private folder is closed to others")
 
 
 def private_files(machine: Machine) -> Finding:
-    """Look whether a file in the steward's folder is open to others, even if only the folder keeps them out."""
+    """Check whether a file in the steward's folder is open to others, even if the folder itself keeps them out."""
     open_ones = [path for path in _below(machine.private) if _mode(path) & OTHERS]
     if not open_ones:
         return ok("no file in the private folder is open to others")
     kept_out = not _mode(machine.private) & OTHERS
     found = f"{len(open_ones)} files in the private folder are open to others"
     line = f"chmod -R go= {_quoted(machine.private)}"
-    return warning(f"{found}, whom only the folder keeps out", line) if kept_out else leak(found, line)
+    return warning(f"{found}; only the folder's own mode protects them", line) if kept_out else leak(found, line)
 
 
 def private_place(machine: Machine) -> Finding:
-    """Look whether the steward's folder lies in one that is for others: Prefect's home, or a folder of releases."""
-    outer = _around(machine.private, machine)
+    """Check whether the steward's folder lies in a shared folder: Prefect's home, or a folder of releases."""
+    outer = _shared_folder(machine.private, machine)
     if outer is None:
-        return ok("the private folder lies apart")
+        return ok("the private folder lies in no shared folder")
     new = outer.parent / "dpflow-private"
     return leak(
-        f"the private folder lies in {outer}, which is for others",
+        f"the private folder lies in the shared folder {outer}",
         f"mv {_quoted(machine.private)} {_quoted(new)} && export DPFLOW_PRIVATE={_quoted(new)}",
     )
 
 
 def private_in_git(machine: Machine) -> Finding:
-    """Look whether `git add` would take the steward's folder."""
+    """Check whether `git add` would add the steward's folder."""
     tree = next((folder for folder in machine.private.parents if (folder / ".git").exists()), None)
     if tree is None:
         return ok("the private folder is in no git work tree")
     inside = machine.private.relative_to(tree).as_posix()
     line = f"echo {shlex.quote(f'/{inside}/')} >> {_quoted(tree / '.gitignore')}"
     git = shutil.which("git")
-    # A file in it is asked for: whether a rule is about a folder that is not there yet, git can't tell.
+    # Ask about a file in the folder: git can't match a folder rule against a folder that does not exist yet.
     question = ["-C", str(tree), "-c", "core.fsmonitor=false", "check-ignore", "-q", "--", f"{inside}/failures.log"]
     answer = subprocess.run([git, *question], check=False, capture_output=True).returncode if git else None  # noqa: S603
     if answer == 0:
         return ok("git ignores the private folder")
     if answer == 1:
         return leak(f"the private folder is in the git work tree {tree}, which does not ignore it", line)
-    return warning(f"the private folder is in the git work tree {tree}, and git does not say if it ignores it", line)
+    return warning(
+        f"the private folder is in the git work tree {tree}, and git does not say whether it ignores it", line
+    )
 
 
 def passwords(machine: Machine) -> Finding:
-    """Look whether others can read a file in which a password for the Prefect server or its database stands."""
+    """Check whether others can read a file that contains a password for the Prefect server or its database."""
     files = {PROFILE: machine.settings.profiles_path, **{name: Path(name).absolute() for name in FILES}}
     places = {origin(machine, accessor).place for accessor in SECRET_SETTINGS}
     open_ones = [path for place, path in files.items() if place in places and _is_open(path, READ)]
     if open_ones:
         names = " ".join(map(_quoted, open_ones))
-        return leak(f"others can read {names}, where a password of Prefect's stands", f"chmod go= {names}")
-    return ok("no file with a password of Prefect's is open to others")
+        return leak(f"others can read {names}, which contains a password for Prefect", f"chmod go= {names}")
+    return ok("no file with a password for Prefect is open to others")
 
 
 def ledger_file(machine: Machine) -> Finding:
-    """Look whether others can read the ledger, which tells what runs read the same table, or change it."""
+    """Check whether others can change the ledger, or read it, which reveals which runs read the same table."""
     file = machine.ledger.file
     if file is None:
         return ok("the ledger is in a database")
@@ -94,70 +96,74 @@ def ledger_file(machine: Machine) -> Finding:
     open_ones = [path for path in names if path.exists() and _is_open(path, READ | WRITE)]
     if open_ones:
         return leak(f"the ledger {file} is open to others", f"chmod -R go= {' '.join(map(_quoted, open_ones))}")
-    return ok("the ledger's file is closed to others")
+    return ok("the ledger file is closed to others")
 
 
 def ledger_folder(machine: Machine) -> Finding:
-    """Look whether others can replace the ledger's file, or list what is beside it."""
+    """Check whether others can replace the ledger file, or list the files beside it."""
     folder = machine.ledger.file.parent.absolute() if machine.ledger.file else None
     if folder is None or not folder.exists():
         return ok("the ledger has no folder")
     line = f"chmod go-rw {_quoted(folder)}"
     # In a folder with the sticky bit, such as /tmp, others can add files, but not replace one.
     if _is_open(folder, WRITE) and not folder.stat().st_mode & stat.S_ISVTX:
-        return leak(f"others can put another file in place of the ledger in {folder}", line)
+        return leak(f"others can replace the ledger file in {folder}", line)
     if _is_open(folder, READ):
         return warning(f"others can list the ledger's folder {folder}", line)
     return ok("the ledger's folder is closed to others")
 
 
 def registry_folder(machine: Machine) -> Finding:
-    """Look whether others can decide what may be run, or take an approval away."""
+    """Check whether others can change which specs may be run, or remove the approval that a spec needs."""
     places = [machine.registry, *_below(machine.registry)] if machine.registry.exists() else []
     if any(_is_open(path, WRITE) for path in places):
         return leak(
-            f"others can change what may be run, in {machine.registry}", f"chmod -R go-w {_quoted(machine.registry)}"
+            f"others can change which specs may be run, in {machine.registry}",
+            f"chmod -R go-w {_quoted(machine.registry)}",
         )
-    return ok("only its owner can change what may be run")
+    return ok("only the owner of the registry can change which specs may be run")
 
 
 def raw_files(machine: Machine) -> Finding:
-    """Look whether everybody on this machine can read a raw table."""
+    """Check whether every account on this machine can read a raw table."""
     read = [spec for spec in machine.specs if any(_is_open(path, READ, classes=(EVERYBODY,)) for path in spec.sources)]
     if not read:
-        return ok("no raw table of a registered spec is for everybody to read")
+        return ok("no raw table of a registered spec can be read by every account")
     names = ", ".join(spec.name for spec in read)
-    return warning(f"everybody here can read the raw table of {names}", f"chmod -R o= {' '.join(map(_source, read))}")
+    return warning(
+        f"every account on this machine can read the raw table of {names}",
+        f"chmod -R o= {' '.join(map(_source, read))}",
+    )
 
 
 def raw_places(machine: Machine) -> Finding:
-    """Look whether a raw table lies where releases are, or in Prefect's home."""
+    """Check whether a raw table lies in a shared folder: Prefect's home, or a folder of releases."""
     for spec in machine.specs:
-        outer = next((outer for path in spec.sources if (outer := _around(path.resolve(), machine))), None)
+        outer = next((outer for path in spec.sources if (outer := _shared_folder(path.resolve(), machine))), None)
         if outer:
             new = outer.parent / "dpflow-raw"
             return leak(
-                f"the raw table of {spec.name} lies in {outer}, which is for others",
+                f"the raw table of {spec.name} lies in the shared folder {outer}",
                 f"mkdir -m 700 {_quoted(new)} && mv {_source(spec)} {_quoted(new)}",
             )
-    return ok("no raw table of a registered spec lies where others look")
+    return ok("no raw table of a registered spec lies in a shared folder")
 
 
 def _source(spec: SpecKeeping) -> str:
-    """Return a raw table for a shell: as the spec names it, since a file that a pattern finds may have a telling name."""
+    """Quote the path of a raw table as the spec writes it. The name of a file that a pattern matches may be private."""
     return re.sub(r"[^\w*?\[\]./-]", r"\\\g<0>", str(spec.declared_source))
 
 
-def _around(path: Path, machine: Machine) -> Path | None:
-    """Return the folder for others that a path lies in, if it does."""
+def _shared_folder(path: Path, machine: Machine) -> Path | None:
+    """Return the shared folder that contains a path, if any."""
     return next((outer for outer in (*machine.homes, *machine.releases) if path.is_relative_to(outer)), None)
 
 
 def _is_open(path: Path, rights: int, *, classes: tuple[int, ...] = (EVERYBODY, GROUP)) -> bool:
-    """Tell whether everybody or the group has one of some rights, and can reach the path through the folders above."""
+    """Return whether everybody or the group has one of the rights, and can reach the path through its parent folders."""
     above = path.resolve().parents
     for shift in classes:
-        # In a folder above that is of another group, a member of ours counts as anybody.
+        # A parent folder may belong to another group; for it, a member of the path's group counts as anybody.
         passing = ENTER << shift | ENTER
         if _mode(path) & rights << shift and all(_mode(folder) & passing for folder in above):
             return True
@@ -165,7 +171,7 @@ def _is_open(path: Path, rights: int, *, classes: tuple[int, ...] = (EVERYBODY, 
 
 
 def _below(folder: Path) -> list[Path]:
-    """Return what is in a folder and below; a link is what it points to elsewhere, not a part of it."""
+    """Return all paths below a folder, except links, whose targets are elsewhere."""
     return [path for path in sorted(folder.rglob("*")) if not path.is_symlink()]
 
 

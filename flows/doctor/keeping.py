@@ -1,4 +1,4 @@
-"""Is the ledger asked by who should ask it, do the specs say what the steward registered, and does memory stay in memory?"""
+"""Checks of the ledger's credentials and accounts, of changed specs, and of core dumps."""
 
 import resource
 import shlex
@@ -9,18 +9,18 @@ from flows.doctor.machine import Machine
 
 
 def ledger_password(machine: Machine) -> Finding:
-    """Look whether a password stands in the ledger's URL, which every process, its children and `docker inspect` show."""
+    """Check whether the ledger's URL contains a password, which child processes and `docker inspect` would show."""
     if not machine.ledger.has_password:
-        return ok("no password stands in DPFLOW_LEDGER_URL")
+        return ok("DPFLOW_LEDGER_URL contains no password")
     address = shlex.quote(machine.ledger.address or "postgresql://USER@HOST/DATABASE")
     return warning(
-        "the ledger's password stands in DPFLOW_LEDGER_URL, where other processes can read it",
-        f"export PGPASSFILE=~/.pgpass DPFLOW_LEDGER_URL={address}  # that file, mode 600, has the line HOST:PORT:DATABASE:USER:PASSWORD",
+        "DPFLOW_LEDGER_URL contains the ledger's password, where other processes can read it",
+        f"export PGPASSFILE=~/.pgpass DPFLOW_LEDGER_URL={address}  # the file, with mode 600, contains HOST:PORT:DATABASE:USER:PASSWORD",
     )
 
 
 def ledger_role(machine: Machine) -> Finding:
-    """Look whether the ledger is opened by a role that could drop its rules, as no worker should."""
+    """Check whether the ledger is opened by a role that owns its tables and could drop its triggers, as no worker should."""
     if machine.ledger.owns_tables:
         return warning(
             "the ledger's role owns its tables: right for a steward, wrong for a worker",
@@ -30,10 +30,10 @@ def ledger_role(machine: Machine) -> Finding:
 
 
 def accounts(machine: Machine) -> Finding:
-    """Look whether there is an account for every registered spec."""
+    """Check whether every registered spec has an account."""
     ledger = machine.ledger
     if ledger.trouble and (ledger.file is None or ledger.file.exists()):
-        # What comes after the semicolon is what to do, which is the other half of a finding.
+        # The text after the semicolon says what to do, which is the other half of a finding.
         return warning(ledger.trouble.partition(";")[0], "dpflow ledger show")
     wanted = {spec.entry.account: spec for spec in machine.specs if spec.entry}
     missing = sorted(wanted.keys() - set(ledger.accounts))
@@ -47,7 +47,7 @@ def accounts(machine: Machine) -> Finding:
 
 
 def _opening(spec: SpecKeeping) -> str:
-    """Return the line that opens a spec's account: all but the epsilon, which is the steward's to choose."""
+    """Return the line that opens a spec's account, except for the epsilon, which the steward chooses."""
     if not (spec.entry and spec.declaration):
         return "dpflow ledger open --help"
     privacy = spec.declaration.spec.privacy
@@ -56,18 +56,18 @@ def _opening(spec: SpecKeeping) -> str:
 
 
 def changed_specs(machine: Machine) -> Finding:
-    """Look whether a registered spec is still what the steward registered."""
+    """Check whether a registered spec is still what the steward registered."""
     changed = [spec for spec in machine.specs if spec.changed]
     if not changed:
-        return ok("the registered specs are as they were")
+        return ok("the registered specs are unchanged")
     first = changed[0]
     again = first.entry.command if first.entry and first.declaration else f"dpflow register {first.name} --remove"
     names = ", ".join(spec.name for spec in changed)
-    return warning(f"changed or gone since it was registered: {names}; runs of it are refused", again)
+    return warning(f"changed or missing since registration: {names}; runs are refused", again)
 
 
 def core_dumps(_machine: Machine) -> Finding:
-    """Look whether a crash would write the memory, and the table in it, to a disk."""
+    """Check whether a crash would write the memory, and the table in it, to disk."""
     if resource.getrlimit(resource.RLIMIT_CORE)[0] == 0:
-        return ok("a crash leaves no memory on a disk")
-    return warning("a crash writes the memory, and the table in it, to a disk", "ulimit -c 0")
+        return ok("a crash writes no memory to disk")
+    return warning("a crash writes the memory, and the table in it, to disk", "ulimit -c 0")

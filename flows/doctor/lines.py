@@ -1,6 +1,6 @@
-"""Which lines of which loggers leave the process, by the configuration that Prefect would really use.
+"""Checks of which log lines leave the process, under the logging configuration that Prefect would really use.
 
-That is Prefect's own file or the user's, with whatever `PREFECT_LOGGING_...` variables put in the place of its entries.
+That is Prefect's own file or the user's, with the entries that `PREFECT_LOGGING_...` variables override.
 """
 
 import logging
@@ -14,7 +14,7 @@ from flows.doctor.origin import mend, origin
 from flows.doctor.stored import debug_mode
 
 OF_RUNS = {"prefect.extra", "prefect.flow_runs", "prefect.task_runs", "prefect.workers"}
-"""The loggers whose lines are a run's log."""
+"""The loggers whose lines make up a run's log."""
 
 TO_SERVER = {"prefect.logging.handlers.APILogHandler", "prefect.logging.handlers.WorkerAPILogHandler"}
 TO_TERMINAL = {
@@ -27,7 +27,7 @@ OVERRIDES = ("PREFECT_LOGGING_LOGGERS_", "PREFECT_LOGGING_HANDLERS_", "PREFECT_L
 
 
 def debug_lines(machine: Machine) -> Finding:
-    """Look whether lines below the level INFO, with the tracebacks of crashes among them, are sent to the server."""
+    """Check whether lines below the level INFO, which include tracebacks of crashes, are sent to the server."""
     configuration = machine.logging
     loud = [
         name
@@ -47,7 +47,7 @@ def debug_lines(machine: Machine) -> Finding:
 
 
 def routed_lines(machine: Machine) -> Finding:
-    """Look whether other loggers than those of runs, or other ways than to the server and the terminal, are in use."""
+    """Check whether lines of loggers other than those of runs are sent, or lines go anywhere but the server and the terminal."""
     others = [
         name
         for name, handler, _ in _outlets(machine.logging)
@@ -59,12 +59,12 @@ def routed_lines(machine: Machine) -> Finding:
 
 
 def logging_file(machine: Machine) -> Finding:
-    """Look whether a file of the user's stands in for Prefect's own configuration of logging."""
+    """Check whether a file of the user replaces Prefect's own logging configuration."""
     path = machine.settings.logging.config_path
     if not path.exists():
-        return ok("Prefect's own configuration of logging is in use")
-    unread = "does not read, and Prefect would fail" if not machine.logging else "was looked at here"
-    return warning(f"{path} stands in for Prefect's configuration of logging; it {unread}", _move_away(machine))
+        return ok("Prefect's own logging configuration is in use")
+    unread = "can't be read, and Prefect would fail" if not machine.logging else "was checked here"
+    return warning(f"{path} replaces Prefect's logging configuration; it {unread}", _move_away(machine))
 
 
 def _outlets(configuration: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
@@ -79,7 +79,7 @@ def _outlets(configuration: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]
 
 
 def _level(configuration: Mapping[str, Any], name: str) -> int:
-    """Return the level from which a logger's lines count: its own, or that of the nearest logger above that has one."""
+    """Return a logger's effective level: its own, or that of the nearest ancestor that has one."""
     loggers = configuration.get("loggers") or {}
     while name:
         level = _number((loggers.get(name) or {}).get("level"))
@@ -95,7 +95,7 @@ def _number(level: object) -> int:
 
 
 def _undo(machine: Machine) -> str:
-    """Return the line that takes away all that differs from Prefect's own configuration."""
+    """Return the line that removes all differences from Prefect's own configuration."""
     names = sorted(name for name in machine.environ if name.startswith(OVERRIDES))
     parts = [f"unset {' '.join(names)}"] if names else []
     return "; ".join([*parts, *([_move_away(machine)] if machine.settings.logging.config_path.exists() else [])])

@@ -1,4 +1,4 @@
-"""The machine as a check sees it: Prefect's settings, the configured server, and what the steward keeps."""
+"""The machine as the checks see it: Prefect's settings, the configured server, and the steward's files and ledger."""
 
 import importlib
 import os
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Machine:
-    """What there is to check; folders need not exist.
+    """Everything that the checks read. Folders need not exist.
 
     Attributes:
-        settings: Prefect's, from the environment, the files in the working folder, and the profile.
+        settings: Prefect's settings, from the environment, the files in the working folder, and the profile.
         environ: The environment.
         server: The Prefect server that is configured, or that `dpflow ui` runs in this folder, as it answered.
         ledger: The ledger.
         specs: The registered specs.
-        private: The steward's folder, by its absolute path.
-        registry: The folder of what may be run, likewise.
-        homes: The folders that Prefect keeps its things in, likewise.
+        private: The absolute path of the steward's folder.
+        registry: The absolute path of the registry.
+        homes: The absolute paths of Prefect's home folders.
     """
 
     settings: "Settings"
@@ -49,13 +49,13 @@ class Machine:
 
     @property
     def releases(self) -> tuple[Path, ...]:
-        """The folders that releases go to."""
+        """The folders to which releases are written."""
         declared = {spec.releases.resolve() for spec in self.specs if spec.releases}
         return tuple(sorted(declared | {Path("releases").resolve()}))
 
     @cached_property
     def logging(self) -> Mapping[str, Any]:
-        """The configuration of logging that Prefect would use, as a dictionary; an empty one if it can't be read."""
+        """The logging configuration that Prefect would use, as a dictionary. Empty if it can't be read."""
         from prefect.context import SettingsContext, get_settings_context  # noqa: PLC0415  after the quiet import
 
         from flows.prefect_compat import DEFAULT_LOGGING_SETTINGS_PATH, load_logging_config  # noqa: PLC0415
@@ -65,7 +65,7 @@ class Machine:
         with SettingsContext(profile=get_settings_context().profile, settings=self.settings):
             try:
                 return load_logging_config(path)
-            except Exception:  # noqa: BLE001  a file may be anything, and what is wrong with it may quote it
+            except Exception:  # noqa: BLE001  the file may contain anything, and its error may quote it
                 return {}
 
     def value(self, accessor: str) -> Any:
@@ -76,16 +76,16 @@ class Machine:
         return found
 
     def is_set(self, accessor: str) -> bool:
-        """Tell whether somebody has chosen a setting, rather than left it as Prefect has it."""
+        """Return whether a setting was set, rather than left at Prefect's default."""
         group, _, name = accessor.rpartition(".")
         return name in (self.value(group) if group else self.settings).model_fields_set
 
 
 def look(settings: "Settings | None" = None) -> Machine:
-    """Look at everything, changing nothing.
+    """Read everything that the checks need, changing nothing.
 
     Args:
-        settings: Prefect's; read anew from all of their places unless given.
+        settings: Prefect's settings. Read again from all their sources unless given.
 
     Raises:
         UsageError: Prefect's settings, or the registry, can't be read.
@@ -116,11 +116,11 @@ def _settings() -> "Settings":
             return Settings()
     except (ValueError, RuntimeError, OSError):  # each may quote the value of a setting
         pass
-    raise UsageError("Prefect's settings can't be read, so that no run would start; see: prefect config validate")
+    raise UsageError("Prefect's settings can't be read, so no run would start; see: prefect config validate")
 
 
 def _import_quietly() -> None:
-    """Import Prefect, whose import makes a home folder and, at a terminal, reports a new user to its makers."""
+    """Import Prefect without side effects: by default, its import creates a home folder and, at a terminal, reports a new user."""
     if "prefect.context" in sys.modules:
         return
     with tempfile.TemporaryDirectory() as home, environment({"DO_NOT_TRACK": "1", "PREFECT_HOME": home}):
@@ -128,6 +128,6 @@ def _import_quietly() -> None:
 
 
 def _missing_home() -> dict[str, str]:
-    """Return the home that an account without one, as containers have it, gets for a run as well; without it nothing can be read."""
+    """Return the home variables that an account without a home folder, as in containers, also gets for a run. Prefect can't start without."""
     given = homes()
     return given if "HOME" in given else {}

@@ -1,4 +1,4 @@
-"""Where one of Prefect's settings was set, and the line that sets it otherwise."""
+"""Find where a Prefect setting was set, and the line that changes it."""
 
 import tomllib
 from collections.abc import Mapping
@@ -17,19 +17,19 @@ class Origin:
     """Where a setting comes from.
 
     Attributes:
-        place: The environment, the profile, or a file's name; None if it was left as Prefect has it.
-        name: The variable that sets it there, under whichever of its names.
+        place: The environment, the profile, or a file's name. None if the setting has Prefect's default.
+        name: The variable that sets it there, which may be an alias.
     """
 
     place: str | None
     name: str
 
     def __str__(self) -> str:
-        return f"set in {self.place}" if self.place else "as Prefect has it by default"
+        return f"set in {self.place}" if self.place else "Prefect's default"
 
 
 def origin(machine: Machine, accessor: str) -> Origin:
-    """Find where a setting was set: of all the places, in Prefect's own order, the first that names it."""
+    """Find where a setting was set: the first source that names it, in Prefect's order of precedence."""
     names = _names(accessor)
     for place, named in _places(machine, accessor, names):
         if named is not None:
@@ -38,19 +38,19 @@ def origin(machine: Machine, accessor: str) -> Origin:
 
 
 def mend(machine: Machine, accessor: str, *, to: str | None) -> str:
-    """Return the line that sets a setting to a value, or, for None, takes away what was set."""
+    """Return the line that sets a setting to a value, or unsets it if the value is None."""
     found, name = origin(machine, accessor), _names(accessor)[0]
     if found.place == PROFILE:
         return f"prefect config unset --yes {found.name}" if to is None else f"prefect config set {name}={to}"
     if to is not None:
-        return f"export {name}={to}"  # the environment comes before every file
+        return f"export {name}={to}"  # the environment takes precedence over every file
     if found.place in FILES:
         return f"sed -i '/{accessor.rpartition('.')[2]}/Id' {found.place}"
     return f"unset {found.name}"
 
 
 def _places(machine: Machine, accessor: str, names: tuple[str, ...]) -> list[tuple[str, str | None]]:
-    from dotenv import dotenv_values  # noqa: PLC0415  Prefect's own reader of such files
+    from dotenv import dotenv_values  # noqa: PLC0415  the parser that Prefect uses
     from prefect.settings import Settings  # noqa: PLC0415  after the quiet import
 
     from flows.prefect_compat import ProfileSettingsTomlLoader  # noqa: PLC0415
@@ -67,7 +67,7 @@ def _places(machine: Machine, accessor: str, names: tuple[str, ...]) -> list[tup
 
 
 def _names(accessor: str) -> tuple[str, ...]:
-    """Return the variables that set a setting, the usual one first."""
+    """Return the names of the variables that set a setting, the canonical one first."""
     from prefect.settings import Settings  # noqa: PLC0415  after the quiet import
 
     model: Any = Settings

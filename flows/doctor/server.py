@@ -1,4 +1,4 @@
-"""The Prefect server that is configured: who can reach it, and what it tells whom."""
+"""The configured Prefect server: who can reach it, and what it tells them."""
 
 import ipaddress
 import socket
@@ -30,16 +30,16 @@ class Reach(StrEnum):
 
 @dataclass(frozen=True)
 class Server:
-    """A server as it answered.
+    """What a server answered.
 
     Attributes:
-        url: Its API, without the name and password that the configured URL may hold.
+        url: The URL of its API, without any user name and password.
         reach: From where it can be reached.
         answers: Whether it answered at all.
-        is_open: Whether it told its settings to somebody without credentials.
-        version: What it says it is, if it said so.
-        settings: Its own settings, if it told them; Prefect masks the secret ones.
-        has_result_storage: Whether a block is set there to which results go by default.
+        is_open: Whether it told its settings without credentials.
+        version: Its version, if it told it.
+        settings: Its own settings, if it told them. Prefect masks secrets.
+        has_result_storage: Whether it has a default block to which results are written.
     """
 
     url: str
@@ -52,7 +52,7 @@ class Server:
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether nobody on the way can read along."""
+        """Whether the connection is encrypted."""
         return self.url.startswith("https:")
 
     def setting(self, accessor: str) -> Any:
@@ -64,18 +64,18 @@ class Server:
 
 
 def ask(url: str, settings: "Settings", *, secret: str | None = None) -> Server:
-    """Ask a server for its settings and version, first as anybody.
+    """Ask a server for its settings and version, first without credentials.
 
-    Credentials are sent only where they can't be read on the way, and only to who proves to be the host of the URL.
+    Credentials are sent only over loopback, or encrypted to a server whose certificate proves its identity.
 
     Args:
-        url: Its API.
-        settings: Prefect's.
-        secret: `USER:PASSWORD` of the server, if it is not the one in the settings.
+        url: The URL of its API.
+        settings: Prefect's settings.
+        secret: The server's `USER:PASSWORD`, if it is not the one in the settings.
     """
     url = shown(url).rstrip("/")
     server = Server(url, reach=reach(urlsplit(url).hostname or ""))
-    # No secret is sent, so that it does not matter yet who answers.
+    # No secret is sent, so it does not matter yet who answers.
     with httpx.Client(verify=False, timeout=ASK_SECONDS) as anybody:  # noqa: S501
         answer = _get(anybody, url, "/admin/settings")
         if answer is None:
@@ -95,7 +95,7 @@ def ask(url: str, settings: "Settings", *, secret: str | None = None) -> Server:
 
 
 def reach(host: str) -> Reach:
-    """Tell from where a host's address, or the worst of them, can be reached; one that nobody knows counts as public."""
+    """Return from where a host can be reached, by the most exposed of its addresses. An unknown host counts as public."""
     try:
         found = {entry[4][0] for entry in socket.getaddrinfo(host, None)} if host else set()
     except (OSError, UnicodeError):
@@ -103,7 +103,7 @@ def reach(host: str) -> Reach:
     addresses = [ipaddress.ip_address(str(address).partition("%")[0]) for address in found]
     if addresses and all(address.is_loopback for address in addresses):
         return Reach.LOOPBACK
-    # 0.0.0.0 stands for all addresses of the machine, whichever it has.
+    # 0.0.0.0 stands for all addresses of the machine.
     if addresses and all(address.is_private and not address.is_unspecified for address in addresses):
         return Reach.NEAR
     return Reach.FAR
@@ -131,7 +131,7 @@ def _get(client: httpx.Client, url: str, path: str) -> httpx.Response | None:
 
 
 def _told(answer: httpx.Response | None) -> Any:
-    """Return what an answer says, or None if it is a refusal, a page to log in at, or no answer."""
+    """Return the JSON of an answer, or None if it is an error, a login page, or missing."""
     if answer is None or answer.status_code != httpx.codes.OK:
         return None
     try:
@@ -141,11 +141,11 @@ def _told(answer: httpx.Response | None) -> Any:
 
 
 def _trusted(server: Server, settings: "Settings") -> ssl.SSLContext | bool:
-    """Return whose certificates count; where nothing is encrypted none do, and none need be loaded."""
+    """Return the TLS verification for a client: the configured or default certificates, or none if nothing is encrypted."""
     own = settings.api.ssl_cert_file
     try:
         return ssl.create_default_context(cafile=own) if own and server.is_encrypted else server.is_encrypted
-    except OSError:  # a file that is not there, or holds none: no host proves anything then
+    except OSError:  # the file is missing or invalid: trust no host
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 

@@ -1,1 +1,1 @@
-"""What the Prefect UI shows: artifacts, pages of runs and accounts, and events about budgets."""
+"""Artifacts in the Prefect UI, the pages of runs and accounts, and events about budgets."""

@@ -1,4 +1,4 @@
-"""The page of an account in Markdown: its state and terms, what is spent and left, its blocks, allowances and runs."""
+"""The page of an account in Markdown: state, terms, spent and remaining budget, blocks, allowances and runs."""
 
 import re
 import shlex
@@ -15,10 +15,10 @@ MOST_RUNS, MOST_BLOCKS = 20, 20
 
 
 def account_page(found: AccountOverview) -> str:
-    """Write the page. It is the same for as long as nothing happens to the account."""
+    """Return the page. It stays the same until something happens to the account."""
     account, (block, balance) = found.account, found.most_used
     bars = [Bar("now", balance.spent, 0, balance.reserved, balance.cap)]
-    where = f"Of block {plain(block)}, which has used most:" if account.blocks_by is not None and block else ""
+    where = f"Block {plain(block)}, the most used one:" if account.blocks_by is not None and block else ""
     state = "open" if account.state == "open" else "closed: it takes no more runs"
     return page(
         f"# {plain(account.name)}",
@@ -102,9 +102,9 @@ def _open_runs(found: AccountOverview) -> str:
     if not runs:
         return ""
     about = (
-        "These hold a part of the budget: they are at work, or were interrupted. An interrupted one goes on where it stopped, "
-        "without paying or drawing anything twice, when its flow run is retried here, or by the first of its lines below, with the "
-        "release's registered name for NAME. The second line ends it for good: what it has not spent goes back to the account."
+        "These runs hold a part of the budget: they are running, or were interrupted. To continue an interrupted run without charging or "
+        "drawing anything twice, retry its flow run here, or call the first command below it with the release's registered name for "
+        "NAME. The second command ends the run for good and returns its unspent budget to the account."
     )
     return page("## Open runs", about, *(_open_run(found, item) for item in runs)).strip()
 
@@ -143,5 +143,5 @@ def _runs(found: AccountOverview) -> str:
 
 
 def _short(run: str) -> str:
-    """Return the first part of a run's id where it is one of Prefect's: a row has to fit the page."""
+    """Shorten an id that Prefect made to its first part, so that a row fits the page."""
     return run[:8] if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", run) else run

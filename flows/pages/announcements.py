@@ -1,4 +1,4 @@
-"""Events about accounts, for automations: how much of one is used, and, once, that it has passed 80 % of its budget."""
+"""Events about accounts, for automations: how much of an account is used, and, once, that it has passed 80 % of its budget."""
 
 import logging
 from contextlib import suppress
@@ -20,16 +20,16 @@ progress = logging.getLogger("dpcore.progress")
 
 
 def announce(account: Account, balance: Balance, *, ledger: str) -> None:
-    """Tell how much of an account is used; and the first time that it is 80 % or more, that it has passed that.
+    """Emit how much of an account is used and, the first time that it is 80 % or more, that it has passed that mark.
 
-    Each crossing has an id of its own: the budget of an account is crossed once, and one that was raised since is another. A
-    server that gets an event a second time stores it once, but acts on it again after half an hour or a restart. So what was
-    announced is also remembered in a variable there, and not sent again.
+    The id of a crossing is derived from the ledger, the account and its budget, so each budget is crossed once, and a raised budget
+    can be crossed again. A server stores a repeated event once, but triggers automations again after half an hour or a restart. So
+    announced crossings are also kept in a Prefect variable and not sent again.
 
     Args:
         account: The account.
         balance: Its balance, or that of its most used block.
-        ledger: The identity of the ledger, since another may have an account of the same name.
+        ledger: The identity of the ledger, since another ledger may have an account of the same name.
     """
     percent = round(100 * balance.used / balance.cap, 1)
     resource = {"prefect.resource.id": f"dpflow.account.{account.name}", "prefect.resource.name": account.name}
@@ -56,7 +56,6 @@ def _announced(account: str) -> list[str]:
 
 def _remember(account: str, crossing: UUID) -> None:
     latest = [*_announced(account), str(crossing)][-_REMEMBERED:]
-    with suppress(
-        ObjectAlreadyExists
-    ):  # two runs crossed at once, and the other one made the variable first: what it says is ours, too
+    # Two runs that cross at once may both create the variable. They write the same crossing, so the second can be dropped.
+    with suppress(ObjectAlreadyExists):
         Variable.set(key("passed", account), latest, tags=["dpflow"], overwrite=True)

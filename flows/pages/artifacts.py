@@ -1,7 +1,7 @@
-"""What the Prefect UI shows of a run and of an account: live progress, release, rounds, budget. All of it is public.
+"""Artifacts of runs and accounts in the Prefect UI: live progress, release, rounds, budget. All of it is public.
 
-Nothing here can lose a run. A server that does not answer costs the progress that it would have shown, and of a finished run
-the pages, which a retry of the run makes up for.
+A failure here never loses a run. If the server does not answer, a running run shows no progress, and a finished one has no pages
+until it is retried.
 """
 
 import logging
@@ -40,12 +40,12 @@ class Watch:
         self._not_before = 0.0
         self._failed = False
         current = get_settings_context()
-        # A run does not wait for a server that is gone. Changed by hand: Prefect's own way to do it takes 60 ms.
+        # A run does not wait for a server that is gone. The settings are copied by hand: `temporary_settings` takes 60 ms.
         client = current.settings.client.model_copy(update={"max_retries": 0})
         self._hurried = {"profile": current.profile, "settings": current.settings.model_copy(update={"client": client})}
 
     def update(self) -> None:
-        """Show how far the run is: about once a second, and in any case when its rounds are over."""
+        """Show how far the run is: about once a second, and always when its rounds are over."""
         strategy = self._run.strategy
         done = self._run.rounds[-1].number if self._run.rounds else 0
         over = strategy.finished or done >= strategy.rounds
@@ -55,7 +55,7 @@ class Watch:
         try:
             with SettingsContext(**self._hurried):
                 self._show(100.0 if over else 100.0 * done / strategy.rounds, self._words(done, over=over))
-        except Exception as error:  # noqa: BLE001  whatever fails here, it is no reason to lose a run
+        except Exception as error:  # noqa: BLE001  no failure here may lose a run
             wait = AFTER_FAILURE_SECONDS
             if not self._failed:
                 stewardlog.record(error, where="the progress of a run")
@@ -82,10 +82,10 @@ class Watch:
 
 
 def publish_report(report: Report, *, note: str) -> None:
-    """Write the pages of a finished run, its release, its rounds and its budget, and tell how much of the account is used.
+    """Write the release, rounds and budget pages of a finished run, and report how much of the account is used.
 
     Raises:
-        DpflowError: The server failed. The release is there all the same, and the message says so.
+        DpflowError: The server failed. The release is published all the same, and the message says so.
     """
     account = report.account
     failure = None
@@ -97,18 +97,18 @@ def publish_report(report: Report, *, note: str) -> None:
         ):
             create_markdown_artifact(text, key=key(kind, account.name), description=about)
         announce(account, report.overall, ledger=report.privacy["ledger"])
-    except Exception as error:  # noqa: BLE001  whatever fails here, what has to be said is that the release is there
+    except Exception as error:  # noqa: BLE001  the message must say that the release is published, whatever fails
         stewardlog.record(error, where="the pages of a run")
         failure = type(error).__name__
     if failure:
         raise DpflowError(
             f"the release is finished and paid for, at {report.outcome.release}, but its pages could not be written to the Prefect "
-            f"server ({failure}); see that the server runs, then retry the run: nothing is paid or drawn again"
+            f"server ({failure}); check that the server is running, then retry the run: nothing is charged or drawn again"
         )
 
 
 def publish_account(found: AccountOverview) -> bool:
-    """Write the page of an account, unless the latest one says the same; return whether it was written."""
+    """Write the page of an account unless the latest one is identical. Return whether it was written."""
     name, text = key("account", found.account.name), account_page(found)
     with get_client(sync_client=True) as client:
         latest = client.read_artifacts(
@@ -121,7 +121,7 @@ def publish_account(found: AccountOverview) -> bool:
 
 
 def _earlier(name: str) -> UUID | None:
-    """Find the progress of an earlier attempt of the same flow run, which goes on."""
+    """Find the progress artifact of an earlier attempt of the same flow run, to continue it."""
     if flow_run.id is None:
         return None
     wanted = ArtifactFilter(key=ArtifactFilterKey(any_=[name]), flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run.id]))

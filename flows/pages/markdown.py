@@ -1,4 +1,4 @@
-"""Markdown that shows a name as it is, whatever is in it: as the Prefect UI renders it, and as other programs do."""
+"""Markdown that shows any name verbatim, in the Prefect UI and in other renderers."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,11 +7,11 @@ from dpcore.reporting.plots import data_uri
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _ESCAPED = frozenset("\\`*_[]#|~!$:@.")
-"""What could begin emphasis, code, a link, a heading, a formula or a cell; the last three, an address that becomes a link by itself."""
+"""Characters that could start emphasis, code, a link, a heading, a formula or a cell. The last three could start an autolink."""
 
 
 def plain(text: object) -> str:
-    r"""Write a text so that it neither becomes markup nor leaves the line or the cell that it is in.
+    r"""Escape a text so that it neither becomes markup nor leaves its line or cell.
 
     >>> print(plain("a|b <script> **x**\n# y"), plain("visit_date"))
     a\|b &lt;script&gt; \*\*x\*\* \# y visit_date
@@ -21,12 +21,12 @@ def plain(text: object) -> str:
 
 
 def mono(text: str) -> str:
-    """Write a hash or a name of our own making, whose letters are to be told apart; anything else is written as it is."""
+    """Format a hash or a name that we made in a monospaced font. Any other text is escaped as by `plain`."""
     return f"`{text}`" if re.fullmatch(r"[A-Za-z0-9-]+", text) else plain(text)
 
 
 def code(text: str) -> str:
-    """Write some lines of a program as a block, from which nothing that is in them leads out."""
+    """Format lines of a program as a fenced block. The fence is longer than any run of backticks inside."""
     fence = "```"
     while fence in text:
         fence += "`"
@@ -34,23 +34,23 @@ def code(text: str) -> str:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> str:
-    """Write a table of cells that are Markdown; the columns named `right` hold numbers."""
+    """Format a table whose cells are Markdown. The columns in `right` are aligned right, for numbers."""
     rules = ["---:" if head in right else "---" for head in heads]
     return "\n".join(f"| {' | '.join(line)} |" for line in [heads, rules, *rows])
 
 
 def image(svg: str, words: str) -> str:
-    """Put a plot into the page, with what it shows in words of our own."""
+    """Embed a plot, with `words` as its alternative text. The words are ours and need no escaping."""
     return f"![{words}]({data_uri(svg)})"
 
 
 def page(*parts: str) -> str:
-    """Put the parts of a page below each other; those that are empty are left out."""
+    """Join the parts of a page, leaving out empty ones."""
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _mark(line: str, place: int) -> str:
     mark = line[place]
     if mark == "_" and line[place - 1 : place].isalnum() and line[place + 1 : place + 2].isalnum():
-        return mark  # within a word it is never markup, and most columns have one
+        return mark  # never markup inside a word, and most column names have one
     return f"\\{mark}" if mark in _ESCAPED else _ENTITIES.get(mark, mark)

@@ -12,11 +12,11 @@ from dpcore.reporting.plots import Bar, budget_plot, budget_words, percent, roun
 from flows.pages.markdown import code, image, mono, page, plain, table
 
 MOST_ROUNDS = 100
-"""Rounds in a table; of more, the first and the last are shown."""
+"""Maximum number of rounds in a table. Of more rounds, the first and last ones are shown."""
 
 
 def release_page(report: Report, *, note: str) -> str:
-    """Tell where the release is, how to read it, what it promises, and how that is checked."""
+    """Return the page that says where the release is, how to read it, what it promises, and how to check it."""
     outcome, privacy = report.outcome, report.privacy
     files = [
         [plain(file["path"]), _count(file["rows"]), _count(file["bytes"]), f"{mono(file['sha256'][:16])}…"]
@@ -28,7 +28,7 @@ def release_page(report: Report, *, note: str) -> str:
         f"**{plain(privacy['guarantee'])}**",
         *(f"**Warning:** {plain(warning)}." for warning in outcome.warnings),
         f"Note: {plain(note)}" if note.strip() else "",
-        "Where it is; `card.html` in it tells the same to whoever gets the release:",
+        "The release is in this folder. Its `card.html` tells recipients the same as this page.",
         code(outcome.release),
         "## How to read it",
         code(_reading(outcome.release)),
@@ -39,18 +39,18 @@ def release_page(report: Report, *, note: str) -> str:
         table(["column", "type"], columns),
         "## Files",
         table(["file", "rows", "bytes", "sha256"], files, right=["rows", "bytes"]),
-        "The receipt is checked, with everything else in the ledger, by the flow `verify`, or by the steward:",
+        "The flow `verify` checks this release with everything else in the ledger. The steward can also check it with:",
         code(f"dpflow ledger verify \\\n  --head {privacy['ledger_head']}"),
     )
 
 
 def rounds_page(report: Report) -> str:
-    """Tell what was measured in each round, with how much noise, and how far it brought the model."""
+    """Return the page that says what each round measured, with how much noise, and how much it improved the model."""
     rounds, heads = report.rounds, ["round", "noise", "before", "after", "improvement", "noise alone", "spent"]
     about = (
-        "A round measures, with noise, the columns that the model gets most wrong, and corrects the model. Before and after: how far "
-        "the model is from what was measured, all cells together, in percent of the rows. Where that comes close to what the noise "
-        "alone makes, nothing is left to learn. Noise: the standard deviation of a count. Spent: of what this run had reserved."
+        "A round measures, with noise, the columns that the model gets most wrong, and corrects the model. Before and after: the distance "
+        "between the model and the measurement, summed over all cells, in percent of the rows. When it is close to the noise alone, "
+        "nothing is left to learn. Noise: the standard deviation of a count. Spent: the share of this run's reservation."
     )
     return page(
         f"# {plain(report.outcome.account)}: {len(rounds):,} rounds",
@@ -58,14 +58,14 @@ def rounds_page(report: Report) -> str:
         rounds_words(rounds),
         about if rounds else "",
         table([heads[0], "measured", *heads[1:]], _round_rows(rounds), right=heads) if rounds else "",
-        f"The {len(rounds) - MOST_ROUNDS:,} rounds between are in `manifest.json`."
+        f"The {len(rounds) - MOST_ROUNDS:,} rounds in between are in `manifest.json`."
         if len(rounds) > MOST_ROUNDS
         else "",
     )
 
 
 def budget_page(report: Report) -> str:
-    """Tell what the account had before the run, what the run took, and what is left."""
+    """Return the page that says what the account had before the run, what the run spent, and what is left."""
     account, outcome = report.account, report.outcome
     this_run = account.weight * round(outcome.spent * AMOUNT_OF_ONE)
     bars = [
@@ -80,7 +80,7 @@ def budget_page(report: Report) -> str:
     return page(
         f"# {plain(account.name)}: the budget",
         spent,
-        f"The figures are of the most used of the {len(outcome.blocks):,} blocks that it has read."
+        f"The figures are those of the most used of the {len(outcome.blocks):,} blocks that the run read."
         if outcome.blocks
         else "",
         image(budget_plot(bars), budget_words(bars)),
@@ -89,15 +89,15 @@ def budget_page(report: Report) -> str:
 
 
 def balances_table(account: Account, moments: dict[str, Balance]) -> str:
-    """Write an account's balance at some moments, in what the account counts in."""
+    """Return a table of an account's balance at some moments, in the account's currency."""
     symbol = account.currency.symbol
-    heads = [f"{unit}{' ' if when else ''}{when}" for when in moments for unit in (symbol, "share")]
+    heads = [f"{figure}{' ' if when else ''}{when}" for when in moments for figure in (symbol, "share")]
     rows = []
     for name, rounded in (("spent", booked), ("reserved", booked), ("remaining", left)):
         cells = []
         for balance in moments.values():
-            units = getattr(balance, name)
-            cells += [rounded(units), percent(units / balance.cap)]
+            amount = getattr(balance, name)
+            cells += [rounded(amount), percent(amount / balance.cap)]
         rows.append(["left" if name == "remaining" else name, *cells])
     return table(["bookkeeping", *heads], rows, right=heads)
 
@@ -118,14 +118,14 @@ def _promise(privacy: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _several_blocks(privacy: dict[str, Any]) -> str:
-    """Say what the release costs somebody who is in several of its blocks."""
+    """Return what the release costs a person who is in several of its blocks."""
     if not privacy.get("blocks"):
         return ""
     return plain(consequences(read_blocks(privacy["blocks"]), unit=privacy["unit"], rows=privacy["max_rows_per_unit"]))
 
 
 def _reading(release: str) -> str:
-    """Return some lines of Python, whatever the path is made of."""
+    """Return lines of Python that read the release, with its path quoted."""
     return "\n".join(
         (
             f"release = {release!r}",
@@ -141,7 +141,7 @@ def _round_rows(rounds: Sequence[Round]) -> Iterator[list[str]]:
     for each in shown:
         yield [
             f"{each.number}",
-            " × ".join(map(plain, each.columns)),  # noqa: RUF001  a sign of multiplication
+            " × ".join(map(plain, each.columns)),  # noqa: RUF001  a multiplication sign
             f"{each.noise:,.1f}",
             percent(each.before),
             percent(each.after),

@@ -1,6 +1,6 @@
-"""The Prefect server as dpflow runs it on this machine: behind a gate, and with a SQLite database that is written in turns.
+"""The Prefect server as dpflow runs it on this machine: behind a gate, and with serialized writes to its SQLite database.
 
-Run as `python -m flows.server.app DESCRIPTOR`, it is the server of `dpflow ui`. It inherits the socket on which it listens, so that no
+`dpflow ui` runs it as `python -m flows.server.app DESCRIPTOR`. It inherits the listening socket under that file descriptor, so that no
 other program can take the port while it loads. Its settings are in its environment.
 """
 
@@ -45,7 +45,7 @@ class InTurns(AioSqliteConfiguration):
     ) -> AsyncGenerator[AsyncSessionTransaction, None]:
         """Begin as a writer, when those that came before have ended; for another process, SQLite waits up to a minute.
 
-        Only this transaction begins so. Prefect opens further sessions while it lasts, in order to read: begun as writers, they would
+        Only this transaction begins as a writer. Meanwhile Prefect opens further sessions to read. If they began as writers, they would
         wait for the transaction that waits for them.
         """
         async with AsyncExitStack() as stack:
@@ -63,7 +63,7 @@ class InTurns(AioSqliteConfiguration):
 
 
 def server_app(port: int) -> Gate:
-    """Return Prefect's application, to be served on a port of 127.0.0.1."""
+    """Return Prefect's application behind the gate, to be served on a port of 127.0.0.1."""
     secret = get_current_settings().server.database.connection_url
     url = secret.get_secret_value() if secret else ""
     if url and get_dialect(url).name == "sqlite":
@@ -72,7 +72,7 @@ def server_app(port: int) -> Gate:
 
 
 def main() -> None:
-    """Serve until a signal ends it."""
+    """Serve until a signal stops the server."""
     listening = socket.socket(fileno=int(sys.argv[1]))
     server = get_current_settings().server
     config = uvicorn.Config(

@@ -1,7 +1,7 @@
-"""Programs that go on after the command that started them: known again whatever happened since, and ended with all their children.
+"""Background programs that outlive the command that started them: start them, recognize them later, and end them with their children.
 
-Each carries a mark in its environment, which its children inherit. So a process is ours if it has the mark, and never because
-of its number alone, which the system may have given to another program in the meantime.
+Each carries a mark in its environment, which its children inherit. A process is ours only if it has the mark. Its pid alone proves
+nothing, because the system may have given it to another program since.
 """
 
 import os
@@ -23,32 +23,32 @@ POLL_SECONDS = 0.1
 def start(
     arguments: Sequence[str], *, folder: Path, log: str, environment: Mapping[str, str], keep: Sequence[int] = ()
 ) -> int:
-    """Start Python with some arguments, in a session of its own, and return its process number.
+    """Start Python with some arguments, in a session of its own, and return its pid.
 
     Args:
         arguments: What follows the interpreter, such as `-m` and a module.
-        folder: Where the logs are. It is also the mark: what was started for one folder is never taken for another's.
-        log: The file's name in that folder to which the program's output is added.
-        environment: All of the program's environment but the mark.
-        keep: The open files and sockets that the program inherits, by the same numbers.
+        folder: The folder of the logs. It is also the mark, so programs of different folders are never confused.
+        log: The name of the file in that folder to which the program's output is appended.
+        environment: The program's whole environment, except the mark.
+        keep: The file descriptors that the program inherits, under the same numbers.
     """
     with (folder / log).open("ab") as output:
         child = subprocess.Popen(  # noqa: S603  our own interpreter
-            # -P: a folder of the user's that has the name of a module of ours must not be taken for it
+            # -P: a folder in the working directory must not shadow one of our modules
             [sys.executable, "-P", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
             env={**environment, MARK: str(folder)},
             pass_fds=keep,
-            start_new_session=True,  # a Ctrl-C or the end of the terminal is not for it
+            start_new_session=True,  # Ctrl-C or closing the terminal must not reach it
         )
-    child.returncode = 0  # it outlives this process, so nobody here waits for it, and Python is not to complain of that
+    child.returncode = 0  # it outlives this process, so nobody waits for it; this silences Python's ResourceWarning
     return child.pid
 
 
 def runs(pid: int, arguments: Sequence[str], *, folder: Path) -> bool:
-    """Tell whether a process is alive and is the program that was started for this folder with these arguments."""
+    """Return whether a process is alive and is the program that was started for this folder with these arguments."""
     try:
         process = psutil.Process(pid)
         return _is_marked(process, folder) and process.cmdline()[2:] == list(arguments)
@@ -57,16 +57,16 @@ def runs(pid: int, arguments: Sequence[str], *, folder: Path) -> bool:
 
 
 def all_of(folder: Path) -> list[psutil.Process]:
-    """Return every process that was started for this folder, or by one that was."""
+    """Return every process that was started for this folder, and their descendants."""
     return [process for process in psutil.process_iter() if _is_marked(process, folder)]
 
 
 def end(processes: Sequence[psutil.Process], *, patience: float) -> None:
-    """Ask processes to end, wait until they are gone, and kill those that are not after `patience` seconds."""
+    """Terminate processes, wait until they are gone, and kill those that still run after `patience` seconds."""
     for send in (psutil.Process.terminate, psutil.Process.kill):
         for process in processes:
             try:
-                send(process)  # psutil looks first whether the number is still that process's
+                send(process)  # psutil first checks that the pid still belongs to that process
             except psutil.NoSuchProcess:
                 continue
         if _gone(processes, within=patience):
@@ -74,9 +74,9 @@ def end(processes: Sequence[psutil.Process], *, patience: float) -> None:
 
 
 def end_with(pid: int, *, words: str) -> None:
-    """End this process and its children at once when another process is gone, and say why.
+    """End this process and its children as soon as another process is gone, and write `words` to standard error.
 
-    They are killed, and not asked: whatever they still had to say would be said to the program that has taken the other's place.
+    They are killed, not terminated: anything they still sent would go to whichever program has taken the other's place.
     """
     try:
         other = psutil.Process(pid)
@@ -110,7 +110,7 @@ def _gone(processes: Sequence[psutil.Process], *, within: float) -> bool:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """Tell whether a process still runs; one that has ended, but is still listed because nobody has asked how, does not."""
+    """Return whether a process still runs. A zombie does not."""
     try:
         return bool(process.is_running()) and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
@@ -120,6 +120,6 @@ def _is_alive(process: psutil.Process) -> bool:
 def _is_marked(process: psutil.Process, folder: Path) -> bool:
     try:
         environment: dict[str, Any] = process.environ()
-    except (psutil.Error, OSError):  # somebody else's, or gone by now
+    except (psutil.Error, OSError):  # belongs to another user, or is gone by now
         return False
     return environment.get(MARK) == str(folder) and process.pid != os.getpid()

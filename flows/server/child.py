@@ -1,7 +1,7 @@
-"""The temporary Prefect server's process: it lives as long as its standard input is open, and not longer.
+"""The process of the temporary Prefect server. It stops when its standard input closes.
 
-Run as a file, by `flows.server.temporary`, which holds the other end of the pipe. When that process ends, however it
-ends, the pipe closes and the server stops: `kill -9` leaves nothing running.
+`flows.server.temporary` runs this file and holds the other end of the pipe. However that process ends, the pipe closes and the
+server stops, so even `kill -9` leaves nothing running.
 """
 
 import os
@@ -15,8 +15,8 @@ GRACE_SECONDS = 10
 
 def main() -> None:
     """Print the port, then serve Prefect's API on it until standard input closes."""
-    # Listening starts before the slow imports: whoever connects already is answered as soon as the server is up, so that
-    # nobody has to poll for it, and no other program can take the port in between.
+    # Listen before the slow imports: early connections are answered as soon as the server is up, so nobody has to poll, and no
+    # other program can take the port in between.
     listening = socket.create_server(("127.0.0.1", 0), backlog=128)
     sys.stdout.write(f"{listening.getsockname()[1]}\n")
     sys.stdout.flush()
@@ -24,28 +24,28 @@ def main() -> None:
     servers: list[Any] = []
     threading.Thread(target=_stop_at_end_of_input, args=(servers,), daemon=True).start()
 
-    import uvicorn  # noqa: PLC0415  as late as can be, see above
+    import uvicorn  # noqa: PLC0415  slow, see above
 
     from flows.server.app import server_app  # noqa: PLC0415
 
-    # Both ends are on this machine: compressing what they say to each other would cost more than it saves.
+    # Both ends are on this machine, where compression costs more than it saves.
     app = server_app(listening.getsockname()[1])
     config = uvicorn.Config(app, log_level="error", lifespan="on", ws_per_message_deflate=False)
     server = uvicorn.Server(config)
     servers.append(server)
     server.run(sockets=[listening])
-    # The database is closed by now; what else Prefect does at the end of a process takes seconds and serves nobody.
+    # The database is closed by now. Prefect's remaining exit handlers take seconds and do nothing useful here.
     os._exit(0 if server.started else 1)
 
 
 def _stop_at_end_of_input(servers: list[Any]) -> None:
-    # Not through sys.stdin, whose lock, held by this thread, would turn the end of a failed start into a crash.
+    # Not sys.stdin: this thread would hold its lock, and exiting after a failed start would crash.
     while os.read(0, 1):
         pass
     if servers and servers[0].started:
         servers[0].should_exit = True
         threading.Event().wait(GRACE_SECONDS)
-    # A server that is still making its database may be cut off: that happens in one transaction.
+    # A server that is still creating its database can be cut off, because that is one transaction.
     os._exit(0)
 
 

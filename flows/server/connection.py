@@ -1,6 +1,6 @@
-"""Which Prefect server is meant, and whether it answers.
+"""Find the configured Prefect server, check whether it answers, and set the environment that Prefect reads.
 
-Prefect is imported as late as can be: it reads its environment when it is.
+Prefect is imported as late as possible, because it reads its environment on import.
 """
 
 import os
@@ -20,17 +20,17 @@ def configured_url() -> str | None:
 
 
 def server_answers(url: str, *, timeout: float, direct: bool = False) -> bool:
-    """Tell whether a Prefect server answers at an API URL. One that asks for a password does.
+    """Return whether a Prefect server answers at an API URL. Asking for a password counts as an answer.
 
     Args:
         url: The API's URL.
-        timeout: How many seconds it has.
-        direct: Whether it is one of our own on this machine, for which no proxy is asked.
+        timeout: The timeout in seconds.
+        direct: Whether to bypass proxies, for a server of ours on this machine.
     """
     import httpx  # noqa: PLC0415
 
     try:
-        # No secret is sent, so that it does not matter here who answers; Prefect's own client checks certificates.
+        # No secret is sent, so it does not matter here who answers. Prefect's own client checks certificates.
         answer = httpx.get(
             f"{url.rstrip('/')}/health",
             timeout=timeout,
@@ -44,7 +44,7 @@ def server_answers(url: str, *, timeout: float, direct: bool = False) -> bool:
 
 
 def shown(url: str) -> str:
-    """Return a URL without the name and password it may hold."""
+    """Return a URL without any user name and password in it."""
     import httpx  # noqa: PLC0415
 
     try:
@@ -54,11 +54,11 @@ def shown(url: str) -> str:
 
 
 def homes() -> dict[str, str]:
-    """Return the folders that Prefect is to take for homes: our own, unless it has one in which there is a profile to read."""
+    """Return the variables that give Prefect a home folder of ours, unless one is set or `~/.prefect` has a readable profile."""
     own = str(own_home())
     try:
         profiles = Path.home() / ".prefect" / "profiles.toml"
-    except RuntimeError:  # an account without a home folder, as containers have it; Prefect then fails to be imported
+    except RuntimeError:  # an account without a home folder, as in containers; importing Prefect would fail
         return {"HOME": own, "PREFECT_HOME": os.environ.get("PREFECT_HOME", own)}
     if "PREFECT_HOME" in os.environ or os.access(profiles, os.R_OK):
         return {}
@@ -66,13 +66,13 @@ def homes() -> dict[str, str]:
 
 
 def no_proxy() -> dict[str, str]:
-    """Return the variables that keep a proxy, if there is one, from being asked for the server on this machine."""
+    """Return the variables that make requests to the server on this machine bypass any proxy."""
     direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
     return dict.fromkeys(("no_proxy", "NO_PROXY"), f"{direct},127.0.0.1" if direct else "127.0.0.1")
 
 
 def read_settings() -> None:
-    """Make Prefect, also its threads, go by the environment as it is now."""
+    """Make Prefect, including its threads, read the environment again."""
     from prefect.context import refresh_global_settings_context  # noqa: PLC0415
 
     with no_warnings():
@@ -81,7 +81,7 @@ def read_settings() -> None:
 
 @contextmanager
 def environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set some variables of the environment for as long as the context lasts."""
+    """Set environment variables while the context is open."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -96,7 +96,7 @@ def environment(values: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def no_warnings() -> Iterator[None]:
-    """Keep Prefect from warning of a home folder that it cannot make: only a temporary server needs one, and looks after it."""
+    """Silence Prefect's warning about a home folder that it can't create: only a temporary server needs one, and creates it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

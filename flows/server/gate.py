@@ -1,7 +1,7 @@
-"""The gate in front of a local Prefect server: it lets in the server's own pages and programs, and no other web page.
+"""The gate in front of a local Prefect server: it admits programs and the server's own pages, and rejects other web pages.
 
-A page of any site can send requests to a server on loopback, and a host name of its own choosing can lead there. A password keeps
-such a page from doing anything. This gate keeps its requests from reaching the server at all.
+A page of any site can send requests to a server on loopback, and can make a host name of its own resolve there (DNS rebinding). The
+password keeps the page from doing anything; this gate keeps its requests from reaching the server at all.
 """
 
 import base64
@@ -20,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 HTTP_PORT = 80
 POLICY_VIOLATION = 1008
 OPEN_PATH = "/open"
-"""Where the page is, under any name below, that takes the password out of its own address and leaves it where Prefect's pages look for it."""
+"""Path of the login page, and of any path below it. The page moves the password from its own address to where Prefect's pages read it."""
 
 OPEN_SCRIPT = """
 const say = text => { document.querySelector("p").textContent = text }
@@ -43,31 +43,31 @@ open()
 DESCRIPTIONS = frozenset(
     f"{base}/{page}" for base in ("", "/api") for page in ("docs", "docs/oauth2-redirect", "redoc", "openapi.json")
 )
-"""Prefect's pages about its API. They ask for no password, and load scripts from other hosts, which could read the password here."""
+"""Prefect's pages about its API. They need no password, and load scripts from other hosts, which could read the stored password."""
 
-# No other page may show ours in a frame and have a person click there without knowing, or learn an address from a link.
+# No other page may frame ours to capture clicks, or learn an address from the referrer of a link.
 PROTECTION: Headers = [
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),  # a page that opened ours keeps no hold of its window
+    (b"cross-origin-opener-policy", b"same-origin"),  # a page that opened ours gets no handle to its window
 ]
 
 
 def content_policy(host: str, *, inline: str | None = None) -> bytes:
-    """Return the rule by which browsers load nothing from elsewhere for our pages, and send nothing elsewhere.
+    """Return the content security policy under which our pages load nothing from, and send nothing to, other hosts.
 
     Args:
         host: Name and port of the server.
-        inline: The one script that may stand in the page itself.
+        inline: The only inline script that the page may run.
     """
     own = f" 'sha256-{base64.b64encode(hashlib.sha256(inline.encode()).digest()).decode()}'" if inline else ""
     rules = {
         "default-src": "'self'",
-        "script-src": f"'self' 'unsafe-eval'{own}",  # the graph of a run compiles its shaders' bindings
-        "style-src": "'self' 'unsafe-inline'",  # Prefect's pages set styles of single elements
+        "script-src": f"'self' 'unsafe-eval'{own}",  # the run graph compiles shader bindings
+        "style-src": "'self' 'unsafe-inline'",  # Prefect's pages set styles on elements
         "img-src": "'self' data:",  # the plots of our artifacts
         "font-src": "'self' data:",
-        "worker-src": "'self' blob:",  # texts of Markdown are made into pages in one
+        "worker-src": "'self' blob:",  # Markdown is rendered in a worker
         "connect-src": f"'self' ws://{host}",
         "frame-ancestors": "'none'",
         "object-src": "'none'",
@@ -78,16 +78,16 @@ def content_policy(host: str, *, inline: str | None = None) -> bytes:
 
 
 class Gate:
-    """An ASGI application that hands to another what was sent to this machine by name, and by no foreign web page.
+    """An ASGI application that forwards only requests that name this machine as host and come from no foreign web page.
 
     Args:
         app: The application behind the gate.
-        port: Where it is served on 127.0.0.1.
+        port: The port of 127.0.0.1 on which it is served.
     """
 
     def __init__(self, app: ASGIApp, *, port: int) -> None:
         self._app = app
-        end = "" if port == HTTP_PORT else f":{port}"  # browsers leave out the usual one
+        end = "" if port == HTTP_PORT else f":{port}"  # browsers omit the default port
         self._host = f"{LOOPBACK}{end}"
         self._origin = f"http://{self._host}"
         self._hosts = {self._host, f"localhost{end}"}
@@ -109,7 +109,7 @@ class Gate:
         if not _has_ascii_secrets(scope):
             await _answer(protected, 401, b"The password or the token is wrong.\n", b"text/plain")
         elif (opens or _is_visit(scope)) and _all(scope, b"host") != [self._host]:
-            # Prefect's pages call the API by its address. Under another name they would be foreign to it, and would keep what they store.
+            # Prefect's pages call the API at 127.0.0.1. Loaded as localhost they would be of another origin, with a storage of their own.
             await _answer(protected, 307, b"", b"text/plain", (b"location", f"{self._origin}{_target(scope)}".encode()))
         elif opens:
             protected = _protecting(send, content_policy(self._host, inline=OPEN_SCRIPT))
@@ -122,24 +122,24 @@ class Gate:
     def _is_ours(self, scope: Scope) -> bool:
         hosts, origins, sites = (_all(scope, name) for name in (b"host", b"origin", b"sec-fetch-site"))
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            return False  # a name that somebody else has made to lead here
+            return False  # a foreign host name that resolves to this machine
         if not _target(scope).startswith("/"):
-            return False  # written after our address, it could make that the address of another host
+            return False  # appended to our origin in a redirect, it could name another host
         if set(origins) - {self._origin}:
             return False
-        # A browser that sends no origin says whether the page that asks is the server's own. A person may follow a link from anywhere.
+        # Without an Origin header, Sec-Fetch-Site says whether the server's own page asks. A person may follow a link from anywhere.
         return not set(sites) - {"same-origin", "none"} or _is_visit(scope)
 
     async def _refuse(self, scope: Scope, send: Send) -> None:
         if scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
             return
-        words = f"This server answers its own pages only; open {self._origin}\n"
+        words = f"This server only answers its own pages; open {self._origin}\n"
         await _answer(_protecting(send, content_policy(self._host)), 403, words.encode(), b"text/plain")
 
 
 def _is_visit(scope: Scope) -> bool:
-    """Tell whether a person opens a page in a window of its own, of which no other page can read anything."""
+    """Return whether a person opens a page as a top-level document, which no other page can read."""
     if scope["type"] != "http" or scope["method"] not in {"GET", "HEAD"}:
         return False
     return (_all(scope, b"sec-fetch-mode"), _all(scope, b"sec-fetch-dest")) == (["navigate"], ["document"])
@@ -150,21 +150,21 @@ def _all(scope: Scope, name: bytes) -> list[str]:
 
 
 def _has_ascii_secrets(scope: Scope) -> bool:
-    """Tell whether the password and the token of a request, if any, are ASCII, as ours always are. Prefect fails to compare others."""
+    """Return whether any password and CSRF token of a request are ASCII, as ours always are. Prefect raises when it compares others."""
     given = _all(scope, b"authorization") + _all(scope, b"prefect-csrf-token")
     return all(secret.isascii() and _decoded(secret).isascii() for secret in given)
 
 
 def _decoded(secret: str) -> bytes:
     try:
-        scheme, credentials = secret.split()  # also at a tab, as Prefect does
+        scheme, credentials = secret.split()  # at any whitespace, as Prefect does
         return base64.b64decode(credentials) if scheme == "Basic" else b""
-    except ValueError:  # Prefect refuses it
+    except ValueError:  # Prefect rejects it
         return b""
 
 
 def _with_sound_token(receive: Receive, send: Send) -> Receive:
-    """Close a WebSocket whose first message, which has to bring the password, is of a form that Prefect fails to look at."""
+    """Close a WebSocket if its first message, which must carry the password, is malformed in a way that makes Prefect raise."""
     first = [True]
 
     async def checked() -> Any:

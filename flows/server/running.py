@@ -1,4 +1,4 @@
-"""The server and the worker that `dpflow ui` keeps running in the background of a folder, as noted down in `.dpflow/ui`."""
+"""The background server and worker of `dpflow ui` in a folder, as recorded in `.dpflow/ui`."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -12,20 +12,20 @@ NOTE = "running.json"
 
 @dataclass(frozen=True)
 class Program:
-    """A background program: its process, and what it was started with."""
+    """A background program: its pid and the arguments it was started with."""
 
     pid: int
     arguments: list[str]
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs, and is not another program that was given the same number."""
+        """Whether it still runs, and its pid was not reused by another program."""
         return background.runs(self.pid, self.arguments, folder=ui_folder())
 
 
 @dataclass(frozen=True)
 class Running:
-    """What was started last, whether or not it still runs."""
+    """The programs that were started last, whether or not they still run."""
 
     port: int
     server: Program
@@ -43,32 +43,32 @@ class Running:
 
 
 def ui_folder() -> Path:
-    """Return where logs and notes of the background programs are: in the `.dpflow` folder that is used here."""
+    """Return the folder of the background programs' logs and records, inside the `.dpflow` folder in use."""
     return current_places().folder / "ui"
 
 
 def running() -> Running | None:
-    """Return what was started last in this folder and not stopped since, if anything was."""
+    """Return the programs that were started last in this folder and not stopped since, if any."""
     try:
         note = json.loads((ui_folder() / NOTE).read_text(encoding="utf-8"))
         return Running(int(note["port"]), Program(**note["server"]), Program(**note["worker"]))
-    except (OSError, ValueError, KeyError, TypeError):  # no note, or one that was cut off: then nothing is known
+    except (OSError, ValueError, KeyError, TypeError):  # no record, or a truncated one
         return None
 
 
 def running_url() -> str | None:
-    """Return the API URL of the server that runs in the background of this folder, if one does."""
+    """Return the API URL of the background server of this folder, if one runs."""
     found = running()
     return found.url if found and found.server.alive else None
 
 
 def note_down(what: Running) -> None:
-    """Remember what was started; written in one go, so that a reader finds the old note or the new one."""
+    """Record the programs that were started. The file is replaced atomically, so a reader finds the old record or the new one."""
     draft = ui_folder() / f"{NOTE}.new"
     draft.write_text(json.dumps(asdict(what)), encoding="utf-8")
     draft.replace(ui_folder() / NOTE)
 
 
 def forget() -> None:
-    """Remember that nothing runs."""
+    """Delete the record: nothing runs."""
     (ui_folder() / NOTE).unlink(missing_ok=True)

@@ -1,6 +1,8 @@
-"""The Prefect settings under which nothing private, and nothing at all to an outside host, leaves a server or a run."""
+"""Prefect settings under which a server or a run sends out nothing private, and sends nothing at all to outside hosts."""
 
+import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 TELEMETRY: Mapping[str, str] = {
     "DO_NOT_TRACK": "1",
@@ -8,16 +10,34 @@ TELEMETRY: Mapping[str, str] = {
     "PREFECT_SERVER_UI_V2_ENABLED": "false",  # its pages call an analytics host
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
 }
-"""No word to anybody about how Prefect is used."""
+"""Turn off all reports about how Prefect is used."""
 
 STORED: Mapping[str, str] = {
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
     "PREFECT_LOGGING_LOG_PRINTS": "false",
     "PREFECT_LOGGING_EXTRA_LOGGERS": "",
 }
-"""No result on a disk, and no line of a library in the log of a run."""
+"""Store no results on disk, and no lines of libraries in a run's log."""
 
 SAFE: dict[str, str] = {**TELEMETRY, **STORED}
 
 HEARTBEAT_SECONDS = 30
-"""How often a deployed run tells that it is alive. Fixed: the automation that looks for dead runs counts on it."""
+"""Interval of a deployed run's heartbeats. Fixed, because the automation that detects dead runs relies on it."""
+
+
+def first_ui_only(home: Path) -> dict[str, str]:
+    """Prepare a server's folder, and return the setting with which it serves and offers only the first of Prefect's two UIs.
+
+    Pages of the second UI call an analytics host, and no setting prevents that: `PREFECT_SERVER_UI_V2_ENABLED` only chooses which of
+    the two a browser sees first, and the other stays one click away.
+
+    The server copies the files of each UI into a folder before it serves them. In place of the second UI's folder we put a dangling
+    link. The server then logs that this UI is not available, and redirects requests for it to the first.
+    """
+    pages = home / "ui"
+    pages.mkdir(parents=True, exist_ok=True)
+    second = pages / "v2"
+    if not second.is_symlink():
+        shutil.rmtree(second, ignore_errors=True)
+        second.symlink_to("not-served")
+    return {"PREFECT_SERVER_UI_STATIC_DIRECTORY": str(pages)}

@@ -1,4 +1,4 @@
-"""A Prefect server for the length of one run, started here because Prefect's own talks to the terminal and can outlive the run."""
+"""A temporary Prefect server for one run. Prefect's own temporary server writes to the terminal and can outlive the run."""
 
 import fcntl
 import http.client
@@ -21,7 +21,7 @@ STOP_SECONDS = 15
 LOG_NAME = "server.log"
 LOCK_NAME = "server.lock"
 
-# The recorder writes each state of each task on its own by default, falls behind, and loses what is left at the end.
+# By default, the recorder writes each state of each task separately, falls behind, and loses the rest at shutdown.
 RECORDER = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "500",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
@@ -38,7 +38,7 @@ SERVER_ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class TemporaryServer:
-    """Where a running temporary server is reached, with which `USER:PASSWORD`, and where it keeps the history of its runs."""
+    """A running temporary server: its API URL, its `USER:PASSWORD`, and the folder with the history of its runs."""
 
     url: str
     password: str
@@ -49,14 +49,14 @@ class TemporaryServer:
 def temporary_server() -> Iterator[TemporaryServer]:
     """Start a server in a process of its own, wait until it answers, and stop it at the end.
 
-    Its history is kept in `$PREFECT_HOME`, or in `prefect` of the `.dpflow` folder that is used, where `prefect server start` can
-    show it later; if nothing can be written there, in a folder that is deleted at the end.
+    Its history is kept in `$PREFECT_HOME`, or else in `prefect` inside the `.dpflow` folder in use, where `prefect server start` can
+    show it later. If that folder is not writable, the history goes to a temporary folder and is deleted at the end.
     """
     home, deleted = _home()
     password = new_password()
     try:
         with ExitStack() as stack:
-            # One at a time: two servers that make the same database at once get in each other's way. Later they do not.
+            # One at a time: two servers can't create the same database at once. Once it exists, they can share it.
             with (home / LOCK_NAME).open("wb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 process = stack.enter_context(_child(home, password))
@@ -77,24 +77,24 @@ def _child(home: Path, password: str) -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             stderr=log,
             env=os.environ | SERVER_ENVIRONMENT | own,
-            # Ctrl-C in a terminal is for the run, which still has to tell the server how it ended.
+            # Ctrl-C must only reach the run, which still has to report to the server how it ended.
             start_new_session=True,
         )
 
 
 def own_home() -> Path:
-    """Return the folder that dpflow gives Prefect: not `~/.prefect`, which need not be writable, nor be of this Prefect version."""
+    """Return the home folder that dpflow gives Prefect. `~/.prefect` may be read-only or belong to another Prefect version."""
     return current_places().folder / "prefect"
 
 
 def server_home() -> Path:
-    """Return the folder in which a server of ours keeps the history of its runs: `$PREFECT_HOME`, or our own."""
+    """Return the folder in which our servers keep the history of runs: `$PREFECT_HOME`, or else our own."""
     chosen = os.environ.get("PREFECT_HOME")
     return Path(chosen).expanduser().absolute() if chosen else own_home()
 
 
 def _home() -> tuple[Path, bool]:
-    """Return the server's folder, and whether it is to be deleted."""
+    """Return the server's folder, and whether to delete it at the end."""
     home = server_home()
     try:
         home.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def _home() -> tuple[Path, bool]:
 
 
 def _wait_until_up(process: subprocess.Popen[bytes], home: Path) -> int:
-    """Return the server's port once it has answered one request, which it does as soon as it is up."""
+    """Return the server's port once it has answered a request, which it does as soon as it is up."""
     connection = None
     try:
         port = int(process.stdout.readline()) if process.stdout else 0
@@ -119,8 +119,8 @@ def _wait_until_up(process: subprocess.Popen[bytes], home: Path) -> int:
             connection.close()
     if not healthy:
         raise DpflowError(
-            f"the temporary Prefect server did not start; {home / LOG_NAME} says why. The folder holds only the history of "
-            "runs, so it can be deleted; or start a server yourself and set PREFECT_API_URL"
+            f"the temporary Prefect server did not start; {home / LOG_NAME} says why. The folder only contains the history of "
+            "runs, so you can delete it and try again, or start a server yourself and set PREFECT_API_URL"
         )
     return port
 

@@ -1,7 +1,7 @@
-"""A run above its account's threshold waits until the steward resumes it in the Prefect UI; nothing is reserved meanwhile.
+"""Suspend a run above its account's threshold until the steward resumes it in the Prefect UI. Nothing is reserved meanwhile.
 
-Whether it was approved is read from the run's history of states, never from the mere fact that it runs again: a run that timed
-out or was cancelled can be retried, and then asks again.
+Approval is read from the run's state history, never inferred from the run being executed again: a run that timed out or was
+cancelled can be retried, and then asks again.
 """
 
 import logging
@@ -21,21 +21,21 @@ from flows.tasks.refusals import deployed_run
 progress = logging.getLogger("dpcore.progress")
 
 KEY = "approval"
-"""How the keys of our pauses begin; anybody may suspend a run for other reasons."""
+"""Prefix of our pause keys. Anybody may suspend a run for other reasons, under other keys."""
 
 
 def await_approval(declaration: Declaration, *, approved: bool) -> None:
-    """Return if the run needs no approval or has it; else suspend a deployed run until it is resumed, and refuse any other.
+    """Return if the run needs no approval or has it. Otherwise suspend a deployed run until it is resumed, and reject any other run.
 
-    A suspended run ends its process. When it is resumed it begins anew under the same id, and comes here again.
+    A suspended run ends its process. When it is resumed, it starts over under the same id and calls this function again.
 
     Args:
-        declaration: What is to be run.
-        approved: Whether the steward has called the flow, from Python or a command line, and approves it. Deployed runs have no say.
+        declaration: The declaration of the run.
+        approved: Whether the steward called the flow, from Python or a command line, and approves the run. Ignored for deployed runs.
 
     Raises:
-        UsageError: There is nobody to ask, because the run comes from no deployment.
-        BudgetRefused: The account can't pay for it anyway.
+        UsageError: The run needs approval, but comes from no deployment, so it can't be suspended.
+        BudgetRefused: The account can't pay for the run anyway.
         Pause: The run is suspended.
     """
     policy, run = approval_for(declaration), deployed_run()
@@ -46,9 +46,10 @@ def await_approval(declaration: Declaration, *, approved: bool) -> None:
         earlier = client.read_flow_run_states(run.id)
         if _granted(earlier, declaration):
             return
-        check_run(declaration, resume=None, run_id=str(run.id))  # nobody is asked to approve what the account can't pay
-        # Suspended here and not by Prefect's own function: that has no place for words, and returns, as if the run had been
-        # resumed, when the server does not suspend it.
+        # Nobody is asked to approve a run that the account can't pay for.
+        check_run(declaration, resume=None, run_id=str(run.id))
+        # Prefect's own function is not used: it takes no message and, when the server does not suspend the run, returns as if the
+        # run had been resumed.
         key = f"{KEY}-{len(_asked(earlier)) + 1}-{declaration.digest}"
         words = _question(declaration, policy)
         progress.info("%s", words)
@@ -56,15 +57,15 @@ def await_approval(declaration: Declaration, *, approved: bool) -> None:
         state = client.set_flow_run_state(run.id, wanted).state
         if state and state.is_paused():
             raise Pause(state=state)
-        # Another process that works on this run has asked meanwhile, and may have been answered.
+        # Another process that executes this run has asked meanwhile, and may have been answered.
         if not _granted(client.read_flow_run_states(run.id), declaration):
-            raise UsageError(f"{words}; but it could not be suspended: see what state it is in, then retry it")
+            raise UsageError(f"{words}; but the run could not be suspended: check its state, then retry it")
 
 
 def _granted(states: Sequence[State], declaration: Declaration) -> bool:
-    """Tell whether the newest question was about this very declaration, and was answered by resuming the run.
+    """Return whether the newest question was about exactly this declaration, and was answered by resuming the run.
 
-    The parameters of a run can be changed while it waits and afterwards; that makes it another declaration.
+    The parameters of a run can be changed while it waits and afterwards. That makes it a different declaration.
     """
     asked = _asked(states)
     if not asked:
@@ -75,7 +76,7 @@ def _granted(states: Sequence[State], declaration: Declaration) -> bool:
 
 
 def _asked(states: Sequence[State]) -> list[int]:
-    """Return where in a run's history it was suspended to be approved."""
+    """Return the positions in a run's state history at which it was suspended for approval."""
     return [
         number
         for number, state in enumerate(states)
@@ -84,12 +85,12 @@ def _asked(states: Sequence[State]) -> list[int]:
 
 
 def _question(declaration: Declaration, policy: Approval) -> str:
-    answer = f"it goes on if the steward resumes it within {_duration(policy)}, and nothing is reserved until then"
+    answer = f"it continues if the steward resumes it within {_duration(policy)}, and nothing is reserved until then"
     return f"{request(declaration, policy)}: {answer}"
 
 
 def _duration(policy: Approval) -> str:
-    """Write how long the steward has, in the largest unit that says it exactly."""
+    """Format how long the steward has to answer, in the largest unit of time that is exact."""
     seconds = policy.within_seconds
     size, unit = next((size, unit) for size, unit in ((3600, "h"), (60, "min"), (1, "s")) if seconds % size == 0)
     return f"{seconds // size} {unit}"

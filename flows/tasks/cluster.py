@@ -1,4 +1,4 @@
-"""The cluster of a flow run, held by prefect-dask."""
+"""Open the Dask cluster of a flow run through prefect-dask."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def prefect_cluster(engine: EngineSpec) -> Iterator["Client"]:
-    """Yield a client of the cluster that a spec declares: of a running one, or of one that lasts as long as it is needed.
+    """Yield a client of the cluster that a spec declares: a running cluster, or one that is started now and closed at the end.
 
-    Tasks are called, and none is submitted through the runner, which would send its arguments to the cluster: the runner only makes the
-    cluster or finds it, and closes it or leaves it.
+    Tasks are called directly and never submitted through the runner, which would send their arguments to the cluster. The runner only
+    starts or finds the cluster, and closes it if it started it.
     """
     check_installed("prefect_dask")
     from prefect_dask import DaskTaskRunner  # noqa: PLC0415  an extra

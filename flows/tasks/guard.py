@@ -1,8 +1,8 @@
-"""Prefect flows and tasks that give nothing private away, whatever happens inside them.
+"""Prefect flows and tasks that leak nothing private, whatever happens inside them.
 
-Prefect stores the text of an exception in five places, writes return values into its log when it is debugged, and walks
-through arguments. So a task takes and returns public values only; its warnings go to the steward's log, and every error that
-leaves it is a new one that was made from public words only.
+Prefect stores the text of an exception in five places, logs return values in debug mode, and walks through arguments. So a task takes
+and returns public values only. Its warnings go to the steward's log, and every error that leaves it is a new one, made from public
+words only.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from inspect import Parameter, signature
 from pathlib import Path
 from types import TracebackType
@@ -61,24 +62,24 @@ OUR_CODE = (Path(dpcore.__file__).parent, Path(__file__).parents[1])
 
 
 class PrivateTask(Task[P, R]):
-    """A Prefect task that ends in the state Refused if it was refused; its caller gets the refusal raised like any other error."""
+    """A Prefect task that ends in the state Refused if it was refused. For its caller, the refusal is raised like any other error."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:  # type: ignore[override]  # never asked for its state
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:  # type: ignore[override]  # never called with return_state
         """Run the task in this thread and return its result."""
         result: Any = super().__call__(*args, **kwargs)
         if isinstance(result, State):
-            raise cast("DpflowError", getattr(result.data, "result", result.data))  # Prefect has put it into a record
+            raise cast("DpflowError", getattr(result.data, "result", result.data))  # Prefect has wrapped it in a record
         return cast("R", result)
 
 
 def private_task(*, name: str, task_run_name: str | None = None) -> Callable[[Callable[P, R]], PrivateTask[P, R]]:
-    """Make a task of a function whose arguments and result are public: Prefect looks through both, and keeps neither.
+    """Make a function a task. Its arguments and result must be public: Prefect walks through both, although it stores neither.
 
-    Nothing is cached, retried, or written to a result store, and what the function prints is not logged.
+    Nothing is cached, retried, or written to a result store, and printed output is not logged.
 
     Args:
         name: The task's name.
-        task_run_name: The name of its runs, in which `{parameter}` stands for an argument. As the task is named unless given.
+        task_run_name: The name of its runs, in which `{parameter}` stands for an argument. Default: the task's name.
     """
 
     def decorate(function: Callable[P, R]) -> PrivateTask[P, R]:
@@ -110,12 +111,12 @@ def private_task(*, name: str, task_run_name: str | None = None) -> Callable[[Ca
 def private_flow(
     *, name: str, flow_run_name: str | Callable[[], str] | None = None
 ) -> Callable[[Callable[P, R]], Flow[P, R]]:
-    """Make a flow of a function whose parameters are public: they are validated, shown and stored.
+    """Make a function a flow. Its parameters must be public: they are validated, shown and stored.
 
-    Keyword-only parameters are options for callers in the same process: the form of a deployment does not have them.
+    Keyword-only parameters are options for callers in the same process. The form of a deployment does not have them.
 
-    While it runs, the lines that dpcore reports as its progress are in the log of the run. A refusal ends a deployed run in a
-    state of its own; whoever calls the flow gets it raised like any other error.
+    While the flow runs, dpcore's progress lines go to the run's log. A refusal ends a deployed run in the state Refused; for any other
+    caller, it is raised like any other error.
     """
 
     def decorate(function: Callable[P, R]) -> Flow[P, R]:
@@ -140,7 +141,7 @@ def private_flow(
             retries=0,
         )
         form = [it for it in signature(function).parameters.values() if it.kind is not Parameter.KEYWORD_ONLY]
-        # From this, whoever deploys the flow makes its form; a call is still bound to the function's own parameters.
+        # A deployment's form is made from this signature. A call is still bound to the function's own parameters.
         flow.__signature__ = signature(function).replace(parameters=form)  # type: ignore[attr-defined]
         return flow
 
@@ -148,18 +149,21 @@ def private_flow(
 
 
 def guarded(function: Callable[P, R], *, where: str) -> Callable[P, R]:
-    """Return `function` with every error replaced by its public form, and every warning kept for the steward."""
+    """Wrap a function so that every error is replaced by its public form, and every warning goes to the steward's log."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         with warnings.catch_warnings(record=True) as seen:
             try:
-                return function(*args, **kwargs)
-            except BaseException as error:  # noqa: BLE001  totality is the point; what must pass, passes as itself
-                public = public_form(error, where=where)
-            finally:
-                if seen:
-                    stewardlog.note("\n".join(map(str, seen)), where=f"warnings of {where}")
-        # Only here, where no exception is being handled, does the new error get no context. The arguments leave its frame.
+                try:
+                    return function(*args, **kwargs)
+                except BaseException as error:  # noqa: BLE001  no error may escape; control signals keep their kind
+                    public = public_form(error, where=where)
+                finally:
+                    if seen:
+                        stewardlog.note("\n".join(map(str, seen)), where=f"warnings of {where}")
+            except BaseException as late:  # noqa: BLE001  a signal meanwhile, whose context is the private error
+                public = _late_form(late, where=where)
+        # Raised outside the handler, so that the new error gets no context. The arguments are deleted from its frame.
         del args, kwargs, seen
         raise public from None
 
@@ -167,7 +171,7 @@ def guarded(function: Callable[P, R], *, where: str) -> Callable[P, R]:
 
 
 def public_form(error: BaseException, *, where: str) -> BaseException:
-    """Return what may be shown, logged and stored of an error, without traceback, cause or context."""
+    """Return the form of an error that may be shown, logged and stored, without traceback, cause or context."""
     if isinstance(error, CONTROL):
         return _without_words(error)
     if isinstance(error, DpflowError):
@@ -177,11 +181,18 @@ def public_form(error: BaseException, *, where: str) -> BaseException:
     log = stewardlog.record(error, where=where)
     details = f"the details are in the steward's log {log.name}" if log else "the steward's log could not be written"
     kind = _public_name(type(error))
-    if isinstance(error, httpx.HTTPError):  # dpcore knows no HTTP: this was a call to Prefect's own API
+    if isinstance(error, httpx.HTTPError):  # dpcore makes no HTTP calls, so this was one to Prefect's API
         return DpflowError(
-            f"the Prefect server failed in {where} ({kind}); see that it runs, then resume the run; {details}"
+            f"the Prefect server failed in {where} ({kind}); check that it is running, then resume the run; {details}"
         )
     return StepFailed(f"step {where} failed: {kind} at {_place(error.__traceback__)}; {details}")
+
+
+def _late_form(error: BaseException, *, where: str) -> BaseException:
+    """Return the public form of an error in the handling of another one. Nothing is logged, because that may be what failed."""
+    if isinstance(error, CONTROL):
+        return _without_words(error)
+    return StepFailed(f"step {where} failed, and the details could not be recorded; resume the run")
 
 
 def _without_words(error: BaseException) -> BaseException:
@@ -200,7 +211,7 @@ def _without_words(error: BaseException) -> BaseException:
 
 
 def _fresh(error: DpflowError) -> DpflowError:
-    """Return an equal error that was never raised. Notes stay behind: anybody may have added them."""
+    """Return an equal error that was never raised. Notes are dropped, because any code may have added them."""
     fresh = type(error).__new__(type(error), *error.args)
     fresh.__dict__.update((name, value) for name, value in vars(error).items() if name != "__notes__")
     return fresh
@@ -208,16 +219,18 @@ def _fresh(error: DpflowError) -> DpflowError:
 
 def _public_name(kind: type[BaseException]) -> str:
     """Return the name of a class if it stands in a module. A class that is made at run time may be named after a value."""
-    found: object = sys.modules.get(kind.__module__)
-    for part in kind.__qualname__.split("."):
-        found = getattr(found, part, None)
+    found: object = None
+    with suppress(Exception):  # a class may state anything as its module, and a module may compute its attributes
+        found = sys.modules.get(kind.__module__)
+        for part in kind.__qualname__.split("."):
+            found = getattr(found, part, None)
     return kind.__name__ if found is kind else "an error"
 
 
 def _place(trace: TracebackType | None) -> str:
-    """Return file name and line of the innermost frame that is ours: how deep it went in a library may depend on the data."""
+    """Return file name and line of our innermost frame. The position inside a library may depend on the data."""
     frames = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(trace)]
-    called = frames[1:] or frames  # the first is the guard's own
+    called = frames[1:] or frames  # the first frame is the guard's
     ours = [(file, line) for file, line in called if any(file.is_relative_to(root) for root in OUR_CODE)]
     file, line = ours[-1] if ours else called[0]
     return f"{file.name}:{line}"

@@ -1,4 +1,4 @@
-"""dpcore's progress lines, in the log of the run that the Prefect UI shows."""
+"""Send dpcore's progress lines to the run's log in the Prefect UI."""
 
 import copy
 import logging
@@ -11,20 +11,20 @@ from flows.prefect_compat import APILogHandler
 
 LOGGER = "dpcore.progress"
 TASK_RUNS = "prefect.task_runs"
-"""The logger with which Prefect says how each task run has ended."""
+"""The logger with which Prefect reports how each task run ended."""
 
 
 def drop_traceback(record: logging.LogRecord) -> bool:
-    """Leave a line its message and nothing else: a traceback may be private. A filter, which lets every line pass."""
+    """Strip a record to its message, since a traceback may be private. This is a logging filter that passes every record."""
     record.exc_info = record.exc_text = record.stack_info = None
     return True
 
 
 class RunLog(APILogHandler):
-    """Prefect's handler: a line belongs to the task run, or else the flow run, in which it was logged. No traceback is sent."""
+    """Prefect's handler without tracebacks. A line belongs to the task run, or else the flow run, in which it was logged."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send the line, unless it was logged outside of a run, such as by a thread that a library started."""
+        """Send the line unless it was logged outside a run, for example by a thread that a library started."""
         if TaskRunContext.get() or FlowRunContext.get():
             bare = copy.copy(record)  # other handlers may show the steward all of it
             drop_traceback(bare)
@@ -33,7 +33,7 @@ class RunLog(APILogHandler):
 
 @contextmanager
 def progress_in_run_log() -> Iterator[None]:
-    """Send progress lines to the log of the current run for as long as the context lasts; a flow within a flow shares its parent's."""
+    """Send progress lines to the current run's log while the context is open. A nested flow uses its parent's handler."""
     logger = logging.getLogger(LOGGER)
     if any(isinstance(handler, RunLog) for handler in logger.handlers):
         yield
@@ -42,9 +42,9 @@ def progress_in_run_log() -> Iterator[None]:
     handler = RunLog(logging.INFO)
     logger.addHandler(handler)
     logger.setLevel(min(logging.INFO, level or logging.INFO))
-    # Prefect gives the root logger a handler for the terminal, where these lines are the command line's to show.
+    # Prefect's root logger writes to the terminal, but there the command line shows these lines itself.
     logger.propagate = False
-    # The error is in the line already, and the traceback of an error that the guard has made tells nothing more.
+    # The line already contains the error, and the traceback of an error that the guard made adds nothing.
     ends = logging.getLogger(TASK_RUNS)
     ends.addFilter(drop_traceback)
     try:

@@ -1,4 +1,4 @@
-"""How a deployed run that is refused ends: in a state of that name, with the sentence that says why, and without a traceback."""
+"""End a refused deployed run in the state `Refused`, with the reason as its message and without a traceback."""
 
 from typing import Any, NoReturn
 
@@ -15,28 +15,28 @@ EXIT_CODES = {UsageError.exit_code, BudgetRefused.exit_code}
 
 
 def deployed_run() -> FlowRun | None:
-    """Return the current flow run if it comes from a deployment; one that was called, even by a deployed flow, does not."""
+    """Return the current flow run if it comes from a deployment. A flow that was called, even by a deployed flow, does not."""
     current = FlowRunContext.get()
     run = current.flow_run if current else None
     return run if run is not None and run.deployment_id is not None else None
 
 
 def ends_refused(error: DpflowError) -> bool:
-    """Tell whether an error is a refusal that nobody can catch, since its run was called by a worker."""
+    """Return whether an error is a refusal that no caller can catch, because a worker started the run."""
     refused = error.exit_code in EXIT_CODES or isinstance(error, RowsUnexpected)
     return refused and deployed_run() is not None
 
 
 def refused_state(error: DpflowError, *, data: Any = None) -> State[Any]:
-    """Return the state of whatever was refused."""
+    """Return the state of a refused flow run or task run."""
     return Failed(name=NAME, message=str(error), data=data)
 
 
 def end_refused(error: DpflowError) -> NoReturn:
-    """End the current flow run in that state, and leave its process.
+    """End the current flow run in the state `Refused`, and leave its process.
 
-    A flow that raises, or returns a failed state, has a traceback in its log. So the state is set here, and Prefect's own signal
-    for a run that goes no further takes it past that.
+    A flow that raises, or returns a failed state, gets a traceback in its log. So the state is set here, and Prefect's signal for an
+    aborted run ends the flow without one.
 
     Raises:
         Abort: Always.

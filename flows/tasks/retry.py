@@ -13,17 +13,17 @@ R = TypeVar("R")
 progress = logging.getLogger("dpcore.progress")
 
 RETRY_SECONDS = (5, 20, 60)
-"""How long a run waits before each retry when its ledger can't be used."""
+"""Wait before each retry when the ledger can't be used."""
 
 HELD_SECONDS = (5, 10, 20, 30)
 HELD_AT_MOST = 900
-"""How often, the last one again and again, and for how long a run looks whether the worker that holds it has finished or is gone."""
+"""Waits between checks whether the worker that holds the run is done or dead, the last one repeated, and the limit of their sum."""
 
 
 def retry_infrastructure(attempt: Callable[[], R], *, sleep: Callable[[float], None] = time.sleep) -> R:
-    """Return what an attempt returns. A deployed run retries after infrastructure failed; at a terminal the user decides.
+    """Return the result of `attempt`. A deployed run retries when infrastructure fails; at a terminal, the user decides.
 
-    A retry draws and pays nothing twice: what was committed is replayed.
+    A retry charges and draws nothing twice: committed measurements are replayed.
     """
     if deployed_run() is None:
         return attempt()
@@ -36,11 +36,11 @@ def retry_infrastructure(attempt: Callable[[], R], *, sleep: Callable[[float], N
             looks, held = looks + 1, held + wait
             if held > HELD_AT_MOST:
                 raise
-            progress.info("another worker has this run; looking again in %d s", wait)
+            progress.info("another worker holds this run; checking again in %d s", wait)
         except LedgerError:
             if failures == len(RETRY_SECONDS):
                 raise
             wait = RETRY_SECONDS[failures]
             failures += 1
-            progress.info("the ledger can't be used; going on in %d s from what was measured so far", wait)
+            progress.info("the ledger can't be used; resuming in %d s from the measurements so far", wait)
         sleep(wait)

@@ -1,8 +1,8 @@
 """Execute one run for a worker: `python -P -m flows.worker.execute [RUN]`, or the run that `PREFECT__FLOW_RUN_ID` names.
 
-Prefect's own program for this loads whatever code the server names for the run, prepares it with the commands that the server
-lists, and reads results from wherever the server says they are. This one asks the server which of our flows is to run with
-which parameters, and nothing else. Whatever is printed here, by any library, is for the steward alone.
+Prefect's own program for this loads any code that the server names, runs the pull steps that the server lists, and reads results from
+any place that the server names. This one asks the server only which of our flows to run with which parameters. All printed output, of
+any library, goes to the steward's log.
 """
 
 import os
@@ -29,16 +29,16 @@ from flows.tasks.refusals import refused_state
 
 DRAIN_SECONDS = 10.0
 RESULTS = "results"
-"""Where in the run's own folder, which goes with it, Prefect leaves the public errors of a failed run."""
+"""The part of the run's temporary folder in which Prefect stores the public errors of a failed run."""
 
 
 def main() -> None:
-    """Execute the run, and leave at once when it has ended: what is printed on the way out of Python is the steward's, too."""
+    """Execute the run, then exit at once. Output during the exit of Python goes to the steward's log, too."""
     with output_taken():
         code = 1
         try:
             code = execute(UUID(sys.argv[1] if len(sys.argv) > 1 else os.environ["PREFECT__FLOW_RUN_ID"]))
-        except BaseException:  # noqa: BLE001  totality: nothing is printed after this
+        except BaseException:  # noqa: BLE001  no error may escape to the terminal
             traceback.print_exc()
         finally:
             with suppress(Exception):  # the server may be gone
@@ -50,8 +50,8 @@ def main() -> None:
 
 
 def execute(run_id: UUID) -> int:
-    """Execute a run as far as it goes, and return 0 if the server knows how it has ended, is suspended or was refused."""
-    configure_from_env()  # how the worker tells that a run is cancelled
+    """Execute a run, and return 0 if the server knows its state: ended, suspended or refused."""
+    configure_from_env()  # the channel on which the worker announces a cancellation
     try:
         with handle_engine_signals(run_id):
             with get_client(sync_client=True) as client:
@@ -62,8 +62,8 @@ def execute(run_id: UUID) -> int:
                 except UsageError as error:
                     client.set_flow_run_state(run_id, refused_state(error))
                     return 0
-            # Its folder for results is named here, or else the server would name one. Its state is asked for and not its result:
-            # for a run that the server says has completed before, that would be a pickle at a place of the server's choice.
+            # The result folder is set here, because otherwise the server would choose one. The state is returned instead of the
+            # result: for a run that the server reports as completed, the result would be a pickle at a place of the server's choice.
             run_flow(
                 flow.with_options(result_storage=Path(RESULTS).absolute()),
                 flow_run=run,
@@ -76,26 +76,26 @@ def execute(run_id: UUID) -> int:
 
 
 def _checked(run: FlowRun, flow: Flow[..., Any] | None) -> Flow[..., Any]:
-    """Return the flow of a run that can be executed.
+    """Return the flow of a run, if it may be executed.
 
     Raises:
-        UsageError: The run is none of ours, or has other parameters than its form.
+        UsageError: The run is not of one of our flows or deployments, or its parameters do not match the form.
     """
     if flow is None:
-        raise UsageError(f"the run's flow is none of dpflow's, which are {', '.join(FLOWS)}; start one of those")
+        raise UsageError(f"the run's flow is not one of dpflow's, which are {', '.join(FLOWS)}; start one of those")
     if run.deployment_id is None:
         raise UsageError("the run comes from no deployment; start it from one, or call `dpflow run`")
     unknown = sorted(run.parameters.keys() - form_fields(flow))
     if unknown:
         raise UsageError(f"the flow {flow.name} has no parameter {unknown[0][:100]!r}; see its form")
     for name, value in run.parameters.items():
-        # Prefect would take a dictionary for a reference to something at the server, and load that.
+        # Prefect would treat a dictionary as a reference to an object on the server, and load that.
         if not _is_plain(value):
             raise UsageError(f"the parameter {name} is neither a number nor text; see the form of the flow {flow.name}")
     try:
         flow.validate_parameters(run.parameters)
     except (ParameterTypeError, TypeError) as error:
-        lines = str(error).splitlines()  # a heading, then one for each parameter
+        lines = str(error).splitlines()  # a heading, then one line for each parameter
     else:
         return flow
     reasons = "; ".join(line.removeprefix(" - ") for line in lines[1:] or lines)
@@ -103,7 +103,7 @@ def _checked(run: FlowRun, flow: Flow[..., Any] | None) -> Flow[..., Any]:
 
 
 def _parameters(run: FlowRun, flow: Flow[..., Any]) -> dict[str, Any]:
-    """Return the parameters of a checked run with which its flow is called, and by which it knows that they are a server's."""
+    """Return the arguments for the flow of a checked run, with the mark that they come from a server."""
     form = signature(flow.fn)
     marked = {"untrusted": True} if "untrusted" in form.parameters else {}
     call = form.bind(**run.parameters | marked)

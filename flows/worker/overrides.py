@@ -1,7 +1,7 @@
-"""Find overrides that a server may not make: other code, another command, environment or folder for a run.
+"""Find overrides that a server may not make: other code, or another command, environment or folder for a run.
 
 Prefect's own worker applies all of them, as the user who may read the raw tables. Ours applies none. A run that asks for one is
-refused with a reason, so that it is not executed as something else.
+refused with a reason, instead of being executed without the override.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,19 +19,19 @@ OVERRIDABLE = {"command": "a command", "env": "an environment", "working_dir": "
 def disallowed_overrides(
     run: FlowRun, deployment: DeploymentResponse | None, *, flow: str, template: Mapping[str, Any]
 ) -> list[str]:
-    """Return the overrides that a run asks for and no server may make, each in a few public words; none, if it may be executed.
+    """Return the disallowed overrides of a run, each in a few public words. A run without any may be executed.
 
     Args:
         run: The run as the server describes it.
-        deployment: Where it comes from.
+        deployment: The deployment of the run, if it has one.
         flow: The name of its flow.
         template: The base job template of the work pool.
     """
     found = [f"{override} in the job variables of the run" for override in _variables(run.job_variables)]
     if flow not in FLOWS:
-        found.append("a flow that is none of dpflow's")
+        found.append("a flow that is not one of dpflow's")
     if deployment is None:
-        return [*found, "to be run without a deployment"]
+        return [*found, "to be executed without a deployment"]
     found += [f"{override} in the job variables of the deployment" for override in _variables(deployment.job_variables)]
     if flow in FLOWS and deployment.entrypoint != entrypoint(FLOWS[flow]):
         found.append("another entrypoint")
@@ -43,7 +43,7 @@ def disallowed_overrides(
 
 
 def _variables(values: Mapping[str, Any] | None) -> Iterator[str]:
-    """Return the job variables that override what we deploy; `env.NAME` is another way to write one of env."""
+    """Yield the job variables that override what we deploy. `env.NAME` is another way to set a variable of `env`."""
     for key, value in (values or {}).items():
         name = key.partition(".")[0]
         if name in OVERRIDABLE and value and (name, value) != ("command", ENGINE):
@@ -51,7 +51,7 @@ def _variables(values: Mapping[str, Any] | None) -> Iterator[str]:
 
 
 def _fixed(template: Mapping[str, Any]) -> Iterator[str]:
-    """Return the variables to which a template gives a value of its own."""
+    """Yield the variables that a template sets to a value of its own."""
     job = template.get("job_configuration") or {}
     variables = (template.get("variables") or {}).get("properties") or {}
     for name, override in OVERRIDABLE.items():

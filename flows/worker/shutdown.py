@@ -1,6 +1,6 @@
 """Stop a worker gracefully: signal its runs first so that they can be resumed.
 
-Prefect's worker, when it is interrupted, kills its runs at once: they would be taken for running until their silence is noticed.
+When Prefect's worker is interrupted, it kills its runs at once. The server would consider them running until it misses their heartbeats.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ from typing import Any
 import psutil
 
 PATIENCE_SECONDS = 15.0
-"""How long the runs have to say that they were interrupted."""
+"""How long the runs have to report that they were interrupted."""
 
 INTERRUPT_SECONDS = 5.0
-"""How long they have if a terminal has interrupted them together with the worker, before they are asked again."""
+"""How long runs that a terminal has interrupted together with the worker have to end, before they get SIGTERM."""
 
 POLL_SECONDS = 0.1
 
 
 async def until_signalled(work: Coroutine[Any, Any, None]) -> frozenset[str]:
-    """Do the work until it ends, or until SIGTERM or Ctrl-C: then let the child processes end, and end it; a second signal kills them.
+    """Run until the work ends, or until SIGTERM or Ctrl-C. Then let the child processes end first; a second signal kills them.
 
     Returns:
         The ids of the flow runs that were interrupted.
@@ -53,7 +53,7 @@ async def until_signalled(work: Coroutine[Any, Any, None]) -> frozenset[str]:
 
 
 def _run_ids(processes: list[psutil.Process]) -> Iterator[str]:
-    """Return which flow runs some processes are, as Prefect tells each in its environment."""
+    """Yield the ids of the flow runs that processes execute, which Prefect sets in their environment."""
     for process in processes:
         with suppress(psutil.Error):
             if run_id := process.environ().get("PREFECT__FLOW_RUN_ID"):

@@ -1,6 +1,6 @@
-"""A run in a process of its own, and what is done about it meanwhile: it is ended when it is cancelled, and reported when it crashes.
+"""Execute a run in a process of its own, end the process when the run is cancelled, and report a crash.
 
-The process has the command and the environment that are given here, and an empty folder. A server has no say in either.
+The command and the environment of the process are set here, and its folder is empty. A server can't change any of them.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ from flows.prefect_compat import (
 )
 from flows.worker.shutdown import until_signalled
 
-# -P: the folder of the run must not be taken for a place of modules
+# -P: modules must not be loaded from the folder of the run
 COMMAND = command_to_string([sys.executable, "-P", "-m", "flows.worker.execute"])
 
 
 class _NoHooks:
-    """Our flows have no hooks. Prefect would load the code that the server names now to see whether that has some."""
+    """Runs no hooks, since our flows have none. To find hooks, Prefect would load the code that the server names."""
 
     async def run_cancellation_hooks(self, flow_run: FlowRun, state: State) -> None:
         """Do nothing."""
@@ -67,7 +67,7 @@ async def supervise(
     """Execute a run in a new process and return how that ended, or None if it could not be started.
 
     Args:
-        run: A run that the server holds to be pending.
+        run: A run that is pending on the server.
         task_status: Gets the process as soon as it is started.
     """
     with TemporaryDirectory(prefix="dpflow-run-") as folder:

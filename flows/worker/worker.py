@@ -1,8 +1,8 @@
-"""Our worker: Prefect's, for which a server decides which of our flows is run with which parameters, and nothing else.
+"""Our worker: Prefect's process worker, restricted so that a server only decides which of our flows to run with which parameters.
 
-What a server says beyond that is followed nowhere: neither here, where a process is started for each run, nor in that process,
-which loads our own flow. So nothing depends on the moment at which somebody changes a deployment. A run that asks for more is
-refused, and not executed as something else, but only so that people see what happens.
+Anything else that a server sends is ignored, both here, where a process is started for each run, and in that process, which loads our
+own flow. So it does not matter when somebody changes a deployment. A run with disallowed overrides could be
+executed without the overrides. It is refused instead, so that people notice.
 """
 
 from collections import Counter
@@ -25,10 +25,10 @@ from flows.worker.supervision import supervise
 
 
 class Slots:
-    """How many runs may be executed at a time.
+    """Limits how many runs are executed at a time.
 
-    A run that is resumed or retried at once comes again while its last process is still on its way out. Prefect's worker, which
-    holds each run to have one slot, would end with an error.
+    A run that is resumed or retried at once may be offered again while its last process is still exiting. Prefect's own limiter allows
+    one slot for each run, and the worker would end with an error.
     """
 
     def __init__(self, number: int) -> None:
@@ -37,24 +37,24 @@ class Slots:
 
     @property
     def borrowed_tokens(self) -> int:
-        """How many are taken; this and the names below are those that Prefect asks for."""
+        """How many slots are taken. Prefect prescribes the names of this class's members."""
         return self._taken.total()
 
     def acquire_on_behalf_of_nowait(self, run: UUID) -> None:
-        """Take one for a run.
+        """Take a slot for a run.
 
         Raises:
-            anyio.WouldBlock: All are taken.
+            anyio.WouldBlock: All slots are taken.
         """
         if self._taken.total() >= self._number:
             raise anyio.WouldBlock
         self._taken[run] += 1
 
     def release_on_behalf_of(self, run: UUID) -> None:
-        """Give one of a run back.
+        """Return a slot of a run.
 
         Raises:
-            RuntimeError: It has none.
+            RuntimeError: The run has no slot.
         """
         if not self._taken[run]:
             raise RuntimeError("no slot is taken")
@@ -62,21 +62,21 @@ class Slots:
 
 
 class Turns:
-    """Whose turn it is: that of the account, and so of the queue, from which a run was taken the longest time ago.
+    """Round-robin over accounts: the next run comes from the queue from which a run was taken the longest time ago.
 
-    Prefect gives each queue a priority of its own, the oldest queue the highest, and offers its runs first. With fewer slots than
-    accounts that have something to do, those of the newest account would wait until the others have nothing left.
+    Each account has a queue. Prefect gives each queue its own priority, the oldest queue the highest, and offers its runs first. With
+    fewer slots than busy accounts, the runs of the newest account would wait until the others have none left.
     """
 
     def __init__(self) -> None:
         self._taken: list[UUID | None] = []
 
     def take(self, queue: UUID | None) -> None:
-        """Note that a run of a queue is taken."""
+        """Record that a run was taken from a queue."""
         self._taken = [other for other in self._taken if other != queue] + [queue]
 
     def sort(self, offered: Iterable[WorkerFlowRunResponse]) -> list[WorkerFlowRunResponse]:
-        """Return what is offered in the order in which it is to be taken: one of each queue, then another of each."""
+        """Return the offered runs in the order in which to take them: one of each queue, then another of each."""
         places: Counter[UUID | None] = Counter()
         keyed = []
         for offer in offered:
@@ -88,24 +88,24 @@ class Turns:
 
 
 class FixedJob(ProcessJobConfiguration):
-    """What Prefect makes of a pool's template and a run's job variables: here of neither."""
+    """A job configuration that ignores the pool's template and the run's job variables."""
 
     @classmethod
     async def resolve_for_flow_run(cls, flow_run: FlowRun, **_of_the_server: Any) -> Self:
-        """Return an empty one. Prefect's own would also fill variables of this environment into what the server names."""
+        """Return an empty configuration. Prefect's own would also insert variables of this environment into the server's values."""
         job = cls()
-        job._related_objects = {"flow-run": flow_run}  # what the events about it refer to
+        job._related_objects = {"flow-run": flow_run}  # the resources that its events refer to
         return job
 
 
 class PrivateWorker(ProcessWorker):
-    """Executes our flows in processes of their own, and refuses whatever else a server asks for."""
+    """Executes each run of our flows in a process of its own, and refuses all other runs."""
 
     job_configuration = FixedJob
 
     @classmethod
     def __dispatch_key__(cls) -> str:
-        """Serve pools of Prefect's type without taking the place of Prefect's worker for them."""
+        """Return a key of our own, so that this class does not replace Prefect's worker for pools of the same type."""
         return f"dpflow-{cls.type}"
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -114,17 +114,17 @@ class PrivateWorker(ProcessWorker):
         self._looked_at: set[UUID] = set()
 
     async def setup(self) -> None:
-        """Prepare, before the server is asked for runs."""
+        """Set up the worker, with our own limiter."""
         await super().setup()
         if self._limit is not None:
-            self._limiter = Slots(self._limit)  # type: ignore[assignment]  # has what the worker asks of a limiter
+            self._limiter = Slots(self._limit)  # type: ignore[assignment]  # has the methods that the worker calls
 
     async def __aenter__(self) -> Self:
-        """Start, without what Prefect's worker has for flows that are sent to it as a pickle."""
+        """Start, without the parts of Prefect's process worker that load pickled flows."""
         return await BaseWorker.__aenter__(self)
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """End."""
+        """Stop."""
         await BaseWorker.__aexit__(self, *exc_info)
 
     async def run(
@@ -133,7 +133,7 @@ class PrivateWorker(ProcessWorker):
         configuration: ProcessJobConfiguration,  # noqa: ARG002  as Prefect calls it
         task_status: TaskStatus[int] | None = None,
     ) -> ProcessWorkerResult:
-        """Execute a run in a process, and return how that ended."""
+        """Execute a run in a process, and return how the process ended."""
         ends: list[FlowRunExecutionResult | None] = []
 
         async def execute(*, task_status: TaskStatus[ProcessHandle] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -149,16 +149,17 @@ class PrivateWorker(ProcessWorker):
         return ProcessWorkerResult(status_code=end.status_code, identifier=str(process.pid))
 
     async def _submit_run(self, flow_run: FlowRun) -> None:
-        """Submit a run; whatever the server answers, the worker goes on and gets the slot back.
+        """Submit a run. Whatever the server answers, the worker continues and gets the slot back.
 
-        Prefect cancels a run whose deployment is gone and keeps its slot, and any other answer about the deployment would end the worker.
+        Prefect cancels a run whose deployment is gone without freeing its slot, and any other error about the deployment would end the
+        worker.
         """
         try:
             await super()._submit_run(flow_run)
-        except Exception:  # a worker outlives whatever a server answers
+        except Exception:  # no answer of a server may end the worker
             self._logger.exception("The run %s could not be submitted", flow_run.id)
         else:
-            if flow_run.id in self._looked_at:  # its process holds the slot, or Prefect has let go of it
+            if flow_run.id in self._looked_at:  # its process holds the slot, or Prefect has freed it
                 return
         finally:
             self._looked_at.discard(flow_run.id)
@@ -168,21 +169,21 @@ class PrivateWorker(ProcessWorker):
             self._cancelling_observer.remove_in_flight_flow_run_id(flow_run.id)
 
     async def _propose_pending_state(self, flow_run: FlowRun) -> bool:
-        """Take a run, unless it is to be refused. Prefect asks this first, and leaves the run alone if the answer is no."""
+        """Take a run, unless it must be refused. Prefect calls this first, and does not submit the run if it returns False."""
         self._looked_at.add(flow_run.id)
         try:
             overrides = await self._disallowed(flow_run)
             if overrides:
                 await self._refuse(flow_run, overrides)
                 return False
-        except Exception:  # a worker outlives whatever a server answers
-            self._logger.exception("The run %s could not be looked at", flow_run.id)
+        except Exception:  # no answer of a server may end the worker
+            self._logger.exception("The run %s could not be checked", flow_run.id)
             return False
         self._turns.take(flow_run.work_queue_id)
         return await super()._propose_pending_state(flow_run)
 
     async def _get_scheduled_flow_runs(self) -> list[WorkerFlowRunResponse]:
-        """Ask the server for runs, and take those of all accounts in turn."""
+        """Get scheduled runs from the server, ordered so that all accounts take turns."""
         return self._turns.sort(await super()._get_scheduled_flow_runs())
 
     async def _disallowed(self, run: FlowRun) -> list[str]:
@@ -193,10 +194,10 @@ class PrivateWorker(ProcessWorker):
 
     async def _refuse(self, run: FlowRun, overrides: list[str]) -> None:
         refusal = UsageError(
-            f"this worker runs dpflow's own flows and nothing else that a server names, and the run asks for "
-            f"{', '.join(overrides)}; take that away, then start it again (`dpflow serve --deploy-only` deploys anew)"
+            f"this worker runs only dpflow's own flows as dpflow deploys them, and the run asks for "
+            f"{', '.join(overrides)}; remove that, then start the run again (`dpflow serve --deploy-only` deploys again)"
         )
-        # A run may be offered once more while the server is noting its first refusal.
+        # A run may be offered again while the server is still recording its refusal.
         state = (await self.client.read_flow_run(run.id)).state
         if state and state.is_scheduled():
             self.get_flow_run_logger(run).error("%s", refusal)

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.browser.chromium import Visitor, browser_path, launched, visiting
-from tests.flows.stack import stack  # noqa: F401  the fixture
+from tests.flows.stack import pytest_runtest_setup, pytest_runtest_teardown, stack  # noqa: F401  a fixture and hooks for all these tests
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,7 +27,7 @@ from tests.faults.ledger_planted import PLANTED, Opener, sound
 from tests.faults.ledger_shutdowns import Shutdowns
 
 SEED = 20261115
-SMALL = {"sqlite": {"every": 9, "kills": 20}, "postgresql": {"every": 47, "kills": 12, "shutdowns": 2}}
+SMALL = {"sqlite": {"every": 29, "kills": 12}, "postgresql": {"every": 47, "kills": 12, "shutdowns": 2}}
 """What `--small` does to each store."""
 SHOWN = 20
 """Findings that are written out; the others are only counted."""

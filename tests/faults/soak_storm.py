@@ -170,7 +170,7 @@ def history(stack: Stack, runs: Sequence[str]) -> dict[str, int]:
         states = stack.states(run)
         counts["crashes"] += sum(state["type"] == "CRASHED" for state in states)
         counts["starts"] += sum(state["name"] == "Running" for state in states)
-        counts["lost"] += sum("Taken by a worker" in (state["message"] or "") for state in states)
+        counts["lost"] += sum("Picked up by a worker" in (state["message"] or "") for state in states)
         counts["given_up"] += sum(state["name"] == "Running" for state in states) >= MOST_STARTS
     return {key: counts[key] for key in ("crashes", "starts", "lost", "given_up")}
 

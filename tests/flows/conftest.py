@@ -1,4 +1,4 @@
-"""One quiet Prefect server for all tests marked `prefect`, and a look at everything it has stored."""
+"""One Prefect server for all tests marked `prefect`, and a search through everything it has stored."""
 
 import os
 import shutil
@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.flows.prefect_home import copy_home, used_home
-from tests.flows.stack import stack  # noqa: F401  a fixture for all these tests
+from tests.flows.stack import pytest_runtest_setup, pytest_runtest_teardown, stack  # noqa: F401  a fixture and hooks for all these tests
 
-# Set before any test module imports Prefect, so that no test touches or depends on what the user has.
+# Set before any test module imports Prefect, so that no test touches or depends on the user's own Prefect.
 HOME = Path(tempfile.mkdtemp(prefix="dpflow-test-"))
 for variable in [name for name in os.environ if name.startswith("PREFECT_")]:
     del os.environ[variable]
@@ -34,7 +34,7 @@ def _clean_home() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of the server that all these flows run on, started as the command line starts it."""
+    """The URL of the server on which all these flows run, started as the command line starts it."""
     from flows.cli.quiet import quiet  # noqa: PLC0415
 
     if not (HOME / "prefect.db").exists():  # as it does after a test with a temporary server in the same home
@@ -58,7 +58,7 @@ def steward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def stored(prefect_server: str) -> Search:
-    """Search every column of the server's database, and every file beside it, for a text; return where it is."""
+    """Return a function that searches every column of the server's database, and every file beside it, for a text."""
 
     def search(text: str) -> list[str]:
         _wait_until_recorded()
@@ -83,7 +83,7 @@ def _columns_with(database: sqlite3.Connection, text: str) -> list[str]:
 
 
 def _wait_until_recorded() -> None:
-    """Wait until the server has written all that it was sent so far, by sending one more task run and waiting for that."""
+    """Wait until the server has written everything it was sent so far, by sending one more task run and waiting for it."""
     from prefect.events.worker import EventsWorker  # noqa: PLC0415
     from prefect.logging.handlers import APILogWorker  # noqa: PLC0415
 
@@ -99,10 +99,10 @@ def _wait_until_recorded() -> None:
             "SELECT count(*) FROM events WHERE instr(resource, ?) AND event = 'prefect.task-run.Completed'",
             "the event of its end",
         ),
-        # The server notes states after the events that tell of them, and not in their order.
+        # The server writes states after the events about them, and in a different order.
         (
             "SELECT length(?) AND NOT EXISTS (SELECT 1 FROM events WHERE event LIKE 'prefect.task-run.%' AND id NOT IN (SELECT id FROM task_run_state))",
-            "and of all before it their states",
+            "the states of all tasks before it",
         ),
     )
     deadline = time.monotonic() + 60
@@ -110,5 +110,5 @@ def _wait_until_recorded() -> None:
         for question, what in questions:
             while not database.execute(question, (last,)).fetchone()[0]:
                 if time.monotonic() > deadline:
-                    pytest.fail(f"the Prefect server has not recorded of the last task {what} within a minute")
+                    pytest.fail(f"the Prefect server has not recorded the last task within a minute: {what}")
                 time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""To which hosts the programs of a test talk, recorded from inside each of them."""
+"""The hosts to which the programs of a test connect, recorded inside each program."""
 
 import ipaddress
 import json
@@ -11,7 +11,7 @@ RECORDER = Path(__file__).with_name("recorder")
 
 @dataclass(frozen=True)
 class Connection:
-    """A program's word to a host, or its question where that host is; or, without a host, that the program has started."""
+    """A connection of a program to a host, or a lookup of its name. Without a host, the start of a program."""
 
     program: str
     event: str
@@ -29,11 +29,11 @@ class Connection:
 
 
 def recording(file: Path) -> dict[str, str]:
-    """Return the variables with which every Python program, and what it starts, adds its connections to a file."""
+    """Return the variables that make every Python program, and its children, append their connections to a file."""
     paths = [str(RECORDER), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {"RECORD_CONNECTIONS": str(file), "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def recorded(file: Path) -> list[Connection]:
-    """Return what was added to the file so far."""
+    """Return the connections recorded so far."""
     return [Connection(**json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]

@@ -44,10 +44,10 @@ class Deployed:
             return client.create_flow_run_from_deployment(self.id, parameters={"release": NAME, **parameters}).id
 
     def execute(self, run: UUID) -> State:
-        """Execute a run in this process, and return the state in which that has left it."""
+        """Execute a run in this process, and return the state in which it ended."""
         with get_client(sync_client=True) as client:
             found = client.read_flow_run(run)
-        with suppress(Abort, Pause, DpflowError):  # the state tells
+        with suppress(Abort, Pause, DpflowError):  # the state says how it ended
             run_flow(self.flow, flow_run=found)
         return self.state(run)
 
@@ -62,13 +62,13 @@ class Deployed:
         )
 
     def retry(self, run: UUID, *, forced: bool = False) -> None:
-        """Let a run be executed again: as the button in the UI does it, or, forced, as `prefect flow-run retry`."""
+        """Schedule a run again, as the button in the UI does or, if forced, as `prefect flow-run retry` does."""
         with get_client(sync_client=True) as client:
             wanted: State[None] = Scheduled() if forced else AwaitingRetry()
             client.set_flow_run_state(run, wanted, force=forced)
 
     def state(self, run: UUID) -> State:
-        """Return the state that a run is in."""
+        """Return the current state of a run."""
         with get_client(sync_client=True) as client:
             state = client.read_flow_run(run).state
         assert state is not None
@@ -87,7 +87,7 @@ class Deployed:
         return "\n".join(line.message for line in lines)
 
     def tasks(self, run: UUID) -> list[TaskRun]:
-        """Return the task runs of a run that are recorded by now."""
+        """Return the task runs of a run that are recorded so far."""
         with get_client(sync_client=True) as client:
             return client.read_task_runs(flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[run])))
 
@@ -99,7 +99,7 @@ def deploy(
     *,
     entrypoint: str = "flows.synthesize.synthesize",
 ) -> Deployed:
-    """Register the workspace's spec and deploy a flow: unless told otherwise, the one that makes releases."""
+    """Register the workspace's spec and deploy a flow. Default: `synthesize`."""
     register(workspace.spec, name=NAME)
     with get_client(sync_client=True) as client:
         made = client.create_deployment(client.create_flow(flow), name=uuid4().hex, entrypoint=entrypoint)
@@ -108,7 +108,7 @@ def deploy(
 
 @contextmanager
 def deployed_on(stack: Stack, name: str) -> Iterator[str]:
-    """Deploy the flow that makes releases once more for the worker of the whole installation; yield its full name."""
+    """Deploy `synthesize` under another name for the worker of a whole installation, and yield its full name."""
     like = stack.deployment()
     same = {key: like[key] for key in ("flow_id", "entrypoint", "job_variables", "work_pool_name")}
     made = stack.read("POST", "/deployments/", {"name": name, **same})
@@ -119,7 +119,7 @@ def deployed_on(stack: Stack, name: str) -> Iterator[str]:
 
 
 def started(account: str = "visits") -> Counter[str]:
-    """Count how often each step of all runs of an account was paid for, which comes before each draw."""
+    """Count how often each step of all runs of an account was charged, which happens before each draw."""
     with open_ledger() as ledger:
         return Counter(event.details["step"] for event in ledger.history(account) if event.kind == "charged")
 

@@ -1,4 +1,4 @@
-"""A folder in which a Prefect server has made its database, to be copied: making one takes a server longer than all else at its start."""
+"""A Prefect home with a database, made once and copied: creating the database takes most of a server's start time."""
 
 import fcntl
 import os
@@ -13,7 +13,7 @@ OF_ITS_MAKER = shutil.ignore_patterns("server.*")  # log and lock
 
 
 def used_home(factory: pytest.TempPathFactory) -> Path:
-    """Return a home that a real server has used once; the first of the test processes that asks has one make it."""
+    """Return a home that a real server has used once. The first test process that asks makes it."""
     place = factory.getbasetemp()
     common = place.parent if "PYTEST_XDIST_WORKER" in os.environ else place
     made = common / "prefect-home"
@@ -25,7 +25,7 @@ def used_home(factory: pytest.TempPathFactory) -> Path:
 
 
 def copy_home(used: Path, home: Path) -> None:
-    """Let a server find in its home what its first start would have left there."""
+    """Copy a used home, so that a server finds what its first start would have created."""
     shutil.copytree(used, home, ignore=OF_ITS_MAKER, dirs_exist_ok=True)
 
 

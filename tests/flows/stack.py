@@ -1,7 +1,7 @@
 """A whole installation for the tests: server with UI, worker and deployments as real processes, started by `dpflow ui`.
 
-One for each test process, and gone with it. So a test must leave it as it was: what it registers is its own, and whoever wants to
-kill something starts a `Stack` of their own.
+Each test process has one, which ends with it. A test must leave it as it was: it registers only specs of its own, and starts its own
+`Stack` if it wants to kill something.
 """
 
 import fcntl
@@ -28,7 +28,7 @@ from tests.flows.prefect_home import copy_home, used_home
 KEEPER = Path(__file__).with_name("stack_keeper.py")
 RUN_SECONDS = 120.0
 CLIENT = "tests"
-POLL_SECONDS = 0.2  # each question takes the server about a hundredth
+POLL_SECONDS = 0.2  # a request takes the server about a hundredth of a second
 FINAL = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
 QUICK = {
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "1",  # the tests search events, too
@@ -38,7 +38,7 @@ QUICK = {
 
 @dataclass(frozen=True)
 class Stack:
-    """A folder in which `dpflow ui` runs or can be run, and what a test does with it.
+    """A folder in which `dpflow ui` runs or can be started, and the actions of tests on it.
 
     The release `visits` is registered, on an account of the same name that can pay for many runs.
     """
@@ -59,12 +59,12 @@ class Stack:
 
     @property
     def password(self) -> str:
-        """What the server asks for, as it is kept for whoever has started it."""
+        """The server's password, as stored for the user who started it."""
         return (self.folder / ".dpflow" / "ui" / "password").read_text(encoding="ascii")
 
     @property
     def login(self) -> str:
-        """An address such as `dpflow ui` prints, which logs a browser in."""
+        """A login address for a browser, as `dpflow ui` prints it."""
         return f"{self.page}{new_login_path()}#{self.password}"
 
     @property
@@ -74,12 +74,12 @@ class Stack:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of all its programs: nothing of this process's own settings."""
+        """The environment of all its programs, without this process's own Prefect and dpflow settings."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "DPFLOW_"))}
         return own | QUICK | self.more
 
     def dpflow(self, *arguments: str, code: int = 0) -> str:
-        """Run the command in the folder, expect it to end with `code`, and return what it wrote."""
+        """Run the command in the folder, expect the exit code `code`, and return its output."""
         done = subprocess.run(
             [sys.executable, "-P", "-m", "flows", *arguments],
             cwd=self.folder,
@@ -102,7 +102,7 @@ class Stack:
     def register(
         self, name: str, *changes: tuple[str, str], epsilon: float = 100, options: tuple[str, ...] = ()
     ) -> None:
-        """Write a spec with an account of its own and register it; it is deployed by `dpflow serve --deploy-only`."""
+        """Write a spec with its own account and register it. `dpflow serve --deploy-only` deploys it."""
         text = SPEC
         for old, new in (("dataset: visits", f"dataset: {name}"), *changes):
             assert old in text, f"the spec has no {old!r}"
@@ -113,27 +113,27 @@ class Stack:
         self.dpflow("register", f"{name}.yaml", *options)
 
     def ui(self) -> str:
-        """Start everything; returns once the worker is online."""
+        """Start everything, and return once the worker is online."""
         return self.dpflow("ui", "--port", str(self.port))
 
     def stop(self) -> str:
-        """End everything."""
+        """Stop everything."""
         return self.dpflow("ui", "--stop")
 
     def command_lines(self) -> list[str]:
-        """Return what everybody on the machine sees of its programs."""
+        """Return the command lines of its programs, which every account on the machine can see."""
         return [" ".join(process.cmdline()) for process in background.all_of(self.folder / ".dpflow" / "ui")]
 
     def log(self) -> str:
-        """Return the last that server and worker have written."""
+        """Return the end of the server's and the worker's logs."""
         files = sorted(self.folder.glob(".dpflow/ui/*.log"))
         return "\n".join(f"{path.name}: {path.read_text(encoding='utf-8')[-3000:]}" for path in files)
 
     def api(self, method: str, path: str, body: Any = None) -> httpx.Response:
-        """Ask the server; whatever it answers is returned, unless it is only busy, as SQLite is under load.
+        """Send a request and return the answer, whatever it is. Retry while the server is only busy, as SQLite is under load.
 
-        A busy server says so, or says nothing: a request waits up to a minute for the database, and longer if it has to wait for one that
-        waits. What only reads is asked again then; what changes something is not, as it may have been done.
+        A busy server answers 503, or times out: a request waits up to a minute for the database, and longer behind one that waits too.
+        After a timeout only a reading request is retried, since a changing one may have been executed.
         """
         reads = method == "GET" or path.endswith("/filter")
 
@@ -147,31 +147,31 @@ class Stack:
                     return None
             return None if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE else answer
 
-        # Not by its truth: that of an answer which refuses is false.
+        # In a list, because the truth value of an error response is false.
         found = wait_for(
             lambda: [it] if (it := answered()) is not None else None, "a server that answers", tell=self.log
         )
         return found[0]
 
     def client(self, *, timeout: float) -> httpx.Client:
-        """Return a client of the server that has its password."""
+        """Return a client that is authenticated with the server's password."""
         return httpx.Client(
             base_url=f"{self.url}/",
             headers=authorization(self.password),
             trust_env=False,
-            verify=False,  # noqa: S501  there is no TLS: spares reading certificates for each question
+            verify=False,  # noqa: S501  without TLS; avoids loading certificates for each request
             timeout=timeout,
         )
 
     def proof(self, client: httpx.Client, method: str) -> dict[str, str]:
-        """Return the headers that prove that no other page has made a request which may change something."""
+        """Return the CSRF headers that a changing request needs."""
         if method == "GET":
             return {}
         token = client.get("csrf-token", params={"client": CLIENT})
         return {"Prefect-Csrf-Client": CLIENT, "Prefect-Csrf-Token": token.json()["token"]} if token.is_success else {}
 
     def read(self, method: str, path: str, body: Any = None) -> Any:
-        """Ask the server and expect an answer."""
+        """Send a request, expect success, and return the JSON of the answer."""
         answer = self.api(method, path, body)
         assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
         return answer.json() if answer.content else None
@@ -183,7 +183,7 @@ class Stack:
     def submit(
         self, parameters: Mapping[str, Any] | None = None, *, deployment: str = "synthesize/visits"
     ) -> httpx.Response:
-        """Ask for a run as the form does, and return the answer, which may be a refusal."""
+        """Submit a run as the form does, and return the answer, which may be an error."""
         path = f"/deployments/{self.deployment(deployment)['id']}/create_flow_run"
         return self.api("POST", path, {"parameters": dict(parameters or {}), "state": {"type": "SCHEDULED"}})
 
@@ -194,11 +194,11 @@ class Stack:
         return str(answer.json()["id"])
 
     def run(self, run_id: str) -> dict[str, Any]:
-        """Return a run as it is now."""
+        """Return a run in its current state."""
         return self.read("GET", f"/flow_runs/{run_id}")
 
     def wait(self, run_id: str, *, until: Callable[[dict[str, Any]], bool] | None = None) -> dict[str, Any]:
-        """Return a run once it has ended, or once it is as asked for."""
+        """Return a run once it has ended, or once the condition `until` holds."""
         reached = until or (lambda run: run["state_type"] in FINAL)
 
         def found() -> dict[str, Any] | None:
@@ -208,7 +208,7 @@ class Stack:
         return wait_for(found, f"the run {run_id}", tell=lambda: self.told(run_id))
 
     def told(self, run_id: str) -> str:
-        """Return what the server knows of a run, to be shown when a test fails."""
+        """Return the states and log of a run, to show when a test fails."""
         states = [(state["timestamp"][11:23], state["name"], state["message"]) for state in self.states(run_id)]
         return "\n".join([*map(str, states), *self.logs(run_id)])
 
@@ -229,7 +229,7 @@ class Stack:
         return {str(it["key"]): it for it in self.read("POST", "/artifacts/filter", body)}
 
     def newest_artifact(self, key: str) -> dict[str, Any]:
-        """Return the newest artifact of a key, whichever run has written it."""
+        """Return the newest artifact of a key, of any run."""
         body = {"artifacts": {"key": {"any_": [key]}}, "sort": "CREATED_DESC", "limit": 1}
         (newest,) = self.read("POST", "/artifacts/filter", body)
         return dict(newest)
@@ -248,7 +248,7 @@ class Stack:
 def wait_for(
     condition: Callable[[], Any], what: str, *, seconds: float = RUN_SECONDS, tell: Callable[[], str] = str
 ) -> Any:
-    """Ask again and again until the answer is true, and return it; fail after some time."""
+    """Poll a condition until it returns something true, and return that. Fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not (answer := condition()):
         if time.monotonic() > deadline:
@@ -267,9 +267,9 @@ def kept_stack(folder: Path, *, more: Mapping[str, str] | None = None, home: Pat
     """Yield a prepared stack that is not started yet, and stop it at the end or when this process is killed.
 
     Args:
-        folder: Where it is to be.
-        more: Variables of its environment.
-        home: What its server finds in its home; without that it makes its database itself.
+        folder: The folder of the stack.
+        more: Additional environment variables.
+        home: A used Prefect home to copy. Without it, the server creates its database itself.
     """
     lock = folder.with_name(f"{folder.name}.lock")
     made = Stack(folder, free_port(), more or {})
@@ -292,26 +292,49 @@ def _keep(made: Stack, lock: Path) -> subprocess.Popen[bytes]:
         env=made.environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        start_new_session=True,  # a signal to the tests' process group must not take the keeper
+        start_new_session=True,  # a signal to the tests' process group must not reach the keeper
     )
 
 
 _SHARED = pytest.StashKey[Stack]()
+_ASLEEP = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
-def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    """The installation that all tests of one test process share: those of another process can't disturb them.
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The installation that all tests of one test process share. Tests of another process can't disturb them.
 
-    Several conftest files name this fixture, and to pytest each is a fixture of its own: the process keeps what the first has made.
+    Several conftest files import this fixture, and pytest treats each import as a separate fixture. So the stash keeps the first one.
     """
-    config = request.config
-    if _SHARED not in config.stash:
-        place = tmp_path_factory.getbasetemp()
-        opened = ExitStack()
-        config.add_cleanup(opened.close)
-        more = recording(place / "stack.connections")
-        home = used_home(tmp_path_factory)
-        config.stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more, home=home))
-        config.stash[_SHARED].ui()
-    return config.stash[_SHARED]
+    stash = request.config.stash
+    with ExitStack() as opened:  # closed before pytest removes the folder, without which nothing can be stopped
+        if _SHARED not in stash:
+            place = tmp_path_factory.getbasetemp()
+            more = recording(place / "stack.connections")
+            home = used_home(tmp_path_factory)
+            stash[_SHARED] = opened.enter_context(contextmanager(kept_stack)(place / "stack", more=more, home=home))
+            stash[_SHARED].ui()
+        yield stash[_SHARED]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Start the shared installation again if a test needs it that was not expected any more."""
+    if _uses_stack(item) and item.config.stash.get(_ASLEEP, False):
+        item.config.stash[_ASLEEP] = False
+        item.config.stash[_SHARED].ui()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop the shared installation after a file that used it, unless the next one does: idle, it takes a tenth of a processor."""
+    if nextitem is None or nextitem.path == item.path or _SHARED not in item.config.stash:
+        return
+    following = (other for other in item.session.items if other.path == nextitem.path)
+    if not item.config.stash.get(_ASLEEP, False) and not any(map(_uses_stack, following)):
+        item.config.stash[_ASLEEP] = True
+        item.config.stash[_SHARED].stop()
+
+
+def _uses_stack(item: pytest.Item) -> bool:
+    return "stack" in getattr(item, "fixturenames", ())

@@ -1,6 +1,6 @@
-"""Stop a stack, and remove its folder, once none of the test processes that use it is left, however they ended.
+"""Stop a stack and remove its folder once all test processes that use it have ended, however they ended.
 
-Each of them holds a shared lock on a file for as long as it lives; the system takes it away even after SIGKILL. Run as a file:
+Each of them holds a shared lock on a file while it lives; the system releases the lock even after SIGKILL. Run as a file:
 `stack_keeper.py LOCK FOLDER`.
 """
 

@@ -124,7 +124,7 @@ def test_the_account_page_shows_blocks_and_allowances(workspace: Workspace) -> N
     (found,) = look("monthly").accounts
     page = Rendered(account_page(found))
     assert "closed: it takes no more runs" in page.text
-    assert "Of block month-03, which has used most:" in page.text
+    assert "Block month-03, the most used one:" in page.text
     assert len([row for row in page.cells if row[0].startswith("month-")]) == MOST_BLOCKS
     assert "5 blocks that have used less are not shown here." in page.text
     assert ["analyst ann|e", "1.0000", "0.040000", "0.960000", "4.0 %"] in page.cells
@@ -147,7 +147,7 @@ def test_verify_says_that_a_ledger_holds_and_fails_with_its_sentence_when_it_doe
     verify()
     sound = Rendered(pages("verify")[-1].data)
     assert "The ledger is sound" in sound.text
-    assert ["manifests", "1", "each names a head of this ledger and what its run promises"] in sound.cells
+    assert ["manifests", "1", "each names a head of this ledger and the promise of its run"] in sound.cells
     with open_ledger() as ledger:
         assert ledger.head() in sound.text
 
@@ -159,7 +159,7 @@ def test_verify_says_that_a_ledger_holds_and_fails_with_its_sentence_when_it_doe
     with pytest.raises(LedgerDamaged) as caught:
         verify()
     damaged = Rendered(pages("verify")[-1].data)
-    assert "The ledger does not hold" in damaged.text
+    assert "The ledger is damaged" in damaged.text
     assert str(caught.value) in damaged.text
 
 

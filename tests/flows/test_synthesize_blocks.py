@@ -51,11 +51,8 @@ def test_a_day_can_be_named_and_the_pages_say_what_was_covered(site: Site, store
     assert outcome["blocks"] == ("2024-01", "2024-02", "2024-03")
     assert "artifact.data" in stored("3 blocks, 2024-01 to 2024-03, by month of day; window")
     assert "artifact.data" in stored("costs that person its epsilon once")
-    assert "artifact.data" in stored("The figures are of the most used of the 3 blocks that it has read")
+    assert "artifact.data" in stored("The figures are those of the most used of the 3 blocks that the run read")
     page = account_page(look("visits").accounts[0])
-    assert (
-        "For one person with rows in several blocks, the privacy losses of these blocks add up; no cap limits that"
-        in page
-    )
+    assert "For one person with rows in several blocks, the losses of these blocks add up; no cap limits that" in page
     with open_ledger() as ledger:
         assert [block.name for block, _ in ledger.blocks("visits")] == ["2024-01", "2024-02", "2024-03"]

@@ -51,7 +51,7 @@ if "flows.worker.execute" in sys.orig_argv:
 
 @dataclass(frozen=True)
 class Site:
-    """A folder with a table, a spec and an account; a work pool, and whoever serves it."""
+    """A folder with a table, a spec and an account, and a work pool with its worker."""
 
     folder: Path
     pool: str
@@ -60,18 +60,18 @@ class Site:
     deployed: list[UUID] = field(default_factory=list)
 
     def mark(self) -> Path:
-        """Return a file that does not exist."""
+        """Return the path of a file that does not exist, by which a test notices that foreign code was run."""
         return self.folder / "marks" / uuid4().hex
 
     def evil_folder(self, mark: Path, name: str, text: str) -> Path:
-        """Return a folder in which there is a file of code."""
+        """Make a folder with a file of foreign code, and return it."""
         file = self.folder / "evil" / mark.name / name
         file.parent.mkdir(parents=True)
         file.write_text(text.format(mark=str(mark)), encoding="utf-8")
         return self.folder / "evil" / mark.name
 
     def deployment(self, name: str = "synthesize", **options: Any) -> UUID:
-        """Deploy as `dpflow serve` does, but for what is said otherwise."""
+        """Deploy as `dpflow serve` does, except for the given options."""
         usual = {"entrypoint": "flows.synthesize.synthesize", "job_variables": {"command": ENGINE}}
         with get_client(sync_client=True) as client:
             flow = client.create_flow_from_name(name)
@@ -82,7 +82,7 @@ class Site:
         return made
 
     def start(self, deployment: UUID | None = None, mark: Path | None = None, **options: Any) -> UUID:
-        """Start a run, of a usual deployment if none is named."""
+        """Start a run of a deployment. Default: a new one as `dpflow serve` makes it."""
         with get_client(sync_client=True) as client:
             run = client.create_flow_run_from_deployment(deployment or self.deployment(), **options).id
         if mark:
@@ -100,7 +100,7 @@ class Site:
             return wait_for(ended, f"the run {run}", tell=lambda: f"{self.read(run)}\n{self.output()[-3000:]}")
 
     def read(self, run: UUID) -> FlowRun:
-        """Return a run as it is."""
+        """Return a run in its current state."""
         with get_client(sync_client=True) as client:
             return client.read_flow_run(run)
 
@@ -116,7 +116,7 @@ class Site:
         return "\n".join(line.message for line in lines)
 
     def output(self) -> str:
-        """Return what worker and runs have written to their streams."""
+        """Return what the worker and its runs have written to their standard streams."""
         return (self.folder / "output").read_text(encoding="utf-8")
 
     def environment(self) -> dict[str, str]:
@@ -133,7 +133,7 @@ class Site:
 
 @contextmanager
 def working(folder: Path, url: str) -> Iterator[Site]:
-    """Make everything in a folder and on a server, and have a worker there for as long as this lasts."""
+    """Set up a folder and a work pool, and keep a worker running while the context is open."""
     made = Site(folder, f"test-{folder.name}", url)
     with pytest.MonkeyPatch.context() as patch, ExitStack() as running:
         patch.chdir(folder)

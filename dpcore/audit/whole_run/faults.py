@@ -59,8 +59,8 @@ def rows_read_twice() -> Iterator[None]:
     """Read every batch of the file twice."""
     read = read_piece
 
-    def twice(piece: Any, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in read(piece, columns=columns):
+    def twice(piece: Any, *, columns: Sequence[str], ids: str | None) -> Iterator[pa.RecordBatch]:
+        for batch in read(piece, columns=columns, ids=ids):
             yield batch
             yield batch
 
@@ -72,8 +72,8 @@ def rows_read_twice() -> Iterator[None]:
 def quotes_believed() -> Iterator[None]:
     """Parse quotes in a file that has no quoting: a quote at the start of one row's note swallows the rows up to the next quote."""
 
-    def believing(piece: Any, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        text = Path(piece.file.address).read_text(encoding="utf-8")
+    def believing(piece: Any, *, columns: Sequence[str], **_: object) -> Iterator[pa.RecordBatch]:
+        text = Path(piece.file.path).read_text(encoding="utf-8")
         rows = list(csv.DictReader(io.StringIO(text, newline="")))
         yield pa.RecordBatch.from_arrays(
             [pa.array([row[column] for row in rows]) for column in columns], names=list(columns)

@@ -10,7 +10,8 @@ PostgreSQL, and an owner can grant them to itself again. Lines of `catalogue.txt
 `dpflow_steward`.
 
 The comparison also covers ways to bypass the rules without changing them: the session's settings, the right to change settings, views and
-functions elsewhere that lend the steward's rights or other powers, subscriptions, casts and functions added to PostgreSQL itself, and the powers that the members of
+functions elsewhere that lend the steward's rights or other powers, subscriptions, casts and functions added to PostgreSQL itself, closed
+functions and untrusted languages of PostgreSQL that were opened, and the powers that the members of
 `dpflow_runner` and `dpflow_reader` have through their attributes, other roles and objects they own. A new ledger has no line of these kinds.
 """
 
@@ -219,6 +220,29 @@ _QUERIES = (
         " FROM pg_operator WHERE oprnamespace = 11) AS added CROSS JOIN LATERAL pg_identify_object(added.class, added.oid, 0) AS o"
         " WHERE added.oid >= 16384 AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = added.class AND d.objid = added.oid"
         " AND d.deptype = 'e')"
+    ),
+    # Functions of the server that read and write its files are closed at first. One that others may call lets them change its settings.
+    (
+        f"{_REACH} SELECT DISTINCT 'grant', n.nspname || '.' || p.proname || '(' || oidvectortypes(p.proargtypes) || ')',"
+        f" concat_ws(' ', 'function', {_whose('given.grantee')}, given.privilege_type) FROM {_HOME}"
+        f" JOIN pg_proc AS p ON {_WITH_ROLES_HERE} AND p.oid < 16384 JOIN pg_namespace AS n ON n.oid = p.pronamespace"
+        " LEFT JOIN pg_init_privs AS i ON i.classoid = CAST('pg_catalog.pg_proc' AS regclass) AND i.objoid = p.oid AND i.objsubid = 0"
+        " CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS given"
+        " WHERE (given.grantee = 0 OR given.grantee IN (SELECT other FROM reach))"
+        " AND NOT EXISTS (SELECT FROM aclexplode(coalesce(i.initprivs, acldefault('f', p.proowner))) AS initial"
+        " WHERE initial.grantee IN (0, given.grantee))"
+    ),
+    # Whoever may write functions in an untrusted language can run any code as the server. `internal` and `c` have the ids 12 and 13.
+    # Trusted languages come with the server or with an extension.
+    (
+        f"SELECT 'trusted language', l.lanname, '' FROM {_HOME} JOIN pg_language AS l ON {_WITH_ROLES_HERE} AND l.lanpltrusted"
+        " WHERE l.oid IN (12, 13) OR l.lanname LIKE 'pl%u' OR l.oid >= 16384 AND NOT EXISTS (SELECT FROM pg_depend AS d"
+        " WHERE d.classid = CAST('pg_catalog.pg_language' AS regclass) AND d.objid = l.oid AND d.deptype = 'e')"
+    ),
+    (
+        f"{_REACH} SELECT 'grant', l.lanname, concat_ws(' ', 'language', {_whose('given.grantee')}, given.privilege_type)"
+        f" FROM {_HOME} JOIN pg_language AS l ON {_WITH_ROLES_HERE} AND NOT l.lanpltrusted CROSS JOIN LATERAL aclexplode(l.lanacl) AS given"
+        " WHERE given.grantee = 0 OR given.grantee IN (SELECT other FROM reach)"
     ),
     # With this setting no ordinary trigger fires and no foreign key is checked.
     (

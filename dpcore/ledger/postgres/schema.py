@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from dpcore.errors import LedgerDamaged, LedgerError, UsageError
-from dpcore.ledger.postgres.rules import GRANTS, RULES
+from dpcore.ledger.postgres.triggers import GRANTS, RULES
 
 SCHEMA = "dpflow"
 BASE = 1

@@ -36,7 +36,7 @@ class LedgerFiles:
         self.note_content()
 
     def pin_companions(self) -> None:
-        """Remember the log and the shared memory file, which stay the same while this connection is open."""
+        """Remember the -wal and -shm files. Both stay the same while this connection is open."""
         for suffix in ("-wal", "-shm"):
             companion = self._path.with_name(f"{self._path.name}{suffix}")
             with suppress(FileNotFoundError):

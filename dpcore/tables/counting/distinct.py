@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpcore.tables.counting.sets import Chunk, Counts
+from dpcore.tables.counting.marginals import Chunk, Counts
 from dpcore.universe import CompactCodes, code_type
 
 LARGEST_KEY = np.iinfo(np.int64).max

@@ -42,6 +42,11 @@ class Coding:
         return self.protection.unit != UNIT_IS_ROW
 
     @property
+    def ids(self) -> str | None:
+        """The column of the ids; None if the unit is a row."""
+        return self.protection.unit if self.by_unit else None
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns to read."""
         return tuple(self.reads)

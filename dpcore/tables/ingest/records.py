@@ -109,7 +109,7 @@ def readable_version(source: Source, *, coding: Coding, undecided: Collection[st
 def piece_sums(part: Part, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> Sums:
     """Return the sums that one piece adds to `readable_version`."""
     sums = Fingerprint.nothing()
-    for batch in read_piece(part, columns=coding.columns):
+    for batch in read_piece(part, columns=coding.columns, ids=coding.ids):
         sums += fingerprint.of_words(coding.words(batch, undecided=undecided, key=fingerprint.unit_key()))
     return sums
 
@@ -137,7 +137,7 @@ def _code(
     with ThreadPoolExecutor(cores, thread_name_prefix="coding") as pool:
         for piece, part in enumerate(source.pieces()):
             start = 0
-            for batch in read_piece(part, columns=coding.columns):
+            for batch in read_piece(part, columns=coding.columns, ids=coding.ids):
                 at_work.append(pool.submit(code, batch, piece=piece, start=start))
                 start += batch.num_rows
                 if len(at_work) > cores:

@@ -46,8 +46,9 @@ def files_at(path: str, *, base: Path, taken: Callable[[str], bool]) -> list[Sto
         taken: Whether a file with a given name is a table. Hidden files are never listed.
     """
     written = local_path(path, base=Path())
-    found = _remote(path) if written is None else map(str, _local(written, base=base))
-    return [StoredFile(address) for address in sorted(set(found)) if taken(StoredFile(address).file_name)]
+    names, source = (_remote(path), path) if written is None else (map(str, _local(written, base=base)), None)
+    found = (StoredFile(name, source) for name in sorted(set(names)))
+    return [file for file in found if taken(file.file_name)]
 
 
 def same_rows(files: Sequence[StoredFile]) -> tuple[StoredFile, StoredFile] | None:
@@ -75,14 +76,14 @@ def _unquoted(name: str) -> str:
 
 
 def _marks(file: StoredFile) -> Iterator[Hashable]:
-    """Yield keys that no other file of a table may share: the address without its extension, and for a local file its inode."""
+    """Yield keys that no other file of a table may share: the path without its extension, and for a local file its inode."""
     name = file.file_name
-    if file.address.endswith(name):  # otherwise a query string such as ?part=2 distinguishes the files
+    if file.path.endswith(name):  # otherwise a query string such as ?part=2 distinguishes the files
         ending = next((ending for ending in _ENDINGS if name.lower().endswith(ending)), "")
-        yield file.address.removesuffix(name), name[: len(name) - len(ending)]
+        yield file.path.removesuffix(name), name[: len(name) - len(ending)]
     if not file.is_remote:
         with suppress(OSError):  # a broken link is reported when it is opened
-            found = Path(file.address).stat()
+            found = Path(file.path).stat()
             yield found.st_dev, found.st_ino
 
 
@@ -119,6 +120,7 @@ def _local_folder(root: Path) -> Iterator[Path]:
 
 
 def _remote(address: str) -> Iterator[str]:
+    """Yield paths as the file system lists them."""
     system, path = file_system(address)
     system.invalidate_cache()  # files may have been added since an earlier listing in this process
     root = _unescaped(path)
@@ -126,9 +128,9 @@ def _remote(address: str) -> Iterator[str]:
         yield address
     elif _is_pattern(path):
         found = system.glob(path, detail=True).items()
-        yield from (system.unstrip_protocol(name) for name, entry in found if entry["type"] == "file")
+        yield from (name for name, entry in found if entry["type"] == "file")
     elif system.isfile(root):
-        yield system.unstrip_protocol(root)
+        yield root
     elif system.isdir(root):
         yield from _remote_folder(system, root)
 
@@ -139,6 +141,6 @@ def _remote_folder(system: Any, root: str) -> Iterator[str]:
         if not _is_visible(name):
             continue
         if entry["type"] == "file":
-            yield system.unstrip_protocol(entry["name"])
+            yield entry["name"]
         elif "=" in name:
             yield from _remote_folder(system, entry["name"])

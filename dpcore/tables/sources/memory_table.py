@@ -1,7 +1,7 @@
 """Read a pandas, polars or Arrow table that a Python program hands over."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from dpcore.private import Private
 from dpcore.tables.sources.attempt import attempt
 from dpcore.tables.sources.layout import joined
 from dpcore.tables.sources.text import sound
-from dpcore.tables.sources.values import as_text
+from dpcore.tables.sources.values import as_id, as_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,15 +27,17 @@ class MemoryTable(Private):
     by value. All other columns keep their type. Only the declared columns are converted to Arrow.
     """
 
-    __slots__ = ("_table",)
+    __slots__ = ("_ids", "_table")
     _table: Any
+    _ids: str | None
 
     name = "the table"
     damaged = (
         "the table cannot be converted to Arrow; give its declared columns a type that pandas, polars and Arrow share"
     )
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table: Any, *, ids: str | None = None) -> None:
+        self._ids = ids
         if _is_of("pandas", table) or _is_of("polars", table):
             self._table = table
         elif isinstance(table, pa.Table | pa.RecordBatch):
@@ -54,6 +56,10 @@ class MemoryTable(Private):
         """Return the types of the named columns without looking at any value in a row, dictionary or category."""
         return [array.type for array in self._arrays(columns, start=0, stop=0)]
 
+    def with_ids(self, column: str) -> "MemoryTable":
+        """Return the table with a column read as ids."""
+        return MemoryTable(self._table, ids=column)
+
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the named columns, in that order."""
         for start in range(0, self._table.shape[0], BATCH_ROWS):
@@ -67,10 +73,12 @@ class MemoryTable(Private):
     def _arrays(self, columns: Sequence[str], *, start: int, stop: int) -> list[pa.Array]:
         names = self.column_names()
         places = [names.index(column) for column in columns]
+        converts = [as_id if column == self._ids else as_text for column in columns]
         if _is_of("pandas", self._table):
-            return [_of_pandas(self._table.iloc[start:stop, place]) for place in places]
+            return list(map(_of_pandas, (self._table.iloc[start:stop, place] for place in places), converts))
         if _is_of("polars", self._table):
-            return [_of_polars(self._table.to_series(place).slice(start, stop - start)) for place in places]
+            chosen = (self._table.to_series(place).slice(start, stop - start) for place in places)
+            return list(map(_of_polars, chosen, converts))
         return [_joined(self._table.column(place).slice(start, stop - start)) for place in places]
 
 
@@ -88,24 +96,24 @@ def _joined(values: pa.ChunkedArray) -> pa.Array:
     return joined([first, *others]) if others else first
 
 
-def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]") -> pa.Array:
-    """Convert a column by its dtype alone, so that no value changes how others are read."""
+def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]", convert: Callable[[Any], str | None]) -> pa.Array:
+    """Convert a column by its dtype alone, and Python objects by `convert`, so that no value changes how others are read."""
     import pandas as pd  # noqa: PLC0415  already imported by the caller
 
     if isinstance(values.dtype, pd.CategoricalDtype):
         codes = pa.array(values.array.codes, pa.int32(), mask=values.array.codes < 0)
         categories = values.dtype.categories if len(values) else values.dtype.categories[:0]
-        return pa.DictionaryArray.from_arrays(codes, _of_pandas(categories))
+        return pa.DictionaryArray.from_arrays(codes, _of_pandas(categories, convert))
     if values.dtype == object or (isinstance(values.dtype, pd.StringDtype) and values.dtype.storage == "python"):
-        return pa.array(map(as_text, values.array), pa.large_string())
+        return pa.array(map(convert, values.array), pa.large_string())
     array = pa.array(values, from_pandas=True)
     return _joined(array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array]))
 
 
-def _of_polars(values: "pl.Series") -> pa.Array:
-    """Convert a column by its dtype alone. Polars itself would export a column of Python objects as their addresses in memory."""
+def _of_polars(values: "pl.Series", convert: Callable[[Any], str | None]) -> pa.Array:
+    """Convert a column by its dtype alone, and Python objects by `convert`. Polars itself would export a column of Python objects as their addresses in memory."""
     import polars as pl  # noqa: PLC0415  already imported by the caller
 
     if values.dtype == pl.Object:
-        return pa.array(map(as_text, values.to_list()), pa.large_string())
+        return pa.array(map(convert, values.to_list()), pa.large_string())
     return _joined(pa.chunked_array(values))

@@ -1,7 +1,7 @@
 """The interface of every kind of source: rows of the raw table in batches."""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -32,3 +32,11 @@ class Part(Protocol):
 
     def split(self) -> Sequence["Part"]:
         """Split into parts that together hold the same rows in the same order, and can be read in parallel."""
+
+
+@runtime_checkable
+class Untyped(Protocol):
+    """A part in which each value has its own type, which its text does not show: only the part can tell which values are no ids."""
+
+    def with_ids(self, column: str) -> Part:
+        """Return the part with a column read as ids, by `as_id`."""

@@ -7,7 +7,7 @@ is decoded on its own. From other databases every value is read as text, since S
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ from dpcore.errors import SourceBroken, SourceError
 from dpcore.tables.sources.attempt import attempt, attempt_each
 from dpcore.tables.sources.database import WHY, Database, server_encoding
 from dpcore.tables.sources.text import decoder
-from dpcore.tables.sources.values import as_text
+from dpcore.tables.sources.values import as_id, as_text
 
 T = TypeVar("T")
 
@@ -30,7 +30,8 @@ NO_ENCODING = "SQL_ASCII"  # the encoding of a database that accepts any bytes a
 POSTGRES_TYPES = {
     16: pa.bool_(),
     **dict.fromkeys((20, 21, 23), pa.int64()),
-    **dict.fromkeys((700, 701), pa.float64()),
+    700: pa.float32(),  # real: an id above 2^24 may have been rounded
+    701: pa.float64(),
 }
 
 
@@ -41,10 +42,12 @@ class Query:
     Attributes:
         sql: The query.
         url_env: The environment variable that holds the database's address. The address itself is never stored.
+        ids: The column that is read as ids, if any.
     """
 
     sql: str
     url_env: str
+    ids: str | None = None
 
     @property
     def name(self) -> str:
@@ -69,6 +72,10 @@ class Query:
         types = dict(self._description())
         return [types[column] for column in columns]
 
+    def with_ids(self, column: str) -> "Query":
+        """Return the query with a column read as ids."""
+        return replace(self, ids=column)
+
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the named columns in the given order, from a server-side cursor.
 
@@ -82,12 +89,12 @@ class Query:
         with self._database.connection() as connection:
             chosen = ", ".join(map(_chosen(connection), columns, types))
             statement = f"SELECT {chosen} FROM {self._subquery}"  # noqa: S608  the steward's own query
-            read = _reader(connection)
+            reads = [_reader(connection, as_id if column == self.ids else as_text) for column in columns]
             with closing(_run(connection, statement, streamed=True)) as result:
                 chunks = result.partitions(BATCH_ROWS)
                 while chunk := self._database.noting(lambda: next(chunks, None)):
                     values = zip(*chunk, strict=True)
-                    arrays = [_array(column, kind, read) for column, kind in zip(values, types, strict=True)]
+                    arrays = list(map(_array, values, types, reads))
                     yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def split(self) -> tuple["Query"]:
@@ -164,10 +171,10 @@ def _chosen(connection: Connection) -> Any:
     return chosen
 
 
-def _reader(connection: Connection) -> Callable[[Any], str | None]:
+def _reader(connection: Connection, convert: Callable[[Any], str | None]) -> Callable[[Any], str | None]:
     """Return a function that converts one value to text and never fails. Bytes from PostgreSQL are decoded in the database's encoding."""
     if connection.dialect.name != "postgresql":
-        return as_text
+        return convert
     driver: Any = connection.connection.driver_connection
     decode = decoder(None if server_encoding(connection) == NO_ENCODING else driver.info.encoding)
     return lambda raw: None if raw is None else decode(raw)

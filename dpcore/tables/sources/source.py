@@ -30,7 +30,7 @@ from dpcore.tables.sources.listing import (
 )
 from dpcore.tables.sources.memory_table import MemoryTable
 from dpcore.tables.sources.parquet_file import ParquetFile
-from dpcore.tables.sources.part import Part
+from dpcore.tables.sources.part import Part, Untyped
 from dpcore.tables.sources.partition import Partition
 from dpcore.tables.sources.stored_file import StoredFile
 
@@ -73,7 +73,7 @@ class Source:
         """The files on this machine that hold the table; empty for a query, a table in memory, or remote files."""
         inner = [part.inner if isinstance(part, Partition) else part for part in self.parts]
         files = [part.file for part in inner if isinstance(part, CsvFile | ParquetFile | ArrowFile)]
-        return tuple(Path(file.address) for file in files if not file.is_remote)
+        return tuple(Path(file.path) for file in files if not file.is_remote)
 
     def pieces(self) -> tuple[Part, ...]:
         """Split all parts as far as possible: the same rows, in the same order."""
@@ -109,14 +109,22 @@ def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], b
                 _check_family(part, column, families.setdefault(column, named), named)
 
 
-def read_piece(piece: Part, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_piece(piece: Part, *, columns: Sequence[str], ids: str | None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a piece with the named columns in order. Any failure raises the piece's `damaged` message.
 
     Memory is bounded by a batch. CSV columns are text; Parquet columns keep their type, which may differ between files.
 
+    Args:
+        piece: From `Source.pieces`.
+        columns: The columns to read.
+        ids: The one of them that holds the ids, if there are ids. A float in it that may have been rounded becomes null here if its
+            batch would not show its type.
+
     Raises:
         SourceBroken: If reading fails, since a row may be the cause.
     """
+    if ids is not None and isinstance(piece, Untyped):
+        piece = piece.with_ids(ids)
     rows = attempt_each(piece.batches(columns), otherwise=piece.damaged, failure=SourceBroken)
     while batch := _next_rows(rows):
         yield from batch

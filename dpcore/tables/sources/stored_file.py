@@ -34,24 +34,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One file, given by its address: an absolute path, or a URL such as s3://bucket/visits.parquet."""
+    """One file.
 
-    address: str
+    Attributes:
+        path: An absolute path on this machine; for a remote file, the path as its file system lists it. It is never made from a URL, since
+            many file systems do not find the same path in the URL that they write for it.
+        source: The address in the spec, which determines the file system of a remote file and its host; None for a file on this machine.
+    """
+
+    path: str
+    source: str | None = None
 
     @property
     def file_name(self) -> str:
-        """The last part of the address. Messages show nothing else, since folders may be named after people."""
+        """The last part of the path. Messages show nothing else, since folders may be named after people."""
         return self._places[-1]
 
     @property
     def folders(self) -> list[str]:
-        """The names of the folders in the address, as written."""
+        """The names of the folders in the path, as written."""
         return self._places[:-1]
 
     @property
     def is_remote(self) -> bool:
         """Whether the file is read through fsspec."""
-        return "://" in self.address
+        return self.source is not None
 
     def open(self) -> pa.NativeFile:
         """Open the file for random access.
@@ -67,7 +74,7 @@ class StoredFile:
 
         def first_byte() -> bytes:
             if not self.is_remote:  # Arrow would open a folder without an error
-                with Path(self.address).open("rb") as file:
+                with Path(self.path).open("rb") as file:
                     return file.read(1)
             with self._opened() as stream:
                 return bytes(stream.read(1))
@@ -76,10 +83,12 @@ class StoredFile:
             raise SourceError(f"{self.file_name!r} is empty; a table without rows still needs its header")
 
     def _opened(self) -> pa.NativeFile:
-        if not self.is_remote:
-            return pa.OSFile(os.fsencode(self.address))  # a file name may be any bytes
-        system, path = file_system(self.address, failure=self._failure)
-        return pa.PythonFile(system.open(path, "rb"), mode="r")
+        if self.source is None:
+            return pa.OSFile(os.fsencode(self.path))  # a file name may be any bytes
+        system, _ = file_system(self.source, failure=self._failure)
+        if system._strip_protocol(self.path) != self.path:  # noqa: SLF001  `open` calls it too
+            raise ValueError("its file system would open another file")
+        return pa.PythonFile(system.open(self.path, "rb"), mode="r")
 
     def _tried(self, step: Callable[[], T]) -> T:
         closed = f"{self.file_name!r} cannot be opened; check that it exists and who may read it"
@@ -92,7 +101,7 @@ class StoredFile:
     @property
     def _places(self) -> list[str]:
         # outside the web, a ? is part of the name
-        named = self.address.partition("?")[0] if self.address.lower().startswith(WEB) else self.address
+        named = self.path.partition("?")[0] if self.path.lower().startswith(WEB) else self.path
         return named.split("/")
 
 

@@ -94,7 +94,7 @@ def sound(values: pa.Array) -> pa.Array:
     """Check that all offsets and indices of an array are in bounds, and make its text valid.
 
     The result of the check does not depend on any value. Arrow's full validation also rejects a date with a time, a time past midnight
-    and a decimal with too many digits, so one value would reject the whole table. It is therefore given the physical type instead.
+    and a decimal with too many digits, so one value would reject the whole table. So the array is validated as its physical type.
 
     Raises:
         pa.ArrowInvalid: If an offset or index is out of bounds. Arrow's other functions would read whatever memory it points to.

@@ -5,10 +5,13 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from decimal import Decimal
+from numbers import Rational
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
+from dpcore.tables.sources.ids import EXACT
 from dpcore.tables.sources.text import text_of
 
 LONGEST_DECIMAL = 400
@@ -25,6 +28,43 @@ def as_text(value: Any) -> str | None:
     except Exception:  # noqa: BLE001  hashing a type may call a method of its metaclass, which may fail
         return None
     return write(value)
+
+
+def as_id(value: Any) -> str | None:
+    """Convert a value to text as `as_text` does, but a float to None if it may have been rounded, by its own type: it is no id.
+
+    >>> [as_id(value) for value in (7, 7.0, 0.1, 2.0**53, np.float32(2**24 - 1), np.float32(2**24), "0.1", Decimal("0.1"))]
+    ['7', '7.0', None, None, '16777215.0', None, '0.1', '0.1']
+    """
+    text = as_text(value)
+    return text if text is None or _is_exact(value) else None
+
+
+def _is_exact(value: Any) -> bool:
+    """Tell whether a value, and each that it contains, is no float that may have been rounded. A float of unknown precision is one."""
+    with suppress(Exception):
+        if type(value) in _WITHOUT_FLOATS:
+            return True
+        if isinstance(value, list | tuple | np.ndarray):
+            return all(map(_is_exact, value.flat if isinstance(value, np.ndarray) else value))
+        limit = _first_rounded(value)
+        return limit is None or (abs(float(value)) < limit and float(value).is_integer())
+    return False
+
+
+def _first_rounded(value: Any) -> int | None:
+    """Return the smallest integer that a float's type may round: 0 for an unknown type. Return None for a value that is no float."""
+    if isinstance(value, np.generic) and value.dtype.kind not in "fcV":
+        return None
+    if isinstance(value, np.generic | pa.Scalar):
+        kind = value.type if isinstance(value, pa.Scalar) else pa.from_numpy_dtype(value.dtype)
+        is_other = not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
+        return None if is_other else EXACT.get(str(kind), 0)
+    if isinstance(value, float):
+        return EXACT["double"]
+    if isinstance(value, str | bytes | Decimal | Rational):
+        return None
+    return 0 if isinstance(value, complex) or hasattr(value, "__float__") else None
 
 
 def _other(value: Any) -> str | None:
@@ -90,3 +130,4 @@ _WRITERS: Mapping[type, Callable[[Any], str | None]] = {
     dt.date: lambda value: value.isoformat(),  # a subclass such as pandas.Timestamp has its own isoformat
     dt.datetime: dt.datetime.isoformat,
 }
+_WITHOUT_FLOATS = _WRITERS.keys() - {float}

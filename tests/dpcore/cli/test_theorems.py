@@ -179,7 +179,7 @@ def test_of_an_account_by_blocks_the_promise_is_told_and_no_history_is_composed(
     assert promised["epsilon"] == epsilon_of(cap, currency=Currency.ZCDP, delta=1e-9)
     assert "for adding or removing one person, all of whose rows are in one block" in visits.text
     assert visits.text.endswith(
-        "For one person with rows in several blocks, the privacy losses of these blocks add up; no cap limits that."
+        "For one person with rows in several blocks, the losses of these blocks add up; no cap limits that."
     )
     with pytest.raises(UsageError, match="delta must be above 0"):
         told("visits", "--delta", "0")

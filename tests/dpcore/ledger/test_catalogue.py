@@ -13,8 +13,8 @@ from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger import Ledger, open_ledger
 from dpcore.ledger.postgres import catalogue
 from dpcore.ledger.postgres.catalogue import EXPECTED, rules_changed
-from dpcore.ledger.postgres.rules import GRANTS, RULES
 from dpcore.ledger.postgres.schema import _TABLES
+from dpcore.ledger.postgres.triggers import GRANTS, RULES
 from dpcore.ledger.verification import verify
 from tests.dpcore.ledger.catalogue import lines_of_new_ledgers, run_script
 from tests.dpcore.ledger.fixtures import MECHANISM, opened
@@ -44,6 +44,8 @@ MORE_THAN_READ = ("pg_write_all_data", "pg_write_server_files", "pg_read_server_
 SUBSCRIPTION = "CREATE SUBSCRIPTION other CONNECTION 'dbname=nowhere' PUBLICATION p WITH (connect = false)"
 SUBSCRIBED = "INSERT INTO pg_subscription_rel SELECT oid, 'event'::regclass, 'r', NULL FROM pg_subscription"
 OWN_DATABASE = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO {}', current_database()); END $$"
+EXPORT = "pg_catalog.lo_export(oid, text)"
+TRUST = "UPDATE pg_language SET lanpltrusted = TRUE WHERE lanname = '{}'"
 
 WEAKENED = {
     "constraint block.block_within_cap is changed": [
@@ -222,6 +224,33 @@ WEAKENED = {
             " CREATE OPERATOR pg_catalog.<= (FUNCTION = public.never, LEFTARG = bigint, RIGHTARG = numeric)"
         ),
     ],
+    "grant pg_catalog.lo_export(oid, text) (function dpflow_runner EXECUTE) was added": [
+        f"GRANT EXECUTE ON FUNCTION {EXPORT} TO dpflow_runner",
+        f"GRANT EXECUTE ON FUNCTION {EXPORT} TO dpflow_runner WITH GRANT OPTION",
+    ],
+    "grant pg_catalog.lo_export(oid, text) (function PUBLIC EXECUTE) was added": [
+        f"GRANT EXECUTE ON FUNCTION {EXPORT} TO PUBLIC",
+        "UPDATE pg_proc SET proacl = NULL WHERE oid = 'pg_catalog.lo_export(oid, text)'::regprocedure",
+    ],
+    "grant pg_catalog.lo_export(oid, text) (function nightly EXECUTE) was added": [
+        f"ALTER FUNCTION {EXPORT} OWNER TO nightly",
+    ],
+    "grant pg_catalog.pg_read_file(text) (function auditor EXECUTE) was added": [
+        "GRANT EXECUTE ON FUNCTION pg_catalog.pg_read_file(text) TO auditor"
+    ],
+    "grant pg_catalog.pg_read_file(text) (function middle EXECUTE) was added": [
+        f"{MIDDLE}; GRANT middle TO nightly; GRANT EXECUTE ON FUNCTION pg_catalog.pg_read_file(text) TO middle"
+    ],
+    "trusted language internal was added": [TRUST.format("internal")],
+    "trusted language c was added": [TRUST.format("c")],
+    "trusted language d was added": [f"{TRUST.format('c')}; ALTER LANGUAGE c RENAME TO d"],
+    "trusted language mine was added": ["CREATE TRUSTED LANGUAGE mine HANDLER plpgsql_call_handler"],
+    "grant c (language PUBLIC USAGE) was added": [
+        f"{TRUST.format('c')}; GRANT USAGE ON LANGUAGE c TO PUBLIC; {TRUST.replace('TRUE', 'FALSE').format('c')}"
+    ],
+    "grant internal (language nightly USAGE) was added": [
+        "UPDATE pg_language SET lanacl = '{nightly=U/postgres}' WHERE lanname = 'internal'"
+    ],
     "cast text as json was added": [
         (
             "CREATE FUNCTION public.as_json(text) RETURNS json LANGUAGE sql AS $$ SELECT '{}'::json $$;"
@@ -352,6 +381,24 @@ def guarded(server: PostgresServer, lines: list[str]) -> str:
     return url
 
 
+@pytest.fixture(scope="module")
+def connected(server: PostgresServer, guarded: str) -> Iterator[psycopg.Connection]:
+    """One connection for all changes, each of which is rolled back: a new one reads the whole catalogue into its memory first."""
+    url = server.new_database(template=guarded)
+    with closing(psycopg.connect(url, options="-c search_path=dpflow")) as connection:
+        assert not _all_named(connection)
+        connection.rollback()
+        yield connection
+        assert not _all_named(connection)
+
+
+@pytest.fixture
+def session(connected: psycopg.Connection) -> Iterator[psycopg.Connection]:
+    """A transaction on a ledger with roles, as it was made."""
+    yield connected
+    connected.rollback()
+
+
 def check(url: str) -> None:
     with open_ledger(url) as ledger:
         verify(ledger, price=lambda mechanism, currency: 1, heads={})
@@ -371,15 +418,12 @@ def test_a_new_ledger_is_as_it_should_be_with_and_without_roles(
 
 
 @pytest.mark.parametrize(("change", "named"), VARIANTS, ids=[change[:70] for change, _ in VARIANTS])
-def test_a_weakened_rule_is_found_by_its_name(guarded: str, change: str, named: str) -> None:
-    with closing(psycopg.connect(guarded, options="-c search_path=dpflow")) as connection:
-        assert rules_changed(lambda query: connection.execute(query).fetchall()) is None
-        connection.execute(NEVER)
-        connection.execute(change)
-        told = _all_named(connection)
-        connection.execute("SET LOCAL SESSION AUTHORIZATION auditor")
-        told_to_reader = _all_named(connection)
-        connection.rollback()
+def test_a_weakened_rule_is_found_by_its_name(session: psycopg.Connection, change: str, named: str) -> None:
+    session.execute(NEVER)
+    session.execute(change)
+    told = _all_named(session)
+    session.execute("SET LOCAL SESSION AUTHORIZATION auditor")
+    told_to_reader = _all_named(session)
     assert named in told
     assert told_to_reader == told
 
@@ -409,6 +453,10 @@ SOUND = [
     ),
     SUBSCRIPTION,
     STEP,
+    f"GRANT EXECUTE ON FUNCTION {EXPORT} TO stranger, maria",
+    "GRANT EXECUTE ON FUNCTION pg_catalog.length(text) TO nightly",  # which all may call
+    "REVOKE EXECUTE ON FUNCTION pg_catalog.lo_import(text) FROM PUBLIC",
+    "GRANT USAGE ON LANGUAGE plpgsql TO nightly",
     f"{ACT}; REVOKE ALL ON FUNCTION public.act FROM PUBLIC; GRANT EXECUTE ON FUNCTION public.act TO stranger",
     "CREATE TYPE public.mood AS ENUM ('a'); CREATE CAST (public.mood AS json) WITH INOUT",
     "ALTER DEFAULT PRIVILEGES FOR ROLE stranger GRANT ALL ON TABLES TO PUBLIC",
@@ -425,11 +473,9 @@ SOUND = [
 
 
 @pytest.mark.parametrize("change", SOUND)
-def test_what_weakens_no_rule_is_no_damage(guarded: str, change: str) -> None:
-    with closing(psycopg.connect(guarded, options="-c search_path=dpflow")) as connection:
-        connection.execute(change)
-        assert not _all_named(connection)
-        connection.rollback()
+def test_what_weakens_no_rule_is_no_damage(session: psycopg.Connection, change: str) -> None:
+    session.execute(change)
+    assert not _all_named(session)
 
 
 def test_a_ledger_without_roles_does_not_depend_on_what_roles_there_are(guarded: str, server: PostgresServer) -> None:
@@ -491,6 +537,9 @@ BEYOND = {
     "'subscription'": "subscription",
     "'cast'": "cast",
     "'system object'": "system object",
+    "pg_init_privs": "grant pg_catalog.",
+    "'trusted language'": "trusted language",
+    "lanacl": "grant internal (language",
 }
 """What is in one of the queries alone, and how the changes are named that it finds."""
 

@@ -25,9 +25,9 @@ from tests.contracts.ledger_places import Place
 from tests.dpcore.ledger.machine import LedgerMachine
 from tests.postgres import PostgresServer
 
-EXAMPLES = {"sqlite": 1_850, "postgresql": 150}
+EXAMPLES = {"sqlite": 600, "postgresql": 100}
 DEATHS = {"died before", "died after"}
-ENOUGH = 3
+ENOUGH = 2
 """How often each of the outcomes below has to come about among the examples on SQLite."""
 
 OUTCOMES = {

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import dpcore.runs.synthesis
+import dpcore.steward.verify
 from dpcore.cli.output import UsedLedger
 from dpcore.errors import UsageError
 from dpcore.ledger import EventKind, Ledger, RunState, open_ledger
@@ -246,3 +247,69 @@ def test_a_ledger_without_events_has_no_name_yet() -> None:
     assert UsedLedger("/x", None).text == "ledger /x, identity none yet"
     with pytest.raises(UsageError):
         open_ledger("sqlite:///")
+
+
+@pytest.mark.parametrize("how", ["copy", "link"])
+def test_a_release_of_another_ledger_is_named_unless_the_folder_was_adopted(
+    second: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: Capture, how: str
+) -> None:
+    shutil.move(second.folder / "releases", second.folder / "first")
+    assert dpflow("run", second.spec) == 0  # in a folder of the second ledger alone
+    assert dpflow("ledger", "verify") == 0
+    (foreign,) = (path.parent for path in (second.folder / "first" / "visits").glob("*/manifest.json"))
+    stray = outputs(second) / "more"
+    shutil.copytree(foreign, stray) if how == "copy" else stray.symlink_to(foreign)
+    capsys.readouterr()
+    assert dpflow("ledger", "verify") == 4
+    assert "more is a release of another ledger, but this ledger has not adopted the folder" in capsys.readouterr().err
+    with monkeypatch.context() as planted:
+        planted.setattr(dpcore.steward.verify, "not_adopted", lambda *_, **__: None)
+        assert dpflow("ledger", "verify") == 0
+    (outputs(second) / FILE).write_text("{", encoding="utf-8")
+    assert dpflow("run", second.spec, "--adopt", "both ledgers were used") == 0
+    assert dpflow("ledger", "verify") == 0
+
+
+def link_under_another_name(workspace: Workspace) -> None:
+    """Keep the dataset's folder elsewhere, under another name, and leave a link at its place."""
+    store = workspace.folder / "bigdisk" / "store"
+    store.parent.mkdir()
+    outputs(workspace).parent.mkdir(exist_ok=True)
+    if outputs(workspace).exists():
+        outputs(workspace).rename(store)
+    else:
+        store.mkdir()
+    outputs(workspace).symlink_to(store)
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["before the first run", "after it"])
+def test_a_folder_that_is_a_link_with_another_name_is_verified_by_its_account(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: Capture, first: bool
+) -> None:
+    workspace.open_account(epsilon=100.0)
+    if first:
+        assert dpflow("run", workspace.spec) == 0
+    link_under_another_name(workspace)
+    assert dpflow("run", workspace.spec) == 0
+    file, latest = outputs(workspace) / FILE, outputs(workspace) / "latest.json"
+    older = latest.read_text(encoding="utf-8")
+    assert dpflow("run", workspace.spec) == 0
+    assert dpflow("ledger", "verify") == 0
+    with monkeypatch.context() as planted:
+        by_name: Callable[..., str | None] = lambda ledger, folder, accounts: ownership.owner_changed(  # noqa: E731
+            ledger, folder, accounts={folder.name}
+        )
+        planted.setattr(dpcore.steward.verify, "owner_changed", by_name)
+        assert dpflow("ledger", "verify") == 4
+    sound = {path: path.read_text(encoding="utf-8") for path in (file, latest)}
+    for path, changed in (
+        (file, sound[file].replace('"visits"', '"store"')),
+        (file, json.dumps({**json.loads(sound[file]), "hash": "0" * 64})),
+        (latest, older),
+    ):
+        path.write_text(changed, encoding="utf-8")
+        capsys.readouterr()
+        assert dpflow("ledger", "verify") == 4
+        assert path.name in capsys.readouterr().err
+        path.write_text(sound[path], encoding="utf-8")
+    assert dpflow("ledger", "verify") == 0

@@ -417,7 +417,7 @@ def test_looking_at_manifests_only_would_not_do(published: Published, monkeypatc
     stray(published.release.parent)
     own(published.release.parent, seq=99)
     monkeypatch.setattr(module, "misplaced", lambda folder, recorded, numbers: None)
-    monkeypatch.setattr(module, "owner_changed", lambda ledger, folder: None)
+    monkeypatch.setattr(module, "owner_changed", lambda ledger, folder, accounts: None)
     verify_ledger()
 
 

@@ -202,7 +202,7 @@ def test_a_release_and_its_account_promise_the_same_everywhere(
 
     for module in (
         "dpcore.cli.ledger_runs",
-        "dpcore.release.export.statements",
+        "dpcore.release.ledger_export.statements",
     ):  # the control: one output that goes its own way
         with monkeypatch.context() as planted:
             planted.setattr(sys.modules[module], "release_promise", of_what_was_spent)
@@ -226,7 +226,7 @@ def test_an_account_by_blocks_promises_the_same_everywhere(
         (found,) = overview(ledger, "sales").accounts
         promise = promise_of(Cap(Currency.ZCDP, ledger.account("sales").cap), delta=1e-7)
     assert agree(about_account(said, found), promise)
-    several = "rows in several blocks, the privacy losses of these blocks add up; no cap limits that"
+    several = "rows in several blocks, the losses of these blocks add up; no cap limits that"
     for text in (said("show"), said("theorems", "sales"), account_page(found), found_sentence(said)):
         assert (several in text.replace("\\", "")) is (unit == "person")
 

@@ -103,7 +103,7 @@ def test_the_same_check_catches_a_bounding_that_looks_at_others_or_at_nobody(
     broken: Callable[..., Coded], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "bound", broken)
-    assert max(excess(seed) for seed in range(100)) > 0
+    assert any(excess(seed) > 0 for seed in range(100))
 
 
 @pytest.mark.parametrize("seed", range(20))

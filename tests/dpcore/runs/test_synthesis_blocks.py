@@ -486,10 +486,7 @@ def test_a_release_says_what_it_covers_and_what_that_costs_a_person(site: Site) 
     card = (Path(second.release) / "card.html").read_text(encoding="utf-8")
     assert "block 2024-04, by month of day; window: new" in card
     assert "costs that person its epsilon once" in card
-    assert (
-        "For one person with rows in several blocks, the privacy losses of these blocks add up; no cap limits that."
-        in card
-    )
+    assert "For one person with rows in several blocks, the losses of these blocks add up; no cap limits that." in card
     footer = json.loads(pq.read_schema(Path(second.release) / "data" / "part-00000.parquet").metadata[b"dpflow"])
     assert footer["blocks"]["names"] == ["2024-04"]
 

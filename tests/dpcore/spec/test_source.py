@@ -80,6 +80,10 @@ def test_every_form_of_a_source_is_accepted(tmp_path: Path, source: str) -> None
         (f"path: 'simplecache::s3://{SECRET}/a.csv'", "path:", "must be a single URL"),
         ("path: 'visits/*/../a.csv'", "path:", "after a pattern"),
         ("path: 'visits/[a]/..'", "path:", "after a pattern"),
+        ('path: "visits/*\\n/../a.csv"', "path:", "after a pattern"),
+        ('path: "visits/*/x\\r\\n/.."', "path:", "after a pattern"),
+        (f"path: 's3://key:{SECRET}@[bucket/a.csv'", "path:", "is not a valid URL"),
+        (f"path: 's3://a[{SECRET}]/a.csv'", "path:", "is not a valid URL"),
         ("path: nosuch://a.csv", "path:", "starts with an unsupported URL scheme"),
     ],
 )  # fmt: skip

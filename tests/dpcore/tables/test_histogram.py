@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.tables import histogram as histogram_module
-from dpcore.tables.counting import sets as counting
+from dpcore.tables.counting import marginals as counting
 from dpcore.tables.histogram import LocalHistogram
 from dpcore.tables.ingest.records import Records
 from dpcore.universe import Integer, Universe, code_type

@@ -1,6 +1,15 @@
 """Faults happen to flows, too: what the tests of flows share."""
 
 from tests.flows.conftest import _clean_home, _served, prefect_server, steward, stored
-from tests.flows.stack import stack
+from tests.flows.stack import pytest_runtest_setup, pytest_runtest_teardown, stack
 
-__all__ = ["_clean_home", "_served", "prefect_server", "stack", "steward", "stored"]
+__all__ = [
+    "_clean_home",
+    "_served",
+    "prefect_server",
+    "pytest_runtest_setup",
+    "pytest_runtest_teardown",
+    "stack",
+    "steward",
+    "stored",
+]

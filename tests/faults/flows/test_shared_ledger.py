@@ -59,14 +59,14 @@ def _ended(run: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_of_ten_runs_at_once_as_many_complete_as_the_cap_allows(
+def test_of_four_runs_at_once_as_many_complete_as_the_cap_allows(
     workspace: Workspace,
     prefect_server: str,
     use_store: Callable[[str], None],
     store: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Ten clients at once are more than Prefect's server on SQLite answers at the first attempt.
+    # Clients at once may be more than Prefect's server on SQLite answers at the first attempt.
     monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "10")
     use_store(store)
     _, each = budget_of(1.0, delta=1e-9)
@@ -74,14 +74,14 @@ def test_of_ten_runs_at_once_as_many_complete_as_the_cap_allows(
         ledger.open_account(
             "visits",
             currency=Currency.ZCDP,
-            cap=3 * each + each // 2,
-            epsilon=4.0,
+            cap=2 * each + each // 2,
+            epsilon=3.0,
             delta=1e-9,
             unit="person",
             neighbours=Neighbours.ADD_REMOVE,
         )
     with ExitStack() as running:
-        runs = [running.enter_context(dpflow("run", str(workspace.spec), url=prefect_server)) for _ in range(10)]
+        runs = [running.enter_context(dpflow("run", str(workspace.spec), url=prefect_server)) for _ in range(4)]
         ended = [_ended(run) for run in runs]
         for place, (code, error) in enumerate(ended):
             if code == 1 and "resume the run" in error:  # Prefect's server was too busy for it: what a user would do
@@ -89,12 +89,12 @@ def test_of_ten_runs_at_once_as_many_complete_as_the_cap_allows(
                 resume = ["--resume", known[0]] if known else []
                 again = running.enter_context(dpflow("run", str(workspace.spec), *resume, url=prefect_server))
                 ended[place] = _ended(again)
-    assert sorted(code for code, _ in ended) == [0] * 3 + [3] * 7, [
+    assert sorted(code for code, _ in ended) == [0] * 2 + [3] * 2, [
         error for code, error in ended if code not in {0, 3}
     ]
     assert all("cannot pay" in error and "remains" in error for code, error in ended if code)
     with open_ledger() as ledger:
         # A run that was refused is not in the ledger, and the data's version is recorded before the data is read.
-        assert [(run.state, run.data_version is not None) for run in ledger.runs("visits")] == [("settled", True)] * 3
+        assert [(run.state, run.data_version is not None) for run in ledger.runs("visits")] == [("settled", True)] * 2
         assert ledger.balance("visits").spent == sum(run.spent for run in ledger.runs("visits"))
-    assert verify_ledger().runs == 3
+    assert verify_ledger().runs == 2

@@ -131,7 +131,7 @@ def test_started_twice_it_says_where_it_runs(own: Stack) -> None:
     assert own.page in said
     assert "runs already" in said
     assert "ignored" not in said + own.dpflow("ui")
-    assert f"--port 1 was ignored, since the server runs on {own.port}" in own.dpflow("ui", "--port", "1")
+    assert f"--port 1 was ignored, because the server already runs on {own.port}" in own.dpflow("ui", "--port", "1")
     assert pids(own) == before
 
 
@@ -283,7 +283,7 @@ def test_a_worker_in_the_foreground_ends_cleanly_when_it_is_asked_to(own: Stack)
         serving.terminate()
         said = serving.communicate(timeout=60)[0]
     assert serving.returncode == 0, said
-    assert said.endswith("the worker has ended\n")
+    assert said.endswith("the worker has stopped\n")
     assert "Traceback" not in said
 
 
@@ -312,15 +312,15 @@ def test_stopped_after_both_were_killed_nothing_is_left(own: Stack) -> None:
         process.kill()
     own.stop()
     assert processes(own) == []
-    assert own.stop() == "nothing runs in the background of this folder\n"
+    assert own.stop() == "nothing is running for this folder\n"
 
 
 def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     port = free_port()
     with socket.create_server(("127.0.0.1", port)):
         said = Stack(tmp_path, port).dpflow("ui", "--port", str(port), code=2)
-    assert f"port {port} is taken by another program" in said
-    assert "leave --port away" in said
+    assert f"port {port} is in use, or you may not use it" in said
+    assert "omit --port" in said
     assert background.all_of(tmp_path / ".dpflow" / "ui") == []
 
 

@@ -113,7 +113,7 @@ def test_with_a_block_it_is_told_and_stays_so_when_made_again_without_one() -> N
 
 
 def test_a_block_that_is_not_there_is_refused_before_anything_is_made() -> None:
-    with pytest.raises(UsageError, match="no block custom-webhook/nobody; make it in the UI"):
+    with pytest.raises(UsageError, match="no block custom-webhook/nobody; create it in the UI"):
         automate("custom-webhook/nobody")
     assert automations() == {}
 

@@ -494,7 +494,7 @@ def test_a_folder_that_can_not_be_looked_into_is_a_warning(place: Place) -> None
     place.patch.setattr(Path, "rglob", refuse)
     found = next(each.finding for each in examine(machine) if each.check == "private files")
     assert found.level is WARNING
-    assert "could not be looked at" in found.found
+    assert "could not be checked" in found.found
 
 
 def test_people_see_the_worst_first_and_the_verdict_last(place: Place) -> None:
@@ -504,20 +504,20 @@ def test_people_see_the_worst_first_and_the_verdict_last(place: Place) -> None:
     shown_lines = shown.text.splitlines()
     assert shown_lines[:2] == [
         "who reads the steward's files",
-        f"  leak     the private folder {place.private.resolve()} is open to others; mend: chmod 700 {place.private.resolve()}",
+        f"  leak     the private folder {place.private.resolve()} is open to others; fix: chmod 700 {place.private.resolve()}",
     ]
     assert shown_lines[2].startswith("  ok       private files, private place, ")
     assert shown_lines[4:6] == [
         "what Prefect tells outsiders",
-        "  warning  Prefect's client reports to its makers unless dpflow starts it; mend: export DO_NOT_TRACK=1",
+        "  warning  Prefect's client reports to its makers unless dpflow starts it; fix: export DO_NOT_TRACK=1",
     ]
-    assert shown_lines[-3] == f"not looked at: {NOT_LOOKED_AT}"
-    assert shown_lines[-1] == "Something would leak: 1 thing to mend, 1 warning."
+    assert shown_lines[-3] == f"not checked: {NOT_LOOKED_AT}"
+    assert shown_lines[-1] == "1 leak to fix, 1 warning."
 
 
 def test_a_leak_ends_with_1_and_a_warning_does_not(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     assert _dpflow("doctor") == 0
-    assert capsys.readouterr().out.endswith("\nNothing would leak that was looked at; no warnings.\n")
+    assert capsys.readouterr().out.endswith("\nNo leaks found; no warnings.\n")
     place.unset("DO_NOT_TRACK")
     assert _dpflow("doctor") == 0
     assert capsys.readouterr().out.endswith("; 1 warning.\n")
@@ -529,7 +529,7 @@ def test_a_leak_ends_with_1_and_a_warning_does_not(place: Place, capsys: pytest.
         "group": "what Prefect stores",
         "check": "printed lines",
         "level": "leak",
-        "found": "what flows print is sent to the server (set in the environment)",
+        "found": "printed output of flows is sent to the server (set in the environment)",
         "mend": "export PREFECT_LOGGING_LOG_PRINTS=false",
     }
 

@@ -230,7 +230,7 @@ def test_a_page_of_very_many_rounds_shows_the_first_and_the_last() -> None:
     text = rounds_page(replace(REPORT, rounds=many))
     rows = Rendered(text).cells[1:]
     assert (len(rows), rows[0][0], rows[-1][0]) == (MOST_ROUNDS, "1", "1000")
-    assert "900 rounds between are in" in text
+    assert "900 rounds in between are in" in text
     assert len(text) < 100_000
     assert Rendered(rounds_page(replace(REPORT, rounds=[]))).cells == []
 
@@ -336,7 +336,7 @@ def test_pages_that_cannot_be_written_say_that_the_release_is_there(
     monkeypatch.setattr(artifacts, "create_markdown_artifact", fail)
     with pytest.raises(DpflowError, match="the release is finished and paid for, at releases/clinic/x") as caught:
         artifacts.publish_report(REPORT, note="")
-    assert "retry the run: nothing is paid or drawn again" in str(caught.value)
+    assert "retry the run: nothing is charged or drawn again" in str(caught.value)
     assert MARKER not in str(caught.value)
     assert caught.value.__context__ is None
     assert MARKER in steward.read_text(encoding="utf-8")

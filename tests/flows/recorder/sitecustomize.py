@@ -1,6 +1,6 @@
-"""Record to which hosts a Python program connects, sends or asks the way: one JSON line each. Python loads this file by its name.
+"""Record the hosts that a Python program connects to, sends to or looks up, one JSON line each. Python loads this file by its name.
 
-Children of the program load it, too. The programs themselves are recorded when they start, so that silence means something.
+Children of the program load it, too. The start of each program is also recorded, so that a missing connection means something.
 """
 
 import json

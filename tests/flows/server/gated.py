@@ -1,6 +1,7 @@
-"""The flow with a gate in it, for processes of the tests: each stops, and says so, when it has paid for a step and not kept its result.
+"""The flow `synthesize` with a gate, for processes of the tests: each stops after a step is charged and before its output is committed.
 
-`DPFLOW_TEST_GATE` names the folder where they say so, in files named by their process; the gate is open once a file `open` is there.
+`DPFLOW_TEST_GATE` names a folder in which a stopped process leaves a file named after its pid. The gate opens once the folder contains
+a file `open`.
 """
 
 import os

@@ -275,6 +275,36 @@ def test_a_class_that_stands_in_no_module_is_not_named() -> None:
     assert MARKER not in str(caught.value)
 
 
+@pytest.mark.parametrize("module", [[MARKER], {}, None, 5])
+def test_a_class_may_state_anything_as_its_module(module: object) -> None:
+    def made_at_run_time() -> None:
+        raise type(MARKER, (ValueError,), {"__module__": module})(MARKER)
+
+    with pytest.raises(StepFailed, match="step a failed: an error at test_guard"):
+        guarded(made_at_run_time, where="a")()
+
+
+@pytest.mark.parametrize("late", [KeyboardInterrupt(MARKER), TerminationSignal(signal=15), ValueError(MARKER)])
+@pytest.mark.parametrize("place", ["public_form", "stewardlog.record", "stewardlog.note", "_public_name"])
+def test_a_signal_while_an_error_is_handled_brings_nothing_private(
+    monkeypatch: pytest.MonkeyPatch, late: BaseException, place: str
+) -> None:
+    def warn_and_stumble() -> None:
+        warnings.simplefilter("always")
+        warnings.warn(MARKER, stacklevel=1)
+        stumble()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise late
+
+    monkeypatch.setattr(f"flows.tasks.guard.{place}", interrupted)
+    with pytest.raises((type(late), StepFailed)) as caught:
+        guarded(warn_and_stumble, where="a")()
+    assert type(caught.value) is (StepFailed if isinstance(late, ValueError) else type(late))
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    assert MARKER not in "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value))
+
+
 def test_a_public_error_holds_no_warning_of_its_step() -> None:
     def warn_and_stumble() -> None:
         warnings.simplefilter("always")

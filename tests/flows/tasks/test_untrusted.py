@@ -14,7 +14,7 @@ NOTHING: dict[str, Any] = {"resume": None, "as_of": None, "approved": False}
 
 @pytest.fixture(params=["the worker says so", "it comes from a deployment"])
 def said(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """What the caller says; a run of a deployment is untrusted whatever is said."""
+    """What the caller says; a deployed run is always untrusted."""
     by_worker = request.param == "the worker says so"
     monkeypatch.setattr(untrusted, "deployed_run", lambda: None if by_worker else object())
     return by_worker
@@ -22,7 +22,7 @@ def said(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
 
 @pytest.mark.parametrize("chosen", CHOSEN)
 def test_an_untrusted_run_that_chooses_an_option_is_refused(said: bool, chosen: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=f"can't choose `{next(iter(chosen))}`"):
+    with pytest.raises(UsageError, match=f"can't set `{next(iter(chosen))}`"):
         checked_trust(untrusted=said, **NOTHING | chosen)
 
 

@@ -166,7 +166,10 @@ def without_deployment(release: str, flow: str = "synthesize") -> UUID:
     ("start", "words"),
     [
         (lambda spec: without_deployment(str(spec)), "the run comes from no deployment"),
-        (lambda spec: without_deployment(str(spec), "other"), "none of dpflow's, which are synthesize, budget, verify"),
+        (
+            lambda spec: without_deployment(str(spec), "other"),
+            "not one of dpflow's, which are synthesize, budget, verify",
+        ),
     ],
 )
 def test_a_run_that_is_none_of_ours_is_refused(

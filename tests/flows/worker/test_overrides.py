@@ -50,7 +50,7 @@ def test_what_dpflow_deploys_and_what_is_without_effect_is_no_wish(deployment: d
         ({"entrypoint": None}, "another entrypoint"),
         ({"path": "."}, "code from another place"),
         ({"infrastructure_document_id": UUID(int=1)}, "code from another place"),
-        ({"flow": "other"}, "a flow that is none of dpflow's"),
+        ({"flow": "other"}, "a flow that is not one of dpflow's"),
     ],
     ids=str,
 )

@@ -129,8 +129,8 @@ ATTEMPTS: dict[str, tuple[Callable[[Site, Path], UUID], str]] = {
     "a path": (other_path, "code from another place"),
     "code storage": (code_storage, "code from another place"),
     "pull steps": (pull_steps, "pull steps"),
-    "another flow": (another_flow, "a flow that is none of dpflow's"),
-    "no deployment": (no_deployment, "to be run without a deployment"),
+    "another flow": (another_flow, "a flow that is not one of dpflow's"),
+    "no deployment": (no_deployment, "to be executed without a deployment"),
 }
 
 
@@ -145,7 +145,7 @@ def test_what_else_a_server_asks_for_is_refused_and_not_done(site: Site, attempt
     run = site.wait(attempts[name])
     assert run.state_name == "Refused", run.state
     assert ATTEMPTS[name][1] in run.state.message
-    assert "this worker runs dpflow's own flows and nothing else" in run.state.message
+    assert "this worker runs only dpflow's own flows" in run.state.message
     assert site.states(run.id) == ["Scheduled", "Refused"]
     assert not site.marks[run.id].exists()
 

@@ -115,4 +115,4 @@ COLUMNS_WITHOUT_IDS = [
 
 def export_addresses(patch: pytest.MonkeyPatch) -> None:
     """Plant the conversion that leaves columns of objects to polars."""
-    patch.setattr(memory_table, "_of_polars", lambda values: memory_table._joined(pa.chunked_array(values)))
+    patch.setattr(memory_table, "_of_polars", lambda values, _: memory_table._joined(pa.chunked_array(values)))

@@ -230,7 +230,7 @@ def counted(source: Source, *, protection: Protection, draws: Draws) -> Counts:
     coded = []
     for number, piece in enumerate(source.pieces()):
         start = 0
-        for batch in read_piece(piece, columns=coding.columns):
+        for batch in read_piece(piece, columns=coding.columns, ids=coding.ids):
             coded.append(coding.code(batch, draws=draws, piece=number, start=start))
             start += batch.num_rows
     if not coded:

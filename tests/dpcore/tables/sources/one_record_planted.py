@@ -127,7 +127,7 @@ def _as_arrow_was_told(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ParquetFile, "_repeating", lambda *_: [])
 
 
-def _guessing_objects(values: Any) -> pa.Array:
+def _guessing_objects(values: Any, _: object) -> pa.Array:
     """Let pandas look for the type of a column in its values."""
     numbers = pd.to_numeric(pd.Series(list(values), dtype=object), errors="coerce")
     if numbers.notna().sum() == pd.Series(list(values), dtype=object).notna().sum():

@@ -25,11 +25,11 @@ def located(folder: Path, path: str, **options: Any) -> Source:
     return Source.locate(SourceSpec(path=path, **options), base=folder)
 
 
-def read_batches(source: Source, *, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read_batches(source: Source, *, columns: Sequence[str], ids: str | None = None) -> Iterator[pa.RecordBatch]:
     """Yield all rows as a run reads them: every header is checked, then piece after piece."""
     check_columns(source, columns=columns)
     for piece in source.pieces():
-        yield from read_piece(piece, columns=columns)
+        yield from read_piece(piece, columns=columns, ids=ids)
 
 
 def rows(source: Source, *columns: str) -> list[tuple[object, ...]]:

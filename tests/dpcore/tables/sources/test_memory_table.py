@@ -113,7 +113,7 @@ def ids_of(kind: str, makers: Sequence[Callable[[], Any]]) -> int:
     """Return how many ids a table has in a column of equal values."""
     column = KINDS_OF_COLUMN[kind](made(makers))
     frame = pl.DataFrame({"id": column}) if isinstance(column, pl.Series) else pd.DataFrame({"id": column})
-    (batch,) = read_batches(Source.of(frame), columns=["id"])
+    (batch,) = read_batches(Source.of(frame), columns=["id"], ids="id")
     hashed, known = hash_ids(batch.column(0), key=KEY)
     return len({tuple(pair) for pair in hashed[known].tolist()})
 

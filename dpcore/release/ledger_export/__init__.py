@@ -8,9 +8,9 @@ from pathlib import Path
 
 from dpcore.ledger import Ledger
 from dpcore.release.atomic_files import replacing
-from dpcore.release.export.history import write_history
-from dpcore.release.export.markdown import page
-from dpcore.release.export.statements import AccountStatement, group_sizes, statements
+from dpcore.release.ledger_export.history import write_history
+from dpcore.release.ledger_export.markdown import page
+from dpcore.release.ledger_export.statements import AccountStatement, group_sizes, statements
 from dpcore.reporting.overview import overview
 
 __all__ = ["Exported", "export", "group_sizes"]

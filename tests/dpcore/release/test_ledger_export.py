@@ -18,9 +18,9 @@ from dpcore.ledger import GENESIS, Event, EventKind, Ledger
 from dpcore.ledger.chain import canonical, link
 from dpcore.privacy.accounting import Currency, gdp_to_epsilon, zcdp_to_epsilon
 from dpcore.privacy.protection import Neighbours
-from dpcore.release import export
-from dpcore.release.export.history import SCHEMA, write_history
-from dpcore.release.export.statements import group_sizes
+from dpcore.release import ledger_export
+from dpcore.release.ledger_export.history import SCHEMA, write_history
+from dpcore.release.ledger_export.statements import group_sizes
 from tests.conftest import read_only
 from tests.dpcore.cli.ledgers import MECHANISM, dpflow, made_at_noon, opened, spent
 
@@ -191,7 +191,7 @@ def test_all_files_tell_of_one_moment_whatever_happens_meanwhile(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened(ledger, "clinic")
-    look = export.overview
+    look = ledger_export.overview
 
     def then_charged(opened_here: Ledger, account: str | None) -> Any:
         found = look(opened_here, account)
@@ -277,7 +277,7 @@ def events(count: int) -> Iterator[Event]:
 def test_a_long_history_is_written_in_the_memory_of_a_short_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("dpcore.release.export.history.ROWS_PER_GROUP", 500)
+    monkeypatch.setattr("dpcore.release.ledger_export.history.ROWS_PER_GROUP", 100)
 
     def peak(count: int) -> int:
         tracemalloc.start()
@@ -289,16 +289,16 @@ def test_a_long_history_is_written_in_the_memory_of_a_short_one(
         finally:
             tracemalloc.stop()
 
-    peak(500)
+    peak(100)
     long, short = (
-        min(peak(count) for _ in range(3)) for count in (8_000, 2_000)
+        min(peak(count) for _ in range(3)) for count in (1_600, 400)
     )  # other threads may take some meanwhile
     assert long < 1.2 * short
-    assert pq.ParquetFile(tmp_path / "8000.parquet").num_row_groups == 16
+    assert pq.ParquetFile(tmp_path / "1600.parquet").num_row_groups == 16
 
 
 def test_long_bodies_end_a_row_group_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcore.release.export.history.BYTES_PER_GROUP", 1_000)
+    monkeypatch.setattr("dpcore.release.ledger_export.history.BYTES_PER_GROUP", 1_000)
     file = io.BytesIO()
     write_history(file, events(20), currencies={"clinic": Currency.PURE}, head=GENESIS)  # type: ignore[arg-type]
     assert pq.ParquetFile(file).num_row_groups > 1

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.tables.counting import Chunk, Coarse, count_sets, cover
-from dpcore.tables.counting import sets as counting_sets
+from dpcore.tables.counting import marginals as counting_sets
 from dpcore.universe import code_type
 
 SIZES = st.sampled_from([1, 2, 3, 7, 30, 128, 255, 256, 257, 300])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from dpcore.release.export.statements import AccountStatement, GroupGuarantee
+from dpcore.release.ledger_export.statements import AccountStatement, GroupGuarantee
 from dpcore.reporting.formatting import figure, pair
 
 _DOUBLE = (

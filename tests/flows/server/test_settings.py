@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.server.first_ui import first_ui_only
+from flows.server.settings import first_ui_only
 
 
 def test_the_second_ui_has_no_place_to_be_served_from(tmp_path: Path) -> None:
