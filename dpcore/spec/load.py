@@ -17,7 +17,7 @@ from dpcore.spec.blocks import calendar_of, check_blocks
 from dpcore.spec.categories import CategoricalSpec
 from dpcore.spec.discover import check_shares
 from dpcore.spec.document import Document, read_document
-from dpcore.spec.release import AdaptiveSpec, AttributeSpec, MwemSpec, ReleaseSpec, StrategySpec
+from dpcore.spec.release import AUTO, AdaptiveSpec, AttributeSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec, check_workload, contradictions
 from dpcore.universe import Attribute, Date, Datetime, Universe
@@ -30,6 +30,9 @@ DENSE_CELLS = 1_000_000
 CHECKING = Fraction(1, 50)
 """The share of the budget for measuring the total first, if the spec has `expect_rows`."""
 
+LIMITING = Fraction(1, 100)
+"""The share of the budget for the histogram of rows per unit, if the spec has `max_rows_per_unit: auto`."""
+
 LATER_KEYS = ("discover", "format", "match")
 """Keys of a column that were added after the first version. All other keys are part of the hash even if the spec leaves them out."""
 
@@ -40,6 +43,8 @@ class Declaration:
 
     With `discover` in the spec, `universe` has a cell for each value or bin that may be found, until `discovered` replaces them by those
     found. `provisional` is then the universe as it was before.
+
+    With `max_rows_per_unit: auto`, `rows_per_unit` is the chosen limit, and None until `limited` sets it.
     """
 
     path: Path
@@ -48,6 +53,7 @@ class Declaration:
     workload: Workload
     digest: str
     provisional: Universe | None = None
+    rows_per_unit: int | None = None
 
     def descents(self) -> dict[str, Descent]:
         """Return the descents that find undeclared values and bins in the data, by column, each at its start."""
@@ -62,8 +68,27 @@ class Declaration:
 
     @property
     def checking(self) -> Fraction:
+        """The share of the budget for all that is measured before discovery: the rows per unit and the total, if the spec asks for them."""
+        return self.limiting + self.totalling
+
+    @property
+    def totalling(self) -> Fraction:
         """The share of the budget for measuring the total and comparing it with `expect_rows`; 0 if the spec has none."""
         return Fraction(0) if self.spec.privacy.expect_rows is None else CHECKING
+
+    @property
+    def limiting(self) -> Fraction:
+        """The share of the budget for the histogram of rows per unit; 0 without `max_rows_per_unit: auto`."""
+        return LIMITING if self.spec.privacy.max_rows_per_unit == AUTO else Fraction(0)
+
+    @property
+    def lacks_limit(self) -> bool:
+        """Whether the most rows per unit are still to be chosen."""
+        return self.spec.privacy.max_rows_per_unit == AUTO and self.rows_per_unit is None
+
+    def limited(self, rows_per_unit: int) -> "Declaration":
+        """Return the declaration with the chosen limit on the rows of a unit. A declared limit stays as it is."""
+        return replace(self, rows_per_unit=rows_per_unit) if self.limiting else self
 
     def discovered(self, found: Mapping[str, Attribute]) -> "Declaration":
         """Return the declaration with the found attributes in its universe. The hash stays the same; the cells do not increase."""
@@ -85,8 +110,9 @@ class Declaration:
 
     @property
     def protection(self) -> Protection:
-        """The protected unit and its neighbours."""
-        return self.spec.privacy.protection
+        """The protected unit and its neighbours. Until a limit is chosen, that of the largest one."""
+        declared = self.spec.privacy.protection
+        return declared if self.rows_per_unit is None else replace(declared, rows_per_unit=self.rows_per_unit)
 
     @property
     def calendar(self) -> Calendar | None:
@@ -208,7 +234,8 @@ def _check_unit(document: Document) -> None:
             )
         if isinstance(privacy, dict) and "max_rows_per_unit" not in privacy:
             document.mistake(
-                ("privacy",), "`max_rows_per_unit` is missing; write how many rows of a person to keep, such as 2"
+                ("privacy",),
+                "`max_rows_per_unit` is missing; write how many rows of a person to keep, such as 2, or auto",
             )
 
 

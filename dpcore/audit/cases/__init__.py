@@ -6,6 +6,7 @@ from dpcore.audit.case import Case
 from dpcore.audit.cases.asking import asking
 from dpcore.audit.cases.calibrated import calibrated
 from dpcore.audit.cases.histograms import noisy_histogram
+from dpcore.audit.cases.limits import limits
 from dpcore.audit.cases.maxima import noisy_max
 from dpcore.audit.cases.means import bounded_mean
 from dpcore.audit.cases.measuring import measuring
@@ -31,6 +32,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "bounded-mean": bounded_mean,
     "noisy-histogram": noisy_histogram,
     "measuring-step": measuring,
+    "limit-choice": limits,
     "asking-step": asking,
 }
 """By name, in display order."""
