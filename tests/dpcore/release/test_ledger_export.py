@@ -198,7 +198,7 @@ def test_all_files_tell_of_one_moment_whatever_happens_meanwhile(
         spent(ledger, "run-1", account="clinic", amount=10**10)
         return found
 
-    monkeypatch.setattr(export, "overview", then_charged)
+    monkeypatch.setattr(ledger_export, "overview", then_charged)
     statement = exported()
     hashes = pq.read_table("out/history.parquet")["hash"].to_pylist()
     assert (hashes[-1], len(hashes)) == (statement["head"], statement["events"])
@@ -222,7 +222,7 @@ def test_an_export_that_fails_leaves_the_earlier_one_as_it_was(ledger: Ledger, m
     def full(*_arguments: object, **_more: object) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(export, "page", full)
+    monkeypatch.setattr(ledger_export, "page", full)
     assert dpflow("ledger", "export", "--to", "out") == 1
     assert {path.name: path.read_bytes() for path in Path("out").iterdir()} == before
 
