@@ -152,7 +152,7 @@ def test_a_run_that_was_interrupted_by_a_stop_goes_on_after_the_next_start(own: 
     assert run["run_count"] == 2, own.told(run_id)
     states = {state["name"]: state["message"] for state in own.states(run_id)}
     assert states["Crashed"] == "Execution was aborted by a termination signal."
-    assert "its worker was ended" in states["AwaitingRetry"]
+    assert "its worker was stopped" in states["AwaitingRetry"]
     assert own.release(run_id).is_dir()
     switch(own, CRASHED, enabled=True)
 
