@@ -42,7 +42,7 @@ _NUMPY_UNIT = {Every.MINUTE: "m", Every.HOUR: "h", Every.DAY: "D", Every.MONTH: 
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Calendar(Attribute):
+class CalendarColumn(Attribute):
     """The base of dates and datetimes: whole ticks since 1970, divided at calendar boundaries.
 
     The first bin starts at the minimum and the last one ends with the maximum; the others are whole calendar units. Text is read by the
@@ -159,7 +159,7 @@ class _Calendar(Attribute):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Date(_Calendar):
+class Date(CalendarColumn):
     """Days from minimum to maximum, both inclusive, in calendar bins.
 
     A timestamp counts as its calendar day, in UTC if it has a time zone.
@@ -199,7 +199,7 @@ class Date(_Calendar):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Datetime(_Calendar):
+class Datetime(CalendarColumn):
     """Datetimes from minimum to maximum, both inclusive, in whole seconds and calendar bins.
 
     The bounds have no time zone. Values with a time zone are compared in UTC; a date counts as its midnight.
