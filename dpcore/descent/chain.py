@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 
 STANDS_OUT = 3.0  # a child with this many standard deviations keeps its own estimate
-DOUBT = 1.0  # of the other children's mass r with standard deviation s, 1 - (DOUBT s / r)^2 is kept, and the rest goes to those that stand out
+DOUBT = 1.5  # of the other children's mass r with standard deviation s, 1 - (DOUBT s / r)^2 is kept, and the rest goes to those that stand out
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,19 +37,11 @@ class Partition:
     apart: int
 
 
-@dataclass(frozen=True, eq=False)
-class Estimate:
-    """The estimated counts of the last level's nodes, and for every level the variance of each node's own estimate."""
-
-    counts: Floats
-    variances: tuple[Floats, ...]
-
-
-def estimate(levels: Sequence[Partition], *, size: int) -> Estimate:
-    """Estimate the counts of the finest partition of a grid of `size` places.
+def estimate(levels: Sequence[Partition], *, size: int) -> Floats:
+    """Estimate the counts of the nodes of the last level, on a grid of `size` places.
 
     >>> level = Partition(np.array([0, 4]), np.zeros(2, dtype=np.int64), np.array([90, -2]), noise=5.0, apart=0)
-    >>> estimate([level], size=8).counts.tolist()
+    >>> estimate([level], size=8).tolist()
     [88.0, 0.0]
     """
     own, variances = _upwards(levels)
@@ -60,7 +52,7 @@ def estimate(levels: Sequence[Partition], *, size: int) -> Estimate:
         doubt = np.bincount(parents, weights=variance, minlength=len(above))
         consistent = counts + variance / doubt[parents] * (above - known)[parents]
         above = _downwards(level, consistent, variance=variance, above=above, size=size)
-    return Estimate(above, tuple(variances))
+    return above
 
 
 def _upwards(levels: Sequence[Partition]) -> tuple[list[Floats], list[Floats]]:

@@ -37,7 +37,7 @@ def descend(descent: Descent, column: pa.Array, *, least: int = 1) -> Attribute:
     """Go down by exact counts."""
     levels = 0
     while (candidates := descent.candidates) is not None:
-        descent.take(counts_of(candidates, column), least=least)
+        descent.take(counts_of(candidates, column), least=least, noise=1.0)
         levels += 1
     assert levels <= descent.levels
     return descent.found()
