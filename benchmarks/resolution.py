@@ -81,9 +81,13 @@ def adult() -> dict[str, float]:
     _, coarse, coarse_cost = released(binned, true)
     found = {f"KS of {column}": ks(true[column], rows[column]) for column in FINE}
     found |= {f"atoms of {column}": atoms(true[column], rows[column]) for column in FINE}
-    found |= {f"relative error of the mean of {column}": rows[column].mean() / true[column].mean() - 1 for column in FINE}
+    found |= {
+        f"relative error of the mean of {column}": rows[column].mean() / true[column].mean() - 1 for column in FINE
+    }
     found |= _correlations("adult", true, rows)
-    errors = {name: workload_error(table, table.coded(each), order=3) for name, each in (("fine", fine), ("bins", coarse))}
+    errors = {
+        name: workload_error(table, table.coded(each), order=3) for name, each in (("fine", fine), ("bins", coarse))
+    }
     found |= {f"3-way error, {name}": error for name, error in errors.items()}
     found |= {"3-way error, ratio": errors["fine"] / errors["bins"]}
     return found | {"CPU s, fine": cost["cpu_seconds"], "CPU s, bins": coarse_cost["cpu_seconds"]}

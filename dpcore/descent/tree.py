@@ -12,7 +12,7 @@ from dpcore.universe import Attribute
 from dpcore.universe.fine_days import FineDays, WeekTimes
 from dpcore.universe.leaves import MOST_CELLS, Fine, Leaves
 
-PARTS = 5  # the parts of a node; see docs/decisions/0039
+FIRST_PARTS, PARTS = 16, 8  # the nodes of the first level, and the parts of a node; see docs/decisions/0039
 MOST_PARTS = 64  # the parts of a node that stood out only later
 MOST_NODES = 1 << 14  # of a level
 CELL_NOISE = 4.0  # a cell of the model has about this many standard deviations of rows, or more
@@ -170,17 +170,18 @@ class TreeDescent(Descent):
 def _even_parts(size: int) -> tuple[int, ...]:
     """Return the parts of the nodes of each level, down to single places.
 
-    >>> _even_parts(100), _even_parts(1_500_000)
-    ((5, 5, 4), (5, 5, 5, 5, 5, 5, 5, 5, 4))
+    >>> _even_parts(10), _even_parts(100), _even_parts(1_500_000)
+    ((10,), (16, 7), (16, 7, 7, 7, 7, 7, 6))
     """
-    levels = 1
-    while PARTS**levels < size:
+    first, levels = min(FIRST_PARTS, size), 0
+    while first * PARTS**levels < size:
         levels += 1
     parts = [PARTS] * levels
-    for level in reversed(range(levels)):
-        while parts[level] > 2 and math.prod(parts) // parts[level] * (parts[level] - 1) >= size:
-            parts[level] -= 1
-    return tuple(parts)
+    for _ in range(PARTS):
+        for level in reversed(range(levels)):
+            if first * math.prod(parts) // parts[level] * (parts[level] - 1) >= size:
+                parts[level] -= 1
+    return (first, *parts)
 
 
 def _among_largest(counts: np.ndarray, most: int) -> np.ndarray:
@@ -194,7 +195,7 @@ def _cells(leaves: Leaves, *, least: int) -> tuple[int, ...]:
     """Merge neighbouring leaves into cells of about equal mass, and of about `least` or more. A leaf that is heavier stays alone.
 
     >>> _cells(Leaves(starts=(0, 1, 2, 3, 50), masses=(900, 10, 30, 30, 30), size=100), least=40)
-    (1, 3)
+    (1, 3, 50)
     """
     starts: list[int] = []
     mass, cells_left, left = 0, MOST_CELLS, sum(leaves.masses)

@@ -4,6 +4,7 @@ A level is a small universe of its own: the columns concerned, with their candid
 as for the release. Its counts are a marginal, with the same price and the same sensitivity.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 
@@ -99,7 +100,8 @@ class Discovery:
     def _alone(self, noise: float, *, share: Fraction) -> float:
         """Return the noise of a marginal that got all that discovery leaves, given the noise that a share of the budget has bought."""
         left = 1 - self._declaration.discovering - self._declaration.checking
-        return noise * float(share / left) ** (1.0 if self._laplace else 0.5)
+        power = 1.0 if self._laplace else 0.5
+        return noise * math.pow(share / left, power)
 
     def findings(self, curator: Curator, *, reserved: int) -> tuple[Finding, ...]:
         """Return the findings for the release: each column's cells, and their price as a share of the reserved budget."""

@@ -76,7 +76,7 @@ class Declaration:
         return usual_share(
             declared.shape,
             self.spec.workload.over(declared),
-            fine=len(self.fine),
+            fine=[declared.names.index(name) for name in self.fine],
             pure=self.spec.privacy.delta == 0,
         )
 

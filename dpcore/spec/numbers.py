@@ -74,7 +74,9 @@ class NumberSpec(FullResolution):
     edges: Annotated[tuple[Finite, ...], Field(strict=False)] | None = Field(
         None, description="the edges of the bins, in increasing order"
     )
-    min: Finite | None = Field(None, description="the lowest number, with `max` and `step` or `bins` instead of `edges`")
+    min: Finite | None = Field(
+        None, description="the lowest number, with `max` and `step` or `bins` instead of `edges`"
+    )
     max: Finite | None = Field(None, description="the highest number, included")
     step: Annotated[Finite, Field(gt=0)] | None = Field(
         None, description="full resolution: values are multiples of this step above `min`, such as 0.01"
@@ -108,13 +110,17 @@ class NumberSpec(FullResolution):
             self.refuse_share()
         if self.edges is not None:
             if any(part is not None for part in (*parts, self.discover)):
-                raise ValueError("has both `edges` and `min`, `max`, `bins`, `step`; keep one of the forms")
+                raise ValueError("has both `edges` and `min`, `max`, `bins`; keep one of the two forms")
         elif self.step is not None and (self.bins is not None or self.discover is not None):
             raise ValueError("has both `step`, for full resolution, and bins; keep one of the two")
         elif self.discover is not None and self.bins is not None:
             raise ValueError("has both `bins` and `discover`, which has its own `bins`; keep one of the two")
-        elif self.min is None or self.max is None or (self.bins is None and self.discover is None and self.step is None):
-            raise ValueError("needs `min`, `max` and `step` for full resolution, or `edges: [...]`, or `min`, `max` and `bins`")
+        elif (
+            self.min is None or self.max is None or (self.bins is None and self.discover is None and self.step is None)
+        ):
+            raise ValueError(
+                "needs `edges: [...]`, or `min`, `max` and `bins`, or `min`, `max` and `step` for full resolution"
+            )
         elif self.min == self.max:
             raise ValueError("has `min` equal to `max`; leave room for at least one bin")
         return self

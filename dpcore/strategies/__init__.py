@@ -7,7 +7,18 @@ from dpcore.strategies.mwem import Mwem
 from dpcore.strategies.pmw import Pmw
 from dpcore.strategies.strategy import Given, Outline, Strategy, step_name
 
-__all__ = ["Adaptive", "Column", "Given", "Mwem", "Outline", "Pmw", "Strategy", "has_levels", "step_name", "strategy_for"]
+__all__ = [
+    "Adaptive",
+    "Column",
+    "Given",
+    "Mwem",
+    "Outline",
+    "Pmw",
+    "Strategy",
+    "has_levels",
+    "step_name",
+    "strategy_for",
+]
 
 
 def strategy_for(declaration: Declaration, *, given: Given | None = None) -> Strategy:

@@ -69,7 +69,7 @@ class Adaptive(Strategy):
 
     model: FactoredModel
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all that a strategy depends on
         self,
         columns: Sequence[Column],
         workload: Workload,
@@ -254,7 +254,7 @@ class Adaptive(Strategy):
         for axis, share in enumerate(self._first):
             if share:
                 rest = self._rest(self._first)
-                return noise_of(axis, share) * float(share / rest) ** (1.0 if self._pure else 0.5)
+                return noise_of(axis, share) * math.pow(share / rest, 1.0 if self._pure else 0.5)
         return all_given
 
     def _suited(self, rows: float, *, alone: float) -> tuple[int, list[Fraction]]:

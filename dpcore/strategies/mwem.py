@@ -43,7 +43,7 @@ class Mwem(Strategy):
 
     model: DenseModel
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all that a strategy depends on
         self,
         names: Sequence[str],
         shape: tuple[int, ...],

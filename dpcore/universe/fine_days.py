@@ -181,6 +181,7 @@ class WeekTimes(Attribute):
         return np.where(states < 0, states, places).astype(np.int64)
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
+        del cells, rng
         raise UsageError("the times of a week are counted, not released; draw from the column itself")
 
 

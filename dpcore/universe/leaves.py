@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -33,7 +34,7 @@ class Leaves:
     def __post_init__(self) -> None:
         """Reject leaves that do not cover the grid, and negative masses."""
         inner = (*self.starts, self.size)
-        ascending = all(low < high for low, high in zip(inner, inner[1:], strict=False))
+        ascending = all(low < high for low, high in pairwise(inner))
         if self.starts[:1] != (0,) or not ascending or len(self.masses) != len(self.starts) or min(self.masses) < 0:
             raise UsageError("leaves must start at 0 and ascend, and each needs a mass of 0 or more; report this")
 

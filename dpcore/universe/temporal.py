@@ -154,8 +154,10 @@ class CalendarColumn(Attribute):
         starts = np.arange(first, last + 1) * self._slot_seconds
         return np.searchsorted(self._bounds[1:-1] * self.tick, starts, side="right").astype(signed_type(self.cells))
 
-    def _draw_ticks(self, cells: Codes, rng: np.random.Generator) -> Integers:
-        return rng.integers(self._bounds[cells], self._bounds[cells + 1])
+    def _first_ticks(self, cells: Codes) -> Integers:
+        """Return the first tick of each bin: a release says no more than the spec distinguishes, so a month is not a made-up second."""
+        ticks: Integers = self._bounds[cells]
+        return ticks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +197,8 @@ class Date(CalendarColumn):
         return self.maximum.toordinal() - _EPOCH_DAY
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
-        return self._draw_ticks(cells, rng).astype("datetime64[D]")
+        del rng
+        return self._first_ticks(cells).astype("datetime64[D]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,7 +240,8 @@ class Datetime(CalendarColumn):
         return (self.maximum.replace(tzinfo=UTC) - reading.EPOCH) // timedelta(seconds=1)
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
-        return self._draw_ticks(cells, rng).astype("datetime64[s]").astype("datetime64[us]")
+        del rng
+        return self._first_ticks(cells).astype("datetime64[s]").astype("datetime64[us]")
 
 
 _EPOCH_DAY = reading.EPOCH.toordinal()

@@ -32,7 +32,9 @@ class Terms:
     rows: int
     outline: Outline
     left: Fraction
-    trees: Mapping[int, Fraction]  # the share of a level of each column at full resolution, whose counts the strategy is given
+    trees: Mapping[
+        int, Fraction
+    ]  # the share of a level of each column at full resolution, whose counts the strategy is given
 
     def measured(self, place: int) -> tuple[float, ...]:
         """Return the noise of each measurement of a first marginal, or of the total; of a tree, the noise of a level."""
