@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 
 STANDS_OUT = 3.0  # a child with this many standard deviations keeps its own estimate
-DOUBT = 1.5  # of the other children's mass r with standard deviation s, 1 - (DOUBT s / r)^2 is kept, and the rest goes to those that stand out
+DOUBT = 2.0  # of the other children's mass r with standard deviation s, 1 - (DOUBT s / r)^2 is kept, and the rest goes to those that stand out
 
 
 @dataclass(frozen=True, eq=False)

@@ -118,7 +118,7 @@ def test_a_chosen_strategy_has_its_defaults_and_is_not_written_into_the_spec(wor
 def test_a_column_too_large_for_the_model_is_refused_by_check_and_what_it_says_helps(
     workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    column = ("min: 0, max: 99, width: 25", "min: 0, max: 1999999")
+    column = ("min: 0, max: 99, width: 25", "min: 0, max: 1999999, width: 1")
     workspace.write_spec(UNNAMED, column)
     assert dpflow("check", workspace.spec) == 2
     advice = re.search(r"write `(max_model_mb: \d+)` in `strategy`", capsys.readouterr().err)
