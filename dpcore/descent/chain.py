@@ -133,4 +133,5 @@ def project(counts: Floats, total: float) -> Floats:
     falling = np.sort(counts)[::-1]
     excess = (np.cumsum(falling) - total) / np.arange(1, len(counts) + 1)
     level = excess[np.flatnonzero(falling > excess)[-1]]
-    return np.maximum(counts - level, 0.0)
+    nearest: Floats = np.maximum(counts - level, 0.0)
+    return nearest

@@ -128,9 +128,9 @@ class NumberSpec(FullResolution):
     def attribute(self, _folder: Path) -> Attribute:
         """Build the attribute. With `discover` it has the most bins that may be found."""
         if self.step is not None:
-            low, high, step = (Fraction(repr(float(number or 0))) for number in (self.min, self.max, self.step))
+            lowest, highest, step = (Fraction(repr(float(number or 0))) for number in (self.min, self.max, self.step))
             return FineNumber(
-                scale=Scale.of(low, high, step=step),
+                scale=Scale.of(lowest, highest, step=step),
                 missing=bool(self.missing),
                 nulls=self.nulls,
                 outside=Outside(self.outside),

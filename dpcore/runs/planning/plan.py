@@ -7,6 +7,7 @@ from datetime import date
 from statistics import median
 from typing import Any
 
+from dpcore.descent.tree import CELL_NOISE
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance, open_ledger
 from dpcore.ledger.refusals import refuse_if_closed
@@ -262,6 +263,8 @@ def _first(declaration: Declaration, terms: Terms) -> tuple[PlannedColumn, ...]:
     planned = []
     for place, (name, cells) in enumerate([("total", 1)] if terms.single else columns.items()):
         noise = terms.first_noise(place)
+        if place in terms.trees:  # the model learns cells that stand out of the tree's noise
+            cells = max(2, min(cells, int(terms.rows / (CELL_NOISE * noise))))
         planned.append(PlannedColumn(name, cells, terms.measured(place), noise=noise, error=terms.error(cells, noise)))
     return tuple(planned)
 

@@ -124,15 +124,15 @@ def test_a_run_that_is_resumed_reads_nothing_for_the_levels_it_has_and_publishes
     run = Synthesis(load_spec(path), run_id="r1", resume=False)
     run.reserve()
     run.discover()
-    before = run._stages.plan.declaration.universe  # noqa: SLF001
-    given = dict(run.strategy._given.counts)  # noqa: SLF001
+    before = run._stages.plan.declaration.universe
+    given = dict(run.strategy._given.counts)
     run.close()
     monkeypatch.setattr(Reading, "count", lambda *_: pytest.fail("a level was read again"))
     again = Synthesis(load_spec(path), run_id="r1", resume=True)
     again.reserve()
     again.discover()
-    assert again._stages.plan.declaration.universe == before  # noqa: SLF001
-    for axis, counts in again.strategy._given.counts.items():  # noqa: SLF001
+    assert again._stages.plan.declaration.universe == before
+    for axis, counts in again.strategy._given.counts.items():
         assert counts is not None
         assert counts.to_bytes() == given[axis].to_bytes()
     again.close()

@@ -120,7 +120,7 @@ def test_shares_follow_from_the_columns_unless_the_spec_gives_them(load) -> None
     assert len({descent.share for descent in five.descents().values()}) == 1
     given = load("x: {type: integer, min: 0, max: 9999, share: 0.07}")
     assert given.discovering == Fraction(7, 100)
-    with pytest.raises(SpecError, match="add up to 1.2; reduce them"):
+    with pytest.raises(SpecError, match=r"add up to 1\.2; reduce them"):
         load(*(f"x{number}: {{type: integer, min: 0, max: 9999, share: 0.6}}" for number in range(2)))
 
 
