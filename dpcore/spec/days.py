@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, mo
 from dpcore.errors import SpecError
 from dpcore.spec.parts import ClipOtherDrop, FullResolution, ordered_bounds
 from dpcore.universe import Attribute, Date, Datetime, Every, Outside
-from dpcore.universe.fine_days import FineDate, FineDatetime
+from dpcore.universe.fine_days import STEPS, FineDate, FineDatetime
 from dpcore.universe.formats import SUPPORTED, checked_formats
 
 
@@ -119,5 +119,9 @@ class DatetimeSpec(FullResolution):
         policy = {"missing": bool(self.missing), "nulls": self.nulls, "outside": Outside(self.outside)}
         times = {"minimum": self.min, "maximum": self.max, "formats": self.format or (), **policy}
         if self.step is not None:
+            if any((bound.minute * 60 + bound.second) % STEPS[self.step] for bound in (self.min, self.max)):
+                raise SpecError(
+                    f"`min` and `max` are not whole steps; write them to the {self.step}, or a finer `step`"
+                )
             return FineDatetime(step=self.step, **times)  # type: ignore[arg-type]
         return Datetime(every=Every(self.every), **times)  # type: ignore[arg-type]

@@ -119,13 +119,16 @@ class FineDate(FineDays, Date):
 
 @dataclass(frozen=True, kw_only=True)
 class FineDatetime(FineDays, Datetime):
-    """Datetimes from minimum to maximum in whole steps: a day, then a time drawn from the week's times on that weekday."""
+    """Datetimes from minimum to maximum in whole steps: a day, then a time drawn from the week's times on that weekday.
+
+    At least one whole step lies between the bounds.
+    """
 
     def __post_init__(self) -> None:
-        """Reject bounds that are no whole steps."""
+        """Reject bounds between which there is no whole step."""
         super().__post_init__()
-        if any(bound % STEPS[self.step] for bound in (self._first, self._last)):
-            raise SpecError(f"`min` and `max` are not whole steps; write them to the {self.step}, or a finer `step`")
+        if -(-self._first // STEPS[self.step]) > self._last // STEPS[self.step]:
+            raise SpecError("there is no whole step between `min` and `max`; move them apart, or write a finer `step`")
 
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
         days = self._draw_days(cells, rng)
@@ -133,7 +136,12 @@ class FineDatetime(FineDays, Datetime):
         low = _weekday(days) * per_day
         times = rng.integers(low, low + per_day) if self.week is None else self.week.draw(low, low + per_day, rng)
         seconds = days * DAY + (times - low) * STEPS[self.step]
-        return np.clip(seconds, self._first, self._last).astype("datetime64[s]").astype("datetime64[us]")
+        step = STEPS[self.step]
+        return (
+            np.clip(seconds, -(-self._first // step) * step, self._last // step * step)
+            .astype("datetime64[s]")
+            .astype("datetime64[us]")
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

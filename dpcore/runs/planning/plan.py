@@ -261,10 +261,11 @@ def _first(declaration: Declaration, terms: Terms) -> tuple[PlannedColumn, ...]:
     """Return the measurements for the first model."""
     columns = {name: each.size for name, each in declaration.universe.attributes.items()}
     planned = []
-    for place, (name, cells) in enumerate([("total", 1)] if terms.single else columns.items()):
+    for place, (name, most) in enumerate([("total", 1)] if terms.single else columns.items()):
         noise = terms.first_noise(place)
-        if place in terms.trees:  # the model learns cells that stand out of the tree's noise
-            cells = max(2, min(cells, int(terms.rows / (CELL_NOISE * noise))))
+        # of a column at full resolution, the model learns the cells that stand out of the tree's noise
+        standing_out = int(terms.rows / (CELL_NOISE * noise)) if place in terms.trees and not terms.single else most
+        cells = max(1, min(most, standing_out))
         planned.append(PlannedColumn(name, cells, terms.measured(place), noise=noise, error=terms.error(cells, noise)))
     return tuple(planned)
 

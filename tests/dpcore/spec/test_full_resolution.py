@@ -131,6 +131,11 @@ def test_a_column_of_days_is_narrowed_to_the_blocks_of_a_run(load) -> None:
     )
     narrow = declaration.covering(["2025-02", "2025-03"])
     assert isinstance(narrow.universe.attributes["day"], Date)
+    timed = load(
+        "day: {type: datetime, min: 2025-01-01T00:00:00, max: 2025-12-31T23:00:00, step: hour}",
+        **{"workload:": "blocks: {column: day, every: month}\nworkload:"},
+    )
+    assert isinstance(timed.covering(["2025-02"]).descents()["day"].candidates, FineDatetime)
     descent = narrow.descents()["day"].candidates
     assert isinstance(descent, FineDate)
     assert descent.places == 59

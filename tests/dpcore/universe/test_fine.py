@@ -75,8 +75,9 @@ def test_a_time_of_the_week_is_counted_from_monday_within_the_declared_range() -
 
 
 def test_a_datetime_never_leaves_its_bounds() -> None:
-    column = FineDatetime(minimum=datetime(2025, 1, 1, 8), maximum=datetime(2025, 1, 2, 9), step="hour")
+    column = FineDatetime(minimum=datetime(2025, 1, 1, 8), maximum=datetime(2025, 1, 2, 9, 59, 59), step="hour")
     drawn = column.decode(np.repeat([0, 1], 300), RNG).to_pylist()
+    assert all(each.minute == each.second == 0 for each in drawn)
     assert min(drawn) >= column.minimum
     assert max(drawn) <= column.maximum
 
@@ -86,8 +87,8 @@ def test_what_cannot_be_exact_or_whole_is_rejected() -> None:
         Scale.of(Fraction(0), Fraction(1), step=Fraction("0.3"))
     with pytest.raises(SpecError, match="too many steps"):
         Scale.of(Fraction(0), Fraction(10**18), step=Fraction(1))
-    with pytest.raises(SpecError, match="whole steps"):
-        FineDatetime(minimum=datetime(2025, 1, 1, 8, 30), maximum=datetime(2025, 1, 2), step="hour")
+    with pytest.raises(SpecError, match="no whole step"):
+        FineDatetime(minimum=datetime(2025, 1, 1, 8, 30), maximum=datetime(2025, 1, 1, 8, 40), step="hour")
     with pytest.raises(SpecError, match="no width"):
         FineInteger(minimum=0, maximum=99, width=5)
     with pytest.raises(UsageError, match="leaves must start"):
