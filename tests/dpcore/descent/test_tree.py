@@ -63,7 +63,7 @@ def test_every_level_is_a_partition_and_the_counts_of_the_cells_are_near_the_tru
     assert counts.shape == (found.size,)
     assert found.cells <= MOST_CELLS
     assert counts.min() >= 0
-    assert noise == 5.0
+    assert noise == 7.5
     assert np.sqrt(np.mean((counts - true) ** 2)) < 3 * noise
 
 
