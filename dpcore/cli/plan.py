@@ -162,6 +162,11 @@ def _expected_rows(total: PlannedTotal) -> str:
 
 def _discovery(found: PlannedDiscovery) -> str:
     levels = f"{found.levels} levels" if found.levels > 1 else "one level"
+    if found.places is not None:
+        return (
+            f"finds      {found.name}: the distribution over {found.places:,} values, in {levels} with noise {found.noise:.1f}, "
+            f"for {_percent(found.share)} of the budget; a value stands out with about {found.least:,} rows or more"
+        )
     return (
         f"finds      {found.name}: at most {found.cells:,} cells, in {levels} with noise {found.noise:.1f}, "
         f"for {_percent(found.share)} of the budget; finds values with about {found.least:,} rows or more"

@@ -184,7 +184,7 @@ def _discovery_line(declaration: Declaration) -> str:
     discovers = declaration.descents()
     if not discovers:
         return ""
-    return f"finds      values of {', '.join(discovers)} in the data, for {float(100 * declaration.discovering):g} % of the budget\n"
+    return f"finds      {', '.join(discovers)}: in the data, for {float(100 * declaration.discovering):.3g} % of the budget\n"
 
 
 def _blocks_option(declaration: Declaration) -> str:

@@ -258,7 +258,7 @@ class Synthesis:
         discovery.descend(self.curator, count=granted.count, lease=granted.lease)
         declaration = discovery.declaration()
         findings = discovery.findings(self.curator, reserved=self.ledger.run(self.run_id).reserved)
-        self._stages.find(Found(Plan(declaration, strategy_for(declaration)), findings))
+        self._stages.find(Found(Plan(declaration, strategy_for(declaration, given=discovery.given())), findings))
         progress.info("found %s", ", ".join(finding.words for finding in findings))
 
     def ingest(self) -> Private | None:

@@ -14,6 +14,7 @@ from dpcore.audit.cases.noise import gaussian, laplace, rounded
 from dpcore.audit.cases.responses import randomized_response
 from dpcore.audit.cases.selections import exponential
 from dpcore.audit.cases.sparse_vectors import above_threshold, sparse_vector
+from dpcore.audit.cases.trees import private_tree
 from dpcore.audit.cases.values import bounded_sum, noisy_count, noisy_value
 
 CASES: Mapping[str, Callable[[], Case]] = {
@@ -31,6 +32,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "bounded-sum": bounded_sum,
     "bounded-mean": bounded_mean,
     "noisy-histogram": noisy_histogram,
+    "private-tree": private_tree,
     "measuring-step": measuring,
     "limit-choice": limits,
     "asking-step": asking,

@@ -115,7 +115,7 @@ dataset: {_DATASET}
 source: {{path: table.csv, quote: none}}
 privacy: {{unit: {self.unit}{kept}, neighbours: {self.neighbours}, epsilon: {self.epsilon!r}, delta: {self.delta!r}}}
 universe:
-  cell: {{type: integer, min: 0, max: {cells - 1}}}
+  cell: {{type: integer, min: 0, max: {cells - 1}, width: 1}}
   flag: {{type: categorical, values: [{OTHER}, {CANARY}]}}
 workload: {{marginals: 2}}
 strategy: {self.strategy}

@@ -7,6 +7,7 @@ from datetime import date
 from statistics import median
 from typing import Any
 
+from dpcore.descent.tree import CELL_NOISE
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance, open_ledger
 from dpcore.ledger.refusals import refuse_if_closed
@@ -269,8 +270,11 @@ def _first(declaration: Declaration, terms: Terms) -> tuple[PlannedColumn, ...]:
     """Return the measurements for the first model."""
     columns = {name: each.size for name, each in declaration.universe.attributes.items()}
     planned = []
-    for place, (name, cells) in enumerate([("total", 1)] if terms.single else columns.items()):
+    for place, (name, most) in enumerate([("total", 1)] if terms.single else columns.items()):
         noise = terms.first_noise(place)
+        # of a column at full resolution, the model learns the cells that stand out of the tree's noise
+        standing_out = int(terms.rows / (CELL_NOISE * noise)) if place in terms.trees and not terms.single else most
+        cells = max(1, min(most, standing_out))
         planned.append(PlannedColumn(name, cells, terms.measured(place), noise=noise, error=terms.error(cells, noise)))
     return tuple(planned)
 
