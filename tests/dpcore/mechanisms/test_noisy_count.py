@@ -92,7 +92,7 @@ def test_ids_and_weights_are_given_exactly_when_the_protection_names_them():
     for mechanism, columns, said in [
         (row, {"ids": [1]}, "unit is a row"),
         (person, {}, "pass that column as ids"),
-        (person, {"ids": [1], "weights": [1]}, "counts once"),
+        (person, {"ids": [1], "weights": [1]}, "declares none"),
         (weighted, {"ids": [1]}, "pass that column as weights"),
         (person, {"ids": [1, 2]}, "columns of the same table"),
         (person, {"ids": []}, "columns of the same table"),

@@ -261,7 +261,7 @@ def test_a_killed_server_is_started_again_with_everything_deployed(own: Stack) -
     os.kill(server, signal.SIGKILL)
     # From now on another account could listen on the port, and the worker would take it for the server.
     wait_for(lambda: processes(own) == [], "the end of the worker")
-    assert "the Prefect server of this folder has ended" in own.log()
+    assert "the Prefect server of this folder has stopped" in own.log()
     own.ui()
     assert pids(own)[0] != server
     assert not psutil.pid_exists(worker)
