@@ -77,7 +77,7 @@ def test_whoever_takes_nearly_all_ports_does_not_choose_for_us(monkeypatch: pyte
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = other.getsockname()[1]
         chosen(monkeypatch, *[taken] * ui.PORT_TRIES, free_port())
-        with pytest.raises(UsageError, match="all are taken"):
+        with pytest.raises(UsageError, match="random ports are in use"):
             ui._listening(None)
 
 
@@ -86,5 +86,5 @@ def test_a_port_that_is_named_is_the_one(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(ui, "random_port", lambda: pytest.fail("no other was to be chosen"))
     with ui._listening(port) as listening:
         assert listening.getsockname() == ("127.0.0.1", port)
-        with pytest.raises(UsageError, match="leave --port away"):
+        with pytest.raises(UsageError, match="omit --port"):
             ui._listening(port)
