@@ -83,7 +83,7 @@ class GrowthTable:
 
     def universe(self) -> dict[str, dict[str, object]]:
         """Return the universe in the form of a spec, alternating integer and categorical columns."""
-        whole = {"type": "integer", "min": 0, "max": VALUES - 1}
+        whole = {"type": "integer", "min": 0, "max": VALUES - 1, "width": 1}
         named = {"type": "categorical", "values": list(range(VALUES))}
         return {name: named if number % 2 else whole for number, name in enumerate(self.names)}
 

@@ -36,8 +36,8 @@ SIZES: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 }
 """Derives each universe from the sample's."""
 
-STEPS_BESIDE_ROUNDS = 8
-"""The tasks of a run without discovery or an expected number of rows, besides the three of each round."""
+STEPS_BESIDE_ROUNDS = 9
+"""The tasks of a run with a column at full resolution, besides the three of each round."""
 
 RECORDED_SECONDS = 60.0
 

@@ -47,7 +47,7 @@ def _release(folder: str, currency_name: str | None, profile: str | None) -> dic
             cap=cap,
             epsilon=epsilon,
             delta=delta,
-            unit="row",
+            unit=spec["privacy"]["unit"],
             neighbours=Neighbours.ADD_REMOVE,
         )
     steps = _timed_steps()

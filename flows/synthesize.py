@@ -36,6 +36,12 @@ def reserve(run_id: str) -> Reserved:
     return steps.reserve(run_id)
 
 
+@private_task(name="choose-limit")
+def choose_limit(run_id: str, after: Before) -> Done:
+    """Buy a noisy histogram of the rows per unit, and choose by it how many of them count."""
+    return steps.choose_limit(run_id, after)
+
+
 @private_task(name="check-rows")
 def check_rows(run_id: str, after: Before) -> Done:
     """Measure the number of rows first, and end the run if the spec expects a different one."""
@@ -111,6 +117,7 @@ def report(run_id: str, outcome: Outcome, note: str) -> Outcome:
 
 TASKS = Steps(
     reserve=reserve,
+    choose_limit=choose_limit,  # if the spec says `max_rows_per_unit: auto`
     check_rows=check_rows,  # if the spec declares how many rows it expects
     discover=discover,  # if the spec leaves values to be discovered
     ingest=ingest,

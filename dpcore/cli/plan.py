@@ -9,6 +9,7 @@ from dpcore.cli.specs import AS_OF, Subparsers, add_verb, day_of
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run
+from dpcore.runs.planning.limits import PlannedLimit
 from dpcore.runs.planning.plan import Plan, PlannedColumn, PlannedRounds, PlannedTotal, plan_run
 from dpcore.runs.planning.scope import PlannedDiscovery
 from dpcore.runs.planning.target import Target, epsilon_for
@@ -61,7 +62,12 @@ def _plan(arguments: argparse.Namespace) -> Answer:
         columns = _columns(declaration, arguments.on)
         target = epsilon_for(declaration, error=arguments.error, columns=columns, rows=arguments.rows, as_of=as_of)
         return Answer(
-            target.to_json(), _target_text(target, found=not declaration.descents().keys().isdisjoint(columns))
+            target.to_json(),
+            _target_text(
+                target,
+                found=not declaration.descents().keys().isdisjoint(columns),
+                one_row=declaration.lacks_limit,
+            ),
         )
     plan = plan_run(declaration, rows=arguments.rows, as_of=as_of)
     return Answer(plan.to_json(), f"{arguments.spec}: what a run would do\n\n{_text(plan)}")
@@ -74,6 +80,7 @@ def _text(plan: Plan) -> str:
         f"universe   {plan.universe.columns:,} columns, {_universe_cells(plan)} cells",
         f"rows       about {plan.rows:,}: {_ROWS_FROM[plan.rows_from]}",
         *_budget_lines(plan),
+        *([] if plan.limits is None else _limit_lines(plan.limits)),
         *([] if plan.expects is None else [_expected_rows(plan.expects)]),
         *map(_discovery, plan.discovers),
         "",
@@ -133,6 +140,19 @@ def _universe_cells(plan: Plan) -> str:
     return f"{min(10 ** (plan.universe.log10_cells - exponent), 9.9):.1f}e{exponent}"
 
 
+def _limit_lines(limits: PlannedLimit) -> list[str]:
+    """Say how the most rows per unit are chosen, and what each limit costs."""
+    most = limits.costs[-1].rows_per_unit
+    costs = ", ".join(f"{each.rows_per_unit}: {_percent(each.error)}" for each in limits.costs)
+    bought = f"for {_percent(limits.share)} of the budget, with noise {limits.noise:.1f}"
+    return [
+        f"limit      1 to {most} rows of each {limits.unit}: the run first counts the units by their number of rows, {bought}",
+        "           it then takes the limit with the least expected error, from noise and from lost rows",
+        f"           error of a column from noise alone, by limit: {costs}",
+        "           all figures below are for a limit of 1",
+    ]
+
+
 def _expected_rows(total: PlannedTotal) -> str:
     return (
         f"expects    {total.least:,} to {total.most:,} rows: the run first measures the total, for {_percent(total.share)} of the budget, with noise "
@@ -142,6 +162,11 @@ def _expected_rows(total: PlannedTotal) -> str:
 
 def _discovery(found: PlannedDiscovery) -> str:
     levels = f"{found.levels} levels" if found.levels > 1 else "one level"
+    if found.places is not None:
+        return (
+            f"finds      {found.name}: the distribution over {found.places:,} values, in {levels} with noise {found.noise:.1f}, "
+            f"for {_percent(found.share)} of the budget; a value stands out with about {found.least:,} rows or more"
+        )
     return (
         f"finds      {found.name}: at most {found.cells:,} cells, in {levels} with noise {found.noise:.1f}, "
         f"for {_percent(found.share)} of the budget; finds values with about {found.least:,} rows or more"
@@ -240,7 +265,7 @@ def _columns(declaration: Declaration, named: list[str]) -> list[str]:
     return [name for given in named for name in ([given] if given in names else given.split(","))]
 
 
-def _target_text(target: Target, *, found: bool) -> str:
+def _target_text(target: Target, *, found: bool, one_row: bool) -> str:
     currency = Currency(target.currency)
     paid = "" if currency is Currency.PURE else f" ({currency.symbol} {figure(target.amount)})"
     how = "like every single column" if target.rounds is None else f"if one of the {target.rounds} rounds measures it"
@@ -252,4 +277,8 @@ def _target_text(target: Target, *, found: bool) -> str:
         f"error      {_percent(target.error)} of the rows; at most {at_most(100 * target.wanted)} % was asked for",
         "           from noise alone, summed over all cells; a release can be better or worse",
     ]
+    if one_row:
+        lines.append(
+            "limit      these figures are for one row of each unit; noise grows with the limit that the run chooses"
+        )
     return "\n".join([*lines, *([f"account    would refuse: {target.refused}"] if target.refused else ())])

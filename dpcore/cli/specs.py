@@ -20,7 +20,7 @@ from dpcore.reporting.outcome import Outcome
 from dpcore.runs.reservation import adopt_output
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.advice import advice
-from dpcore.spec.release import NAME
+from dpcore.spec.release import AUTO_LIMITS, NAME
 from dpcore.steward.registry import declared
 from dpcore.strategies import strategy_for
 from dpcore.universe import Attribute
@@ -144,12 +144,21 @@ def _check(arguments: argparse.Namespace) -> Answer:
         f"{arguments.spec} is valid\n\n{table(columns)}\n\n"
         f"universe   {cells(universe.size)} cells\n"
         f"{_discovery_line(declaration)}"
+        f"{_limit_line(declaration)}"
         f"workload   {_workload_summary(declaration)}\n"
         f"strategy   {declaration.strategy.name}, at most {strategy.rounds} rounds{_strategy_reason(declaration)}\n"
         f"spends     epsilon {at_most(privacy.epsilon)}, delta {at_most(privacy.delta)}, from account {declaration.spec.dataset}{_blocks_option(declaration)}\n"
         f"ledger     {where}"
     )
     return Answer(data, text)
+
+
+def _limit_line(declaration: Declaration) -> str:
+    """Say between which limits the run chooses, if the spec leaves the most rows per unit to it."""
+    if not declaration.lacks_limit:
+        return ""
+    unit, share = declaration.protection.unit, at_most(float(100 * declaration.limiting))
+    return f"limit      {AUTO_LIMITS[0]} to {AUTO_LIMITS[-1]} rows of each {unit}, chosen by the run for {share} % of the budget\n"
 
 
 def _discoverable_cells(attribute: Attribute) -> str:

@@ -10,7 +10,7 @@ source: {path: DATASET.csv}          # CSV, Parquet or Arrow: a file, a folder, 
 
 privacy:
   unit: row                          # the protected unit: row, or the column that identifies a person
-  # max_rows_per_unit: 2             # with a person as unit: keep at most this many rows of each person
+  # max_rows_per_unit: 2             # with a person as unit: keep at most this many rows of each person; or auto
   # weight: {column: visits, max: 10}   # a column with each row's weight; larger weights are clipped to max
   neighbours: add-remove             # or replace-one, if the number of units is public
   epsilon: 1.0                       # the budget of this release

@@ -63,6 +63,24 @@ class Curator:
         self._paid: dict[str, int] = {}
         self._drawn: dict[str, int] = {}
 
+    def protect(self, protection: Protection) -> None:
+        """Continue with the limit on the rows of a unit that was chosen. Counts bounded by another limit must not be used any more."""
+        self._protection = protection
+        self._received = None
+
+    def measure_units(self, step: str, *, share: Fraction) -> Measurement:
+        """Measure counts of units, of which the received histogram must consist: each unit adds one to one count.
+
+        Sensitivity: 1 in every norm if one unit is added or removed; L1 = 2, L2 = sqrt(2) if it is replaced. It depends on no limit.
+        """
+
+        def mechanism() -> Noise:
+            return marginal_noise(
+                self._amount(share), currency=self._currency, protection=self._protection.of_one_answer
+            )
+
+        return self._measure(step, mechanism, (0,), cell=None)
+
     def receive(self, histogram: Histogram, *, lease: Lease) -> None:
         """Accept the private counts, and the lease under which the run is charged for using them."""
         self._received = histogram, lease

@@ -90,8 +90,14 @@ class Descent(ABC):
         """The candidates to count next, as an attribute that codes every row; None if the descent is complete."""
 
     @abstractmethod
-    def take(self, counts: Counts, *, least: int) -> int:
-        """Continue with the candidates whose noisy counts are at least `least`, and return how many were kept."""
+    def take(self, counts: Counts, *, least: int, noise: float) -> int:
+        """Continue with the candidates whose noisy counts stand out, and return how many were kept.
+
+        Args:
+            counts: The noisy counts of all candidates.
+            least: The least count that stands out.
+            noise: The standard deviation of the counts.
+        """
 
     @abstractmethod
     def found(self) -> Attribute:
@@ -101,6 +107,10 @@ class Descent(ABC):
     def number(self) -> int:
         """How many cells were found."""
         return self.found().cells
+
+    def evidence(self) -> tuple[Counts, float] | None:
+        """Return noisy counts of the found cells, and their standard deviation; None if the descent does not estimate them."""
+        return None
 
 
 def largest(counts: dict[_Item, int], most: int) -> dict[_Item, int]:

@@ -75,8 +75,9 @@ class GridDescent(Descent):
         ends = {place for child in self._children() for place in child}
         return sorted(ends - {0, self._grid.size})
 
-    def take(self, counts: Counts, *, least: int) -> int:
+    def take(self, counts: Counts, *, least: int, noise: float) -> int:
         """Replace the intervals by their parts, and continue with the parts that alone have more mass than a bin."""
+        del noise  # `least` follows from it
         codes = {start: code for code, start in enumerate([0, *self._starts()])}
         children = {(start, stop): int(counts[codes[start]]) for start, stop in self._children()}
         for interval in self._heavy:

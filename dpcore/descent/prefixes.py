@@ -54,8 +54,9 @@ class PrefixDescent(Descent):
                 for more in product(self._alphabet, repeat=letters):
                     yield stem + "".join(more)
 
-    def take(self, counts: Counts, *, least: int) -> int:
+    def take(self, counts: Counts, *, least: int, noise: float) -> int:
         """Keep the candidates that stand out: those shorter than the level's depth as values, the others as prefixes."""
+        del noise  # `least` follows from it
         asked = self.candidates
         if asked is None:
             return 0

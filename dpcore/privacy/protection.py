@@ -1,6 +1,6 @@
 """The neighbouring relation, the unit, and the sensitivities that follow from them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from dpcore.errors import SpecError
@@ -69,6 +69,15 @@ class Protection:
             raise SpecError("the largest weight of a row must be at least 1")
         if self.weight == self.unit:
             raise SpecError("the weight column and the unit must be two different columns; name another weight")
+
+    @property
+    def of_one_answer(self) -> "Protection":
+        """The protection of counts to which each unit adds one, whatever the number and weight of its rows.
+
+        >>> Protection(unit="patient_id", rows_per_unit=64, neighbours=Neighbours.REPLACE_ONE).of_one_answer.sensitivity
+        Sensitivity(l1=2, l2_squared=2, linf=1)
+        """
+        return replace(self, rows_per_unit=1, weight=None, row_weight=1)
 
     @property
     def most(self) -> int:

@@ -6,11 +6,12 @@ from dpcore.release.draft import Codes, Draft, SyntheticRows
 from dpcore.release.integrity import MANIFEST
 from dpcore.release.ownership import adopt_folder, check_owner, claim_folder
 from dpcore.release.publishing import Published, check_writable, publish
-from dpcore.release.statement import Statement, state
+from dpcore.release.statement import ChosenLimit, Statement, state
 
 __all__ = [
     "MANIFEST",
     "BlocksStatement",
+    "ChosenLimit",
     "Codes",
     "Draft",
     "Published",

@@ -125,7 +125,7 @@ def _promise(statement: Statement) -> Iterator[str]:
             if amount is not None
         ),
         ("unit", statement.unit),
-        ("maximum rows per unit", f"{statement.max_rows_per_unit:,}"),
+        ("maximum rows per unit", _limit(statement)),
         *([] if statement.weight is None else [("a row counts", statement.weighing)]),
         (
             "neighbours",
@@ -138,6 +138,12 @@ def _promise(statement: Statement) -> Iterator[str]:
         (f"spent (bookkeeping), in {booked.counts}", f"{figure(booked.spent)} of {figure(booked.reserved)} reserved"),
     ]
     yield _table("The terms of the promise", ("term", "as promised"), terms)
+
+
+def _limit(statement: Statement) -> str:
+    """Return the most rows per unit, and how the number was chosen if it was not declared."""
+    chosen = "" if statement.chosen_limit is None else f", {statement.chosen_limit.words}"
+    return f"{statement.max_rows_per_unit:,}{chosen}"
 
 
 def _columns(draft: Draft) -> Iterator[str]:

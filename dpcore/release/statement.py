@@ -29,6 +29,30 @@ class Bookkeeping:
 
 
 @dataclass(frozen=True)
+class ChosenLimit:
+    """The most rows per unit, chosen by a noisy histogram of the rows per unit.
+
+    Attributes:
+        rows: The chosen limit.
+        of: The limits that it was chosen from.
+        spent: The price of the histogram, as a share of the run's budget.
+        noise: The standard deviation of the noise of its counts.
+        units: The noisy number of units by their number of rows.
+    """
+
+    rows: int
+    of: tuple[int, ...]
+    spent: float
+    noise: float
+    units: dict[str, int]
+
+    @property
+    def words(self) -> str:
+        """How the limit was chosen, as text."""
+        return f"chosen by a noisy histogram of the rows per unit, for {100 * self.spent:.2g} % of the budget"
+
+
+@dataclass(frozen=True)
 class Statement:
     """The public facts that a reader of a release may rely on.
 
@@ -63,6 +87,7 @@ class Statement:
     blocks: BlocksStatement | None = None
     weight: str | None = None
     max_row_weight: int = 1
+    chosen_limit: ChosenLimit | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the statement as plain JSON values."""
@@ -105,6 +130,7 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
     head: str,
     draws: int,
     blocks: BlocksStatement | None = None,
+    chosen_limit: ChosenLimit | None = None,
 ) -> Statement:
     """Return the privacy statement of a run's release. `draws` is the number of random draws behind its answers."""
     privacy = declaration.spec.privacy
@@ -121,7 +147,7 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
             account.currency.symbol, reserved=run.reserved / AMOUNT_OF_ONE, spent=run.spent / AMOUNT_OF_ONE
         ),
         unit=privacy.unit,
-        max_rows_per_unit=privacy.max_rows_per_unit,
+        max_rows_per_unit=declaration.protection.rows_per_unit,
         neighbours=privacy.neighbours.value,
         account=account.name,
         run=run.id,
@@ -132,4 +158,5 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
         blocks=blocks,
         weight=declaration.protection.weight,
         max_row_weight=declaration.protection.row_weight,
+        chosen_limit=chosen_limit,
     )

@@ -4,18 +4,21 @@ A level is a small universe of its own: the columns concerned, with their candid
 as for the release. Its counts are a marginal, with the same price and the same sensitivity.
 """
 
+import math
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 
 from dpcore.curator.curator import Curator
 from dpcore.descent import Descent, Finding, Level, threshold
 from dpcore.ledger import Lease
+from dpcore.measurements import Measurement
 from dpcore.mechanisms import DiscreteLaplace
 from dpcore.mechanisms.currency_noise import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.spec import Declaration
-from dpcore.strategies.strategy import column_name
+from dpcore.strategies.strategy import Given, column_name
 from dpcore.tables.histogram import Histogram
-from dpcore.universe import Universe
+from dpcore.universe import Attribute, Universe
 
 Count = Callable[[Universe], Histogram]
 """Reads the table, bounds the rows of each unit, and counts them over a universe."""
@@ -46,7 +49,7 @@ class Discovery:
                 return
             steps = {name: self._step(name, number) for name in universe}
             if count is not None and lease is not None and not all(map(curator.answered, steps.values())):
-                curator.receive(count(Universe(universe)), lease=lease)
+                curator.receive(count(Universe({**universe, **self._beside(universe)})), lease=lease)
             for axis, (name, step) in enumerate(steps.items()):
                 self._buy(curator, self._descents[name], name=name, step=step, axis=axis)
 
@@ -56,16 +59,49 @@ class Discovery:
         measured = curator.measure_marginal(step, (axis,), share=share / (1 - self._taken))
         self._taken += share
         least = threshold(measured.values.size, noise=measured.noise, laplace=self._laplace)
-        kept = descent.take(measured.values, least=least)
+        kept = descent.take(measured.values, least=least, noise=measured.noise)
         level = Level(step, candidates=measured.values.size, noise=measured.noise, threshold=least, kept=kept)
         self._levels[name].append(level)
 
+    def _beside(self, counted: Mapping[str, Attribute]) -> Mapping[str, Attribute]:
+        """Return the other columns that are read with a level, so that it counts the rows of the release: those that no column drops.
+
+        The counts of a tree are evidence for the model, so they must be of the same rows. Values that are found as texts only decide
+        which rows to keep when they are found, and frequent texts are found without the model's help.
+        """
+        if not self._declaration.fine:
+            return {}
+        later = {name for name in self._descents if name not in self._declaration.fine}
+        columns = self._declaration.universe.attributes.items()
+        return {name: each for name, each in columns if name not in counted and name not in later}
+
     def _step(self, name: str, number: int) -> str:
-        return f"discover/{column_name(self._declaration.universe.names.index(name), name)}/{number}"
+        return f"{self._steps(name)}/{number}"
+
+    def _steps(self, name: str) -> str:
+        return f"discover/{column_name(self._declaration.universe.names.index(name), name)}"
 
     def declaration(self) -> Declaration:
         """Return the declaration with the discovered values."""
         return self._declaration.discovered({name: descent.found() for name, descent in self._descents.items()})
+
+    def given(self) -> Given:
+        """Return what the trees tell a strategy: the counts of their columns, so that it need not buy them again."""
+        counts: dict[int, Measurement | None] = {}
+        alone = None
+        for name in self._declaration.fine:
+            descent, axis = self._descents[name], self._declaration.universe.names.index(name)
+            if (evidence := descent.evidence()) is not None:
+                values, noise = evidence
+                counts[axis] = Measurement(self._steps(name), (axis,), cell=None, values=values, noise=noise)
+                alone = self._alone(self._levels[name][0].noise, share=descent.share / descent.levels)
+        return Given(counts, alone=alone)
+
+    def _alone(self, noise: float, *, share: Fraction) -> float:
+        """Return the noise of a marginal that got all that discovery leaves, given the noise that a share of the budget has bought."""
+        left = 1 - self._declaration.discovering - self._declaration.checking
+        power = 1.0 if self._laplace else 0.5
+        return noise * math.pow(share / left, power)
 
     def findings(self, curator: Curator, *, reserved: int) -> tuple[Finding, ...]:
         """Return the findings for the release: each column's cells, and their price as a share of the reserved budget."""

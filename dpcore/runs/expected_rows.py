@@ -144,10 +144,8 @@ def _causes_of_few(declaration: Declaration) -> Iterator[str]:
         how = "in ISO form" if not calendar.formats else "in the declared `format`"
         yield f"only rows whose `{calendar.column}` is a day {how} within the blocks that were read count"
     if privacy.unit != "row":
-        yield (
-            f"at most {privacy.max_rows_per_unit:,} row{'s' if privacy.max_rows_per_unit > 1 else ''} of each `{privacy.unit}` count, "
-            "and none without one"
-        )
+        limit = declaration.protection.rows_per_unit
+        yield (f"at most {limit:,} row{'s' if limit > 1 else ''} of each `{privacy.unit}` count, and none without one")
     if privacy.weight is not None:
         yield f"a row counts as often as `{privacy.weight.column}` says, and not at all if that is not a number of 1 or more"
     yield _source(declaration) + " may hold fewer rows than you think"

@@ -11,7 +11,7 @@ from dpcore.descent import Finding
 from dpcore.ledger import Account, Balance, Lease, Ledger
 from dpcore.measurements import Measurement
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, sampler_delta
-from dpcore.release import MANIFEST, Draft, Published, SyntheticRows, release_id, state, state_blocks
+from dpcore.release import MANIFEST, ChosenLimit, Draft, Published, SyntheticRows, release_id, state, state_blocks
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.reporting.outcome import Outcome, Report, Round
 from dpcore.reporting.promises import release_promise
@@ -30,6 +30,7 @@ class Material:
     rounds: Sequence[Round]
     total: Sequence[Measurement]
     findings: tuple[Finding, ...]
+    chosen_limit: ChosenLimit | None = None
 
     def warnings(self) -> Iterator[str]:
         """Yield warnings for readers of the release, from noisy values and the spec alone."""
@@ -86,6 +87,7 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         head=ledger.head(),
         draws=curator.draws,
         blocks=state_blocks(ledger, declaration, run=run),
+        chosen_limit=material.chosen_limit,
     )
     return Draft(
         declaration=declaration,

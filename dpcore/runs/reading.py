@@ -1,5 +1,6 @@
 """Read the table of a run: check its header, bind the run to the data's version, and refund the reservation if no row was read."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from dpcore.spec import Declaration
 from dpcore.tables.engines import Engine
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, Versioned, fingerprint_key
+from dpcore.tables.ingest.tally import TALLY
 from dpcore.tables.ingest.window import Window
 from dpcore.tables.sources.source import check_columns, check_types
 from dpcore.universe import Universe
@@ -47,6 +49,16 @@ class Reading:
         self._window = None if calendar is None or blocks is None else Window.of(calendar, blocks)
         self._bound = False
 
+    def limited(self, declaration: Declaration) -> "Reading":
+        """Return a reader of the same rows, which keeps as many rows of a unit as this declaration says."""
+        reading = copy.copy(self)
+        reading._declaration = declaration  # noqa: SLF001  its own copy
+        return reading
+
+    def tally(self, universe: Universe) -> Histogram:
+        """Count the units by their number of rows in a universe. Each unit adds one to one count."""
+        return self.count_records(self.records(universe, tallies=True), TALLY)
+
     def count(self, universe: Universe) -> Histogram:
         """Read the columns of a universe and count them."""
         return self.count_records(self.records(universe), universe)
@@ -55,15 +67,16 @@ class Reading:
         """Count records that were read before."""
         return self._table.engine.count(records, universe)
 
-    def records(self, universe: Universe) -> Private:
-        """Read and encode the columns of a universe.
+    def records(self, universe: Universe, *, tallies: bool = False) -> Private:
+        """Read and encode the columns of a universe, or only count the rows of each unit in it.
 
         A failure before the first row refunds the reservation; a later failure keeps it.
 
         Raises:
             SourceError: If the table cannot be read.
         """
-        coding = Coding(universe=universe, protection=self._declaration.protection, window=self._window)
+        protection = self._declaration.protection
+        coding = Coding(universe=universe, protection=protection, window=self._window, tallies=tallies)
         try:
             self._table.engine.connect()
             self._check_headers(coding)

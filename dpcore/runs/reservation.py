@@ -20,7 +20,7 @@ from dpcore.strategies import Strategy, strategy_for
 from dpcore.universe import Categorical
 from dpcore.universe.blocks import Calendar
 
-PLAN_VERSION = 5  # part of every claim: a run can only be resumed under the rules it was reserved for
+PLAN_VERSION = 6  # part of every claim: a run can only be resumed under the rules it was reserved for
 
 CRASH_MARGIN = 2
 """Reserve enough to pay for the smallest measurement this many times: a crash may make a run pay for one twice."""
@@ -79,7 +79,7 @@ def amount_to_reserve(
     privacy = declaration.spec.privacy
     epsilon = f"epsilon {wording.at_most(privacy.epsilon)}"
     answers = strategy.answers + sum(descent.levels for descent in declaration.descents().values())
-    answers += declaration.checking > 0
+    answers += (declaration.limiting > 0) + (declaration.totalling > 0)
     shared = LEAST_AMOUNT * answers
     to_share = wording.at_most(epsilon_of(shared, currency=currency, delta=privacy.delta))
     try:
@@ -93,7 +93,10 @@ def amount_to_reserve(
             f"{epsilon} is too small to be shared by up to {answers} answers; ask for epsilon {to_share}, or for fewer `rounds`"
         )
     smallest = smallest_share(declaration, strategy) if smallest is None else smallest
-    least = least_amount(currency=currency, protection=declaration.protection)
+    fewest = (
+        declaration.limited(1) if declaration.lacks_limit else declaration
+    )  # larger limits are chosen only if they can be paid
+    least = least_amount(currency=currency, protection=fewest.protection)
     if not smallest:
         raise UsageError(
             "a column is so small compared with the others that it would get no budget; declare coarser columns"
@@ -121,12 +124,13 @@ def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
     strategies = [strategy, *map(strategy_for, fewest)]
     left = 1 - declaration.discovering - declaration.checking
     levels = (descent.share / descent.levels for descent in descents.values())
-    return min(*(left * each.smallest_share for each in strategies), *levels, declaration.checking or Fraction(1))
+    early = (share or Fraction(1) for share in (declaration.limiting, declaration.totalling))
+    return min(*(left * each.smallest_share for each in strategies), *levels, *early)
 
 
 def total_noise(declaration: Declaration, *, currency: Currency, amount: int) -> float:
     """Return the standard deviation of the noise of the first total, for a run that may spend `amount`."""
-    bought = int(amount * declaration.checking)
+    bought = int(amount * declaration.totalling)
     return cell_noise(bought, currency=currency, protection=declaration.protection).standard_deviation
 
 

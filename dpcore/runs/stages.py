@@ -1,4 +1,4 @@
-"""The stages of a run: the declared plan, the granted plan, and the plan after discovery."""
+"""The stages of a run: the declared plan, the granted plan, its plan with a chosen limit, and the plan after discovery."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -6,12 +6,15 @@ from typing import TypeVar
 from dpcore.descent import Finding
 from dpcore.errors import UsageError
 from dpcore.ledger import Lease
+from dpcore.release import ChosenLimit
 from dpcore.runs.discovery import Count
 from dpcore.runs.publication import Payer
 from dpcore.runs.reading import Reading
 from dpcore.runs.rounds import Plan
 
 S = TypeVar("S")
+
+_UNRESERVED = "nothing is reserved yet; reserve first"
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,21 @@ class Found:
 
 
 class Stages:
-    """The plans of a run: as declared, as granted, and after discovery. No later plan overwrites an earlier one."""
+    """The plans of a run: as declared, as granted, with a chosen limit, and after discovery. No later plan overwrites an earlier one."""
 
     def __init__(self, declared: Plan) -> None:
         self.declared = declared
         self._granted: Granted | None = None
+        self._limited: tuple[Granted, ChosenLimit] | None = None
         self._found: Found | None = None
 
     def grant(self, granted: Granted) -> None:
         """Continue with the granted plan."""
         self._granted = granted
+
+    def limit(self, granted: Granted, chosen: ChosenLimit) -> None:
+        """Continue with the granted plan under a chosen limit on the rows of a unit."""
+        self._limited = granted, chosen
 
     def find(self, found: Found) -> None:
         """Continue with the plan after discovery."""
@@ -59,12 +67,17 @@ class Stages:
 
     @property
     def granted(self) -> Granted:
-        """The granted plan.
+        """The granted plan, under the chosen limit once there is one.
 
         Raises:
             UsageError: If nothing is reserved yet.
         """
-        return made(self._granted, "nothing is reserved yet; reserve first")
+        return self._limited[0] if self._limited is not None else made(self._granted, _UNRESERVED)
+
+    @property
+    def chosen_limit(self) -> ChosenLimit | None:
+        """The chosen limit on the rows of a unit; None if it was declared or is not chosen yet."""
+        return None if self._limited is None else self._limited[1]
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -76,7 +89,7 @@ class Stages:
         """The current plan."""
         if self._found is not None:
             return self._found.plan
-        return self.declared if self._granted is None else self._granted.plan
+        return self.declared if self._granted is None else self.granted.plan
 
 
 def made(stage: S | None, otherwise: str) -> S:

@@ -30,6 +30,7 @@ class Reserved:
 
     checks_rows: bool
     discovers: bool
+    chooses_limit: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Steps:
     """The functions that a driver calls for the steps, in the order of `in_order`."""
 
     reserve: Callable[[str], Reserved]
+    choose_limit: Callable[[str, Before], Done]
     check_rows: Callable[[str, Before], Done]
     discover: Callable[[str, Before], Done]
     ingest: Callable[[str, Before], Done]
@@ -79,6 +81,8 @@ def in_order(run_id: str, steps: Steps, *, after_learning: Callable[[], None] = 
     """
     reserved = steps.reserve(run_id)
     done: Before = reserved
+    if reserved.chooses_limit:
+        done = steps.choose_limit(run_id, done)
     if reserved.checks_rows:
         done = steps.check_rows(run_id, done)
     if reserved.discovers:
@@ -148,7 +152,13 @@ def reserve(run_id: str) -> Reserved:
     """Reserve the whole budget of the run, or raise."""
     run = opened(run_id)
     run.reserve()
-    return Reserved(checks_rows=run.expects_rows, discovers=run.discovers)
+    return Reserved(checks_rows=run.expects_rows, discovers=run.discovers, chooses_limit=run.lacks_limit)
+
+
+def choose_limit(run_id: str, _after: Before) -> Done:
+    """Choose the most rows per unit by a noisy histogram."""
+    opened(run_id).choose_limit()
+    return Done()
 
 
 def check_rows(run_id: str, _after: Before) -> Done:
@@ -230,6 +240,7 @@ def settle(run_id: str, _after: Done) -> Outcome:
 
 PLAIN = Steps(
     reserve=reserve,
+    choose_limit=choose_limit,
     check_rows=check_rows,
     discover=discover,
     ingest=ingest,

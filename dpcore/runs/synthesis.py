@@ -4,6 +4,7 @@ import hashlib
 import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,15 @@ from dpcore.ledger import Account, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.places import places_of_spec
 from dpcore.private import Private
-from dpcore.release import SyntheticRows, check_owner, check_writable, claim_folder, publish, reservation_numbers
+from dpcore.release import (
+    ChosenLimit,
+    SyntheticRows,
+    check_owner,
+    check_writable,
+    claim_folder,
+    publish,
+    reservation_numbers,
+)
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
 from dpcore.runs.block_reservation import day_to_read, reserve_run
@@ -26,6 +35,8 @@ from dpcore.runs.publication import Material, Payer, Publication, draft_of
 from dpcore.runs.reading import Reading, Table
 from dpcore.runs.reservation import amount_to_reserve, claim_of, paying_account, total_noise
 from dpcore.runs.rounds import Exhausted, Plan, Rounds
+from dpcore.runs.rows_per_unit import STEP as LIMIT_STEP
+from dpcore.runs.rows_per_unit import NoisyUnits, choice_of
 from dpcore.runs.stages import Found, Granted, Stages, made
 from dpcore.spec import Declaration
 from dpcore.strategies import Strategy, strategy_for
@@ -107,7 +118,10 @@ class Synthesis:
         )
         if self.settled and run.release is None:
             if self.expects_rows and self.curator.answered(STEP):
-                self._buy_total(self.declaration, lease=None)  # a retry of a stopped run raises the same error again
+                stopped = self.declaration.covering(self.blocks)
+                if stopped.lacks_limit:
+                    stopped = stopped.limited(self._buy_limit(stopped).rows)
+                self._buy_total(stopped, lease=None)  # a retry of a stopped run raises the same error again
             raise UsageError(f"run {self.run_id} was ended without a release and cannot be continued; start a new run")
         plan, blocks = self._stages.declared, self.blocks
         if blocks is not None:
@@ -127,12 +141,17 @@ class Synthesis:
         """Take the run's lease and its output folder, and return a reader of the granted rows."""
         lease = self.ledger.lease(self.run_id)
         self._claim_output(lease)
+        if not declaration.lacks_limit:
+            self._warn_of_weak_check(declaration, amount)
+        return Reading(declaration, table=self._table, ledger=self.ledger, lease=lease, blocks=self.blocks)
+
+    def _warn_of_weak_check(self, declaration: Declaration, amount: int) -> None:
+        """Warn if the noise of the total is too large for the check of the expected rows."""
         expected = declaration.spec.privacy.expect_rows
         if expected is not None:
             noise = total_noise(declaration, currency=self.account.currency, amount=amount)
             if warning := weak_check_warning(expected, noise=noise):
                 progress.warning("warning: %s", warning)
-        return Reading(declaration, table=self._table, ledger=self.ledger, lease=lease, blocks=self.blocks)
 
     def _claim_output(self, lease: Lease) -> None:
         """Record that this ledger owns the output folder. If another ledger owns it, refund the reservation and raise."""
@@ -164,6 +183,37 @@ class Synthesis:
         return self._stages.granted.lease
 
     @property
+    def lacks_limit(self) -> bool:
+        """Whether the spec leaves the most rows per unit to be chosen."""
+        return self._stages.plan.declaration.lacks_limit
+
+    def choose_limit(self) -> None:
+        """Buy a noisy histogram of the rows per unit before anything else, and choose the most rows per unit by it.
+
+        Each unit adds one to the histogram. The choice depends on the noisy counts and the spec alone. Everything that follows is bounded
+        and priced by the chosen limit.
+        """
+        granted = self._stages.granted
+        reading, declaration = granted.reading, granted.plan.declaration
+        if reading is not None and not self.curator.answered(LIMIT_STEP):
+            self.curator.receive(reading.tally(open_universe(declaration)), lease=reading.lease)
+        chosen = self._buy_limit(declaration)
+        limited = declaration.limited(chosen.rows)
+        self.curator.protect(limited.protection)
+        plan = Plan(limited, strategy_for(limited))
+        self._stages.limit(
+            replace(granted, plan=plan, reading=None if reading is None else reading.limited(limited)), chosen
+        )
+        progress.info("at most %d rows of each %s count, %s", chosen.rows, limited.protection.unit, chosen.words)
+        if reading is not None:
+            self._warn_of_weak_check(limited, self.requested())
+
+    def _buy_limit(self, declaration: Declaration) -> ChosenLimit:
+        units = NoisyUnits.of(self.curator.measure_units(LIMIT_STEP, share=declaration.limiting))
+        spent = self.curator.price([LIMIT_STEP]) / self.ledger.run(self.run_id).reserved
+        return choice_of(declaration, units, currency=self.account.currency, spent=spent)
+
+    @property
     def expects_rows(self) -> bool:
         """Whether the spec says how many rows it expects."""
         return self.declaration.spec.privacy.expect_rows is not None
@@ -188,7 +238,7 @@ class Synthesis:
         self._total = (self._buy_total(declaration, lease=self._lease),)
 
     def _buy_total(self, declaration: Declaration, *, lease: Lease | None) -> Measurement:
-        measured = self.curator.measure_cell(STEP, (), None, share=declaration.checking)
+        measured = self.curator.measure_cell(STEP, (), None, share=declaration.totalling / (1 - declaration.limiting))
         total, expected = NoisyTotal.of([measured]), declaration.spec.privacy.expect_rows
         if expected is not None and total.is_outside(expected):
             self.ledger.settle(self.run_id, release=None, lease=lease)
@@ -208,7 +258,7 @@ class Synthesis:
         discovery.descend(self.curator, count=granted.count, lease=granted.lease)
         declaration = discovery.declaration()
         findings = discovery.findings(self.curator, reserved=self.ledger.run(self.run_id).reserved)
-        self._stages.find(Found(Plan(declaration, strategy_for(declaration)), findings))
+        self._stages.find(Found(Plan(declaration, strategy_for(declaration, given=discovery.given())), findings))
         progress.info("found %s", ", ".join(finding.words for finding in findings))
 
     def ingest(self) -> Private | None:
@@ -278,7 +328,13 @@ class Synthesis:
         self.ledger.confirm()
         payer, lease = self._stages.granted.payer, self._lease
         stages = self._stages
-        material = Material(plan=stages.plan, rounds=self.rounds, total=self._total, findings=stages.findings)
+        material = Material(
+            plan=stages.plan,
+            rounds=self.rounds,
+            total=self._total,
+            findings=stages.findings,
+            chosen_limit=stages.chosen_limit,
+        )
         draft = draft_of(material, rows, payer=payer, curator=self.curator, lease=lease, seed=self._seed("values"))
         if lease is not None:  # a run that is only replayed changes nothing
             claim_folder(self.ledger, self.declaration.output_folder)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from dpcore.spec.load import Declaration
 from dpcore.universe import Attribute, Categorical, Integer
+from dpcore.universe.leaves import Fine
 from dpcore.universe.numeric import UnevenInteger
 
 MOST_DELTA = 1e-3
@@ -73,7 +74,7 @@ def _why_an_id(name: str, attribute: Attribute, *, found: bool) -> str | None:
         return f"it has the name of one, and {up_to}{attribute.cells:,} cells"
     if isinstance(attribute, Categorical) and attribute.cells >= MANY_VALUES:
         return f"it has {attribute.cells:,} values"
-    plain = isinstance(attribute, Integer) and not isinstance(attribute, UnevenInteger)
+    plain = isinstance(attribute, Integer) and not isinstance(attribute, UnevenInteger | Fine)
     if plain and attribute.cells >= MANY_NUMBERS and attribute.width == 1:  # type: ignore[attr-defined]
         return f"it has {attribute.cells:,} cells of one number each"
     return None

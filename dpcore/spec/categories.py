@@ -1,6 +1,7 @@
 """The spec models of categorical and boolean columns."""
 
 from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -79,11 +80,12 @@ class CategoricalSpec(Nullable):
             nulls=self.nulls,
             outside=Outside(self.outside),
         )
-        self.descent(declared)  # raises if the tree is too broad
+        self.descent(declared, share=Fraction(0))  # raises if the tree is too broad
         return declared
 
-    def descent(self, template: Attribute) -> Descent | None:
+    def descent(self, template: Attribute, *, share: Fraction) -> Descent | None:
         """Return the descent that finds the values in the data."""
+        del share  # `discover` has its own
         if self.discover is None or not isinstance(template, Categorical):
             return None
         return self.discover.descent(template)

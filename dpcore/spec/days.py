@@ -4,11 +4,12 @@ import datetime as dt
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from dpcore.errors import SpecError
-from dpcore.spec.parts import ClipOtherDrop, Nullable, ordered_bounds
+from dpcore.spec.parts import ClipOtherDrop, FullResolution, ordered_bounds
 from dpcore.universe import Attribute, Date, Datetime, Every, Outside
+from dpcore.universe.fine_days import STEPS, FineDate, FineDatetime
 from dpcore.universe.formats import SUPPORTED, checked_formats
 
 
@@ -61,53 +62,66 @@ Day = Annotated[dt.date, BeforeValidator(_iso_date)]
 Moment = Annotated[dt.datetime, BeforeValidator(_iso_datetime)]
 
 
-class DateSpec(Nullable):
-    """A calendar day, in bins that follow the calendar."""
+class DateSpec(FullResolution):
+    """A calendar day, at full resolution or in bins that follow the calendar."""
 
     type: Literal["date"]
     min: Day = Field(description="the first day")
     max: Day = Field(description="the last day, included")
-    every: Literal["day", "week", "month", "quarter", "year"] = Field(description="the length of a bin")
-    format: Formats | None = Field(None, description=FORMAT_HELP)
-    outside: ClipOtherDrop = "clip"
-
-    _bounds = field_validator("max")(ordered_bounds)
-
-    def attribute(self, _folder: Path) -> Attribute:
-        """Build the attribute."""
-        return Date(
-            minimum=self.min,
-            maximum=self.max,
-            every=Every(self.every),
-            missing=bool(self.missing),
-            nulls=self.nulls,
-            outside=Outside(self.outside),
-            formats=self.format or (),
-        )
-
-
-class DatetimeSpec(Nullable):
-    """A date and time without a time zone, in bins that follow the calendar and the clock."""
-
-    type: Literal["datetime"]
-    min: Moment = Field(description="the first date and time")
-    max: Moment = Field(description="the last date and time, included")
-    every: Literal["minute", "hour", "day", "week", "month", "quarter", "year"] = Field(
-        description="the length of a bin"
+    every: Literal["day", "week", "month", "quarter", "year"] | None = Field(
+        None, description="the length of a bin, of which the first day is released; default: full resolution"
     )
     format: Formats | None = Field(None, description=FORMAT_HELP)
     outside: ClipOtherDrop = "clip"
 
     _bounds = field_validator("max")(ordered_bounds)
 
+    @model_validator(mode="after")
+    def _one_way(self) -> "DateSpec":
+        if self.every is not None:
+            self.refuse_share()
+        return self
+
     def attribute(self, _folder: Path) -> Attribute:
         """Build the attribute."""
-        return Datetime(
-            minimum=self.min,
-            maximum=self.max,
-            every=Every(self.every),
-            missing=bool(self.missing),
-            nulls=self.nulls,
-            outside=Outside(self.outside),
-            formats=self.format or (),
-        )
+        policy = {"missing": bool(self.missing), "nulls": self.nulls, "outside": Outside(self.outside)}
+        days = {"minimum": self.min, "maximum": self.max, "formats": self.format or (), **policy}
+        return FineDate(**days) if self.every is None else Date(every=Every(self.every), **days)  # type: ignore[arg-type]
+
+
+class DatetimeSpec(FullResolution):
+    """A date and time without a time zone, at full resolution or in bins that follow the calendar and the clock."""
+
+    type: Literal["datetime"]
+    min: Moment = Field(description="the first date and time")
+    max: Moment = Field(description="the last date and time, included")
+    step: Literal["hour", "minute", "second"] | None = Field(
+        None, description="full resolution: values are whole hours, minutes or seconds"
+    )
+    every: Literal["minute", "hour", "day", "week", "month", "quarter", "year"] | None = Field(
+        None, description="instead of `step`: the length of a bin, of which the first moment is released"
+    )
+    format: Formats | None = Field(None, description=FORMAT_HELP)
+    outside: ClipOtherDrop = "clip"
+
+    _bounds = field_validator("max")(ordered_bounds)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "DatetimeSpec":
+        if (self.every is None) == (self.step is None):
+            raise ValueError("needs either `step: minute` for full resolution, or `every: day` for bins")
+        if self.every is not None:
+            self.refuse_share()
+        return self
+
+    def attribute(self, _folder: Path) -> Attribute:
+        """Build the attribute."""
+        policy = {"missing": bool(self.missing), "nulls": self.nulls, "outside": Outside(self.outside)}
+        times = {"minimum": self.min, "maximum": self.max, "formats": self.format or (), **policy}
+        if self.step is not None:
+            if any((bound.minute * 60 + bound.second) % STEPS[self.step] for bound in (self.min, self.max)):
+                raise SpecError(
+                    f"`min` and `max` are not whole steps; write them to the {self.step}, or a finer `step`"
+                )
+            return FineDatetime(step=self.step, **times)  # type: ignore[arg-type]
+        return Datetime(every=Every(self.every), **times)  # type: ignore[arg-type]

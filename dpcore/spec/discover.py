@@ -12,11 +12,8 @@ from pydantic import AfterValidator, Field
 from dpcore.descent import Descent, GridDescent, PrefixDescent, Ruler, binned
 from dpcore.errors import SpecError
 from dpcore.spec.document import Document
-from dpcore.spec.parts import Finite, SpecPart
+from dpcore.spec.parts import MOST_SHARE, Finite, SpecPart
 from dpcore.universe import Attribute, Categorical, Integer, Number
-
-MOST_SHARE = 0.9
-"""The largest share of the budget for `discover` in all columns together. The release needs the rest."""
 
 FINEST_PART = 10_000
 """By default a range of real numbers is divided into this many finest parts."""
@@ -107,12 +104,13 @@ class DiscoverBins(_PaidDiscovery):
         return Ruler(low, high, size=min(size, int(high - low)) if whole else size, whole=whole)
 
 
-def check_shares(document: Document, bought: Mapping[str, DiscoverValues | DiscoverBins]) -> None:
+def check_shares(document: Document, shares: Mapping[str, float]) -> None:
     """Report shares that leave too little of the budget for the release."""
-    together = sum(each.share for each in bought.values())
-    if together > MOST_SHARE and len(bought) > 1:
-        first = next(iter(bought))
+    together = sum(shares.values())
+    if together > MOST_SHARE and len(shares) > 1:
+        first = next(iter(shares))
+        nested = ("universe", first, "discover", "share")
         document.mistake(
-            ("universe", first, "discover", "share"),
-            f"the shares of all `discover` add up to {together:g}; reduce them to at most {MOST_SHARE:g}, because the release needs the rest",
+            nested if nested in document.positions else ("universe", first, "share"),
+            f"the shares for discovery in all columns add up to {together:g}; reduce them to at most {MOST_SHARE:g}, because the release needs the rest",
         )

@@ -17,11 +17,13 @@ from dpcore.spec.blocks import calendar_of, check_blocks
 from dpcore.spec.categories import CategoricalSpec
 from dpcore.spec.discover import check_shares
 from dpcore.spec.document import Document, read_document
-from dpcore.spec.release import AdaptiveSpec, AttributeSpec, MwemSpec, ReleaseSpec, StrategySpec
+from dpcore.spec.release import AUTO, AdaptiveSpec, AttributeSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
+from dpcore.spec.shares import usual_share
 from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec, check_workload, contradictions
 from dpcore.universe import Attribute, Date, Datetime, Universe
 from dpcore.universe.blocks import Calendar, narrowed
+from dpcore.universe.leaves import Fine
 from dpcore.workload import Workload
 
 DENSE_CELLS = 1_000_000
@@ -30,7 +32,10 @@ DENSE_CELLS = 1_000_000
 CHECKING = Fraction(1, 50)
 """The share of the budget for measuring the total first, if the spec has `expect_rows`."""
 
-LATER_KEYS = ("discover", "format", "match")
+LIMITING = Fraction(1, 100)
+"""The share of the budget for the histogram of rows per unit, if the spec has `max_rows_per_unit: auto`."""
+
+LATER_KEYS = ("discover", "every", "format", "match", "share", "step", "width")
 """Keys of a column that were added after the first version. All other keys are part of the hash even if the spec leaves them out."""
 
 
@@ -40,6 +45,8 @@ class Declaration:
 
     With `discover` in the spec, `universe` has a cell for each value or bin that may be found, until `discovered` replaces them by those
     found. `provisional` is then the universe as it was before.
+
+    With `max_rows_per_unit: auto`, `rows_per_unit` is the chosen limit, and None until `limited` sets it.
     """
 
     path: Path
@@ -48,12 +55,36 @@ class Declaration:
     workload: Workload
     digest: str
     provisional: Universe | None = None
+    rows_per_unit: int | None = None
 
     def descents(self) -> dict[str, Descent]:
         """Return the descents that find undeclared values and bins in the data, by column, each at its start."""
-        universe = self.provisional or self.universe
-        ways = {name: part.descent(universe.attributes[name]) for name, part in self.spec.universe.items()}
+        share = self._usual_share if self.fine else Fraction(0)
+        ways = {name: part.descent(self._template(name), share=share) for name, part in self.spec.universe.items()}
         return {name: descent for name, descent in ways.items() if descent is not None}
+
+    def _template(self, name: str) -> Attribute:
+        """Return a column as it was before anything was discovered, but narrowed to the blocks of a run."""
+        current = self.universe.attributes[name]
+        before = current if self.provisional is None else self.provisional.attributes[name]
+        return current.cut_at(None) if isinstance(current, Fine) else before
+
+    @property
+    def fine(self) -> tuple[str, ...]:
+        """The columns at full resolution, whose distributions are found by trees."""
+        declared = (self.provisional or self.universe).attributes
+        return tuple(name for name, each in declared.items() if isinstance(each, Fine))
+
+    @property
+    def _usual_share(self) -> Fraction:
+        """The share of the budget for the tree of a column whose spec gives none."""
+        declared = self.provisional or self.universe
+        return usual_share(
+            declared.shape,
+            self.spec.workload.over(declared),
+            fine=[declared.names.index(name) for name in self.fine],
+            pure=self.spec.privacy.delta == 0,
+        )
 
     @property
     def discovering(self) -> Fraction:
@@ -62,8 +93,27 @@ class Declaration:
 
     @property
     def checking(self) -> Fraction:
+        """The share of the budget for all that is measured before discovery: the rows per unit and the total, if the spec asks for them."""
+        return self.limiting + self.totalling
+
+    @property
+    def totalling(self) -> Fraction:
         """The share of the budget for measuring the total and comparing it with `expect_rows`; 0 if the spec has none."""
         return Fraction(0) if self.spec.privacy.expect_rows is None else CHECKING
+
+    @property
+    def limiting(self) -> Fraction:
+        """The share of the budget for the histogram of rows per unit; 0 without `max_rows_per_unit: auto`."""
+        return LIMITING if self.spec.privacy.max_rows_per_unit == AUTO else Fraction(0)
+
+    @property
+    def lacks_limit(self) -> bool:
+        """Whether the most rows per unit are still to be chosen."""
+        return self.spec.privacy.max_rows_per_unit == AUTO and self.rows_per_unit is None
+
+    def limited(self, rows_per_unit: int) -> "Declaration":
+        """Return the declaration with the chosen limit on the rows of a unit. A declared limit stays as it is."""
+        return replace(self, rows_per_unit=rows_per_unit) if self.limiting else self
 
     def discovered(self, found: Mapping[str, Attribute]) -> "Declaration":
         """Return the declaration with the found attributes in its universe. The hash stays the same; the cells do not increase."""
@@ -85,8 +135,9 @@ class Declaration:
 
     @property
     def protection(self) -> Protection:
-        """The protected unit and its neighbours."""
-        return self.spec.privacy.protection
+        """The protected unit and its neighbours. Until a limit is chosen, that of the largest one."""
+        declared = self.spec.privacy.protection
+        return declared if self.rows_per_unit is None else replace(declared, rows_per_unit=self.rows_per_unit)
 
     @property
     def calendar(self) -> Calendar | None:
@@ -157,8 +208,9 @@ def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
     check_blocks(document, attributes)
     _check_strategy(document)
     if spec is not None:
-        bought = {name: getattr(part, "discover", None) for name, part in spec.universe.items()}
-        check_shares(document, {name: each for name, each in bought.items() if each is not None})
+        bought = {name: getattr(part, "discover", None) or part for name, part in spec.universe.items()}
+        shares = {name: getattr(each, "share", None) for name, each in bought.items()}
+        check_shares(document, {name: share for name, share in shares.items() if share is not None})
     document.raise_mistakes()
     if spec is None:
         raise SpecError(f"{path}: the spec is not valid; compare it with `dpflow init DATASET`")
@@ -181,10 +233,12 @@ def _digest(spec: ReleaseSpec, universe: Universe) -> str:
     for part in ("source", "privacy", "blocks", "workload"):
         if part in named:
             named[part] = _without_nulls(named[part])
-    for column in named["universe"].values():
+    for name, column in named["universe"].items():
         for later in LATER_KEYS:
             if column.get(later) is None:
                 column.pop(later, None)
+        if column["type"] == "integer" and not isinstance(universe.attributes[name], Fine):
+            column.setdefault("width", 1)  # as it was written before there was full resolution
     meaning = {"spec": named, "values": from_files}
     return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
@@ -208,7 +262,8 @@ def _check_unit(document: Document) -> None:
             )
         if isinstance(privacy, dict) and "max_rows_per_unit" not in privacy:
             document.mistake(
-                ("privacy",), "`max_rows_per_unit` is missing; write how many rows of a person to keep, such as 2"
+                ("privacy",),
+                "`max_rows_per_unit` is missing; write how many rows of a person to keep, such as 2, or auto",
             )
 
 

@@ -1,5 +1,6 @@
 """The spec models of integer and number columns."""
 
+from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,23 +9,29 @@ from pydantic import Field, field_validator, model_validator
 
 from dpcore.descent import Descent
 from dpcore.spec.discover import DiscoverBins
-from dpcore.spec.parts import ClipOtherDrop, Finite, Nullable, ordered_bounds
+from dpcore.spec.parts import ClipOtherDrop, Finite, FullResolution, ordered_bounds
 from dpcore.universe import Attribute, Integer, Number, Outside
+from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
 from dpcore.universe.numeric import UnevenInteger
 
 MAX_CELLS_PER_ATTRIBUTE = 10_000_000
 LARGEST_WHOLE = 2**53
+MOST_PLAIN = 32
+"""An integer column of at most this many values has a cell for each: there is nothing to find."""
 
 Whole = Annotated[int, Field(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
 
 
-class IntegerSpec(Nullable):
-    """A whole number, in bins of equal width."""
+class IntegerSpec(FullResolution):
+    """A whole number, at full resolution or in bins of equal width."""
 
     type: Literal["integer"]
     min: Whole = Field(description="the smallest value")
     max: Whole = Field(description="the largest value, included")
-    width: Annotated[int, Field(ge=1)] = Field(1, description="how many adjacent values share a bin")
+    width: Annotated[int, Field(ge=1)] | None = Field(
+        None,
+        description=f"how many adjacent values share a bin; default: full resolution, or 1 if there are at most {MOST_PLAIN} values",
+    )
     discover: DiscoverBins | None = Field(
         None, description="instead of `width`: find bins of about equal mass in the data, for a share of the budget"
     )
@@ -34,32 +41,46 @@ class IntegerSpec(Nullable):
 
     @model_validator(mode="after")
     def _one_way(self) -> "IntegerSpec":
-        if self.discover is not None and "width" in self.model_fields_set:
+        if self.discover is not None and self.width is not None:
             raise ValueError("has both `width` and `discover`; keep one of the two")
+        if self.discover is not None or self.width is not None or self._plain:
+            self.refuse_share()
         return self
+
+    @property
+    def _plain(self) -> bool:
+        """Whether the values are so few that each is a cell."""
+        return self.max - self.min < MOST_PLAIN
 
     def attribute(self, _folder: Path) -> Attribute:
         """Build the attribute. With `discover` it has the most bins that may be found."""
         policy = {"missing": bool(self.missing), "nulls": self.nulls, "outside": Outside(self.outside)}
+        if self.discover is None and self.width is None and not self._plain:
+            return FineInteger(minimum=self.min, maximum=self.max, **policy)  # type: ignore[arg-type]
         if self.discover is None:
-            return Integer(minimum=self.min, maximum=self.max, width=self.width, **policy)  # type: ignore[arg-type]
+            return Integer(minimum=self.min, maximum=self.max, width=self.width or 1, **policy)  # type: ignore[arg-type]
         whole = UnevenInteger(minimum=self.min, maximum=self.max, cuts=(), **policy)  # type: ignore[arg-type]
         return self.discover.provisional(whole)
 
-    def descent(self, template: Attribute) -> Descent | None:
-        """Return the way to find the bins in the data."""
-        return self.discover.descent(template) if self.discover is not None else None
+    def descent(self, template: Attribute, *, share: Fraction) -> Descent | None:
+        """Return the way to find the distribution, or the bins, in the data."""
+        return super().descent(template, share=share) if self.discover is None else self.discover.descent(template)
 
 
-class NumberSpec(Nullable):
-    """A real number, in bins between edges."""
+class NumberSpec(FullResolution):
+    """A real number, at full resolution or in bins between edges."""
 
     type: Literal["number"]
     edges: Annotated[tuple[Finite, ...], Field(strict=False)] | None = Field(
         None, description="the edges of the bins, in increasing order"
     )
-    min: Finite | None = Field(None, description="the lowest edge, with `max` and `bins` instead of `edges`")
-    max: Finite | None = Field(None, description="the highest edge")
+    min: Finite | None = Field(
+        None, description="the lowest number, with `max` and `step` or `bins` instead of `edges`"
+    )
+    max: Finite | None = Field(None, description="the highest number, included")
+    step: Annotated[Finite, Field(gt=0)] | None = Field(
+        None, description="full resolution: values are multiples of this step above `min`, such as 0.01"
+    )
     bins: Annotated[int, Field(ge=1, le=MAX_CELLS_PER_ATTRIBUTE)] | None = Field(
         None, description="the number of bins, all of equal width"
     )
@@ -84,20 +105,36 @@ class NumberSpec(Nullable):
 
     @model_validator(mode="after")
     def _one_way(self) -> "NumberSpec":
-        parts = (self.min, self.max, self.bins)
+        parts = (self.min, self.max, self.bins, self.step)
+        if self.step is None:
+            self.refuse_share()
         if self.edges is not None:
             if any(part is not None for part in (*parts, self.discover)):
                 raise ValueError("has both `edges` and `min`, `max`, `bins`; keep one of the two forms")
+        elif self.step is not None and (self.bins is not None or self.discover is not None):
+            raise ValueError("has both `step`, for full resolution, and bins; keep one of the two")
         elif self.discover is not None and self.bins is not None:
             raise ValueError("has both `bins` and `discover`, which has its own `bins`; keep one of the two")
-        elif self.min is None or self.max is None or (self.bins is None and self.discover is None):
-            raise ValueError("needs `edges: [...]`, or `min`, `max` and `bins`, or `min`, `max` and `discover`")
+        elif (
+            self.min is None or self.max is None or (self.bins is None and self.discover is None and self.step is None)
+        ):
+            raise ValueError(
+                "needs `edges: [...]`, or `min`, `max` and `bins`, or `min`, `max` and `step` for full resolution"
+            )
         elif self.min == self.max:
             raise ValueError("has `min` equal to `max`; leave room for at least one bin")
         return self
 
     def attribute(self, _folder: Path) -> Attribute:
         """Build the attribute. With `discover` it has the most bins that may be found."""
+        if self.step is not None:
+            lowest, highest, step = (Fraction(repr(float(number or 0))) for number in (self.min, self.max, self.step))
+            return FineNumber(
+                scale=Scale.of(lowest, highest, step=step),
+                missing=bool(self.missing),
+                nulls=self.nulls,
+                outside=Outside(self.outside),
+            )
         edges = self.edges
         if edges is None:
             low, high, bins = float(self.min or 0), float(self.max or 0), int(self.bins or 0)
@@ -110,6 +147,6 @@ class NumberSpec(Nullable):
         )
         return declared if self.discover is None else self.discover.provisional(declared)
 
-    def descent(self, template: Attribute) -> Descent | None:
-        """Return the way to find the bins in the data."""
-        return self.discover.descent(template) if self.discover is not None else None
+    def descent(self, template: Attribute, *, share: Fraction) -> Descent | None:
+        """Return the way to find the distribution, or the bins, in the data."""
+        return super().descent(template, share=share) if self.discover is None else self.discover.descent(template)

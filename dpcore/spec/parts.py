@@ -1,14 +1,19 @@
 """Base classes and field types shared by the models of a spec."""
 
 import math
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
 
-from dpcore.descent import Descent
+from dpcore.descent import Descent, TreeDescent
 from dpcore.errors import SpecError
 from dpcore.universe import Attribute
+from dpcore.universe.leaves import Fine
 from dpcore.universe.nulls import checked_nulls
+
+MOST_SHARE = 0.9
+"""The largest share of the budget for discovery in all columns together. The release needs the rest."""
 
 
 class SpecPart(BaseModel):
@@ -59,10 +64,35 @@ class Nullable(SpecPart):
         """The texts that count as null."""
         return () if isinstance(self.missing, bool) else self.missing
 
-    def descent(self, template: Attribute) -> Descent | None:
-        """Return the descent that finds the values or bins in the data; None if the spec declares them."""
-        del template
+    def descent(self, template: Attribute, *, share: Fraction) -> Descent | None:
+        """Return the descent that finds values, bins or a distribution in the data; None if the spec declares the cells.
+
+        Args:
+            template: The column with the most cells that may be found.
+            share: The share of the budget for a column at full resolution, if the spec does not give it.
+        """
+        del template, share
         return None
+
+
+class FullResolution(Nullable):
+    """A column that has full resolution unless the spec declares bins."""
+
+    share: Annotated[Finite, Field(gt=0, le=MOST_SHARE)] | None = Field(
+        None,
+        description="at full resolution: the share of the budget for finding the distribution; default: chosen by the number of columns",
+    )
+
+    def descent(self, template: Attribute, *, share: Fraction) -> Descent | None:
+        """Return the tree that finds the distribution of a column at full resolution."""
+        if not isinstance(template, Fine):
+            return None
+        return TreeDescent(template, share=share if self.share is None else Fraction(repr(self.share)))
+
+    def refuse_share(self) -> None:
+        """Reject a share where bins are declared, for which nothing is bought."""
+        if self.share is not None:
+            raise ValueError("has a `share`, which is for full resolution, and declared cells; remove one of the two")
 
 
 def ordered_bounds(maximum: Any, info: ValidationInfo) -> Any:

@@ -1,6 +1,6 @@
 """The release spec as one pydantic model."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -17,6 +17,12 @@ from dpcore.spec.workload import USUAL_ORDER, WorkloadSpec
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 MOST_ROWS = 10**9
 """The most rows of a release."""
+
+AUTO = "auto"
+AUTO_LIMITS = (1, 2, 4, 8, 16, 32, 64)
+"""The limits that `max_rows_per_unit: auto` chooses from."""
+
+MOST_PER_UNIT = 1_000_000
 
 AttributeSpec = Annotated[
     CategoricalSpec | BooleanSpec | IntegerSpec | NumberSpec | DateSpec | DatetimeSpec,
@@ -38,8 +44,10 @@ class PrivacySpec(SpecPart):
     """The protected unit, and the budget of the release."""
 
     unit: Annotated[str, Field(min_length=1)] = Field(description="`row`, or the column that identifies a person")
-    max_rows_per_unit: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
-        1, description="how many rows of a person are kept, chosen uniformly at random; all noise grows with it"
+    max_rows_per_unit: int | Literal["auto"] = Field(
+        1,
+        description="how many rows of a person are kept, chosen uniformly at random; all noise grows with it; `auto`: a number from 1 to 64, "
+        "chosen by a noisy histogram of the rows per person, for a hundredth of the budget",
     )
     weight: WeightSpec | None = Field(
         None, description="a column that gives how many times each row counts; default: once"
@@ -64,19 +72,30 @@ class PrivacySpec(SpecPart):
             raise ValueError("has its larger number first; swap them")
         return value
 
+    @field_validator("max_rows_per_unit", mode="before")
+    @classmethod
+    def _a_limit(cls, value: Any) -> Any:
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if value != AUTO and not (whole and 1 <= value <= MOST_PER_UNIT):
+            raise ValueError(f"must be a whole number from 1 to {MOST_PER_UNIT:,}, or auto")
+        return value
+
     @field_validator("max_rows_per_unit")
     @classmethod
-    def _one_row_is_one_row(cls, value: int, info: ValidationInfo) -> int:
+    def _one_row_is_one_row(cls, value: int | str, info: ValidationInfo) -> int | str:
+        if info.data.get("unit") == "row" and value == AUTO:
+            raise ValueError("cannot be auto when the unit is `row`; name the person's column as `unit`, or remove it")
         if info.data.get("unit") == "row" and value != 1:
             raise ValueError("must be 1 when the unit is `row`; name the person's column as `unit` to keep more")
         return value
 
     @property
     def protection(self) -> Protection:
-        """The protected unit and its neighbours, for the layers that compute."""
+        """The protected unit and its neighbours, for the layers that compute. With `auto`, the limit is the largest that can be chosen."""
+        limit = self.max_rows_per_unit
         return Protection(
             unit=self.unit,
-            rows_per_unit=self.max_rows_per_unit,
+            rows_per_unit=AUTO_LIMITS[-1] if limit == "auto" else limit,
             neighbours=self.neighbours,
             weight=None if self.weight is None else self.weight.column,
             row_weight=1 if self.weight is None else self.weight.max,

@@ -5,13 +5,31 @@ from dpcore.spec.release import AdaptiveSpec, PmwSpec
 from dpcore.strategies.adaptive import Adaptive, Column, has_levels
 from dpcore.strategies.mwem import Mwem
 from dpcore.strategies.pmw import Pmw
-from dpcore.strategies.strategy import Outline, Strategy, step_name
+from dpcore.strategies.strategy import Given, Outline, Strategy, step_name
 
-__all__ = ["Adaptive", "Column", "Mwem", "Outline", "Pmw", "Strategy", "has_levels", "step_name", "strategy_for"]
+__all__ = [
+    "Adaptive",
+    "Column",
+    "Given",
+    "Mwem",
+    "Outline",
+    "Pmw",
+    "Strategy",
+    "has_levels",
+    "step_name",
+    "strategy_for",
+]
 
 
-def strategy_for(declaration: Declaration) -> Strategy:
-    """Build the strategy that a spec names. Raise for a universe that it cannot handle, before anything is read or spent."""
+def strategy_for(declaration: Declaration, *, given: Given | None = None) -> Strategy:
+    """Build the strategy that a spec names. Raise for a universe that it cannot handle, before anything is read or spent.
+
+    Args:
+        declaration: The declaration, before or after discovery.
+        given: The counts that discovery has bought; None for a plan, before they are known.
+    """
+    if given is None:
+        given = Given({declaration.universe.names.index(name): None for name in declaration.fine})
     universe, workload, chosen = declaration.universe, declaration.workload, declaration.strategy
     if isinstance(chosen, PmwSpec):
         return Pmw(universe.shape, workload, rounds=chosen.rounds, alpha=chosen.alpha)
@@ -21,5 +39,5 @@ def strategy_for(declaration: Declaration) -> Strategy:
             Column(name, each.size, each.ordered, apart=each.size - each.cells)
             for name, each in universe.attributes.items()
         ]
-        return Adaptive(columns, workload, rounds=chosen.rounds, pure=pure, model_mb=chosen.max_model_mb)
-    return Mwem(universe.names, universe.shape, workload, rounds=chosen.rounds, pure=pure)
+        return Adaptive(columns, workload, rounds=chosen.rounds, pure=pure, model_mb=chosen.max_model_mb, given=given)
+    return Mwem(universe.names, universe.shape, workload, rounds=chosen.rounds, pure=pure, given=given)

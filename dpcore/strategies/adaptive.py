@@ -1,7 +1,7 @@
 """Multiplicative weights on a factored model, for universes of any size: measure the worst marginals, as finely as noise allows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -16,7 +16,7 @@ from dpcore.models.factored import BYTES_PER_CELL
 from dpcore.resolutions import Resolutions
 from dpcore.strategies.candidates import Candidates
 from dpcore.strategies.grouping import coarser_versions
-from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, column_step, step_name
+from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.workload import Workload
 
 # Tuned on Adult with fourteen columns, see docs/decisions/0014.
@@ -69,7 +69,7 @@ class Adaptive(Strategy):
 
     model: FactoredModel
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  all that a strategy depends on
         self,
         columns: Sequence[Column],
         workload: Workload,
@@ -77,8 +77,9 @@ class Adaptive(Strategy):
         rounds: int | None,
         pure: bool,
         model_mb: float,
+        given: Given = NOTHING,
     ) -> None:
-        super().__init__([column.size for column in columns])
+        super().__init__([column.size for column in columns], given=given)
         self._columns = columns
         self._workload = workload = _within_reach(workload, columns)
         self._sets = tuple(axes for axes in workload.parts() if len(axes) > 1)
@@ -94,9 +95,9 @@ class Adaptive(Strategy):
         self._chosen, self._pure = rounds is not None, pure
         self._rounds = (rounds or min(most, sum(len(axes) > 1 for axes in workload.marginals))) if self._sets else 0
         self._later = _wanted_later(columns, workload, pure=pure)
-        self._first = _first_shares(columns, workload, later=self._rounds * self._later, pure=pure)
+        self._first = self._shares(self._rounds)
         self._again = self._rounds > 0 and not self._chosen
-        self._levels = sum(_most_levels(columns[axis].size) for axis in workload.ranges)
+        self._levels = sum(_most_levels(columns[axis].size) for axis in self._ranges)
         self._evidence = Evidence()
         self._base: Functions = {}
         self._now: Functions = {}
@@ -111,25 +112,32 @@ class Adaptive(Strategy):
     @property
     def answers(self) -> int:
         """One per column and, for ranges, per coarser version; and a selection and a measurement in each round."""
-        return len(self._columns) * (1 + self._again) + self._levels + 2 * self._rounds
+        bought = len(self._columns) - len(self._given.counts)
+        return bought * (1 + self._again) + self._levels + 2 * self._rounds
 
     @property
     def smallest_share(self) -> Fraction:
         """The share of the smallest column, its second measurement, a coarser version for ranges, or a round's marginal."""
-        levels = {axis: _most_levels(self._columns[axis].size) for axis in self._workload.ranges}
-        shares = [*self._first, *(self._first[axis] / levels[axis] for axis in levels)]
-        if self._again and self._rounds > 1:
-            shares.append(Fraction(WORTH_AGAIN) * min(self._first) / sum(self._first))
+        levels = {axis: _most_levels(self._columns[axis].size) for axis in self._ranges}
+        first = [share for axis, share in enumerate(self._first) if axis not in self._given.counts]
+        shares = [*first, *(self._first[axis] / levels[axis] for axis in levels)]
+        if first and self._again and self._rounds > 1:
+            shares.append(Fraction(WORTH_AGAIN) * min(first) / sum(first))
         if self._rounds:
             shares.append((1 - SELECTING) * self._rest(self._first) / self._rounds)
-        return min(shares)
+        return min(shares, default=Fraction(1))
 
     def outline(self, rows: float, noise_of: NoiseOf) -> Outline:
         """Return the plan for a number of rows. If the budget is small, it has fewer rounds and measures the columns again."""
         rounds, more = self._rounds, [Fraction(0)] * len(self._first)
         if self._rounds and not self._chosen:
-            rounds, more = self._suited(rows, noise=noise_of(self._first[0]))
-        first = tuple((share, again) if again else (share,) for share, again in zip(self._first, more, strict=True))
+            rounds, more = self._suited(
+                rows, alone=self._alone(lambda _, share: noise_of(share), all_given=noise_of(self._rest(self._first)))
+            )
+        first = tuple(
+            () if axis in self._given.counts else (share, again) if again else (share,)
+            for axis, (share, again) in enumerate(zip(self._first, more, strict=True))
+        )
         rest = self._rest([sum(shares, Fraction(0)) for shares in first])
         return Outline(
             first,
@@ -147,9 +155,14 @@ class Adaptive(Strategy):
         The number of rounds that suits the budget depends on the number of rows, which only the column measurements reveal. If there are
         fewer rounds than planned, each column deserves a larger share, and is measured again for the difference.
         """
+        for known in self._given.counts.values():
+            if known is not None:
+                self._learn(known)
         left = self._measure_columns(curator, self._first, left=Fraction(1), suffix="")
         if self._rounds and not self._chosen:
-            self._rounds, more = self._suited(self._evidence.total, noise=self.measurements[0].noise)
+            bought = {each.axes: each.noise for each in self.measurements}
+            alone = self._alone(lambda axis, _: bought[(axis,)], all_given=self._given.alone or 0.0)
+            self._rounds, more = self._suited(self._evidence.total, alone=alone)
             self._again = any(more)
             if self._again:
                 left = self._measure_columns(curator, more, left=left, suffix="-again")
@@ -195,6 +208,8 @@ class Adaptive(Strategy):
     ) -> Fraction:
         """Measure each column for its share of the whole budget, and return the share that is left."""
         for axis, share in enumerate(shares):
+            if axis in self._given.counts:
+                continue
             step = column_step(axis, self._columns[axis].name) + suffix
             self._learn(curator.measure_marginal(step, (axis,), share=min(share / left, Fraction(1))))
             left -= share
@@ -213,7 +228,7 @@ class Adaptive(Strategy):
     def _measure_levels(self, curator: Curator, *, left: Fraction) -> None:
         """Measure coarser versions of the columns that have ranges, for the same share as the columns themselves."""
         self._levels = 0
-        for column in self._workload.ranges:
+        for column in self._ranges:
             levels = _levels_of(self.resolutions, column)
             self._levels += len(levels)
             for axis in levels:
@@ -222,22 +237,40 @@ class Adaptive(Strategy):
                 self._learn(curator.measure_marginal(step, (axis,), share=min(share / left, Fraction(1))))
                 left -= share
 
-    def _suited(self, rows: float, *, noise: float) -> tuple[int, list[Fraction]]:
+    def _shares(self, rounds: int) -> list[Fraction]:
+        """Return each column's share of the whole budget, if this many rounds follow; 0 for columns whose counts are given."""
+        shares = _first_shares(self._columns, self._workload, later=rounds * self._later, pure=self._pure)
+        bought = [Fraction(0) if axis in self._given.counts else share for axis, share in enumerate(shares)]
+        together = sum(bought) + sum(bought[axis] for axis in self._workload.ranges)
+        return bought if rounds or not together or not self._given.counts else [share / together for share in bought]
+
+    @property
+    def _ranges(self) -> list[int]:
+        """The columns whose coarser versions are bought for ranges: not those whose counts are given, as a tree has all of them."""
+        return [axis for axis in self._workload.ranges if axis not in self._given.counts]
+
+    def _alone(self, noise_of: Callable[[int, Fraction], float], *, all_given: float) -> float:
+        """Return the noise of a marginal that got all the rest of the budget: it follows from the noise of a column and the shares."""
+        for axis, share in enumerate(self._first):
+            if share:
+                rest = self._rest(self._first)
+                return noise_of(axis, share) * math.pow(share / rest, 1.0 if self._pure else 0.5)
+        return all_given
+
+    def _suited(self, rows: float, *, alone: float) -> tuple[int, list[Fraction]]:
         """Return the number of rounds that suits the budget, and the shares for measuring the columns again, which may be 0.
 
-        A larger budget pays for more rounds, and for less noise in each. The noise in one marginal that got all the rest of the budget
-        follows from the noise of the first column and from the shares.
+        A larger budget pays for more rounds, and for less noise in each. `alone` is the noise in one marginal that got all the rest.
         """
-        alone = noise * float(self._first[0] / self._rest(self._first)) ** (1.0 if self._pure else 0.5)
         wanted: float = ROUNDS * (rows / (ABSOLUTE * max(alone, LEAST_NOISE))) ** ROUNDS_POWER
         rounds = min(self._rounds, max(1, round(wanted)))
-        shares = _first_shares(self._columns, self._workload, later=rounds * self._later, pure=self._pure)
+        shares = self._shares(rounds)
         more = [share - first for share, first in zip(shares, self._first, strict=True)]
         return rounds, more if sum(more) >= WORTH_AGAIN else [Fraction(0)] * len(more)
 
     def _rest(self, first: Sequence[Fraction]) -> Fraction:
         """Return the share of the rounds: what the columns, and the coarser versions of those with ranges, leave."""
-        return Fraction(1) - sum(first) - sum(first[axis] for axis in self._workload.ranges)
+        return Fraction(1) - sum(first) - sum(first[axis] for axis in self._ranges)
 
     def _whole_rows(self) -> int:
         """Return the sum of the column with the least noise: a whole number, the same on every machine."""

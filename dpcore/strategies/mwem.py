@@ -11,7 +11,7 @@ from dpcore.curator.curator import Curator, Offer
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel, Evidence, Functions, refine
 from dpcore.models.evidence import LEAST_NOISE
-from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, column_step, step_name
+from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.workload import Axes, Workload
 
 # Tuned on Adult (seven columns) and on two other census and hospital tables, see docs/decisions/0006.
@@ -43,10 +43,17 @@ class Mwem(Strategy):
 
     model: DenseModel
 
-    def __init__(
-        self, names: Sequence[str], shape: tuple[int, ...], workload: Workload, *, rounds: int | None, pure: bool
+    def __init__(  # noqa: PLR0913  all that a strategy depends on
+        self,
+        names: Sequence[str],
+        shape: tuple[int, ...],
+        workload: Workload,
+        *,
+        rounds: int | None,
+        pure: bool,
+        given: Given = NOTHING,
     ) -> None:
-        super().__init__(shape)
+        super().__init__(shape, given=given)
         self.model = DenseModel(shape, total=1.0)
         self._names = names
         workload = workload.telling(shape)
@@ -57,7 +64,8 @@ class Mwem(Strategy):
         self._cells = {axes: math.prod(shape[axis] for axis in axes) for axes in self._candidates}
         together = sum(len(axes) > 1 for axes in workload.marginals) or len(workload.marginals)
         self._rounds = rounds or min(MOST_ROUNDS_PURE if pure else MOST_ROUNDS, together)
-        self._first = _first_shares(shape, list(self._cells.values()), rounds=self._rounds, pure=pure)
+        shares = _first_shares(shape, list(self._cells.values()), rounds=self._rounds, pure=pure)
+        self._first = [Fraction(0) if axis in given.counts else share for axis, share in enumerate(shares)]
         self._evidence = Evidence()
         self._measured: Counter[Axes] = Counter()
         self._base: Functions = {}
@@ -71,17 +79,20 @@ class Mwem(Strategy):
     @property
     def answers(self) -> int:
         """One per column, and a selection and a measurement in each round."""
-        return len(self.model.shape) + 2 * self._rounds
+        return len(self.model.shape) - len(self._given.counts) + 2 * self._rounds
 
     @property
     def smallest_share(self) -> Fraction:
         """The share of the smallest column, or of a round's marginal."""
-        return min(*self._first, (1 - SELECTING) * (1 - sum(self._first)) / self._rounds)
+        bought = [share for axis, share in enumerate(self._first) if axis not in self._given.counts]
+        return min([*bought, (1 - SELECTING) * (1 - sum(self._first)) / self._rounds])
 
     def outline(self, rows: float, noise_of: NoiseOf) -> Outline:
         """Return the plan, which does not depend on the number of rows."""
         del rows, noise_of
-        first, rest = tuple((share,) for share in self._first), Fraction(1) - sum(self._first)
+        shares = enumerate(self._first)
+        first = tuple(() if axis in self._given.counts else (share,) for axis, share in shares)
+        rest = Fraction(1) - sum(self._first)
         return Outline(
             first,
             rounds=self._rounds,
@@ -96,6 +107,9 @@ class Mwem(Strategy):
         """Measure every column and build the first model."""
         left = Fraction(1)
         for axis, share in enumerate(self._first):
+            if (known := self._given.counts.get(axis)) is not None:
+                self._learn(known)
+                continue
             self._learn(curator.measure_marginal(column_step(axis, self._names[axis]), (axis,), share=share / left))
             left -= share
         self._base = self._now = refine(self.model, self._evidence, {}, tries=FIRST_TRIES)

@@ -1,7 +1,7 @@
 """The interface of a strategy: the steps that the drivers call."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -40,8 +40,24 @@ class Outline:
         return (1 - self.selecting) * self.rest / self.rounds if self.rounds else None
 
 
+@dataclass(frozen=True)
+class Given:
+    """Noisy counts of columns that were measured before the strategy begins, and that it need not buy.
+
+    Attributes:
+        counts: The measurement of each such column by its axis; None while a run is planned.
+        alone: The noise of a marginal that got all of the strategy's budget; None while a run is planned, or without such columns.
+    """
+
+    counts: Mapping[int, Measurement | None]
+    alone: float | None = None
+
+
 NoiseOf = Callable[[Fraction], float]
 """The standard deviation of the noise that a share of the whole budget buys for a marginal."""
+
+
+NOTHING = Given({})
 
 
 class Strategy(ABC):
@@ -53,7 +69,8 @@ class Strategy(ABC):
 
     model: Model
 
-    def __init__(self, shape: Sequence[int]) -> None:
+    def __init__(self, shape: Sequence[int], *, given: Given = NOTHING) -> None:
+        self._given = given
         self.resolutions = Resolutions(shape)
         self.measurements: list[Measurement] = []
         self.finished = False

@@ -82,7 +82,7 @@ class Attribute(ABC):
 
     @abstractmethod
     def _draw(self, cells: Codes, rng: np.random.Generator) -> npt.NDArray[Any]:
-        """Draw a value uniformly from each of the given declared cells."""
+        """Return a value of each of the given declared cells: drawn from it, or its first moment in bins of the calendar."""
 
     @property
     def other_cell(self) -> int | None:
@@ -135,7 +135,7 @@ class Attribute(ABC):
         return places
 
     def decode(self, codes: npt.NDArray[np.integer[Any]], rng: np.random.Generator) -> pa.Array:
-        """Draw a value uniformly from each code's cell. `missing`, and an `other` that has no text, become null."""
+        """Draw a value from each code's cell. `missing`, and an `other` that has no text, become null."""
         checked = self._checked(codes)
         inside = checked < self.cells
         values = self._draw(np.where(inside, checked, 0), rng)

@@ -88,7 +88,7 @@ class Universe:
         return tuple(compact(codes, size=size) for codes, size in zip(columns, self.shape, strict=True)), keep
 
     def decode(self, codes: Sequence[npt.NDArray[np.integer[Any]]], rng: np.random.Generator) -> pa.Table:
-        """Draw a row of values for each row of codes, uniformly within their cells."""
+        """Draw a row of values for each row of codes, each within its cell."""
         if len(codes) != len(self.attributes) or len({len(column) for column in codes}) != 1:
             raise UsageError(
                 f"decode needs {len(self.attributes)} arrays of codes of one length, one for each attribute"

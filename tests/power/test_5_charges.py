@@ -31,6 +31,7 @@ from dpcore.mechanisms import (
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
+from dpcore.runs.reading import Reading
 from dpcore.runs.synthesis import Synthesis
 from dpcore.strategies import step_name
 from dpcore.universe import Integer, Universe
@@ -189,6 +190,49 @@ def test_every_draw_is_paid_for_where_the_total_is_bought_first(workspace: Works
     plan = Plan(workspace, currency)
     assert plan.complaints() == set()
     assert plan.recorded(plan.tables()[0]).charged[0].step == "expected-total"
+
+
+@dataclass(frozen=True)
+class ManyRows(Plan):
+    """A plan whose last person has far more rows in one cell than are kept of anybody."""
+
+    def tables(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """Return a table with that person, and its neighbour."""
+        others = visits(1500, seed=3).assign(day="2024-02-01")
+        gone = others if self.neighbours is Neighbours.ADD_REMOVE else with_rows(others, [OTHER])
+        return with_rows(others, [LAST] * 100), gone
+
+
+LIMITED = ("max_rows_per_unit: 2", "max_rows_per_unit: auto")
+
+
+@pytest.mark.parametrize("currency", list(Currency))
+def test_every_draw_is_paid_for_where_the_limit_is_chosen(workspace: Workspace, currency: Currency) -> None:
+    workspace.write_spec(LIMITED, ("delta: 1e-9", f"delta: {DELTA[currency]}"))
+    plan = ManyRows(workspace, currency)
+    assert plan.complaints() == set()
+    assert plan.recorded(plan.tables()[0]).charged[0].step == "rows-per-unit"
+
+
+def test_every_draw_is_paid_for_where_the_limit_is_chosen_and_a_person_exchanged(workspace: Workspace) -> None:
+    workspace.write_spec(LIMITED, ("add-remove", "replace-one"))
+    assert ManyRows(workspace, Currency.ZCDP, Neighbours.REPLACE_ONE).complaints() == set()
+
+
+def test_rows_kept_beyond_the_chosen_limit_are_noticed(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Reading, "limited", lambda reading, _declaration: reading)
+    workspace.write_spec(LIMITED)
+    found = ManyRows(workspace, Currency.ZCDP).complaints()
+    assert "a person moves a measurement by more than was paid for" in found
+
+
+def test_a_histogram_of_rows_for_the_price_of_one_of_units_is_noticed(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpcore.tables.ingest.records.tallied", lambda coded: coded)
+    workspace.write_spec(LIMITED)
+    found = ManyRows(workspace, Currency.ZCDP).complaints()
+    assert "a person moves a measurement by more than was paid for" in found
 
 
 @pytest.mark.parametrize("currency", list(Currency))

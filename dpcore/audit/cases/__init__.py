@@ -6,6 +6,7 @@ from dpcore.audit.case import Case
 from dpcore.audit.cases.asking import asking
 from dpcore.audit.cases.calibrated import calibrated
 from dpcore.audit.cases.histograms import noisy_histogram
+from dpcore.audit.cases.limits import limits
 from dpcore.audit.cases.maxima import noisy_max
 from dpcore.audit.cases.means import bounded_mean
 from dpcore.audit.cases.measuring import measuring
@@ -13,6 +14,7 @@ from dpcore.audit.cases.noise import gaussian, laplace, rounded
 from dpcore.audit.cases.responses import randomized_response
 from dpcore.audit.cases.selections import exponential
 from dpcore.audit.cases.sparse_vectors import above_threshold, sparse_vector
+from dpcore.audit.cases.trees import private_tree
 from dpcore.audit.cases.values import bounded_sum, noisy_count, noisy_value
 
 CASES: Mapping[str, Callable[[], Case]] = {
@@ -30,7 +32,9 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "bounded-sum": bounded_sum,
     "bounded-mean": bounded_mean,
     "noisy-histogram": noisy_histogram,
+    "private-tree": private_tree,
     "measuring-step": measuring,
+    "limit-choice": limits,
     "asking-step": asking,
 }
 """By name, in display order."""

@@ -31,6 +31,16 @@ PERSONS = Setting(
     canaries=20_000,
     releases=1,
 )
+AUTO = Setting(
+    name="release-limit-chosen-pure",
+    currency=Currency.PURE,
+    epsilon=2.0,
+    delta=0.0,
+    strategy="{name: mwem, rounds: 1}",
+    rows_per_unit="auto",
+    canaries=20_000,
+    releases=1,
+)
 REPLACED = Setting(
     name="release-replace-one-pure",
     currency=Currency.PURE,
@@ -105,6 +115,9 @@ def _sentence(fault: Callable[[], AbstractContextManager[None]]) -> str:
 RELEASES: Mapping[str, Callable[[], Case]] = {
     ROWS.name: lambda: _case(ROWS, *_READING, *_CHARGING, *_PUBLISHING),
     PERSONS.name: lambda: _case(PERSONS, *_BOUNDING),
+    AUTO.name: lambda: _case(
+        AUTO, ("chosen limit not kept", faults.limit_not_kept), ("chosen limit not paid", faults.limit_not_paid)
+    ),
     REPLACED.name: lambda: _case(REPLACED, ("neighbours ignored", faults.neighbours_ignored)),
     PERSONS_ZCDP.name: lambda: _case(PERSONS_ZCDP, _BOUNDING[0], _BOUNDING[3], _PUBLISHING[0]),
     ADAPTIVE.name: lambda: _case(ADAPTIVE, _CHARGING[0], _CHARGING[2], _PUBLISHING[0]),

@@ -17,9 +17,15 @@ from dpcore.curator.curator import Curator
 from dpcore.ledger import Lease
 from dpcore.mechanisms import Mechanism
 from dpcore.mechanisms.pricing import marginal_noise
+from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection, Sensitivity
+from dpcore.release import ChosenLimit
 from dpcore.runs import synthesis
+from dpcore.runs.reading import Reading
+from dpcore.runs.rows_per_unit import NoisyUnits, choice_of
 from dpcore.runs.synthesis import Synthesis
+from dpcore.spec import Declaration
+from dpcore.spec.release import AUTO_LIMITS
 from dpcore.strategies.mwem import Mwem
 from dpcore.tables.histogram import Histogram
 from dpcore.tables.ingest import records
@@ -116,6 +122,28 @@ def bounded_over_all() -> Iterator[None]:
 def bounded_part_by_part() -> Iterator[None]:
     """Bound each part of the file separately, but not the parts together."""
     with _replaced(records, "bound", _bounded_by_part):
+        yield
+
+
+@contextmanager
+def limit_not_kept() -> Iterator[None]:
+    """Keep as many rows of a person as the largest limit allows, although a smaller one was chosen and paid for."""
+    with _replaced(Reading, "limited", lambda reading, _declaration: reading):
+        yield
+
+
+@contextmanager
+def limit_not_paid() -> Iterator[None]:
+    """Choose the largest limit, and scale the noise for one row per person."""
+
+    def largest(declaration: Declaration, units: NoisyUnits, *, currency: Currency, spent: float) -> ChosenLimit:
+        return replace(choice_of(declaration, units, currency=currency, spent=spent), rows=AUTO_LIMITS[-1])
+
+    def one_row(curator: Curator, protection: Protection) -> None:
+        protect(curator, protection.of_one_answer)
+
+    protect = Curator.protect
+    with _replaced(synthesis, "choice_of", largest), _replaced(Curator, "protect", one_row):
         yield
 
 

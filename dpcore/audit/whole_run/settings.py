@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +55,7 @@ class Setting:
         delta: The delta of the promise; 0 in pure epsilon.
         strategy: The strategy, as written in a spec.
         neighbours: With add-remove, a canary is in the table or not. With replace-one it is in one of two cells.
-        rows_per_unit: The number of rows kept per person; None if each row is a unit.
+        rows_per_unit: The number of rows kept per person; `auto` if the run chooses it; None if each row is a unit.
         canaries: The number of canaries in one release.
         releases: The number of releases, each with new coins.
     """
@@ -66,7 +66,7 @@ class Setting:
     delta: float
     strategy: str
     neighbours: Neighbours = Neighbours.ADD_REMOVE
-    rows_per_unit: int | None = None
+    rows_per_unit: int | Literal["auto"] | None = None
     canaries: int
     releases: int
 
@@ -82,8 +82,8 @@ class Setting:
 
     @property
     def moved(self) -> int:
-        """The largest change of a count by one canary."""
-        return self.rows_per_unit or 1
+        """The largest change of a count by one canary. With so many cells, a run that chooses the limit takes the smallest."""
+        return self.rows_per_unit if isinstance(self.rows_per_unit, int) else 1
 
     @property
     def unit(self) -> str:
@@ -115,7 +115,7 @@ dataset: {_DATASET}
 source: {{path: table.csv, quote: none}}
 privacy: {{unit: {self.unit}{kept}, neighbours: {self.neighbours}, epsilon: {self.epsilon!r}, delta: {self.delta!r}}}
 universe:
-  cell: {{type: integer, min: 0, max: {cells - 1}}}
+  cell: {{type: integer, min: 0, max: {cells - 1}, width: 1}}
   flag: {{type: categorical, values: [{OTHER}, {CANARY}]}}
 workload: {{marginals: 2}}
 strategy: {self.strategy}

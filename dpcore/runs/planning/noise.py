@@ -1,6 +1,7 @@
 """Compute the noise of a run's measurements from its spec and amount, with the functions that price the run itself."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -31,9 +32,15 @@ class Terms:
     rows: int
     outline: Outline
     left: Fraction
+    trees: Mapping[
+        int, Fraction
+    ]  # the share of a level of each column at full resolution, whose counts the strategy is given
 
     def measured(self, place: int) -> tuple[float, ...]:
-        """Return the noise of each measurement of a first marginal, or of the total."""
+        """Return the noise of each measurement of a first marginal, or of the total; of a tree, the noise of a level."""
+        if place in self.trees and not self.single:
+            amount = int(self.amount * self.trees[place])
+            return (_noise(amount, self.currency, protection=self.protection, single=False),)
         return tuple(self._noise_of(share) for share in self.outline.first[place])
 
     def first_noise(self, place: int) -> float:
@@ -70,7 +77,9 @@ def terms_of(
         return _noise(int(amount * left * share), currency, protection=protection, single=single)
 
     outline = strategy.outline(rows, noise_of)
-    return Terms(amount, currency, protection, single=single, rows=rows, outline=outline, left=left)
+    names, descents = declaration.universe.names, declaration.descents()
+    trees = {names.index(name): descents[name].share / descents[name].levels for name in declaration.fine}
+    return Terms(amount, currency, protection, single=single, rows=rows, outline=outline, left=left, trees=trees)
 
 
 @lru_cache(maxsize=10_000)

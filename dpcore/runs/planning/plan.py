@@ -7,6 +7,7 @@ from datetime import date
 from statistics import median
 from typing import Any
 
+from dpcore.descent.tree import CELL_NOISE
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance, open_ledger
 from dpcore.ledger.refusals import refuse_if_closed
@@ -16,6 +17,7 @@ from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.runs.block_reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
 from dpcore.runs.planning.costs import Costs, costs_of
+from dpcore.runs.planning.limits import PlannedLimit, planned_limit
 from dpcore.runs.planning.noise import Terms, terms_of
 from dpcore.runs.planning.scope import (
     PlannedAmounts,
@@ -28,6 +30,7 @@ from dpcore.runs.planning.scope import (
 )
 from dpcore.runs.reservation import check_remaining, paying_account, total_noise
 from dpcore.spec import Declaration
+from dpcore.spec.release import AUTO_LIMITS
 from dpcore.strategies import has_levels, strategy_for
 
 USUAL_ROWS = 100_000
@@ -103,7 +106,8 @@ class Plan:
 
     Its errors are those of the noise alone. A release may be better, since the model combines overlapping measurements and does not fit all
     their noise, or worse, where the model is wrong; this depends on the data. Columns in `ranges` are also measured in coarser versions,
-    for the same price again. `unspent` is the share of the budget that cannot be spent.
+    for the same price again. `unspent` is the share of the budget that cannot be spent. If the run chooses the most rows per unit, `limits`
+    says by what, and all other figures are those of one row per unit.
     """
 
     dataset: str
@@ -118,6 +122,7 @@ class Plan:
     amounts: PlannedAmounts
     unspent: float
     account: Payer
+    limits: PlannedLimit | None
     expects: PlannedTotal | None
     discovers: tuple[PlannedDiscovery, ...]
     first: tuple[PlannedColumn, ...]
@@ -149,9 +154,13 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
         rows: The approximate number of rows: a public guess. None for the spec's `output.rows`, or `USUAL_ROWS` without it.
         as_of: With `blocks`, the day as of which blocks are complete; None for today in UTC.
     """
+    grounds = grounds_of(declaration, rows=rows, as_of=as_of)
+    limits = (
+        planned_limit(declaration, currency=grounds.currency, rows=grounds.rows) if declaration.lacks_limit else None
+    )
+    declaration = declaration.limited(AUTO_LIMITS[0])
     strategy = strategy_for(declaration)
     privacy, columns = declaration.spec.privacy, declaration.universe.attributes
-    grounds = grounds_of(declaration, rows=rows, as_of=as_of)
     terms = terms_of(declaration, strategy, currency=grounds.currency, rows=grounds.rows)
     payer = _payer(declaration, grounds.account, currency=grounds.currency, amount=terms.amount)
     rounds = _rounds(declaration, terms, at_most=strategy.rounds)
@@ -170,6 +179,7 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
         amounts=PlannedAmounts.of(privacy.epsilon, delta=privacy.delta),
         unspent=unspent_share(terms),
         account=payer,
+        limits=limits,
         expects=expects,
         discovers=planned_discovery(declaration, terms),
         first=first,
@@ -186,7 +196,7 @@ def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
     if expected is None:
         return None
     noise = total_noise(declaration, currency=terms.currency, amount=terms.amount)
-    return PlannedTotal(*expected, share=float(declaration.checking), noise=noise, margin=margin_of(noise))
+    return PlannedTotal(*expected, share=float(declaration.totalling), noise=noise, margin=margin_of(noise))
 
 
 def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...]) -> Iterator[str]:
@@ -260,8 +270,11 @@ def _first(declaration: Declaration, terms: Terms) -> tuple[PlannedColumn, ...]:
     """Return the measurements for the first model."""
     columns = {name: each.size for name, each in declaration.universe.attributes.items()}
     planned = []
-    for place, (name, cells) in enumerate([("total", 1)] if terms.single else columns.items()):
+    for place, (name, most) in enumerate([("total", 1)] if terms.single else columns.items()):
         noise = terms.first_noise(place)
+        # of a column at full resolution, the model learns the cells that stand out of the tree's noise
+        standing_out = int(terms.rows / (CELL_NOISE * noise)) if place in terms.trees and not terms.single else most
+        cells = max(1, min(most, standing_out))
         planned.append(PlannedColumn(name, cells, terms.measured(place), noise=noise, error=terms.error(cells, noise)))
     return tuple(planned)
 

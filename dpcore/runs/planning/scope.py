@@ -14,6 +14,7 @@ from dpcore.privacy.accounting.amounts import LARGEST
 from dpcore.runs.planning.noise import Terms
 from dpcore.spec import Declaration
 from dpcore.universe import Universe
+from dpcore.universe.leaves import Fine
 from dpcore.workload import Axes
 
 MOST_LISTED = 10**18
@@ -98,7 +99,7 @@ class PlannedAmounts:
 class PlannedDiscovery:
     """A column whose values or edges are discovered: the most cells that can be found, the number of levels, and the share of the budget.
 
-    `noise` is the standard deviation of each count. A value with about `least` rows stands out of the noise in a first level of
+    `places` is the number of possible values of a column at full resolution. `noise` is the standard deviation of each count. A value with about `least` rows stands out of the noise in a first level of
     `candidates`; in other levels this number is slightly larger or smaller.
     """
 
@@ -109,25 +110,27 @@ class PlannedDiscovery:
     noise: float
     candidates: int
     least: int
+    places: int | None = None
 
 
 def planned_discovery(declaration: Declaration, terms: Terms) -> tuple[PlannedDiscovery, ...]:
     """Return the planned descent of each column."""
     planned = []
     for name, descent in declaration.descents().items():
-        amount = int(terms.amount * descent.share / descent.levels)
+        attribute, amount = declaration.universe.attributes[name], int(terms.amount * descent.share / descent.levels)
         mechanism = marginal_noise(amount, currency=terms.currency, protection=terms.protection)
         noise, laplace = mechanism.standard_deviation, isinstance(mechanism, DiscreteLaplace)
         candidates = 1 if descent.candidates is None else descent.candidates.size
         planned.append(
             PlannedDiscovery(
                 name=name,
-                cells=declaration.universe.attributes[name].cells,
+                cells=attribute.cells,
                 share=float(descent.share),
                 levels=descent.levels,
                 noise=noise,
                 candidates=candidates,
                 least=threshold(candidates, noise=noise, laplace=laplace),
+                places=attribute.places if isinstance(attribute, Fine) else None,
             )
         )
     return tuple(planned)

@@ -33,6 +33,8 @@ class Layout:
     @classmethod
     def of(cls, coding: Coding) -> "Layout":
         """Return the layout of rows coded by a coding."""
+        if coding.tallies:
+            return cls(codes=(np.dtype(np.uint8),), weight=np.dtype(np.uint64), by_unit=True)
         protection = coding.protection
         return cls(
             codes=tuple(np.dtype(code_type(size)) for size in coding.universe.shape),
@@ -44,6 +46,11 @@ class Layout:
     def bounded(self) -> "Layout":
         """The layout of the same rows after bounding."""
         return Layout(codes=self.codes, weight=self.weight, by_unit=False)
+
+    @property
+    def tallied(self) -> "Layout":
+        """The layout of units with the bucket of their number of rows."""
+        return Layout(codes=self.codes, weight=None, by_unit=False)
 
     @property
     def columns(self) -> dict[str, np.dtype[Any]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpcore.tables.cluster.failures import publicly
 from dpcore.tables.cluster.frames import ID, Layout, sums_frame, sums_of
-from dpcore.tables.cluster.work import BoundUnits, CodePiece, Piece, SumPiece, TakeOne, Task
+from dpcore.tables.cluster.work import BoundUnits, CodePiece, Piece, SumPiece, TakeOne, TallyUnits, Task
 from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
@@ -48,6 +48,7 @@ def ingest_on(
     check_columns(source, columns=coding.columns)
     check_types(source, reads=coding.reads)
     word, layout, parts = new_word(), Layout.of(coding), source.pieces()
+    after = layout.tallied if coding.tallies else layout.bounded
 
     def kept() -> tuple["DataFrame", Sums]:
         from dask import dataframe, delayed  # noqa: PLC0415  an extra
@@ -69,8 +70,9 @@ def ingest_on(
         frame, sums = joined(0, layout.empty(), what="frame"), joined(1, sums_frame(Fingerprint.nothing()), what="sums")
         if coding.by_unit:
             bound = BoundUnits(word, layout=layout, rows_per_unit=coding.protection.rows_per_unit)
+            task = TallyUnits(word, layout=layout) if coding.tallies else bound
             shuffled = frame.shuffle(on=ID, npartitions=len(parts), shuffle_method="p2p")
-            frame = shuffled.map_partitions(bound, meta=layout.bounded.empty(), enforce_metadata=False)
+            frame = shuffled.map_partitions(task, meta=after.empty(), enforce_metadata=False)
         frame, sums = client.persist([frame, sums])  # together, so that each piece is read only once
         futures = futures_of([frame, sums])
         wait(futures)
@@ -81,7 +83,7 @@ def ingest_on(
 
     frame, sums = asked(client, kept, doing="reading the table")
     version = None if fingerprint is None else fingerprint.version(sums)
-    return ClusterRecords(client=client, frame=frame, layout=layout.bounded, version=version)
+    return ClusterRecords(client=client, frame=frame, layout=after, version=version)
 
 
 def readable_version_on(

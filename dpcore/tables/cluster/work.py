@@ -20,6 +20,7 @@ from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
 from dpcore.tables.ingest.records import piece_sums
+from dpcore.tables.ingest.tally import bucketed, started, tallied
 from dpcore.tables.sources.part import Part
 from dpcore.tables.sources.source import read_piece
 from dpcore.version import installed_version
@@ -95,7 +96,9 @@ class CodePiece(Task):
         return self._framed(parts), sums_frame(sums)
 
     def _framed(self, parts: list[Coded]) -> pd.DataFrame:
-        if self.coding.by_unit and parts:
+        if self.coding.tallies and parts:
+            parts = [tallied(started(Coded.joined(parts)))]
+        elif self.coding.by_unit and parts:
             # a row that is not among the k smallest draws of its unit here is not among them in the whole table: do not send it
             parts = [bound(Coded.joined(parts), rows_per_unit=self.coding.protection.rows_per_unit)]
         return Layout.of(self.coding).frame(parts)
@@ -139,6 +142,22 @@ class BoundUnits(Task):
             return self.layout.bounded.frame([Coded(coded.codes, weights=coded.weights, ids=None, draws=None)])
 
         return _on_worker(kept, doing="bounding")
+
+
+class TallyUnits(Task):
+    """Finds the bucket of each unit's number of rows in a partition, which holds all records of its units."""
+
+    def __init__(self, word: str, *, layout: Layout) -> None:
+        super().__init__(word)
+        self.layout = layout
+
+    def __call__(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return one record for each unit, without ids."""
+
+        def counted() -> pd.DataFrame:
+            return self.layout.tallied.frame([bucketed(tallied(self.layout.coded(frame)))])
+
+        return _on_worker(counted, doing="counting the rows per unit")
 
 
 class CountSets(Task):

@@ -28,11 +28,13 @@ class Coding:
         universe: The declared values of each column, and how all other values are handled.
         protection: The protected unit, which determines whether ids and weights are read.
         window: Selects the rows of the blocks that the run reads; None for all rows.
+        tallies: Whether the records are units with their number of rows, instead of bounded rows (`dpcore.tables.ingest.tally`).
     """
 
     universe: Universe
     protection: Protection
     window: Window | None
+    tallies: bool = False
 
     @property
     def by_unit(self) -> bool:

@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
@@ -16,6 +16,7 @@ from dpcore.tables.ingest.coding import Coding
 from dpcore.tables.ingest.draws import Draws
 from dpcore.tables.ingest.fingerprint import Fingerprint, Sums
 from dpcore.tables.ingest.spool import Spool
+from dpcore.tables.ingest.tally import bucketed, started, tallied
 from dpcore.tables.sources.part import Part
 from dpcore.tables.sources.source import Source, check_columns, check_types, read_piece
 from dpcore.universe import CompactCodes
@@ -68,7 +69,7 @@ def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerp
     """Read the coding's columns from the source, code the rows, and bound the rows of each unit.
 
     For the unit `row` nothing is bounded and no id is read. Otherwise the coded rows are split into buckets by unit, and each bucket is
-    bounded separately.
+    bounded separately. If the coding tallies, the records are units with the bucket of their number of rows, and nothing is bounded.
 
     With a fingerprint, the records carry the version of all coded rows, computed in the same pass.
 
@@ -78,13 +79,16 @@ def ingest(source: Source, *, coding: Coding, draws: Draws, fingerprint: Fingerp
     check_types(source, reads=coding.reads)
     sums = Fingerprint.nothing()
     coded = _code(source, coding=coding, draws=draws, fingerprint=fingerprint, sums=sums)
-    if coding.by_unit:
-        coded = _bounded(coded, rows_per_unit=coding.protection.rows_per_unit)
+    if coding.tallies:
+        coded = map(bucketed, _by_unit(map(started, coded), tallied))
+    elif coding.by_unit:
+        coded = _by_unit(coded, lambda many: bound(many, rows_per_unit=coding.protection.rows_per_unit))
     spool = Spool()
     for chunk in _joined(coded, rows=CHUNK_ROWS):
         spool.append((*chunk.codes, *(() if chunk.weights is None else (chunk.weights,))))
     version = None if fingerprint is None else fingerprint.version(sums)
-    return Records(spool, weighted=coding.protection.weight is not None, version=version)
+    weighted = coding.protection.weight is not None and not coding.tallies
+    return Records(spool, weighted=weighted, version=version)
 
 
 def readable_version(source: Source, *, coding: Coding, undecided: Collection[str], fingerprint: Fingerprint) -> str:
@@ -142,20 +146,25 @@ def _code(
             yield done(at_work.popleft())
 
 
-def _bounded(coded: Iterable[Coded], *, rows_per_unit: int) -> Iterator[Coded]:
-    """Bound rows that may not fit in memory: split them into buckets by unit, then bound bucket by bucket."""
+def _by_unit(coded: Iterable[Coded], reduce: Callable[[Coded], Coded]) -> Iterator[Coded]:
+    """Reduce rows that may not fit in memory: split them into buckets by unit, then reduce bucket by bucket.
+
+    Args:
+        coded: The rows, with ids.
+        reduce: Bounds or joins the rows of each unit. Reducing parts of the rows first must not change the result.
+    """
     buckets = [Spool() for _ in range(BUCKETS)]
     kind: Coded | None = None
     for many in _joined(coded, rows=BUCKETED_ROWS):
         # a row that is not among the k smallest draws of its unit here is not among them in the whole table either
-        kind = bound(many, rows_per_unit=rows_per_unit)
+        kind = reduce(many)
         for bucket, part in zip(buckets, kind.split(BUCKETS), strict=True):
             bucket.append(part.columns())
     for bucket in buckets:
         with closing(bucket):
             chunks = [kind.like(columns) for columns in bucket.chunks()] if kind is not None else []
         if chunks:
-            yield bound(Coded.joined(chunks), rows_per_unit=rows_per_unit)
+            yield reduce(Coded.joined(chunks))
 
 
 def _joined(coded: Iterable[Coded], *, rows: int) -> Iterator[Coded]:

@@ -132,7 +132,7 @@ def test_an_account_is_opened_once(workspace: Workspace, capsys: pytest.CaptureF
         ({}, [("path: visits.csv", "path: none.csv")], (1, "none.csv")),
         ({}, [("age: {type", "height: {type")], (1, "'height'")),
         ({}, [("epsilon: 1.0", "epsilon: 1e-5")], (2, "too small")),
-        ({}, [("min: 0, max: 99, width: 25", "min: 0, max: 9999999")], (2, "cells")),
+        ({}, [("min: 0, max: 99, width: 25", "min: 0, max: 9999999, width: 1")], (2, "cells")),
         ({}, [("name: mwem, rounds: 4", "name: pmw, rounds: 2")], (2, "rounds")),
     ],
 )

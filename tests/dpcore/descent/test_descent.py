@@ -37,7 +37,7 @@ def descend(descent: Descent, column: pa.Array, *, least: int = 1) -> Attribute:
     """Go down by exact counts."""
     levels = 0
     while (candidates := descent.candidates) is not None:
-        descent.take(counts_of(candidates, column), least=least)
+        descent.take(counts_of(candidates, column), least=least, noise=1.0)
         levels += 1
     assert levels <= descent.levels
     return descent.found()
@@ -188,7 +188,7 @@ def test_whatever_the_noise_says_there_is_an_answer(noise: list[int], chance: ob
         before = descent.found().size if descent.candidates is None else 6
         while (candidates := descent.candidates) is not None:
             drawn = np.array([chance.choice(noise) for _ in range(candidates.size)], dtype=np.int64)  # type: ignore[attr-defined]
-            descent.take(drawn, least=20)
+            descent.take(drawn, least=20, noise=5.0)
         assert 1 <= descent.found().size <= before
 
 

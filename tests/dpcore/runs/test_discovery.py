@@ -306,7 +306,7 @@ def test_removing_a_unit_moves_the_counts_of_a_level_by_at_most_k(
         first = descent.candidates
         assert first is not None
         chosen = [100 if label in kept or label.startswith("[0,") else 0 for label in first.labels]
-        descent.take(np.array(chosen, dtype=np.int64), least=50)
+        descent.take(np.array(chosen, dtype=np.int64), least=50, noise=10.0)
     asked = {name: each.candidates for name, each in (("text", texts), ("number", bins))}
     assert asked["number"] is not None
     universe = Universe({name: candidates for name, candidates in asked.items() if candidates is not None})

@@ -48,6 +48,10 @@ def noting(calls: list[str], *, reserved: Reserved, rounds: int) -> Steps:
         (Reserved(checks_rows=True, discovers=False), ["check_rows"]),
         (Reserved(checks_rows=False, discovers=True), ["discover"]),
         (Reserved(checks_rows=True, discovers=True), ["check_rows", "discover"]),
+        (
+            Reserved(checks_rows=True, discovers=True, chooses_limit=True),
+            ["choose_limit", "check_rows", "discover"],
+        ),
     ],
 )
 @pytest.mark.parametrize("rounds", [0, 2])

@@ -30,7 +30,7 @@ source: {path: visits.csv}
 privacy: {unit: row, neighbours: add-remove, epsilon: 5.0, delta: 1e-9}
 universe:
   sex: {type: categorical, values: [F, M], missing: true}
-  age: {type: integer, min: 0, max: 59}
+  age: {type: integer, min: 0, max: 59, width: 1}
   smoker: {type: boolean}
   city: {type: categorical, values: [north, south, west], outside: other}
   grade: {type: integer, min: 0, max: 9}

@@ -23,7 +23,7 @@ ROWS = 200
 
 
 def whole(most: int, **more: object) -> dict[str, object]:
-    return {"type": "integer", "min": 0, "max": most, **more}
+    return {"type": "integer", "min": 0, "max": most, "width": 1, **more}
 
 
 def numbers(columns: int, *, most: int, rows: int = ROWS) -> pd.DataFrame:

@@ -33,7 +33,10 @@ def declare(
         "dataset": "visits",
         "source": {"path": "visits.csv"},
         "privacy": {"unit": "row", "neighbours": "add-remove", "epsilon": epsilon, "delta": 1e-9},
-        "universe": {f"c{number}": {"type": "integer", "min": 0, "max": size - 1} for number, size in enumerate(sizes)},
+        "universe": {
+            f"c{number}": {"type": "integer", "min": 0, "max": size - 1, "width": 1}
+            for number, size in enumerate(sizes)
+        },
         "workload": {"marginals": 2},
         "strategy": {"name": strategy} | ({"rounds": rounds} if rounds else {}),
         "output": {"rows": 10},

@@ -105,13 +105,13 @@ def test_a_column_that_only_has_such_letters_in_it_does_not(name: str) -> None:
 @pytest.mark.parametrize(
     ("column", "said"),
     [
-        ("patient_id: {type: integer, min: 1, max: 9999}", "it has the name of one, and 9,999 cells"),
+        ("patient_id: {type: integer, min: 1, max: 9999}", "it has the name of one, and up to 64 cells"),
         (f"last_name: {{type: categorical, values: {MANY}}}", "it has the name of one, and 60 cells"),
         (
             "email: {type: categorical, discover: {most: 100, length: 3, share: 0.1}}",
             "it has the name of one, and up to 100 cells",
         ),
-        ("badge: {type: integer, min: 1, max: 200000}", "it has 200,000 cells of one number each"),
+        ("badge: {type: integer, min: 1, max: 200000, width: 1}", "it has 200,000 cells of one number each"),
         ("badge: {type: categorical, values_from: many.txt}", "it has 10,000 values"),
     ],
 )

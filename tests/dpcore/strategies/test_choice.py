@@ -13,7 +13,7 @@ from dpcore.strategies import Adaptive, Mwem, strategy_for
 from tests.conftest import Workspace
 
 UNNAMED = ("strategy: {name: mwem, rounds: 4}\n", "")
-LARGE = ("age: {type: integer, min: 0, max: 99, width: 25}", "age: {type: integer, min: 0, max: 99999}")
+LARGE = ("age: {type: integer, min: 0, max: 99, width: 25}", "age: {type: integer, min: 0, max: 99999, width: 1}")
 RANGES = ("marginals: 2", "marginals: 2, ranges: [age]")
 RANGES_REASON = "(chosen: the workload has ranges)"
 SMALL_REASON = f"(chosen: the universe has at most {DENSE_CELLS:,} cells)"
@@ -95,10 +95,10 @@ def test_check_says_what_matters(
 
 @pytest.mark.parametrize(("last", "expected"), [(999, Mwem), (1000, Adaptive)])
 def test_the_largest_small_universe_and_the_smallest_large_one(workspace: Workspace, last: int, expected: type) -> None:
-    one = f"sex: {{type: integer, min: 0, max: {DENSE_CELLS // 1000 - 1}}}"
+    one = f"sex: {{type: integer, min: 0, max: {DENSE_CELLS // 1000 - 1}, width: 1}}"
     columns = {
         "sex: {type: categorical, values: [F, M], missing: true}": one,
-        "age: {type: integer, min: 0, max: 99, width: 25}": f"age: {{type: integer, min: 0, max: {last}}}",
+        "age: {type: integer, min: 0, max: 99, width: 25}": f"age: {{type: integer, min: 0, max: {last}, width: 1}}",
         "  smoker: {type: boolean}\n": "",
         "  city: {type: categorical, values: [north, south, west], outside: other}\n": "",
     }
@@ -118,7 +118,7 @@ def test_a_chosen_strategy_has_its_defaults_and_is_not_written_into_the_spec(wor
 def test_a_column_too_large_for_the_model_is_refused_by_check_and_what_it_says_helps(
     workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    column = ("min: 0, max: 99, width: 25", "min: 0, max: 1999999")
+    column = ("min: 0, max: 99, width: 25", "min: 0, max: 1999999, width: 1")
     workspace.write_spec(UNNAMED, column)
     assert dpflow("check", workspace.spec) == 2
     advice = re.search(r"write `(max_model_mb: \d+)` in `strategy`", capsys.readouterr().err)

@@ -132,7 +132,7 @@ def test_more_cells_than_any_model_could_hold_are_refused(bounds):
     ("attribute", "code", "values"),
     [
         (Integer(minimum=0, maximum=99, width=10), 3, np.arange(30, 40)),
-        (Date(minimum=date(2024, 2, 25), maximum=date(2024, 12, 31), every=Every.MONTH), 0, np.arange(5)),
+        (Integer(minimum=0, maximum=94, width=10), 9, np.arange(90, 95)),
     ],
 )
 def test_values_are_drawn_uniformly_from_their_cell(attribute, code, values):

@@ -16,6 +16,7 @@ STEPS = [
 
 PLACES = (
     *(f"dpcore.runs.synthesis:Synthesis.{step}" for step in STEPS),
+    "dpcore.runs.synthesis:Synthesis.choose_limit",
     "dpcore.runs.synthesis:Synthesis.check_rows",
     "dpcore.tables.engines:ingest",
     "dpcore.tables.ingest.fingerprint:Fingerprint.version",

@@ -61,9 +61,8 @@ def flown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         patch.setenv("PREFECT_HOME", str(folder / "prefect"))
         patch.delenv("DPFLOW_LEDGER_URL", raising=False)
         _poisoned_table().to_csv("visits.csv", index=False)
-        checked = SPEC.replace(
-            "privacy: {", "privacy: {expect_rows: [1, 1000000], "
-        )  # so that this step runs, and breaks
+        # so that these steps run, and break
+        checked = SPEC.replace("privacy: {", "privacy: {expect_rows: [1, 1000000], ").replace("unit: 2", "unit: auto")
         Path("spec.yaml").write_text(checked, encoding="utf-8")
         Workspace(folder, folder / "spec.yaml").open_account(epsilon=100)
         register(Path("spec.yaml"))

@@ -210,7 +210,7 @@ def test_a_workload_of_single_columns_has_no_rounds(workspace: Workspace, capsys
         ([("epsilon: 1.0", "epsilon: 1e-8")], Currency.ZCDP, 2),
         ([("epsilon: 1.0", "epsilon: 1e-3")], Currency.GDP, 2),
         ([("epsilon: 1.0", "epsilon: 11")], Currency.ZCDP, 3),
-        ([("min: 0, max: 99, width: 25", "min: 0, max: 9999999")], Currency.ZCDP, 2),
+        ([("min: 0, max: 99, width: 25", "min: 0, max: 9999999, width: 1")], Currency.ZCDP, 2),
         ([("name: mwem, rounds: 4", "name: pmw, rounds: 2")], Currency.ZCDP, 2),
         ([("add-remove", "replace-one")], Currency.ZCDP, 2),
         ([("delta: 1e-9", "delta: 0")], Currency.ZCDP, 2),

@@ -19,7 +19,9 @@ from tests.dpcore.runs.test_synthesis_adaptive import open_account
 
 def wide(folder: Path, *, columns: int, values: int, marginals: int) -> Path:
     """Write a spec of many columns."""
-    declared = "\n".join(f"  c{number:03}: {{type: integer, min: 1, max: {values}}}" for number in range(columns))
+    declared = "\n".join(
+        f"  c{number:03}: {{type: integer, min: 1, max: {values}, width: 1}}" for number in range(columns)
+    )
     path = folder / "wide.yaml"
     path.write_text(
         "dataset: wide\nsource: {path: wide.csv}\n"

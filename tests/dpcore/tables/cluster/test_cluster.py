@@ -24,6 +24,7 @@ from dpcore.tables.cluster.histogram import ClusterHistogram
 from dpcore.tables.cluster.records import ingest_on, readable_version_on
 from dpcore.tables.histogram import Histogram, LocalHistogram
 from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, ingest, readable_version
+from dpcore.tables.ingest.tally import TALLY
 from dpcore.tables.ingest.window import Window
 from dpcore.universe import Boolean, Categorical, Every, Integer, Universe
 from dpcore.universe.blocks import Calendar
@@ -106,6 +107,19 @@ def test_the_counts_are_those_of_one_machine(client: "Client", folder: Path, kin
     here, there = counted(client, source, Coding(universe=UNIVERSE, protection=protection, window=None))
     assert_equal(here, there, SETS)
     assert there.marginal(()) > 0
+
+
+@pytest.mark.parametrize("protection", [BY_PERSON, WEIGHTED], ids=["person", "weighted"])
+def test_the_units_by_their_number_of_rows_are_those_of_one_machine(
+    client: "Client", folder: Path, protection: Protection
+) -> None:
+    source = Source.locate(SourceSpec(path="parquet"), base=folder)
+    coding = Coding(universe=UNIVERSE, protection=protection, window=None, tallies=True)
+    draws = Draws.fresh()
+    here = LocalHistogram.count(ingest(source, coding=coding, draws=draws), TALLY)
+    there = ClusterHistogram(ingest_on(client, source, coding=coding, draws=draws), TALLY)
+    assert_equal(here, there, [(), (0,)])
+    assert (there.marginal((0,)) > 0).sum() > 2
 
 
 def test_a_window_leaves_the_same_rows_out(client: "Client", folder: Path) -> None:

@@ -1,0 +1,134 @@
+"""Audit of the choice of the most rows per unit: the chosen limit must reveal no more than the noisy histogram behind it was charged for."""
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from dpcore.audit.case import Bug, Case
+from dpcore.audit.checks import Counts, Draw, EventCheck, StreamCheck
+from dpcore.audit.events import Outcomes
+from dpcore.mechanisms.currency_noise import Noise
+from dpcore.mechanisms.pricing import marginal_noise
+from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.runs.rows_per_unit import CLEAR, NoisyUnits, chosen_limit, expected_errors
+from dpcore.spec import Declaration
+from dpcore.spec.load import declare
+from dpcore.spec.release import ReleaseSpec
+from dpcore.tables.ingest.tally import BUCKETS
+from dpcore.universe import Universe
+
+EPSILON = 50.0
+"""Large, so that the hundredth of it that buys the histogram shows in few draws."""
+
+PERSONS = 1_000
+DRAWS, FEWER_DRAWS = 20_000, 2_000
+
+
+def limits() -> Case:
+    """Return the audit of the choice of the most rows per unit."""
+    noise = _noise()
+    charged = noise.price(Currency.PURE)
+    below, above = _tipping_tables(noise)
+    neighbours = f"{PERSONS:,} persons with one row, and {below[-1]} or {above[-1]} with many"
+    return Case(
+        name="limit-choice",
+        theorem="The limit that a public rule chooses from noisy counts of units, to which each unit adds one, loses no more than these counts.",
+        reference="Dwork and Roth 2014, Prop. 2.1 (post-processing)",
+        prices=dict.fromkeys(Currency, "the price of the noise of one histogram with one record for each unit"),
+        checks=(
+            EventCheck(
+                setting=neighbours,
+                currency=Currency.PURE,
+                charged=charged,
+                here=_noisy(noise, below),
+                there=_noisy(noise, above),
+                draws=DRAWS,
+            ),
+            StreamCheck(setting="the chosen limits", draw=_noisy(noise, above)),
+        ),
+        bugs=(
+            Bug(
+                name="limit by true counts",
+                how="the limit is chosen by the true histogram, and the noisy one is only charged for",
+                check=EventCheck(
+                    setting=neighbours,
+                    currency=Currency.PURE,
+                    charged=charged,
+                    here=_exact(noise, below),
+                    there=_exact(noise, above),
+                    draws=FEWER_DRAWS,
+                ),
+            ),
+        ),
+    )
+
+
+@lru_cache(maxsize=1)
+def _declaration() -> Declaration:
+    spec = ReleaseSpec.model_validate(
+        {
+            "dataset": "persons",
+            "privacy": {
+                "unit": "person",
+                "max_rows_per_unit": "auto",
+                "neighbours": "add-remove",
+                "epsilon": EPSILON,
+                "delta": 0.0,
+            },
+            "universe": {"mark": {"type": "integer", "min": 0, "max": 9}},
+            "workload": {"marginals": 1},
+        }
+    )
+    universe = Universe({name: part.attribute(Path()) for name, part in spec.universe.items()})
+    return declare(spec, universe=universe, path=Path("made-up.yaml"))
+
+
+def _noise() -> Noise:
+    """Return the noise that a run on this declaration adds to its histogram."""
+    declaration = _declaration()
+    _, amount = budget_of(EPSILON, delta=0.0, currency=Currency.PURE)
+    bought = int(amount * declaration.limiting)
+    return marginal_noise(bought, currency=Currency.PURE, protection=declaration.protection.of_one_answer)
+
+
+def _tipping_tables(noise: Noise) -> tuple[Counts, Counts]:
+    """Return two neighbours for which the true counts give different limits: a person with many rows is there or not."""
+    low, high = 0, PERSONS
+    lowest = _limit(noise, _table(low))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _limit(noise, _table(middle)) == lowest else (low, middle)
+    return _table(low), _table(high)
+
+
+def _table(many: int) -> Counts:
+    counts = np.zeros(len(BUCKETS), dtype=np.int64)
+    counts[0], counts[-1] = PERSONS, many
+    return counts
+
+
+def _limit(noise: Noise, counts: Counts) -> int:
+    clear = np.where(counts >= CLEAR * noise.standard_deviation, counts, 0)  # the rule ignores all others
+    return _chosen(tuple(clear.tolist()), noise.standard_deviation)
+
+
+@lru_cache(maxsize=100_000)
+def _chosen(counts: tuple[int, ...], deviation: float) -> int:
+    units = NoisyUnits(counts, noise=deviation)
+    return chosen_limit(expected_errors(_declaration(), units, currency=Currency.PURE))
+
+
+def _noisy(noise: Noise, counts: Counts) -> Draw:
+    def draw(times: int) -> Outcomes:
+        return np.array([_limit(noise, row) for row in noise.draw(np.tile(counts, (times, 1)))])
+
+    return draw
+
+
+def _exact(noise: Noise, counts: Counts) -> Draw:
+    def draw(times: int) -> Outcomes:
+        noise.draw(np.tile(counts, (times, 1)))
+        return np.full(times, _limit(noise, counts))
+
+    return draw

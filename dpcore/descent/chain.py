@@ -1,0 +1,137 @@
+"""Estimate counts from a chain of noisy partitions, each finer than the one before.
+
+The least-squares estimate of all counts takes two passes: upwards, each node's own count is averaged with the sum of its children, by their
+precision; downwards, what the children lack of their parent's count is divided among them. Downwards, counts also become non-negative, and
+children that do not stand out of their noise follow their parent. All of it is arithmetic on noisy counts, in a fixed order.
+
+Reference: Hay, Rastogi, Miklau and Suciu 2010 (hierarchical histograms).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.measurements import Counts
+
+Floats = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.int64]
+
+STANDS_OUT = 3.0  # a child with this many standard deviations keeps its own estimate
+DOUBT = 2.0  # of the other children's mass r with standard deviation s, 1 - (DOUBT s / r)^2 is kept, and the rest goes to those that stand out
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """One level: for each node its first place and its parent in the level before, with the noisy counts and their standard deviation.
+
+    Nodes ascend, and so do their parents. The last `apart` nodes are cells outside the grid, such as the one for nulls. They are never split.
+    """
+
+    starts: Positions
+    parents: Positions
+    counts: Counts
+    noise: float
+    apart: int
+
+
+def estimate(levels: Sequence[Partition], *, size: int) -> Floats:
+    """Estimate the counts of the nodes of the last level, on a grid of `size` places.
+
+    >>> level = Partition(np.array([0, 4]), np.zeros(2, dtype=np.int64), np.array([90, -2]), noise=5.0, apart=0)
+    >>> estimate([level], size=8).tolist()
+    [88.0, 0.0]
+    """
+    own, variances = _upwards(levels)
+    above = np.array([max(float(math.fsum(own[0])), 0.0)])
+    for level, counts, variance in zip(levels, own, variances, strict=True):
+        parents = level.parents if len(above) > 1 else np.zeros(len(counts), dtype=np.int64)
+        known = np.bincount(parents, weights=counts, minlength=len(above))
+        doubt = np.bincount(parents, weights=variance, minlength=len(above))
+        consistent = counts + variance / doubt[parents] * (above - known)[parents]
+        above = _downwards(level, consistent, variance=variance, above=above, size=size)
+    return above
+
+
+def _upwards(levels: Sequence[Partition]) -> tuple[list[Floats], list[Floats]]:
+    """Average each node's count with the sum of its children, from the finest level up. Return counts and variances by level."""
+    finest = levels[-1]
+    counts, variances = [finest.counts.astype(np.float64)], [np.full(finest.counts.size, finest.noise**2)]
+    for level, finer in zip(levels[-2::-1], levels[:0:-1], strict=True):
+        nodes = level.counts.size
+        total = np.bincount(finer.parents, weights=counts[0], minlength=nodes)
+        variance = np.bincount(finer.parents, weights=variances[0], minlength=nodes)
+        own = level.noise**2
+        counts.insert(0, (level.counts * variance + total * own) / (variance + own))
+        variances.insert(0, variance * own / (variance + own))
+    return counts, variances
+
+
+def _downwards(level: Partition, counts: Floats, *, variance: Floats, above: Floats, size: int) -> Floats:
+    """Divide each parent's count among its children."""
+    parents = level.parents if len(above) > 1 else np.zeros(len(counts), dtype=np.int64)
+    ends = np.searchsorted(parents, np.arange(len(above) + 1))
+    inside = len(counts) - level.apart
+    widths = np.ones(len(counts))
+    widths[:inside] = np.diff(np.append(level.starts, size))
+    divided = np.zeros(len(counts))
+    for parent, total in enumerate(above.tolist()):
+        children = slice(int(ends[parent]), int(ends[parent + 1]))
+        if total > 0:
+            noise = np.sqrt(variance[children])
+            divided[children] = divide(total, counts[children], noise=noise, widths=widths[children])
+    return divided
+
+
+def divide(total: float, counts: Floats, *, noise: Floats, widths: Floats) -> Floats:
+    """Divide a count among intervals with these noisy counts.
+
+    Those that stand out of their noise keep their estimates. What is left for the others is shrunk towards nothing, the less it stands out,
+    and their counts towards equal density, the less they differ by more than their noise (James and Stein 1961).
+
+    >>> divide(100.0, np.array([97.0, 2.0, -2.0, 3.0]), noise=np.full(4, 4.0), widths=np.ones(4)).tolist()
+    [100.0, 0.0, 0.0, 0.0]
+    """
+    if len(counts) == 1:
+        return np.array([total])
+    large = counts >= STANDS_OUT * noise
+    if large.all():
+        return project(counts, total)
+    rest = total
+    if large.any():
+        rest -= math.fsum(counts[large])
+        doubt = DOUBT**2 * math.fsum(noise[~large] ** 2)
+        rest = rest - doubt / rest if rest * rest > doubt and rest > 0 else 0.0
+    divided = np.zeros(len(counts))
+    if rest > 0:
+        divided[~large] = _smooth(rest, counts[~large], noise=noise[~large], widths=widths[~large])
+    if large.any():
+        divided[large] = project(counts[large], total - rest)
+    return divided
+
+
+def _smooth(total: float, counts: Floats, *, noise: Floats, widths: Floats) -> Floats:
+    even = total * widths / math.fsum(widths)
+    apart = counts - even
+    apart -= math.fsum(apart) / len(apart)
+    spread = math.fsum(apart**2)
+    expected = (len(counts) - 1) * math.fsum(noise**2) / len(noise)
+    kept = 1 - expected / spread if spread > expected else 0.0
+    return project(even + kept * apart, total)
+
+
+def project(counts: Floats, total: float) -> Floats:
+    """Return the nearest non-negative numbers with this sum.
+
+    >>> project(np.array([5.0, 1.0, -3.0]), 4.0).tolist()
+    [4.0, 0.0, 0.0]
+    """
+    if total <= 0:
+        return np.zeros(len(counts))
+    falling = np.sort(counts)[::-1]
+    excess = (np.cumsum(falling) - total) / np.arange(1, len(counts) + 1)
+    level = excess[np.flatnonzero(falling > excess)[-1]]
+    nearest: Floats = np.maximum(counts - level, 0.0)
+    return nearest

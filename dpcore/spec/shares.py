@@ -1,0 +1,38 @@
+"""The share of the budget for the tree of a column at full resolution, if the spec gives none."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from dpcore.workload import Workload
+
+LEAST = 0.016  # with less, atoms and tails of Adult are lost in the noise; see docs/decisions/0039
+LEAST_TOGETHER = 0.16  # but many columns share this
+MOST_TOGETHER = 0.5  # and never more than this, if columns are combined at all
+ALL = 0.9
+MOST_ROUNDS = {False: 60, True: 20}  # that a strategy makes by default, without and with pure epsilon
+TYPICAL_CELLS = 400  # of a marginal that a round measures
+
+
+def usual_share(shape: Sequence[int], workload: Workload, *, fine: Sequence[int], pure: bool) -> Fraction:
+    """Return what a strategy would pay for the counts of such a column, within limits: the tree's counts replace them.
+
+    As in the strategies, budgets in proportion to cells^(2/3), or to their root with Laplace noise, give the least noise together.
+
+    Args:
+        shape: The cells of all columns.
+        workload: The marginals to learn.
+        fine: The axes of the columns at full resolution, at least one.
+        pure: Whether the noise is Laplace noise.
+    """
+    power, parts = 1 / 2 if pure else 2 / 3, workload.weighted_parts()
+    joint = {axes: weight for axes, weight in parts.items() if len(axes) > 1}
+    if not joint:
+        return Fraction(ALL / len(shape)).limit_denominator(1000)
+    single: list[float] = [(parts.get((axis,), 1) * size) ** power for axis, size in enumerate(shape)]
+    cells = {axes: min(math.prod(shape[axis] for axis in axes), TYPICAL_CELLS) for axes in joint}
+    mean = math.fsum((weight * cells[axes]) ** power for axes, weight in joint.items()) / len(joint)
+    rounds = min(MOST_ROUNDS[pure], sum(len(axes) > 1 for axes in workload.marginals))
+    share = math.fsum(single[axis] for axis in fine) / len(fine) / (math.fsum(single) + rounds * mean)
+    least = min(LEAST, LEAST_TOGETHER / len(fine))
+    return Fraction(min(max(share, least), MOST_TOGETHER / len(fine))).limit_denominator(1000)

@@ -1,0 +1,235 @@
+"""`max_rows_per_unit: auto`: the limit follows from noisy counts and the spec alone, and everything after it is priced by it."""
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from dpcore import Outcome, load_spec, synthesize
+from dpcore.cli.main import main
+from dpcore.errors import RowsUnexpected, UsageError
+from dpcore.ledger import Operation, open_ledger
+from dpcore.mechanisms import from_description
+from dpcore.mechanisms.sampling import entropy
+from dpcore.privacy.accounting import Currency
+from dpcore.runs.planning.limits import affordable
+from dpcore.runs.planning.plan import plan_run
+from dpcore.runs.reading import Reading
+from dpcore.runs.rows_per_unit import STEP, LimitError, NoisyUnits, chosen_limit, expected_errors
+from dpcore.runs.synthesis import Synthesis
+from dpcore.spec import Declaration
+from dpcore.spec.release import AUTO_LIMITS
+from tests.conftest import Workspace
+from tests.contracts.mechanism import recorded_words
+
+AUTO = ("max_rows_per_unit: 2", "max_rows_per_unit: auto")
+PERSONS, TIMES = 400, (1, 1, 1, 6)
+"""One of four persons has six rows."""
+
+
+@pytest.fixture
+def persons(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A table in which some persons have six rows, and the same noise in every test."""
+    rng = np.random.default_rng(7)
+    who = np.repeat(np.arange(PERSONS), np.resize(TIMES, PERSONS))
+    age = rng.integers(0, 100, len(who))
+    table = {"person": who, "sex": rng.choice(["F", "M"], len(who)), "age": age, "smoker": age > 50, "city": "north"}
+    pd.DataFrame(table).to_csv(workspace.folder / "visits.csv", index=False)
+    workspace.write_spec(AUTO, ("epsilon: 1.0", "epsilon: 8.0"))
+    workspace.open_account()
+    monkeypatch.setattr(entropy, "random_words", recorded_words(5))
+    return workspace
+
+
+def declared(workspace: Workspace, *changes: tuple[str, str]) -> Declaration:
+    return load_spec(workspace.write_spec(AUTO, *changes))
+
+
+def chosen(declaration: Declaration, *counts: int, noise: float = 1.0) -> int:
+    return chosen_limit(expected_errors(declaration, NoisyUnits(counts, noise=noise), currency=Currency.ZCDP))
+
+
+def privacy_of(outcome: Outcome) -> dict[str, Any]:
+    stated: dict[str, Any] = json.loads((Path(outcome.release) / "manifest.json").read_text())["privacy"]
+    return stated
+
+
+def transcript(run: str) -> list[Operation]:
+    with open_ledger() as ledger:
+        return list(ledger.transcript(run))
+
+
+def test_if_everybody_has_one_row_or_nothing_stands_out_of_the_noise_the_limit_is_one(workspace: Workspace) -> None:
+    declaration = declared(workspace)
+    assert chosen(declaration, 5000, 0, 0, 0, 0, 0, 0, 0) == 1
+    assert chosen(declaration, 9, 9, 9, 9, 9, 9, 9, 9, noise=4.0) == 1
+
+
+def test_the_limit_grows_with_the_rows_of_a_person_and_with_the_budget(workspace: Workspace) -> None:
+    poor, rich = (declared(workspace, ("epsilon: 1.0", f"epsilon: {epsilon}")) for epsilon in ("0.2", "8.0"))
+    few, many = (20_000, 3000, 1000, 100, 0, 0, 0, 0), (3000, 0, 0, 300, 0, 0, 100, 100)
+    found = [[chosen(declaration, *counts) for counts in (few, many)] for declaration in (poor, rich)]
+    assert found == [[2, 1], [8, 64]]
+
+
+def test_of_equal_errors_the_smaller_limit_is_taken() -> None:
+    errors = [LimitError(limit, error, noise=0.0, lost=0.0) for limit, error in ((4, 0.1), (2, 0.1), (1, 0.2))]
+    assert chosen_limit(errors) == 2
+
+
+def test_a_bucket_in_which_there_is_only_noise_does_not_count() -> None:
+    assert NoisyUnits((100, 0, 0, 0, 0, 0, 0, 11), noise=4.0).rows(64) == 100
+    assert NoisyUnits((100, 0, 0, 0, 0, 0, 0, 12), noise=4.0).rows(64) == 100 + 12 * 64
+
+
+def test_limits_that_the_budget_cannot_pay_are_not_offered(workspace: Workspace) -> None:
+    rows = dict.fromkeys(AUTO_LIMITS, 1000.0)
+    usual, small = declared(workspace), declared(workspace, ("epsilon: 1.0", "epsilon: 0.1"))
+    offered = [
+        [limit for limit, _ in affordable(declaration, currency=Currency.GDP, rows=rows)]
+        for declaration in (usual, small)
+    ]
+    assert offered == [list(AUTO_LIMITS), [1, 2, 4, 8, 16]]
+
+
+def test_a_run_buys_the_histogram_first_for_a_hundredth_and_prices_all_else_by_its_choice(persons: Workspace) -> None:
+    outcome = synthesize(persons.spec, run_id="r")
+    first, *others = transcript("r")
+    assert first.step == STEP
+    assert from_description(first.mechanism).sensitivity.l1 == 1  # type: ignore[attr-defined]
+    with open_ledger() as ledger:
+        run = ledger.run("r")
+    assert 0.0099 * run.reserved < first.amount <= run.reserved / 100
+    stated = privacy_of(outcome)
+    limit = stated["max_rows_per_unit"]
+    assert limit == 8
+    moved = {each.mechanism.get("l1") or each.mechanism["sensitivity"] for each in others}
+    assert moved == {limit}
+    assert f"of which at most {limit} count" in stated["guarantee"]
+    units = stated["chosen_limit"]["units"]
+    assert (stated["chosen_limit"]["rows"], stated["chosen_limit"]["of"]) == (limit, list(AUTO_LIMITS))
+    assert abs(units["1"] - 300) < 50
+    assert abs(units["5-8"] - 100) < 50
+    assert outcome.rows == pytest.approx(900, rel=0.2)
+    assert 0.999 < outcome.spent / outcome.reserved <= 1.0
+    assert "8, chosen by a noisy histogram" in (Path(outcome.release) / "card.html").read_text()
+
+
+def test_a_replay_reads_nothing_and_says_the_same(persons: Workspace) -> None:
+    outcome = synthesize(persons.spec, run_id="r")
+    before, stated = transcript("r"), privacy_of(outcome)
+    (persons.folder / "visits.csv").write_text("person,sex,age,smoker,city\n")
+    again = synthesize(persons.spec, run_id="r", resume=True)
+    assert (again.release, privacy_of(again), transcript("r")) == (outcome.release, stated, before)
+
+
+def test_a_run_that_dies_after_its_choice_goes_on_with_the_same_limit(
+    persons: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Synthesis, "ingest", dies)
+        with pytest.raises(KeyboardInterrupt):
+            synthesize(persons.spec, run_id="r")
+    (bought,) = transcript("r")
+    monkeypatch.setattr(Reading, "tally", dies)
+    outcome = synthesize(persons.spec, run_id="r", resume=True)
+    assert transcript("r")[0] == bought
+    assert privacy_of(outcome)["max_rows_per_unit"] == 8
+
+
+def test_the_total_and_what_is_found_in_the_data_cost_their_share_of_the_whole(persons: Workspace) -> None:
+    finding = "{type: categorical, discover: {most: 4, length: 5, alphabet: north, share: 0.2}, outside: other}"
+    persons.write_spec(
+        AUTO,
+        ("epsilon: 1.0", "expect_rows: [300, 3000], epsilon: 8.0"),
+        ("{type: categorical, values: [north, south, west], outside: other}", finding),
+    )
+    synthesize(persons.spec, run_id="r")
+    amounts = {each.step: each.amount for each in transcript("r")}
+    with open_ledger() as ledger:
+        reserved = ledger.run("r").reserved
+    assert list(amounts)[:2] == [STEP, "expected-total"]
+    assert amounts["expected-total"] == pytest.approx(reserved / 50, rel=0.01)
+    found = sum(amount for step, amount in amounts.items() if step.startswith("discover/"))
+    assert found == pytest.approx(0.2 * reserved, rel=0.01)
+
+
+def test_a_retry_of_a_run_that_its_total_has_stopped_says_the_same(persons: Workspace) -> None:
+    persons.write_spec(AUTO, ("epsilon: 1.0", "expect_rows: [9000, 90000], epsilon: 8.0"))
+    said = []
+    for resume in (False, True):
+        with pytest.raises(RowsUnexpected) as stopped:
+            synthesize(persons.spec, run_id="r", resume=resume)
+        said.append(str(stopped.value))
+    assert said[0] == said[1]
+    assert "at most 8 rows of each `person` count" in said[0]
+
+
+def test_a_table_from_python_and_blocks_have_their_rows_per_person_counted_too(persons: Workspace) -> None:
+    table = pd.read_csv("visits.csv").assign(day="2024-02-01")
+    outside = table.assign(day="2020-01-01")  # in no block that is read: as if it was not there
+    persons.write_spec(
+        AUTO,
+        ("epsilon: 1.0", "epsilon: 8.0"),
+        ("dataset: visits", "dataset: monthly"),
+        ("universe:", "blocks: {column: day, every: month, start: 2024-01-01}\nuniverse:"),
+    )
+    with open_ledger() as ledger:
+        account = ledger.account("visits")
+        ledger.open_account(
+            "monthly",
+            currency=account.currency,
+            cap=account.cap,
+            epsilon=10.0,
+            delta=1e-9,
+            unit="person",
+            neighbours=account.neighbours,
+            blocks_by="month of day",
+        )
+    rows = pa.Table.from_pandas(pd.concat([table, *[outside] * 20]), preserve_index=False)
+    units = privacy_of(synthesize(persons.spec, table=rows, as_of=date(2024, 5, 1)))["chosen_limit"]["units"]
+    assert abs(units["1"] - 300) < 50
+    assert abs(units["more than 64"]) < 50
+
+
+def test_an_epsilon_too_small_for_the_histogram_is_refused_before_anything_is_read(persons: Workspace) -> None:
+    persons.write_spec(AUTO, ("epsilon: 1.0", "epsilon: 1e-5"))
+    with pytest.raises(UsageError, match="too small"):
+        synthesize(persons.spec, run_id="r")
+    with open_ledger() as ledger:
+        assert ledger.runs("visits") == ()
+
+
+def nobody(*_: object, **_named: object) -> Outcome:
+    raise NotImplementedError
+
+
+def test_plan_says_how_the_limit_is_chosen_and_what_each_costs(
+    persons: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = plan_run(load_spec(persons.spec), rows=900)
+    assert plan.limits is not None
+    assert [each.rows_per_unit for each in plan.limits.costs] == list(AUTO_LIMITS)
+    errors = [each.error for each in plan.limits.costs]
+    assert errors == sorted(errors)
+    assert errors[1] == pytest.approx(2 * errors[0], rel=0.01)
+    assert main(["plan", str(persons.spec)], runner=nobody) == 0
+    said = capsys.readouterr().out
+    assert "limit      1 to 64 rows of each person" in said
+    assert "for 1 % of the budget" in said
+    assert main(["plan", str(persons.spec), "--error", "0.5", "--on", "sex"], runner=nobody) == 0
+    assert "for one row of each unit" in capsys.readouterr().out
+    assert main(["check", str(persons.spec)], runner=nobody) == 0
+    assert "limit      1 to 64 rows of each person" in capsys.readouterr().out
+
+
+def test_a_plan_with_a_declared_limit_says_nothing_of_a_choice(workspace: Workspace) -> None:
+    assert plan_run(load_spec(workspace.spec), rows=900).limits is None
