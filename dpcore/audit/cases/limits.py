@@ -30,7 +30,7 @@ def limits() -> Case:
     noise = _noise()
     charged = noise.price(Currency.PURE)
     below, above = _tipping_tables(noise)
-    neighbours = f"{PERSONS:,} persons with one row, and {below[-1]} or {above[-1]} with many"
+    neighbours = f"{PERSONS:,} with one row, {below[-1]} or {above[-1]} with many"
     return Case(
         name="limit-choice",
         theorem="The limit that a public rule chooses from noisy counts of units, to which each unit adds one, loses no more than these counts.",

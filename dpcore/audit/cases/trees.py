@@ -1,39 +1,40 @@
 """Audit of a private tree: which nodes are split must follow from noisy counts, as the split itself is visible."""
 
-from fractions import Fraction
+import math
 
 import numpy as np
 
 from dpcore.audit.case import Bug, Case
 from dpcore.audit.checks import Draw, EventCheck
 from dpcore.audit.events import Outcomes
-from dpcore.descent import TreeDescent, threshold
+from dpcore.descent import threshold
+from dpcore.descent.tree import Tree
 from dpcore.mechanisms import DiscreteLaplace
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Sensitivity
-from dpcore.universe.fine_numbers import FineInteger
 
-PLACES = 128  # two levels
+PARTS = (16, 8)  # of two levels
 EPSILON = 0.5  # of a level
-DRAWS = 1000
 
 
-def _descents(rows: int, *, noise: DiscreteLaplace, by_true_counts: bool) -> Draw:
-    """Descend the tree of a table with all rows at one place. The outcome is the number of intervals that are found."""
-    column = FineInteger(minimum=0, maximum=PLACES - 1)
+def _descents(rows: int, *, least: int, noise: DiscreteLaplace, by_true_counts: bool) -> Draw:
+    """Descend the tree of a table with all rows at place 0, whose node is split if its count reaches `least`.
+
+    The outcome tells how many levels were counted, and whether the last count of the place's node reaches `least`.
+    """
 
     def draw(count: int) -> Outcomes:
-        return np.array([_intervals(TreeDescent(column, share=Fraction(1, 2))) for _ in range(count)], dtype=np.int64)
+        return np.array([outcome(Tree(math.prod(PARTS), parts=PARTS, apart=0)) for _ in range(count)], dtype=np.int64)
 
-    def _intervals(descent: TreeDescent) -> int:
-        while (candidates := descent.candidates) is not None:
-            true = np.zeros(candidates.size, dtype=np.int64)
+    def outcome(tree: Tree) -> int:
+        last = 0
+        while tree.starts is not None:
+            true = np.zeros(1 + len(tree.starts), dtype=np.int64)
             true[0] = rows
             noisy = noise.draw(true)
-            deviation = noise.standard_deviation
-            least = threshold(true.size, noise=deviation, laplace=True)
-            descent.take(true if by_true_counts else noisy, least=least, noise=deviation)
-        return descent.number
+            tree.take(true if by_true_counts else noisy, least=least, noise=noise.standard_deviation)
+            last = int(noisy[0])
+        return 2 * len(tree.levels) + (last >= least)
 
     return draw
 
@@ -41,17 +42,19 @@ def _descents(rows: int, *, noise: DiscreteLaplace, by_true_counts: bool) -> Dra
 def private_tree() -> Case:
     """Return the audit of a column's tree at full resolution."""
     noise = DiscreteLaplace(scale=1 / EPSILON, sensitivity=Sensitivity(l1=1, l2_squared=1, linf=1))
-    levels = TreeDescent(FineInteger(minimum=0, maximum=PLACES - 1), share=Fraction(1, 2)).levels
-    rows = threshold(16, noise=noise.standard_deviation, laplace=True)
+    least = threshold(PARTS[0], noise=noise.standard_deviation, laplace=True)
 
-    def check(setting: str, *, by_true_counts: bool) -> EventCheck:
+    def check(setting: str, *, by_true_counts: bool, draws: int) -> EventCheck:
+        here, there = (
+            _descents(rows, least=least, noise=noise, by_true_counts=by_true_counts) for rows in (least, least - 1)
+        )
         return EventCheck(
             setting=setting,
             currency=Currency.PURE,
-            charged=levels * noise.price(Currency.PURE),
-            here=_descents(rows, noise=noise, by_true_counts=by_true_counts),
-            there=_descents(rows - 1, noise=noise, by_true_counts=by_true_counts),
-            draws=DRAWS,
+            charged=len(PARTS) * noise.price(Currency.PURE),
+            here=here,
+            there=there,
+            draws=draws,
         )
 
     return Case(
@@ -59,12 +62,12 @@ def private_tree() -> Case:
         theorem="Each level counts a partition that follows from the noisy counts before it: levels compose adaptively, each at the price of one histogram.",
         reference="Dwork and Roth 2014, Thm. 3.16; Hay, Rastogi, Miklau and Suciu 2010",
         prices={Currency.PURE: "the sum of the levels' prices"},
-        checks=(check("a node at the threshold, a row or none more", by_true_counts=False),),
+        checks=(check("a node at the threshold, or a row below", by_true_counts=False, draws=10_000),),
         bugs=(
             Bug(
                 name="split by the true count",
                 how="a node is split if its true count, not its noisy one, reaches the threshold",
-                check=check("a node at the threshold, split by its true count", by_true_counts=True),
+                check=check("a node at the threshold", by_true_counts=True, draws=500),
             ),
         ),
     )
