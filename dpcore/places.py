@@ -7,7 +7,7 @@ remembered heads, after every `cd`.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -187,3 +187,18 @@ def _require_own(folder: Path) -> None:
             f"{folder} belongs to another user, so it is not used by default; if it is the right one, "
             f"set {LEDGER_VARIABLE}={SQLITE}{folder / LEDGER_FILE}, otherwise work in a folder that is not below it"
         )
+
+
+@contextmanager
+def set_variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables of this process while the context is open."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
