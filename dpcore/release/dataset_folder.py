@@ -1,8 +1,9 @@
 """The folder of a dataset: keep `latest.json` pointing to the newest release, and check that the folder holds releases only.
 
 The newest release is the one whose run was reserved last, by the order of the ledger's events. A run that was refunded and is resumed is
-reserved again, and its last reservation counts. Release names begin with a time, but clocks can be wrong, so names do not decide. A copy of a release, or a link to one, has another name than its manifest states, so it never
-counts as the newest. The check lets a reader of `*/data` rely on reading exactly what was published.
+reserved again, and its last reservation counts. Release names begin with a time, but clocks can be wrong, so names do not decide. A copy of
+a release, or a link to one, has another name than its manifest states, so it never counts as the newest. The check lets a reader of
+`*/data` rely on reading exactly what was published.
 """
 
 import datetime as dt

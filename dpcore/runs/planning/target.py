@@ -30,9 +30,9 @@ class Target:
     """The smallest three-digit epsilon at which the expected L1 error of a marginal is at most `wanted`, as a share of the rows.
 
     This is the error of the noise alone, if the marginal is measured: in a round, or first, as all single columns are. It does not include
-    the model's error where nothing was measured. If the run chooses the most rows per unit, it is the error with one row. A column to be discovered is assumed to have the most cells it can get. `error` and
-    `noise` are those at `epsilon`. `spec_error` is the error at the spec's own epsilon, or None if that is too small to run. `refused` says
-    why the account would not pay.
+    the model's error where nothing was measured. If the run chooses the most rows per unit, it is the error with one row. A column to be
+    discovered is assumed to have the most cells it can get. `error` and `noise` are those at `epsilon`. `spec_error` is the error at the
+    spec's own epsilon, or None if that is too small to run. `refused` says why the account would not pay.
     """
 
     dataset: str

@@ -1,9 +1,10 @@
 """Hash the ids that say whose row it is, of any type and from any number of batches and files.
 
-The bound on one person's rows holds only if each person has exactly one id and no two persons share one. Files written at different
-times often store ids in different types. The integer 7, the float 7.0 (an integer column with nulls), the decimal 7.00 and the text "7"
-are therefore the same id, and so is a timestamp in any unit and time zone. A float that may have been rounded is null: its row belongs to
-nobody. Floats that a source hands over as text, since each value has its own type there, are made null by `values.as_id`. Types that cannot be compared, such as dates and text, may not occur in one source; `family` tells them apart by type alone.
+The bound on one person's rows holds only if each person has exactly one id and no two persons share one. Files written at different times
+often store ids in different types. The integer 7, the float 7.0 (an integer column with nulls), the decimal 7.00 and the text "7" are
+therefore the same id, and so is a timestamp in any unit and time zone. A float that may have been rounded is null: its row belongs to
+nobody. Floats that a source hands over as text, since each value has its own type there, are made null by `values.as_id`. Types that cannot
+be compared, such as dates and text, may not occur in one source; `family` tells them apart by type alone.
 
 Otherwise ids are compared as they are: " 7", "07" and "7" are three ids. Bytes are text if they are valid UTF-8, else raw bytes.
 

@@ -111,7 +111,10 @@ def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]", convert: Callable[[Any]
 
 
 def _of_polars(values: "pl.Series", convert: Callable[[Any], str | None]) -> pa.Array:
-    """Convert a column by its dtype alone, and Python objects by `convert`. Polars itself would export a column of Python objects as their addresses in memory."""
+    """Convert a column by its dtype alone, and Python objects by `convert`.
+
+    Polars itself would export a column of Python objects as their addresses in memory.
+    """
     import polars as pl  # noqa: PLC0415  already imported by the caller
 
     if values.dtype == pl.Object:
