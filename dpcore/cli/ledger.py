@@ -152,7 +152,7 @@ def _add_changes(steward: Subparsers, common: argparse.ArgumentParser) -> None:
         "--epsilon",
         type=float,
         required=True,
-        help="the most that all runs under this name may use together, at the account's delta",
+        help="the maximum that all runs under this name may use together, at the account's delta",
     )
     verb.add_argument("--reason", required=True, metavar="TEXT", help="why; recorded in the ledger")
     verb.set_defaults(verb=ledger_change.allow)

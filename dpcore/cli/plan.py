@@ -141,7 +141,7 @@ def _universe_cells(plan: Plan) -> str:
 
 
 def _limit_lines(limits: PlannedLimit) -> list[str]:
-    """Say how the most rows per unit are chosen, and what each limit costs."""
+    """Say how the limit on rows per unit is chosen, and what each limit costs."""
     most = limits.costs[-1].rows_per_unit
     costs = ", ".join(f"{each.rows_per_unit}: {_percent(each.error)}" for each in limits.costs)
     bought = f"for {_percent(limits.share)} of the budget, with noise {limits.noise:.1f}"

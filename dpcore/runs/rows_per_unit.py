@@ -1,4 +1,4 @@
-"""Choose the most rows per unit for `max_rows_per_unit: auto`, by a public rule from a noisy histogram of the rows per unit.
+"""Choose the limit on rows per unit for `max_rows_per_unit: auto`, by a public rule from a noisy histogram of the rows per unit.
 
 A low limit loses rows, and those of persons with many rows first. A high limit adds noise to every count. The rule compares the expected
 error of the workload under each limit. It uses noisy counts and the spec alone (docs/decisions/0041).

@@ -156,7 +156,7 @@ def reserve(run_id: str) -> Reserved:
 
 
 def choose_limit(run_id: str, _after: Before) -> Done:
-    """Choose the most rows per unit by a noisy histogram."""
+    """Choose the limit on rows per unit by a noisy histogram."""
     opened(run_id).choose_limit()
     return Done()
 

@@ -184,11 +184,11 @@ class Synthesis:
 
     @property
     def lacks_limit(self) -> bool:
-        """Whether the spec leaves the most rows per unit to be chosen."""
+        """Whether the spec leaves the limit on rows per unit to be chosen."""
         return self._stages.plan.declaration.lacks_limit
 
     def choose_limit(self) -> None:
-        """Buy a noisy histogram of the rows per unit before anything else, and choose the most rows per unit by it.
+        """Buy a noisy histogram of the rows per unit before anything else, and choose the limit on rows per unit by it.
 
         Each unit adds one to the histogram. The choice depends on the noisy counts and the spec alone. Everything that follows is bounded
         and priced by the chosen limit.

@@ -108,7 +108,7 @@ class Declaration:
 
     @property
     def lacks_limit(self) -> bool:
-        """Whether the most rows per unit are still to be chosen."""
+        """Whether the limit on rows per unit is still to be chosen."""
         return self.spec.privacy.max_rows_per_unit == AUTO and self.rows_per_unit is None
 
     def limited(self, rows_per_unit: int) -> "Declaration":

@@ -36,7 +36,7 @@ class PlannedLimit:
 
 
 def planned_limit(declaration: Declaration, *, currency: Currency, rows: int) -> PlannedLimit:
-    """Return the planned choice of the most rows per unit. Raise if the epsilon is too small even for one row."""
+    """Return the planned choice of the limit on rows per unit. Raise if the epsilon is too small even for one row."""
     first = declaration.limited(AUTO_LIMITS[0])
     terms = terms_of(first, strategy_for(first), currency=currency, rows=rows)
     bought, protection = int(terms.amount * declaration.limiting), declaration.protection.of_one_answer

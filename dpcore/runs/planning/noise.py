@@ -52,7 +52,7 @@ class Terms:
         return None if self.outline.measuring is None else self._noise_of(self.outline.measuring)
 
     def worth_cells(self, noise: float) -> int | None:
-        """Return the most cells of a marginal that is worth measuring with this noise; None if the strategy has no such rule."""
+        """Return the maximum number of cells of a marginal that is worth measuring with this noise; None if the strategy has no such rule."""
         room = self.outline.room
         return None if room is None else int(room * self.rows / (ABSOLUTE * max(noise, LEAST_NOISE)))
 

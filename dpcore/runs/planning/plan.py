@@ -73,7 +73,7 @@ class PlannedColumn:
 class PlannedRounds:
     """The rounds: their number, the noise of each measurement, and the L1 error of that noise in a marginal of typical size.
 
-    `worth_cells` is the most cells of a marginal that is worth its noise; None if the strategy has no such rule. `candidates` are the
+    `worth_cells` is the maximum number of cells of a marginal that is worth its noise; None if the strategy has no such rule. `candidates` are the
     marginals that the rounds select from, or whose single counts they select from.
     """
 
@@ -106,7 +106,7 @@ class Plan:
 
     Its errors are those of the noise alone. A release may be better, since the model combines overlapping measurements and does not fit all
     their noise, or worse, where the model is wrong; this depends on the data. Columns in `ranges` are also measured in coarser versions,
-    for the same price again. `unspent` is the share of the budget that cannot be spent. If the run chooses the most rows per unit, `limits`
+    for the same price again. `unspent` is the share of the budget that cannot be spent. If the run chooses the limit on rows per unit, `limits`
     says by what, and all other figures are those of one row per unit.
     """
 
