@@ -19,8 +19,9 @@ from sqlalchemy.engine import CursorResult
 from dpcore.errors import SourceBroken, SourceError
 from dpcore.tables.sources.attempt import attempt, attempt_each
 from dpcore.tables.sources.database import WHY, Database, server_encoding
+from dpcore.tables.sources.object_ids import as_id
 from dpcore.tables.sources.text import decoder
-from dpcore.tables.sources.values import as_id, as_text
+from dpcore.tables.sources.values import as_text
 
 T = TypeVar("T")
 
