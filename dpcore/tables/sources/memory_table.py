@@ -10,8 +10,9 @@ from dpcore.errors import UsageError
 from dpcore.private import Private
 from dpcore.tables.sources.attempt import attempt
 from dpcore.tables.sources.layout import joined
+from dpcore.tables.sources.object_ids import as_id
 from dpcore.tables.sources.text import sound
-from dpcore.tables.sources.values import as_id, as_text
+from dpcore.tables.sources.values import as_text
 
 if TYPE_CHECKING:
     import pandas as pd
