@@ -671,7 +671,11 @@ def test_looking_only_at_the_owners_own_attributes_would_not_do(guarded: str) ->
 
 TRUSTING = {
     "every member of an extension": ("p.proowner = 10 AND EXISTS", "EXISTS", "definer function public.act(t text)"),
-    "every event trigger of an extension": ("p.proowner = 10 AND e.evtowner = 10 AND EXISTS", "EXISTS", "event trigger"),
+    "every event trigger of an extension": (
+        "p.proowner = 10 AND e.evtowner = 10 AND EXISTS",
+        "EXISTS",
+        "event trigger",
+    ),
     "every system object of an extension": ("added.owner = 10 AND EXISTS", "EXISTS", "system object function"),
     "every language of an extension": ("l.lanowner = 10 AND EXISTS", "EXISTS", "trusted language mine"),
     "functions of extensions": ("(p.oid < 16384 OR i.objoid IS NOT NULL)", "p.oid < 16384", "grant public.connect_as"),

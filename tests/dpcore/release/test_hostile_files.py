@@ -103,7 +103,10 @@ ANY_FILE: dict[str, bytes] = {
 NAMES = {"a null character": "a\0b", "a surrogate": "\ud800", "a long name": "a" * 5000}
 LATEST: dict[str, Change] = {
     **{what: with_name(name) for what, name in NAMES.items()},
-    **{repr(name): with_name(name) for name in (None, 5, INFINITE, [], ["a"], {}, "", True, "/", "/a", "a/b", "..", "a\\b")},
+    **{
+        repr(name): with_name(name)
+        for name in (None, 5, INFINITE, [], ["a"], {}, "", True, "/", "/a", "a/b", "..", "a\\b")
+    },
 }
 OWNER: dict[str, Change] = {
     **{
@@ -319,7 +322,7 @@ def test_folders_of_any_depth_are_walked(folder: Path, capsys: Capture, inside: 
         said = capsys.readouterr().err
         assert ("deep/ is not listed in its manifest" in said) == (inside == "release")
     finally:
-        subprocess.run(["rm", "-rf", top], check=True)  # which needs no stack either
+        subprocess.run(["/bin/rm", "-rf", top], check=True)  # which needs no stack either
 
 
 def test_a_manifest_that_verify_would_not_read_is_not_published(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

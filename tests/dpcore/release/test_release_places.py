@@ -384,10 +384,20 @@ MISPLACED: dict[str, tuple[Callable[[Path], object], str]] = {
     "rows beside the releases, with a dot": (lambda at: (at / ".x.PARQUET").touch(), r"\.x\.PARQUET lies beside"),
     **{
         f"rows beside the releases, {name}": (lambda at, name=name: rows_at(at / name), f"{name} lies beside")
-        for name in ("all.parquet.gz", "all.parq", "all.PQ.zst", "sub/all.parquet", ".sub/all.pq", "a/b/c/all.parquet.gz")
+        for name in (
+            "all.parquet.gz",
+            "all.parq",
+            "all.PQ.zst",
+            "sub/all.parquet",
+            ".sub/all.pq",
+            "a/b/c/all.parquet.gz",
+        )
     },
     **{
-        f"foreign manifest {name}": (lambda at, name=name: foreign(at, at / name), f": {shown} is a release of another ledger")
+        f"foreign manifest {name}": (
+            lambda at, name=name: foreign(at, at / name),
+            f": {shown} is a release of another ledger",
+        )
         for name, shown in FOREIGN.items()
     },
     "foreign manifest in a link": (

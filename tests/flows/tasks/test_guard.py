@@ -332,7 +332,7 @@ def test_a_handler_of_a_private_error_calls_nothing() -> None:
     steps = list(dis.Bytecode(call))
     bodies = []
     for number, it in enumerate(steps):
-        if it.offset in handlers and steps[number + 1].opname == "LOAD_GLOBAL" and steps[number].opname == "PUSH_EXC_INFO":
+        if it.offset in handlers and steps[number + 1].opname == "LOAD_GLOBAL" and it.opname == "PUSH_EXC_INFO":
             ended = next(at for at in range(number, len(steps)) if steps[at].opname == "POP_EXCEPT")
             bodies.append({each.opname for each in steps[number:ended]})
     assert len(bodies) == 2
