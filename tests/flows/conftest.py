@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Workspace
 from tests.flows.prefect_home import copy_home, used_home
 from tests.flows.stack import pytest_runtest_setup, pytest_runtest_teardown, stack  # noqa: F401  a fixture and hooks for all these tests
 
@@ -54,6 +55,13 @@ def steward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The steward's log of this test."""
     monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "private"))
     return tmp_path / "private" / "failures.log"
+
+
+@pytest.fixture
+def workspace(workspace: Workspace) -> Workspace:
+    """Add the steward's folder to the workspace, as `dpflow ledger open` creates it."""
+    (workspace.folder / ".dpflow").mkdir(mode=0o700)
+    return workspace
 
 
 @pytest.fixture

@@ -317,6 +317,7 @@ def test_stopped_after_both_were_killed_nothing_is_left(own: Stack) -> None:
 
 def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     port = free_port()
+    (tmp_path / ".dpflow").mkdir()
     with socket.create_server(("127.0.0.1", port)):
         said = Stack(tmp_path, port).dpflow("ui", "--port", str(port), code=2)
     assert f"port {port} is in use, or you may not use it" in said
@@ -337,7 +338,15 @@ def test_a_damaged_registry_is_refused_before_anything_is_started(tmp_path: Path
     assert not (tmp_path / ".dpflow" / "ui").exists()
 
 
+def test_where_no_account_was_opened_nothing_is_started_or_created(tmp_path: Path) -> None:
+    assert "open the account that pays first" in Stack(tmp_path, free_port()).dpflow("ui", code=2)
+    assert "open the account that pays first" in Stack(tmp_path, free_port()).dpflow("serve", code=2)
+    assert "nothing is running" in Stack(tmp_path, free_port()).dpflow("ui", "--stop")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_server_that_does_not_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / ".dpflow").mkdir()
     broken = Stack(tmp_path, free_port(), {"PREFECT_SERVER_DATABASE_CONNECTION_URL": "nonsense://"})
     assert "the Prefect server did not start" in broken.dpflow("ui", "--port", str(broken.port), code=1)
     assert processes(broken) == []
