@@ -1,7 +1,6 @@
 """Runs over blocks of time: what each pays, what it reads, what a series remembers, and what a release says about it."""
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -27,6 +26,7 @@ from dpcore.runs.planning.plan import plan_run
 from dpcore.runs.steps import check_run
 from dpcore.runs.synthesis import Synthesis
 from tests.dpcore.ledger.fixtures import assert_sound
+from tests.processes import forked
 
 EPSILON = 200.0
 """So much that what was measured is what is in the table."""
@@ -260,9 +260,7 @@ def die_in_the_middle(spec: Path, run_id: str, as_of: date) -> None:
 def test_a_killed_run_keeps_its_blocks_whatever_the_day(site: Site, *, resume: bool) -> None:
     site.write(("start: 2024-01-01}", "window: new, start: 2024-01-01}"))
     site.open_account(times=1)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dpcore"])
-    worker = context.Process(target=die_in_the_middle, args=(site.spec, "r1", date(2024, 3, 1)))
+    worker = forked().Process(target=die_in_the_middle, args=(site.spec, "r1", date(2024, 3, 1)))
     worker.start()
     worker.join()
     assert worker.exitcode == -signal.SIGKILL
