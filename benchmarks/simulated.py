@@ -12,7 +12,9 @@ import numpy.typing as npt
 
 from dpcore.curator.curator import Offer
 from dpcore.measurements import Measurement, Selection
+from dpcore.mechanisms.pricing import currency_for
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
+from dpcore.privacy.protection import Neighbours
 from dpcore.resolutions import Groups
 from dpcore.strategies import Strategy
 from dpcore.tables.histogram import LocalHistogram
@@ -51,9 +53,10 @@ class Table:
     def error(self, made: "Table", *, order: int) -> float:
         """Return the mean over the `order`-way marginals of sum |true share - made share|."""
         every = combinations(range(len(self.sizes)), order)
-        return float(np.mean([np.abs(self._shares(axes) - made._shares(axes)).sum() for axes in every]))
+        return float(np.mean([np.abs(self.shares(axes) - made.shares(axes)).sum() for axes in every]))
 
-    def _shares(self, axes: Axes) -> npt.NDArray[np.float64]:
+    def shares(self, axes: Axes) -> npt.NDArray[np.float64]:
+        """Return the shares of the rows in each cell of a marginal."""
         cells = np.zeros(self.rows, dtype=np.int64)
         for axis in axes:
             cells = cells * self.sizes[axis] + self.codes[axis]
@@ -64,7 +67,8 @@ class SeededCurator:
     """Answers as a curator does whose unit is a row that is added or removed, with seeded noise and without a ledger."""
 
     def __init__(self, table: Table, *, epsilon: float, delta: float, currency: Currency | None, seed: int) -> None:
-        self._currency, amount = budget_of(epsilon, delta=delta, currency=currency)
+        usual = currency_for(epsilon, delta=delta, unit="row", neighbours=Neighbours.ADD_REMOVE)
+        self._currency, amount = budget_of(epsilon, delta=delta, currency=currency or usual)
         self._left = amount / AMOUNT_OF_ONE
         self._rng = np.random.default_rng(seed)
         codes = [code.astype(code_type(size)) for code, size in zip(table.codes, table.sizes, strict=True)]
@@ -100,7 +104,7 @@ class SeededCurator:
         epsilon = {
             Currency.PURE: amount,
             Currency.ZCDP: math.sqrt(8 * amount),
-            Currency.GDP: 2 * _EPSILON_OF_MU * math.sqrt(amount) / 2,
+            Currency.GDP: _EPSILON_OF_MU * math.sqrt(amount),
         }[self._currency]
         offered = expected()
         weight = max(offer.weight for offer in offered)

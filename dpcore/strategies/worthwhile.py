@@ -17,7 +17,8 @@ ABSOLUTE = math.sqrt(2 / math.pi)  # the mean absolute value of noise of standar
 # Chosen on the tables of benchmarks/never_less.py and on Adult with seven columns, see docs/decisions/0042.
 TOLERABLE = 1.15  # larger marginals are measured only if they make smaller ones at most this many times as noisy
 ORDER_WITHOUT_PARTS = 3  # marginals of more columns are measured only together with their parts
-MANY = 3  # so are smaller ones, unless each part lies within this many of them
+FEWER_CELLS = 4  # and only if they have this many times fewer cells than others may have
+MANY = 3  # smaller ones too are measured with their parts, unless each part lies within this many of them
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,8 @@ def _fitting(sets: Sequence[Axes], cells: Mapping[Axes, int], budget: Budget) ->
     for rounds in range(min(budget.most, len(sets)), 0, -1):
         most = budget.most_cells(rounds)
         if bisect_right(sizes, most) >= rounds:
-            return [axes for axes in sets if cells[axes] <= most]
+            large = most / FEWER_CELLS
+            return [axes for axes in sets if cells[axes] <= (most if len(axes) <= ORDER_WITHOUT_PARTS else large)]
     return []
 
 
