@@ -101,7 +101,7 @@ class Mwem(Strategy):
 
     def outline(self, rows: float, noise_of: NoiseOf) -> Outline:
         """Return the plan for a number of rows. If the budget is small, it has fewer rounds and measures the columns again."""
-        rest = 1 - sum(self._first)
+        rest = Fraction(1) - sum(self._first)
         choice = self._chosen(rows, alone=noise_of(rest)) if rest else self._choice
         more = self._more(choice)
         first = tuple(

@@ -41,7 +41,7 @@ class Budget:
 
     def most_cells(self, rounds: int) -> float:
         """Return the most cells of a marginal that is worth its noise, if so many are measured."""
-        return self.room * self.rows / (ABSOLUTE * max(self.alone * rounds**self.power, LEAST_NOISE))
+        return self.room * self.rows / (ABSOLUTE * max(self.alone * math.pow(rounds, self.power), LEAST_NOISE))
 
 
 @dataclass(frozen=True)
