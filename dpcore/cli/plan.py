@@ -179,7 +179,7 @@ def _column_row(column: PlannedColumn) -> tuple[str, ...]:
 
 def _round_lines(rounds: PlannedRounds | None, *, single: bool) -> list[str]:
     if rounds is None:
-        return ["rounds     none: the workload has only single columns"]
+        return ["rounds     none: the workload has only single columns, or noise would swamp every pair of them"]
     what = "one count" if single else "a marginal"
     fewer = f" of at most {rounds.at_most}" if rounds.number < rounds.at_most else ""
     lines = [f"rounds     {rounds.number}{fewer}, each measures {what} with noise {rounds.noise:.1f}"]

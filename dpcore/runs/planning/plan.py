@@ -11,6 +11,7 @@ from dpcore.descent.tree import CELL_NOISE
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance, open_ledger
 from dpcore.ledger.refusals import refuse_if_closed
+from dpcore.mechanisms.pricing import currency_for
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
@@ -216,8 +217,11 @@ def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...]) ->
 def grounds_of(declaration: Declaration, *, rows: int | None, as_of: date | None) -> Grounds:
     """Return the basis of a plan. Raise if the account does not match the spec."""
     found = _account(declaration, as_of=day_to_read(declaration, as_of))
-    # Without an account: the default currency of a new one.
-    unopened = Currency.ZCDP if declaration.spec.privacy.delta else Currency.PURE
+    # Without an account: the default currency of a new one with this budget.
+    privacy = declaration.spec.privacy
+    unopened = currency_for(
+        privacy.epsilon, delta=privacy.delta, unit=privacy.unit, neighbours=declaration.protection.neighbours
+    )
     guessed, source = _rows(declaration, rows)
     return Grounds(found, unopened if isinstance(found, str) else found[0].currency, rows=guessed, rows_from=source)
 

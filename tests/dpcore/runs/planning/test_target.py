@@ -75,7 +75,7 @@ def test_no_smaller_epsilon_suffices_even_where_more_epsilon_means_more_rounds_a
     cells = prod(declaration.universe.attributes[name].size for name in columns)
 
     def error_at(epsilon: float) -> float:
-        terms = terms_of(at(declaration, epsilon), strategy, currency=Currency.ZCDP, rows=rows)
+        terms = terms_of(at(declaration, epsilon), strategy, currency=Currency.GDP, rows=rows)
         noise = terms.round_noise()
         assert noise is not None
         return terms.error(cells, noise)
