@@ -82,7 +82,7 @@ class Scopes:
         finest: dict[int, int] = {}
         for axis in axes_in(scope):
             finest.setdefault(self.resolutions.column(axis), axis)
-        return tuple(sorted(finest.values()))
+        return tuple(sorted(finest.values(), key=lambda axis: (self.resolutions.shape_of((axis,)), axis)))
 
     def cells(self, scope: Scope) -> int:
         """Return the number of cells of an array over a scope. Most scopes are new, but their parts of a few columns are not."""

@@ -61,12 +61,12 @@ class JunctionTree:
 
     def cliques_with(self, scope: Scope) -> list[Scope]:
         """Return the cliques of a tree in which one clique contains a scope. Only the part of this tree that holds its axes changes."""
-        part = self._covering(scope)
+        part = self.covering(scope)
         rest = [clique for place, clique in enumerate(self.cliques) if place not in part]
         new = cliques_of([*(self.cliques[place] for place in part), scope], self._scopes.cells)
         return [*rest, *new]
 
-    def _covering(self, scope: Scope) -> set[int]:
+    def covering(self, scope: Scope) -> set[int]:
         """Return the cliques of the smallest subtree that contains every axis of a scope, which lies in no single clique.
 
         It consists of the edges with axes of the scope on either side that the other side lacks.
@@ -112,16 +112,16 @@ def cliques_of(sets: Iterable[Scope], cells: Callable[[Scope], int]) -> list[Sco
     ['0b11', '0b110', '0b1000']
     """
     cliques: list[Scope] = []
-    left = list(sets)
+    left = _largest([], list(sets))
     while left:
         shared = _shared(left)
         free = [scope for scope in left if scope & ~shared]
         if free:
-            left = _largest([scope & shared for scope in left])
+            left = _largest([scope for scope in left if not scope & ~shared], [scope & shared for scope in free])
         else:
             alike, clique = min(_choices(left), key=lambda choice: cells(choice[1]))
             free = [clique]
-            left = _largest([*(scope for scope in left if not scope & alike), clique & ~alike])
+            left = _largest([scope for scope in left if not scope & alike], [clique & ~alike])
         cliques += [scope for scope in free if not _covered(scope, cliques)]
     return cliques
 
@@ -135,10 +135,10 @@ def _shared(sets: Sequence[Scope]) -> Scope:
     return twice
 
 
-def _largest(sets: Sequence[Scope]) -> list[Scope]:
-    """Return the sets that do not lie within others, without duplicates."""
-    found: list[Scope] = []
-    for scope in sorted(set(sets), key=int.bit_count, reverse=True):
+def _largest(sets: Sequence[Scope], more: Sequence[Scope]) -> list[Scope]:
+    """Add some sets to others, none of which lies within another. Leave out those that would."""
+    found = [scope for scope in sets if not _covered(scope, more)]
+    for scope in sorted(more, key=int.bit_count, reverse=True):
         if scope and not _covered(scope, found):
             found.append(scope)
     return found
