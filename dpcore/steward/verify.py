@@ -240,7 +240,10 @@ def _require_releases_only(
 def _shown_below(folder: Path, manifest: Path) -> str:
     """Return the name of a release as seen from a dataset's folder. A manifest that is in no folder of its own is named itself."""
     release = manifest if manifest.parent == folder else manifest.parent
-    return str(release.relative_to(folder) if release.is_relative_to(folder) else release)
+    if release.is_relative_to(folder):
+        return str(release.relative_to(folder))
+    links = (path.parent.name for path in folder.glob(f"*/{MANIFEST}") if _resolved(path) == manifest)
+    return next(links, str(release))
 
 
 def _numbers(ledger: Ledger, accounts: Iterable[str], recorded: Mapping[str, str]) -> dict[str, int]:

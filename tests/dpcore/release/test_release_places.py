@@ -402,7 +402,7 @@ MISPLACED: dict[str, tuple[Callable[[Path], object], str]] = {
     },
     "foreign manifest in a link": (
         lambda at: (foreign(at, Path("aside", "x")), link_stray(at, Path("aside", "x"))),
-        "aside/x is a release of another ledger",
+        "linked is a release of another ledger",
     ),
     "pointer to the root": (
         lambda at: (foreign(at, at, release=""), own(at, ledger="f" * 64), point(at, **pointer(""))),
