@@ -17,7 +17,7 @@ MOST_PARTS = 64  # the parts of a node that stood out only later
 MOST_NODES = 1 << 14  # of a level
 CELL_NOISE = 16.0  # a cell of the model has about this many standard deviations of rows or more, so that its parts stand out as well
 THOUSANDTHS = 1000
-CELL_ERROR = 1.4  # the error of a cell's estimate, in standard deviations of a level's noise
+CELL_ERROR = 1.6  # the error of a cell's estimate, in standard deviations of a level's noise
 LEAST_NOISE = 0.25  # counts are whole, so none needs to be fitted more closely than this
 OF_AN_HOUR = {"day": (), "hour": (4, 6), "minute": (4, 6, 4, 3, 5), "second": (4, 6, 4, 3, 5, 4, 3, 5)}
 
@@ -159,7 +159,7 @@ class TreeDescent(Descent):
         """Return the estimated counts of the found column's cells, and about the standard deviation of their errors.
 
         A cell's estimate combines counts of several levels and sizes. On thirteen columns, most of them real, the root mean square of its
-        error was 1.1 to 2.2 times the noise of a level, 1.4 times in the middle (docs/decisions/0039).
+        error was up to 2.9 times the noise of a level, 1.6 times in the middle (docs/decisions/0039).
         """
         found, column = self._tree.estimate(), self.found()
         inside = len(self._tree.levels[-1].starts)
