@@ -20,8 +20,7 @@ Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 
 STANDS_OUT = 3.5  # a child with this many standard deviations keeps its own estimate
-DOUBT = 1.0  # of the other children's mass r with standard deviation s, 1 - (DOUBT s / r)^2 is kept, and the rest goes to those that stand out
-DOUBT_FIRST = 2.0  # the same in the first level, where rows that do not exist would lie farthest away
+DOUBT = 2.0  # of the other children's mass r with standard deviation s, 1 - (DOUBT s / r)^2 is kept, and the rest goes to those that stand out
 FARTHER = 0.5  # of two neighbours that do not stand out, the one farther from those that do is expected to have this part of the density
 
 
@@ -85,20 +84,17 @@ def _downwards(level: Partition, counts: Floats, *, variance: Floats, above: Flo
             noise = np.sqrt(variance[children])
             first = len(above) == 1
             near = _nearness(counts[children] >= STANDS_OUT * noise, apart=level.apart if first else 0)
-            doubt = DOUBT_FIRST if first else DOUBT
-            divided[children] = divide(
-                total, counts[children], noise=noise, widths=near * widths[children], doubt=doubt
-            )
+            divided[children] = divide(total, counts[children], noise=noise, widths=near * widths[children])
     return divided
 
 
-def divide(total: float, counts: Floats, *, noise: Floats, widths: Floats, doubt: float) -> Floats:
+def divide(total: float, counts: Floats, *, noise: Floats, widths: Floats) -> Floats:
     """Divide a count among intervals with these noisy counts.
 
     Those that stand out of their noise keep their estimates. What is left for the others is shrunk towards nothing, the less it stands out.
     Their counts are shrunk towards a division by `widths`, the less they differ from it by more than their noise (James and Stein 1961).
 
-    >>> divide(100.0, np.array([97.0, 2.0, -2.0, 3.0]), noise=np.full(4, 4.0), widths=np.ones(4), doubt=1.0).tolist()
+    >>> divide(100.0, np.array([97.0, 2.0, -2.0, 3.0]), noise=np.full(4, 4.0), widths=np.ones(4)).tolist()
     [100.0, 0.0, 0.0, 0.0]
     """
     if len(counts) == 1:
@@ -109,8 +105,8 @@ def divide(total: float, counts: Floats, *, noise: Floats, widths: Floats, doubt
     rest = total
     if large.any():
         rest -= math.fsum(counts[large])
-        doubtful = doubt**2 * math.fsum(noise[~large] ** 2)
-        rest = rest - doubtful / rest if rest * rest > doubtful and rest > 0 else 0.0
+        doubt = DOUBT**2 * math.fsum(noise[~large] ** 2)
+        rest = rest - doubt / rest if rest * rest > doubt and rest > 0 else 0.0
     divided = np.zeros(len(counts))
     if rest > 0:
         divided[~large] = _smooth(rest, counts[~large], noise=noise[~large], widths=widths[~large])

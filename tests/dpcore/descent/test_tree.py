@@ -63,7 +63,7 @@ def test_every_level_is_a_partition_and_the_counts_of_the_cells_are_near_the_tru
     assert counts.shape == (found.size,)
     assert found.cells <= MOST_CELLS
     assert counts.min() >= 0
-    assert noise == 7.0
+    assert noise == 8.0
     assert np.sqrt(np.mean((counts - true) ** 2)) < 3 * noise
 
 
@@ -129,11 +129,11 @@ def test_whatever_the_noise_says_there_is_an_answer(noise: list[int], chance: ob
 
 def test_children_that_stand_out_keep_their_counts_and_the_others_follow_their_parent() -> None:
     noise, widths = np.full(4, 10.0), np.array([1.0, 1.0, 2.0, 4.0])
-    alone = divide(500.0, np.array([495.0, 12.0, -9.0, 2.0]), noise=noise, widths=widths, doubt=1.0)
+    alone = divide(500.0, np.array([495.0, 12.0, -9.0, 2.0]), noise=noise, widths=widths)
     assert alone.tolist() == [500.0, 0.0, 0.0, 0.0]
-    none = divide(40.0, np.array([12.0, 9.0, 8.0, 11.0]), noise=noise, widths=widths, doubt=1.0)
+    none = divide(40.0, np.array([12.0, 9.0, 8.0, 11.0]), noise=noise, widths=widths)
     assert none == pytest.approx(40 * widths / 8)  # equal density: the counts differ by less than their noise
-    both = divide(300.0, np.array([150.0, 50.0, 60.0, 40.0]), noise=noise, widths=widths, doubt=1.0)
+    both = divide(300.0, np.array([150.0, 50.0, 60.0, 40.0]), noise=noise, widths=widths)
     assert both == pytest.approx(project(np.array([150.0, 50.0, 60.0, 40.0]), 300.0))
 
 
