@@ -23,7 +23,8 @@ from dpcore.release.dataset_folder import point_latest
 from dpcore.release.draft import Draft
 from dpcore.release.draft_folder import DraftFolder, new_draft, sync_path
 from dpcore.release.integrity import LARGEST_MANIFEST, MANIFEST, damage, one_line, read_regular
-from dpcore.release.measured import measurement_schema, measurement_tables
+from dpcore.release.measured import MEASUREMENTS, measurement_schema, measurement_tables
+from dpcore.spec.described import describe_universe
 
 ROWS_PER_GROUP = 1 << 18
 LEAST_FREE_BYTES = 4 << 20
@@ -188,9 +189,10 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
     footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}
     universe = draft.declaration.universe
     measured = measurement_tables(universe, draft.measurements, draft.resolutions)
+    schema = measurement_schema(universe, draft.measurements, draft.resolutions)
     files = [
         _write_parquet(folder, "data/part-00000.parquet", _decoded(draft), universe.schema.with_metadata(footer)),
-        _write_parquet(folder, "measurements.parquet", measured, measurement_schema().with_metadata(footer)),
+        _write_parquet(folder, MEASUREMENTS, measured, schema.with_metadata({**schema.metadata, **footer})),
     ]
     files.append(_write_text(folder, "card.html", card(draft, files=files)))
     manifest = {
@@ -204,6 +206,7 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         "columns": {field.name: str(field.type) for field in universe.schema},
         "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source", "engine"}),
         "discovered": [asdict(each) for each in draft.findings],
+        "universe": describe_universe(draft.declaration),
         "strategy": draft.declaration.strategy.name,
         "rounds": [asdict(each) for each in draft.rounds],
         "files": files,
