@@ -75,7 +75,7 @@ def _comparison(scope: Scope, node: exp.Expression) -> Condition:
     if isinstance(left, _CONSTANTS) and not isinstance(right, _CONSTANTS):
         left, right, operator = right, left, FLIPPED[operator]
     if right.find(exp.Column):
-        raise scope.refused(right, "a column can only be compared with a constant, not with another column")
+        raise scope.refused(right, "a column can only be compared with a constant, not with another column; put a text in single quotes")
     term = scope.term(left)
     return _compare(scope, node, term, operator, right)
 

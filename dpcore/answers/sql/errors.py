@@ -89,4 +89,5 @@ def unreachable(text: str, node: "Expression", wanted: str) -> NoReturn:
 def _said(node: "Expression") -> str:
     """Name a part of a statement by its kind, without rendering it: a hostile one may be deep."""
     name = getattr(node, "name", "") if node.key in ("anonymous", "column", "literal", "identifier") else ""
-    return f"{node.key} {shown(name)}" if name else f"`{node.key}`"
+    kind = {"anonymous": "the function", "column": "the column", "literal": "the constant"}.get(node.key, node.key)
+    return f"{kind} {shown(name)}" if name else f"`{node.key}`"

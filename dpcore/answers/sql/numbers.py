@@ -135,7 +135,9 @@ def _filtered(found: Number, where: Condition, scope: Scope, node: exp.Expressio
 
 def _count(scope: Scope, node: exp.Count) -> Number:
     inner = unwrapped(node.this) if node.this is not None else exp.Star()
-    if isinstance(inner, exp.Distinct) or node.args.get("expressions"):
+    if node.args.get("expressions"):
+        raise scope.refused(node, "count takes one column; write count(*) filter (where a is not null and b is not null)")
+    if isinstance(inner, exp.Distinct):
         raise scope.refused(node, "distinct values cannot be counted in a private release; count rows with count(*), or group by the column")
     if isinstance(inner, exp.Star | exp.Literal):
         return Count()

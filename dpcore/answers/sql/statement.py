@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Collection
+from itertools import pairwise
 from typing import Any
 
 from sqlglot import expressions as exp
-from sqlglot import parse as parse_sql
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
+from sqlglot.tokens import TokenType
 
 from dpcore.answers.query import (
     All,
@@ -28,7 +30,7 @@ from dpcore.answers.query import (
 )
 
 from dpcore.answers.sql.conditions import FLIPPED, OPERATORS, condition, flattened
-from dpcore.answers.sql.errors import QueryError, mistake, shown, unreachable
+from dpcore.answers.sql.errors import QueryError, mistake, position, shown, unreachable
 from dpcore.answers.sql.numbers import is_number, name_of, number
 from dpcore.answers.sql.terms import Scope, unwrapped
 from dpcore.universe import Universe
@@ -68,13 +70,19 @@ def _parsed(text: str) -> exp.Select:
     """Parse one `select` statement."""
     if len(text) > LONGEST:
         raise QueryError(f"the question has {len(text):,} characters; write at most {LONGEST:,}", line=1, column=1)
+    dialect = Dialect.get_or_raise("duckdb")
     try:
-        statements = [each for each in parse_sql(text, read="duckdb") if each is not None]
+        tokens = dialect.tokenize(text)
+        statements = [each for each in dialect.parser().parse(tokens, text) if each is not None]
     except ParseError as error:
         raise _unparsed(text, error) from None
     except (SqlglotError, ValueError, TypeError, AttributeError, IndexError, KeyError):
         # The tokenizer's errors have no position, and some texts make the parser itself fail.
         raise QueryError(f"this is not SQL; check quotes, comments and brackets, and write such as: {_EXAMPLE}", line=1, column=1) from None
+    for one, other in pairwise(tokens):  # which the parser ignores
+        if one.token_type == other.token_type == TokenType.COMMA:
+            line, column = position(text, other.start)
+            raise QueryError("there is a comma too many; remove it", line=line, column=column)
     if not statements:
         raise QueryError(f"the question is empty; write such as: {_EXAMPLE}", line=1, column=1)
     if len(statements) > 1:
@@ -155,6 +163,8 @@ class _Statement:
                 word = name.strip("_")
                 hint = "group by the column instead" if word == "distinct" else f"write such as: {_EXAMPLE}"
                 raise mistake(self._text, node, f"`{word}` is not supported; {hint}")
+        if not self._outputs:
+            raise mistake(self._text, self._select, f"the question asks for nothing; write such as: {_EXAMPLE}")
         if len(self._outputs) > MOST_OUTPUTS:
             raise mistake(self._text, self._outputs[MOST_OUTPUTS], f"ask for at most {MOST_OUTPUTS} columns at once")
 
@@ -166,6 +176,8 @@ class _Statement:
         for name, value in group.args.items():
             if value and name not in ("expressions", "all"):
                 raise mistake(self._text, group, f"`{name}` is not supported; group by columns and bins")
+        if not group.args.get("all") and not group.expressions:
+            raise mistake(self._text, group, "name a column or bin after `group by`")
         if group.args.get("all"):
             nodes = [each for each in self._outputs if not is_number(each)]
         else:
@@ -204,6 +216,7 @@ class _Statement:
             return KeyOf(terms.index(term))
         if isinstance(inner, exp.Column):
             return number(self._scope, inner)  # raises, and says how to group
+        self._scope.term(inner)  # raises if there is no such function
         raise mistake(self._text, inner, "this is neither a group nor an aggregate; repeat it after `group by`")
 
     def _fresh(self, name: str) -> str:
@@ -294,7 +307,8 @@ class _Statement:
         if node is None:
             return None
         count = node.args.get("expression")
-        if not isinstance(node, exp.Limit | exp.Offset) or count is None or node.args.get("expressions"):
+        others = [value for name, value in node.args.items() if value and name != "expression"]
+        if not isinstance(node, exp.Limit | exp.Offset) or count is None or others:
             raise mistake(self._text, node, f"`{clause}` needs a whole number: {clause} 10")
         value = self._scope.number(count)
         if value.denominator != 1 or not 0 <= value <= MOST_SHOWN:
