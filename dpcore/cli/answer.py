@@ -11,6 +11,7 @@ import pandas as pd
 
 from dpcore.cli.output import Answer, UsedLedger, table
 from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.release.integrity import one_line
 
 MORE = (
     "; reads the release's folder only, and charges nothing. The table is called `release`. Supported: count, sum, avg, median, "
@@ -68,4 +69,4 @@ def _shown(value: Any) -> str:
         return "null"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else one_line(value)
