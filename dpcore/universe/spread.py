@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -154,6 +154,7 @@ def null_codes(attribute: Attribute) -> tuple[int, ...]:
     return tuple(code for code, value in enumerate(values) if value is None)
 
 
+@lru_cache(maxsize=256)
 def spread_of(attribute: Attribute) -> Spread:
     """Return how values are distributed within the cells of an ordered column."""
     match attribute:

@@ -36,7 +36,7 @@ from dpcore.answers.sql.terms import Scope, unwrapped
 from dpcore.universe import Universe
 from dpcore.universe.spread import spread_of
 
-LONGEST = 50_000
+LONGEST = 20_000
 """The most characters of a question."""
 
 MOST_OUTPUTS = 100

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from dpcore import synthesize
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
+from dpcore.spec.described import restore_universe
+from dpcore.universe import Universe
 
 EVERY_KIND = """\
 dataset: kinds
@@ -102,3 +105,8 @@ def working_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
+
+
+def declared_universe() -> Universe:
+    """Return the columns of every kind, as they are declared and before anything is found."""
+    return restore_universe(yaml.safe_load(EVERY_KIND)["universe"], described={}, discovered=[])
