@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ import numpy as np
 from dpcore.answers.answer import answer
 from dpcore.answers.release import Release, open_release
 from dpcore.universe import Attribute, Date, Datetime, Integer, Number, Universe
-from dpcore.universe.spread import category_values, null_codes, spread_of
+from dpcore.universe.spread import category_values, null_codes
+from dpcore.universe.spreading import spread_of
 
 SIGMAS = 4.0  # of independent draws; rows are drawn more evenly than that
 FEW = 30  # of fewer rows neither means nor quantiles are compared
@@ -56,7 +58,7 @@ class Question:
         outputs = [f"{key} as k{at}" for at, key in enumerate(keys)]
         outputs += [f"{each.sql} as n{at}" for at, each in enumerate(self.numbers)]
         group = f" group by {', '.join(keys)}" if keys else ""
-        return f"select {', '.join(outputs)} from release where {self.where}{group}"
+        return f"select {', '.join(outputs)} from release where {self.where}{group}"  # noqa: S608  generated here
 
     @property
     def duckdb(self) -> str:
@@ -77,7 +79,7 @@ class Question:
                     outputs.append(f"stddev_pop({each.of}) {rows} as sd{at}")
                     outputs.append(f"avg({each.of}) {rows} as mean{at}")
         group = f" group by {', '.join(key for _, key in self.keys)}" if self.keys else ""
-        return f"select {', '.join(outputs)} from release where {self.where}{group}"
+        return f"select {', '.join(outputs)} from release where {self.where}{group}"  # noqa: S608  generated here
 
 
 class Generator:
@@ -171,7 +173,9 @@ class Generator:
         some = self._random.sample(values, min(len(values), self._random.randint(1, 4)))
         listed = ", ".join(map(_literal, some))
         operator = self._random.choice(["=", "<>", "<", ">="])
-        return self._random.choice([f"{quoted} {operator} {one}", f"{quoted} in ({listed})", f"{quoted} not in ({listed})"])
+        return self._random.choice(
+            [f"{quoted} {operator} {one}", f"{quoted} in ({listed})", f"{quoted} not in ({listed})"]
+        )
 
     def _constant(self, attribute: Attribute) -> Any:
         """Draw a value: from the whole range, or one that is likely."""
@@ -219,7 +223,9 @@ class Comparison:
     ratio: float
 
 
-def compare(release: Release, rows: duckdb.DuckDBPyConnection, question: Question, *, of: Question | None = None) -> Iterator[Comparison]:
+def compare(
+    release: Release, rows: duckdb.DuckDBPyConnection, question: Question, *, of: Question | None = None
+) -> Iterator[Comparison]:
     """Yield the comparison of every number of a question. `of` asks DuckDB about something else, as a control."""
     ours = answer(release, question.sql)
     theirs = rows.execute((of or question).duckdb).fetchdf()
@@ -234,7 +240,7 @@ def compare(release: Release, rows: duckdb.DuckDBPyConnection, question: Questio
         yield Comparison(question, f"group {group}", 0.0, 1.0, math.inf)
 
 
-def _compared(
+def _compared(  # noqa: PLR0913  all that a bound depends on
     question: Question, asked: Asked, model: float, other: dict[str, Any], *, at: int, scale: float
 ) -> Iterator[Comparison]:
     count = float(other.get(f"rows{at}", 0))
@@ -262,7 +268,10 @@ def _rank_error(model: float, values: Any, share: float) -> float:
     """Return how far the rank of the model's quantile among the rows is from its share, in bounds."""
     values = np.sort(np.asarray(values, dtype=np.float64))
     slack = 1e-9 * max(1.0, abs(model))
-    low, high = (np.searchsorted(values, model + move, side=side) / len(values) for move, side in ((-slack, "left"), (slack, "right")))
+    low, high = (
+        np.searchsorted(values, model + move, side=side) / len(values)
+        for move, side in ((-slack, "left"), (slack, "right"))
+    )
     error = max(0.0, low - share, share - high)
     return float(error / (SIGMAS * math.sqrt(share * (1 - share) / len(values)) + 2 / len(values)))
 
@@ -272,7 +281,9 @@ def _key(value: Any) -> Any:
         return None
     if hasattr(value, "isoformat"):
         return value.isoformat()[:10]
-    return round(float(value), 6) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else value
+    return (
+        round(float(value), 6) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else value
+    )
 
 
 def rows_of(release: Release) -> duckdb.DuckDBPyConnection:
@@ -302,9 +313,17 @@ def main() -> None:
         seconds.append(time.process_time() - before)
         compared += list(compare(release, rows, question))
     control = []
-    for one, other in zip(questions, questions[1:], strict=False):
+    for one, other in pairwise(questions):
         if one.keys == other.keys and len(one.numbers) <= len(other.numbers):
-            control += [each.ratio for each in compare(release, rows, replace(one, numbers=one.numbers[:1]), of=replace(one, where=other.where, numbers=one.numbers[:1]))]
+            control += [
+                each.ratio
+                for each in compare(
+                    release,
+                    rows,
+                    replace(one, numbers=one.numbers[:1]),
+                    of=replace(one, where=other.where, numbers=one.numbers[:1]),
+                )
+            ]
     ratios = np.array([each.ratio for each in compared])
     result = {
         "questions": len(questions),

@@ -124,7 +124,9 @@ def _filtered(having: Any, numbers: Numbers, keys: Sequence[Sequence[Any]], grou
     if having.operator == "is null":
         return np.array([2 * _is_null(value) for value in left], dtype=np.int8)
     right = _side(having.right, numbers, keys) if isinstance(having.right, Number) else [having.right] * groups
-    return np.array([_compared(one, having.operator, other) for one, other in zip(left, right, strict=True)], dtype=np.int8)
+    return np.array(
+        [_compared(one, having.operator, other) for one, other in zip(left, right, strict=True)], dtype=np.int8
+    )
 
 
 def _compared(left: Any, operator: str, right: Any) -> int:
@@ -139,4 +141,3 @@ def _compared(left: Any, operator: str, right: Any) -> int:
         ">=": lambda: left >= right,
     }
     return 2 * bool(checks[operator]())
-

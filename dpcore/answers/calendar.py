@@ -71,20 +71,20 @@ def part_of(moments: npt.NDArray[Any], unit: str) -> npt.NDArray[np.int64]:  # n
     months = moments.astype("datetime64[M]").astype(np.int64)
     match unit:
         case "year":
-            return months // 12 + 1970
+            return np.asarray(months // 12 + 1970)
         case "quarter":
-            return months % 12 // 3 + 1
+            return np.asarray(months % 12 // 3 + 1)
         case "month":
-            return months % 12 + 1
+            return np.asarray(months % 12 + 1)
         case "week":
             return np.array([day.isocalendar().week for day in days.tolist()], dtype=np.int64)
         case "day":
-            return (days - moments.astype("datetime64[M]").astype("datetime64[D]")).astype(np.int64) + 1
+            return np.asarray((days - moments.astype("datetime64[M]").astype("datetime64[D]")).astype(np.int64) + 1)
         case "dayofyear":
-            return (days - moments.astype("datetime64[Y]").astype("datetime64[D]")).astype(np.int64) + 1
+            return np.asarray((days - moments.astype("datetime64[Y]").astype("datetime64[D]")).astype(np.int64) + 1)
         case "dayofweek":
-            return (numbers + 4) % 7
+            return np.asarray((numbers + 4) % 7)
         case "isodow":
-            return (numbers + 3) % 7 + 1
+            return np.asarray((numbers + 3) % 7 + 1)
     seconds = (moments.astype("datetime64[s]") - days.astype("datetime64[s]")).astype(np.int64)
-    return {"hour": seconds // 3600, "minute": seconds // 60 % 60, "second": seconds % 60}[unit]
+    return np.asarray({"hour": seconds // 3600, "minute": seconds // 60 % 60, "second": seconds % 60}[unit])

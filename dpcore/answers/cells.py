@@ -15,17 +15,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.answers.calendar import boundaries, part_of, truncated
+from dpcore.answers.calendar import part_of, truncated
+from dpcore.answers.cuts import bin_edges, bin_places, cuts_of, first_place, place_of
 from dpcore.answers.query import Among, Bin, Buckets, Cells, Compare, Like, Part, Term, Transform, Truncate
 from dpcore.errors import UsageError
 from dpcore.universe import Attribute
-from dpcore.universe.spread import Spread, category_values, null_codes, spread_of
+from dpcore.universe.spread import Spread, category_values, null_codes
+from dpcore.universe.spreading import spread_of
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-
-MOST_CUTS = 100_000
-"""The most pieces into which conditions and keys may cut a column."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +64,7 @@ class Column:
             cells = np.arange(attribute.size)
             return cls(attribute, None, cells, np.ones(attribute.size), cells, null)
         spread = spread_of(attribute)
-        cuts = _cuts(spread, parts)
+        cuts = cuts_of(spread, parts)
         bounds = spread.bounds
         cuts = cuts[(cuts > bounds[0]) & (cuts < bounds[-1])]
         start = np.union1d(bounds[:-1], cuts)
@@ -153,7 +152,7 @@ class Column:
 
     def _compared(self, operator: str, value: Any) -> npt.NDArray[np.bool_]:
         """Compare the places of an ordered column, which were cut where the comparison changes."""
-        place = _place(self.spread, value)
+        place = place_of(self.spread, value)
         if self.spread is not None and self.spread.whole:
             less, at_most = self.start < math.ceil(place), self.start < math.floor(place) + 1
         else:
@@ -191,13 +190,13 @@ class Column:
             raise UsageError("a category has no bins; group by the column itself")
         match transform:
             case Bin(width):
-                edges = _bin_edges(spread, width)
-                number = np.searchsorted(_bin_places(spread, width), start, side="right")
+                edges = bin_edges(spread, width)
+                number = np.searchsorted(bin_places(spread, width), start, side="right")
                 whole = width.denominator == 1
                 lows = [_plain(edge, whole=whole) for edge in edges]
                 return number, [lows[at] for at in number.tolist()], [lows[at + 1] for at in number.tolist()]
             case Buckets(low, high, count):
-                places = np.array([_ceil(spread, low + (high - low) * at / count) for at in range(count + 1)])
+                places = np.array([first_place(spread, low + (high - low) * at / count) for at in range(count + 1)])
                 number = np.searchsorted(places, start, side="right")
                 return number, number.tolist(), number.tolist()
             case Truncate(unit):
@@ -248,76 +247,6 @@ def _category_keys(values: tuple[Any, ...]) -> Keys:
     of_piece[nulls] = len(order)
     shown = [values[code] for code in order] + [None] * bool(nulls)
     return Keys(shown, shown, of_piece)
-
-
-def _cuts(spread: Spread, parts: Iterable[Any]) -> npt.NDArray[Any]:
-    """Return the places at which conditions and keys change, besides the cells' own bounds."""
-    cuts: list[npt.NDArray[Any]] = [spread.bounds[:1]]
-    for part in parts:
-        match part:
-            case Compare(Term(_, None), _, value):
-                cuts.append(_around(spread, [value]))
-            case Among(Term(_, None), values):
-                cuts.append(_around(spread, values))
-            case Term(_, transform):
-                cuts.append(_cuts_of(spread, transform))
-            case Compare(term) | Among(term):
-                cuts.append(_cuts_of(spread, term.transform))
-    found = np.unique(np.concatenate(cuts))
-    if len(found) > MOST_CUTS:
-        raise UsageError(
-            f"the question divides a column into {len(found):,} parts, and at most {MOST_CUTS:,} are possible; use wider bins"
-        )
-    return found
-
-
-def _cuts_of(spread: Spread, transform: Transform | None) -> npt.NDArray[Any]:
-    match transform:
-        case Bin(width):
-            return _bin_places(spread, width)
-        case Buckets(low, high, count):
-            return np.array([_ceil(spread, low + (high - low) * at / count) for at in range(count + 1)])
-        case Truncate(unit) | Part(unit):
-            first, last = spread.edges[0], spread.edges[-1]
-            return np.array([_ceil(spread, moment) for moment in boundaries(first, last, unit, most=MOST_CUTS)])
-        case Cells():
-            return spread.bounds
-    return np.arange(spread.bounds[0], spread.bounds[-1])  # the values themselves
-
-
-def _bin_edges(spread: Spread, width: Fraction) -> list[Fraction]:
-    """Return the multiples of a width from the last one before the values to the first one after them."""
-    first, last = (math.floor(Fraction(edge) / width) for edge in (spread.edges[0], spread.edges[-1]))
-    if last - first > MOST_CUTS:
-        raise UsageError(
-            f"a column has {last - first:,} bins of this width, and at most {MOST_CUTS:,} are possible; use wider bins"
-        )
-    return [width * number for number in range(first, last + 2)]
-
-
-def _bin_places(spread: Spread, width: Fraction) -> npt.NDArray[Any]:
-    """Return the places at which bins start, without the first bin."""
-    return np.array([_ceil(spread, edge) for edge in _bin_edges(spread, width)[1:]])
-
-
-def _around(spread: Spread, values: Iterable[Any]) -> npt.NDArray[Any]:
-    places = [_place(spread, value) for value in values]
-    if spread.whole:
-        return np.array([cut for place in places for cut in (math.ceil(place), math.floor(place) + 1)], dtype=np.int64)
-    return np.array([float(place) for place in places])
-
-
-def _ceil(spread: Spread, value: Any) -> int | float:
-    place = _place(spread, value)
-    return math.ceil(place) if spread.whole else float(place)
-
-
-def _place(spread: Spread | None, value: Any) -> Fraction:
-    """Return the place of a constant, moved to just outside the column's values if it lies further out."""
-    if spread is None:
-        raise UsageError("this column has no order; compare it with = or in")
-    low, high = Fraction(spread.bounds[0].item()) - 2, Fraction(spread.bounds[-1].item()) + 2
-    return min(max(spread.place(value), low), high)
 
 
 def _each(values: list[Any], operator: str, value: Any) -> npt.NDArray[np.bool_]:

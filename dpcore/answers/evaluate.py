@@ -97,7 +97,7 @@ class Form:
             width = self.columns[self.axes.index(along)].pieces
             group = group * width + self._along(np.arange(width), along)
         places = np.broadcast_to(group, array.shape).ravel()
-        found: Weights = np.bincount(places, weights=array.ravel(), minlength=self.groups * width)
+        found = np.bincount(places, weights=array.ravel(), minlength=self.groups * width).astype(np.float64)
         return found if along is None else found.reshape(self.groups, width)
 
     def linear(self, group: int) -> Linear:
@@ -183,7 +183,7 @@ class Prepared:
                 return self.form(number).totals(marginal)
             case Mean():
                 rows, sums = self.rows(number).totals(marginal), self.form(number).totals(marginal)
-                return np.divide(sums, rows, out=np.full(self.groups, np.nan), where=rows > LEAST_ROWS)
+                return np.asarray(np.divide(sums, rows, out=np.full(self.groups, np.nan), where=rows > LEAST_ROWS))
         return self._quantile(number, marginal)
 
     def _quantile(self, number: Quantile, marginal: Marginal) -> Weights:
@@ -219,7 +219,9 @@ class Prepared:
     def _refuse_too_many(self, axes: Axes, columns: Sequence[Column]) -> None:
         cells = math.prod(max(column.pieces, column.attribute.size) for column in columns)
         if cells > MOST_CELLS:
-            named = ", ".join(f"{self._universe.names[axis]} ({column.pieces:,})" for axis, column in zip(axes, columns, strict=True))
+            named = ", ".join(
+                f"{self._universe.names[axis]} ({column.pieces:,})" for axis, column in zip(axes, columns, strict=True)
+            )
             raise UsageError(
                 f"the question joins {cells:,} cells of {named}, and at most {MOST_CELLS:,} are possible; use fewer of these columns at once"
             )
@@ -278,7 +280,8 @@ def _along(values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any
 
 def _combined(operator: str, left: Weights, right: Weights) -> Weights:
     if operator == "/":
-        return np.divide(left, right, out=np.full(left.shape, np.nan), where=np.abs(right) > LEAST_ROWS)
+        found = np.full(left.shape, np.nan)
+        return np.asarray(np.divide(left, right, out=found, where=np.abs(right) > LEAST_ROWS))
     combined: Weights = {"+": np.add, "-": np.subtract, "*": np.multiply}[operator](left, right)
     return combined
 
@@ -292,4 +295,3 @@ def _remembered(marginal: Marginal) -> Marginal:
         return known[axes]
 
     return remembered
-

@@ -35,7 +35,10 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verb to the parser."""
     parser = add_verb(verbs, "answer", common, "answer a question in SQL from a release", more=MORE)
     parser.add_argument(
-        "release", metavar="RELEASE", type=Path, help="the release's folder, or its dataset's folder for the newest release"
+        "release",
+        metavar="RELEASE",
+        type=Path,
+        help="the release's folder, or its dataset's folder for the newest release",
     )
     parser.add_argument(
         "query",

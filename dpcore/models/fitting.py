@@ -20,7 +20,10 @@ from dpcore.resolutions import Resolutions
 FIRST_TRIES, LAST_TRIES = 50, 400  # evaluations of the model
 LAST_CELL_TRIES = 4e8  # a large dense model gets fewer last tries, so that tries x cells stays below this
 FEWEST_LAST_TRIES = 60  # but at least these
-DENSE_PER_CELL, FACTORED_PER_CELL = 0.5, 1.0  # parameters that a model may fit for each cell that stands out of its noise
+DENSE_PER_CELL, FACTORED_PER_CELL = (
+    0.5,
+    1.0,
+)  # parameters that a model may fit for each cell that stands out of its noise
 
 
 @dataclass(frozen=True)
@@ -161,4 +164,3 @@ class SignedSteps:
 def counted_total(measurement: Measurement) -> float:
     """Return the number of rows, at least 1, by a measured total."""
     return max(1.0, float(measurement.values.sum()))
-

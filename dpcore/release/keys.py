@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from dpcore.resolutions import Resolutions
 from dpcore.universe import Attribute, Universe
-from dpcore.universe.spread import Spread, category_values, null_codes, spread_of
+from dpcore.universe.spread import Spread, category_values, null_codes
+from dpcore.universe.spreading import spread_of
 
 
 @dataclass(frozen=True)

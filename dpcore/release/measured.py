@@ -79,9 +79,7 @@ def _table(
     names = [universe.names[resolutions.column(axis)] for axis in measurement.axes]
     offsets = pa.array(np.arange(count + 1, dtype=np.int32) * len(names))
     columns: dict[str, pa.Array] = {
-        "step": pa.DictionaryArray.from_arrays(
-            pa.array(np.zeros(count, dtype=np.int32)), pa.array([measurement.step])
-        ),
+        "step": pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([measurement.step])),
         "attributes": pa.ListArray.from_arrays(offsets, pa.array(names * count, pa.string())),
         "noisy_count": pa.array(measurement.values.ravel()),
         "noise_standard_deviation": pa.array(np.full(count, measurement.noise)),

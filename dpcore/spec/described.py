@@ -42,9 +42,7 @@ def restore_universe(
     """
     found = {each["column"]: each for each in discovered}
     return Universe(
-        {
-            name: _attribute(column, described.get(name), found.get(name)) for name, column in columns.items()
-        }
+        {name: _attribute(column, described.get(name), found.get(name)) for name, column in columns.items()}
     )
 
 
@@ -58,5 +56,3 @@ def _attribute(column: Any, described: Mapping[str, Any] | None, found: Mapping[
         return _COLUMN.validate_python(column).attribute(Path())
     except (ValidationError, SpecError):
         raise UsageError("the spec in the manifest is damaged; copy the release again") from None
-
-

@@ -41,7 +41,7 @@ def describe(attribute: Attribute) -> dict[str, Any]:
     return {"kind": _NAMES[type(attribute)], **{name: value for name, value in public.items() if value is not None}}
 
 
-def _plain(name: str, value: Any) -> Any:
+def _plain(name: str, value: Any) -> Any:  # noqa: PLR0911  a table, one line for each type
     match value:
         case Leaves():
             return {key: _plain(key, part) for key, part in vars(value).items() if not key.startswith("_")}
@@ -81,7 +81,7 @@ def restored(described: Mapping[str, Any]) -> Attribute:
         raise UsageError("the description of a column is damaged; copy the release again") from None
 
 
-def _restored(name: str, value: Any, kind: type[Attribute]) -> Any:
+def _restored(name: str, value: Any, kind: type[Attribute]) -> Any:  # noqa: PLR0911  a table, one line for each field
     if name in ("minimum", "maximum") and issubclass(kind, Date | Datetime):
         moment: Callable[[str], date] = datetime.fromisoformat if issubclass(kind, Datetime) else date.fromisoformat
         return moment(value)

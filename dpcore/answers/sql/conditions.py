@@ -1,20 +1,33 @@
 """Conditions on rows: what stands after `where` and `filter`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import time
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import expressions as exp
 
-from dpcore.answers.query import All, Always, Among, AnyOf, Compare, Condition, IsNull, IsTrue, Like, Not, Term, Truncate
-from dpcore.answers.sql.errors import unreachable
+from dpcore.answers.query import (
+    All,
+    Always,
+    Among,
+    AnyOf,
+    Compare,
+    Condition,
+    IsNull,
+    IsTrue,
+    Like,
+    Not,
+    Term,
+    Truncate,
+)
+from dpcore.answers.sql.errors import unsupported
 from dpcore.answers.sql.terms import Scope, unwrapped
 from dpcore.universe import Datetime
 
 if TYPE_CHECKING:
     from dpcore.answers.sql.terms import Kind
 
-OPERATORS: dict[type[exp.Expression], str] = {
+OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
     exp.NEQ: "<>",
     exp.LT: "<",
@@ -27,7 +40,7 @@ _CONSTANTS = (exp.Literal, exp.Neg, exp.Boolean, exp.Null, exp.Cast)
 _SUPPORTED = "use comparisons with constants, in, between, like, is null, and, or, not"
 
 
-def flattened(node: exp.Expression, kind: type[exp.Expression]) -> Iterator[exp.Expression]:
+def flattened(node: exp.Expr, kind: type[exp.Expr]) -> Iterator[exp.Expr]:
     """Yield the parts of a chain of `and` or of `or` in order, without recursion: a chain may be long."""
     waiting = [node]
     while waiting:
@@ -38,49 +51,41 @@ def flattened(node: exp.Expression, kind: type[exp.Expression]) -> Iterator[exp.
             yield part
 
 
-def condition(scope: Scope, node: exp.Expression) -> Condition:
+def condition(scope: Scope, node: exp.Expr) -> Condition:
     """Return the condition that an expression states.
 
     Raises:
         QueryError: If it is not supported, or does not fit the columns.
     """
     node = unwrapped(node)
-    match node:
-        case exp.And():
-            return All(tuple(condition(scope, part) for part in flattened(node, exp.And)))
-        case exp.Or():
-            return AnyOf(tuple(condition(scope, part) for part in flattened(node, exp.Or)))
-        case exp.Not():
-            return Not(condition(scope, node.this))
-        case exp.Boolean():
-            return Always(truth=bool(node.this))
-        case exp.Is():
-            return _is(scope, node)
-        case exp.In():
-            return _in(scope, node)
-        case exp.Between():
-            return _between(scope, node)
-        case exp.Like() | exp.ILike():
-            return _like(scope, node)
-        case exp.Column():
-            return _true(scope, node)
+    if isinstance(node, exp.And):
+        return All(tuple(condition(scope, part) for part in flattened(node, exp.And)))
+    if isinstance(node, exp.Or):
+        return AnyOf(tuple(condition(scope, part) for part in flattened(node, exp.Or)))
+    if isinstance(node, exp.Not):
+        return Not(condition(scope, node.this))
     if type(node) in OPERATORS:
         return _comparison(scope, node)
-    unreachable(scope.text, node, _SUPPORTED)
+    read = _READERS.get(type(node))
+    if read is None:
+        raise unsupported(scope.text, node, _SUPPORTED)
+    return read(scope, node)
 
 
-def _comparison(scope: Scope, node: exp.Expression) -> Condition:
+def _comparison(scope: Scope, node: exp.Expr) -> Condition:
     operator = OPERATORS[type(node)]
     left, right = unwrapped(node.this), unwrapped(node.expression)
     if isinstance(left, _CONSTANTS) and not isinstance(right, _CONSTANTS):
         left, right, operator = right, left, FLIPPED[operator]
     if right.find(exp.Column):
-        raise scope.refused(right, "a column can only be compared with a constant, not with another column; put a text in single quotes")
+        raise scope.refused(
+            right, "a column can only be compared with a constant, not with another column; put a text in single quotes"
+        )
     term = scope.term(left)
     return _compare(scope, node, term, operator, right)
 
 
-def _compare(scope: Scope, node: exp.Expression, term: Term, operator: str, right: exp.Expression) -> Condition:
+def _compare(scope: Scope, node: exp.Expr, term: Term, operator: str, right: exp.Expr) -> Condition:
     kind: Kind = scope.kind(term)
     if kind == "boolean" and operator not in ("=", "<>"):
         raise scope.refused(node, f"{scope.name(term.column)} is true or false; compare it with = or <>")
@@ -88,7 +93,7 @@ def _compare(scope: Scope, node: exp.Expression, term: Term, operator: str, righ
     return Compare(term, operator, _fitting(scope, right, term, read(right, term)))
 
 
-def _fitting(scope: Scope, node: exp.Expression, term: Term, value: Any) -> Any:
+def _fitting(scope: Scope, node: exp.Expr, term: Term, value: Any) -> Any:
     """Return a constant in the type of a truncated day, with which it is compared directly."""
     if not isinstance(term.transform, Truncate) or isinstance(scope.attribute(term.column), Datetime):
         return value
@@ -104,7 +109,7 @@ def _is(scope: Scope, node: exp.Is) -> Condition:
     if isinstance(right, exp.Boolean):
         inner = condition(scope, node.this)
         return IsTrue(inner if right.this else Not(inner))
-    unreachable(scope.text, node, "write is null, is not null, is true or is false")
+    raise unsupported(scope.text, node, "write is null, is not null, is true or is false")
 
 
 def _in(scope: Scope, node: exp.In) -> Condition:
@@ -122,7 +127,7 @@ def _between(scope: Scope, node: exp.Between) -> Condition:
     return All((low, _compare(scope, node, term, "<=", node.args["high"])))
 
 
-def _like(scope: Scope, node: exp.Expression) -> Condition:
+def _like(scope: Scope, node: exp.Expr) -> Condition:
     term, pattern = scope.term(node.this), unwrapped(node.expression)
     if scope.kind(term) != "text" or not (isinstance(pattern, exp.Literal) and pattern.is_string):
         raise scope.refused(node, "`like` compares a text column with a pattern in quotes, such as 'card%'")
@@ -134,3 +139,18 @@ def _true(scope: Scope, node: exp.Column) -> Condition:
     if scope.kind(Term(column)) != "boolean":
         raise scope.refused(node, f"{scope.name(column)} is not true or false; compare it with a constant")
     return Compare(Term(column), "=", value=True)
+
+
+def _always(_scope: Scope, node: exp.Expr) -> Condition:
+    return Always(truth=bool(node.this))
+
+
+_READERS: dict[type[exp.Expr], Callable[[Scope, Any], Condition]] = {
+    exp.Boolean: _always,
+    exp.Is: _is,
+    exp.In: _in,
+    exp.Between: _between,
+    exp.Like: _like,
+    exp.ILike: _like,
+    exp.Column: _true,
+}

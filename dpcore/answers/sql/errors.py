@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from dpcore.errors import UsageError
 
 if TYPE_CHECKING:
-    from sqlglot.expressions import Expression
+    from sqlglot.expressions import Expr
 
 LONGEST_SHOWN = 60
 MOST_COMPARED = 20_000
@@ -35,15 +35,15 @@ def position(text: str, offset: int) -> tuple[int, int]:
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
-def mistake(text: str, node: "Expression", message: str) -> QueryError:
+def mistake(text: str, node: "Expr", message: str) -> QueryError:
     """Return the error for a part of a statement."""
     line, column = position(text, _offset(node))
     return QueryError(message, line=line, column=column)
 
 
-def _offset(node: "Expression") -> int:
+def _offset(node: "Expr") -> int:
     """Return where a part begins: the first position that it, one of its parts, or the nearest part around it knows."""
-    around: Expression | None = node
+    around: Expr | None = node
     while around is not None:
         known = [each.meta["start"] for each in around.walk() if "start" in each.meta]
         if known:
@@ -81,12 +81,12 @@ def _bare(name: str) -> str:
     return name if name.isprintable() and len(name) <= LONGEST_SHOWN else shown(name)
 
 
-def unreachable(text: str, node: "Expression", wanted: str) -> NoReturn:
-    """Raise for a part of a statement that has no meaning here."""
-    raise mistake(text, node, f"{_said(node)} is not supported here; {wanted}")
+def unsupported(text: str, node: "Expr", wanted: str) -> QueryError:
+    """Return the error for a part of a statement that has no meaning here."""
+    return mistake(text, node, f"{_said(node)} is not supported here; {wanted}")
 
 
-def _said(node: "Expression") -> str:
+def _said(node: "Expr") -> str:
     """Name a part of a statement by its kind, without rendering it: a hostile one may be deep."""
     name = getattr(node, "name", "") if node.key in ("anonymous", "column", "literal", "identifier") else ""
     kind = {"anonymous": "the function", "column": "the column", "literal": "the constant"}.get(node.key, node.key)

@@ -1,7 +1,9 @@
 """Numbers: counts, sums, means, quantiles, and what is computed from them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 from sqlglot import expressions as exp
 
@@ -22,22 +24,22 @@ from dpcore.answers.query import (
     Sum,
 )
 from dpcore.answers.sql.conditions import OPERATORS, condition
-from dpcore.answers.sql.errors import shown, unreachable
+from dpcore.answers.sql.errors import shown, unsupported
 from dpcore.answers.sql.terms import Scope, kind_of, unwrapped
 
-ARITHMETIC: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
+ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/"}
 _CONDITIONS = (*OPERATORS, exp.And, exp.Or, exp.Not, exp.In, exp.Between, exp.Like, exp.ILike, exp.Is, exp.Boolean)
 _QUANTILES = (exp.PercentileCont, exp.PercentileDisc, exp.Quantile, exp.ApproxQuantile)
 _SUPPORTED = "use count, sum, avg, median, quantile_cont(x, 0.9), and +, -, *, / of them"
 
 
-def is_number(node: exp.Expression) -> bool:
+def is_number(node: exp.Expr) -> bool:
     """Return whether an expression contains an aggregate, so that it is a number of each group."""
     kinds = (exp.AggFunc, exp.Window, exp.Filter, exp.WithinGroup)
     return any(isinstance(each, kinds) for each in node.walk())
 
 
-def number(scope: Scope, node: exp.Expression) -> Number:
+def number(scope: Scope, node: exp.Expr) -> Number:  # noqa: PLR0911  a table, one line for each kind
     """Return the number that an expression states.
 
     Raises:
@@ -57,13 +59,15 @@ def number(scope: Scope, node: exp.Expression) -> Number:
             return number(scope, node.this)  # a division by zero is null anyway
         case exp.Column():
             name = scope.name(scope.column(node))
-            raise scope.refused(node, f"{name} is neither a group nor inside an aggregate; write avg({name}), or group by {name}")
+            raise scope.refused(
+                node, f"{name} is neither a group nor inside an aggregate; write avg({name}), or group by {name}"
+            )
     if type(node) in ARITHMETIC:
         return _chain(scope, node)
     return _aggregate(scope, node)
 
 
-def _chain(scope: Scope, node: exp.Expression) -> Number:
+def _chain(scope: Scope, node: exp.Expr) -> Number:
     """Return a sum or product. Chains lean to the left, and may be long, so that side is followed without recursion."""
     pending: list[tuple[str, Number]] = []
     left = node
@@ -92,39 +96,43 @@ def _overall(scope: Scope, node: exp.Window) -> Number:
     raise scope.refused(node, "the only window is sum(count(*)) over (), the total of all groups")
 
 
-def _aggregate(scope: Scope, node: exp.Expression) -> Number:  # noqa: PLR0911  a table, one line for each aggregate
-    match node:
-        case exp.Filter():
-            return _filtered(_aggregate(scope, unwrapped(node.this)), condition(scope, node.expression.this), scope, node)
-        case exp.Count():
-            return _count(scope, node)
-        case exp.CountIf():
-            return Count(condition(scope, node.this))
-        case exp.Sum():
-            return _sum(scope, node)
-        case exp.Avg():
-            return _mean(scope, node)
-        case exp.Median():
-            return _quantile(scope, node, node.this, Fraction(1, 2))
-        case exp.WithinGroup():
-            return _within_group(scope, node)
-        case exp.PercentileCont() | exp.PercentileDisc() | exp.Quantile() | exp.ApproxQuantile():
-            share = node.args.get("quantile") or node.args.get("expression")
-            if share is None:
-                raise scope.refused(node, "a quantile needs a column and a share: quantile_cont(cost, 0.9)")
-            return _quantile(scope, node, node.this, scope.number(share))
-        case exp.Max() | exp.Min():
-            raise scope.refused(
-                node, "an extreme is a single row, which a private release does not show; write quantile_cont(x, 0.99) or quantile_cont(x, 0.01)"
-            )
-        case exp.Round():
-            raise scope.refused(node, "leave `round` out; round the answer afterwards")
-        case exp.Anonymous():
-            raise scope.refused(node, f"there is no function {shown(node.this)}; {_SUPPORTED}")
-    unreachable(scope.text, node, _SUPPORTED)
+def _aggregate(scope: Scope, node: exp.Expr) -> Number:
+    read = _READERS.get(type(node))
+    if read is not None:
+        return read(scope, node)
+    if isinstance(node, exp.Max | exp.Min):
+        raise scope.refused(
+            node,
+            "an extreme is a single row, which a private release does not show; write quantile_cont(x, 0.99) or quantile_cont(x, 0.01)",
+        )
+    if isinstance(node, exp.Round):
+        raise scope.refused(node, "leave `round` out; round the answer afterwards")
+    if isinstance(node, exp.Anonymous):
+        raise scope.refused(node, f"there is no function {shown(node.this)}; {_SUPPORTED}")
+    raise unsupported(scope.text, node, _SUPPORTED)
 
 
-def _filtered(found: Number, where: Condition, scope: Scope, node: exp.Expression) -> Number:
+def _some(scope: Scope, node: exp.Filter) -> Number:
+    """Read `count(*) filter (where ...)`."""
+    return _filtered(_aggregate(scope, unwrapped(node.this)), condition(scope, node.expression.this), scope, node)
+
+
+def _count_if(scope: Scope, node: exp.CountIf) -> Number:
+    return Count(condition(scope, node.this))
+
+
+def _median(scope: Scope, node: exp.Median) -> Number:
+    return _quantile(scope, node, node.this, Fraction(1, 2))
+
+
+def _quantile_at(scope: Scope, node: exp.Expr) -> Number:
+    share = node.args.get("quantile") or node.args.get("expression")
+    if share is None:
+        raise scope.refused(node, "a quantile needs a column and a share: quantile_cont(cost, 0.9)")
+    return _quantile(scope, node, node.this, scope.number(share))
+
+
+def _filtered(found: Number, where: Condition, scope: Scope, node: exp.Expr) -> Number:
     if isinstance(found, Aggregate):
         return replace(found, where=All((found.where, where)))
     if isinstance(found, Arithmetic):  # the share that `avg` of a condition is
@@ -136,9 +144,14 @@ def _filtered(found: Number, where: Condition, scope: Scope, node: exp.Expressio
 def _count(scope: Scope, node: exp.Count) -> Number:
     inner = unwrapped(node.this) if node.this is not None else exp.Star()
     if node.args.get("expressions"):
-        raise scope.refused(node, "count takes one column; write count(*) filter (where a is not null and b is not null)")
+        raise scope.refused(
+            node, "count takes one column; write count(*) filter (where a is not null and b is not null)"
+        )
     if isinstance(inner, exp.Distinct):
-        raise scope.refused(node, "distinct values cannot be counted in a private release; count rows with count(*), or group by the column")
+        raise scope.refused(
+            node,
+            "distinct values cannot be counted in a private release; count rows with count(*), or group by the column",
+        )
     if isinstance(inner, exp.Star | exp.Literal):
         return Count()
     if isinstance(inner, exp.Case):
@@ -178,7 +191,7 @@ def _mean(scope: Scope, node: exp.Avg) -> Number:
     return Mean(_numbers(scope, node, inner, "avg"))
 
 
-def _plain(node: exp.Expression) -> exp.Expression:
+def _plain(node: exp.Expr) -> exp.Expr:
     """Return what is inside a cast, which changes nothing about a number or a truth value."""
     inner = unwrapped(node)
     while isinstance(inner, exp.Cast):
@@ -186,7 +199,7 @@ def _plain(node: exp.Expression) -> exp.Expression:
     return inner
 
 
-def _is_condition(scope: Scope, node: exp.Expression) -> bool:
+def _is_condition(scope: Scope, node: exp.Expr) -> bool:
     if isinstance(node, exp.Column):
         return kind_of(scope.attribute(scope.column(node))) == "boolean"
     return isinstance(node, _CONDITIONS)
@@ -205,10 +218,10 @@ def _case(scope: Scope, node: exp.Case) -> tuple[Condition, int | Fraction, Frac
     return chosen, scope.number(value), rest
 
 
-def _numbers(scope: Scope, node: exp.Expression, inner: exp.Expression, function: str) -> int:
+def _numbers(scope: Scope, node: exp.Expr, inner: exp.Expr, function: str) -> int:
     """Return a column of numbers to sum."""
     if not isinstance(inner, exp.Column):
-        unreachable(scope.text, inner, f"write {function} of a column")
+        raise unsupported(scope.text, inner, f"write {function} of a column")
     column = scope.column(inner)
     name, kind = scope.name(column), kind_of(scope.attribute(column))
     if kind == "moment":
@@ -218,13 +231,15 @@ def _numbers(scope: Scope, node: exp.Expression, inner: exp.Expression, function
     return column
 
 
-def _quantile(scope: Scope, node: exp.Expression, of: exp.Expression, share: Fraction) -> Number:
+def _quantile(scope: Scope, node: exp.Expr, of: exp.Expr, share: Fraction) -> Number:
     inner = _plain(of)
     if not isinstance(inner, exp.Column):
-        unreachable(scope.text, inner, "write a quantile of a column: quantile_cont(cost, 0.9)")
+        raise unsupported(scope.text, inner, "write a quantile of a column: quantile_cont(cost, 0.9)")
     column = scope.column(inner)
     if kind_of(scope.attribute(column)) not in ("number", "moment"):
-        raise scope.refused(node, f"{scope.name(column)} has no order, hence no quantiles; count its values with group by")
+        raise scope.refused(
+            node, f"{scope.name(column)} has no order, hence no quantiles; count its values with group by"
+        )
     if not 0 <= share <= 1:
         raise scope.refused(node, "the share of a quantile is a number from 0 to 1, such as 0.9")
     return Quantile(column, float(share))
@@ -240,7 +255,19 @@ def _within_group(scope: Scope, node: exp.WithinGroup) -> Number:
     return _quantile(scope, node, ordered[0].this, 1 - share if ordered[0].args.get("desc") else share)
 
 
-def name_of(scope: Scope, value: Number) -> str:
+_READERS: dict[type[exp.Expr], Callable[[Scope, Any], Number]] = {
+    exp.Filter: _some,
+    exp.Count: _count,
+    exp.CountIf: _count_if,
+    exp.Sum: _sum,
+    exp.Avg: _mean,
+    exp.Median: _median,
+    exp.WithinGroup: _within_group,
+    **dict.fromkeys(_QUANTILES, _quantile_at),
+}
+
+
+def name_of(scope: Scope, value: Number) -> str:  # noqa: PLR0911  a table, one line for each number
     """Return the name of a number's column in the result, if the statement gives none."""
     match value:
         case Count():
@@ -258,4 +285,3 @@ def name_of(scope: Scope, value: Number) -> str:
         case Arithmetic("/"):
             return "ratio"
     return "number"
-

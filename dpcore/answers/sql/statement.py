@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import expressions as exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from dpcore.answers.query import (
     All,
@@ -28,13 +28,12 @@ from dpcore.answers.query import (
     Term,
     Truncate,
 )
-
 from dpcore.answers.sql.conditions import FLIPPED, OPERATORS, condition, flattened
-from dpcore.answers.sql.errors import QueryError, mistake, position, shown, unreachable
+from dpcore.answers.sql.errors import QueryError, mistake, position, shown, unsupported
 from dpcore.answers.sql.numbers import is_number, name_of, number
 from dpcore.answers.sql.terms import Scope, unwrapped
 from dpcore.universe import Universe
-from dpcore.universe.spread import spread_of
+from dpcore.universe.spreading import spread_of
 
 LONGEST = 20_000
 """The most characters of a question."""
@@ -63,7 +62,9 @@ def parse(text: str, universe: Universe, *, tables: Collection[str] = ("release"
     try:
         return _Statement(text, universe, tables).query()
     except RecursionError:
-        raise QueryError("the question is nested too deeply; write it with fewer parentheses", line=1, column=1) from None
+        raise QueryError(
+            "the question is nested too deeply; write it with fewer parentheses", line=1, column=1
+        ) from None
 
 
 def _parsed(text: str) -> exp.Select:
@@ -78,7 +79,9 @@ def _parsed(text: str) -> exp.Select:
         raise _unparsed(text, error) from None
     except (SqlglotError, ValueError, TypeError, AttributeError, IndexError, KeyError):
         # The tokenizer's errors have no position, and some texts make the parser itself fail.
-        raise QueryError(f"this is not SQL; check quotes, comments and brackets, and write such as: {_EXAMPLE}", line=1, column=1) from None
+        raise QueryError(
+            f"this is not SQL; check quotes, comments and brackets, and write such as: {_EXAMPLE}", line=1, column=1
+        ) from None
     for one, other in pairwise(tokens):  # which the parser ignores
         if one.token_type == other.token_type == TokenType.COMMA:
             line, column = position(text, other.start)
@@ -113,7 +116,7 @@ class _Statement:
         self._select = _parsed(text)
         called = {each.casefold() for each in tables}
         self._scope = Scope(text, universe, called | self._alias(called))
-        self._outputs: list[exp.Expression] = list(self._select.expressions)
+        self._outputs: list[exp.Expr] = list(self._select.expressions)
         self._aliases = {each.alias.casefold(): each.this for each in self._outputs if isinstance(each, exp.Alias)}
         self._taken: set[str] = set()
 
@@ -159,7 +162,7 @@ class _Statement:
         for name, value in self._select.args.items():
             if value and name not in _CLAUSES:
                 node = value[0] if isinstance(value, list) else value
-                node = node if isinstance(node, exp.Expression) else self._select
+                node = node if isinstance(node, exp.Expr) else self._select
                 word = name.strip("_")
                 hint = "group by the column instead" if word == "distinct" else f"write such as: {_EXAMPLE}"
                 raise mistake(self._text, node, f"`{word}` is not supported; {hint}")
@@ -184,13 +187,17 @@ class _Statement:
             nodes = [self._meant(each) for each in group.expressions]
         return tuple(dict.fromkeys(self._scope.key(node) for node in nodes))
 
-    def _meant(self, node: exp.Expression) -> exp.Expression:
+    def _meant(self, node: exp.Expr) -> exp.Expr:
         """Return what a position or an alias refers to; anything else is meant itself."""
         inner = unwrapped(node)
         if isinstance(inner, exp.Literal) and not inner.is_string:
             place = self._scope.number(inner)
             if place.denominator != 1 or not 1 <= place <= len(self._outputs):
-                raise mistake(self._text, inner, f"there is no column {shown(inner.name)}; name one from 1 to {len(self._outputs)}")
+                raise mistake(
+                    self._text,
+                    inner,
+                    f"there is no column {shown(inner.name)}; name one from 1 to {len(self._outputs)}",
+                )
             return unwrapped(self._outputs[int(place) - 1])
         if isinstance(inner, exp.Column) and not inner.table:
             name = inner.name.casefold()
@@ -198,14 +205,14 @@ class _Statement:
                 return unwrapped(self._aliases[name])
         return inner
 
-    def _output(self, node: exp.Expression, terms: tuple[Term, ...]) -> Output:
+    def _output(self, node: exp.Expr, terms: tuple[Term, ...]) -> Output:
         alias = node.alias if isinstance(node, exp.Alias) else None
         value = self._value(node, terms)
         if alias is None:
             alias = self._key_name(terms[value.position]) if isinstance(value, KeyOf) else name_of(self._scope, value)
         return Output(self._fresh(alias), value)
 
-    def _value(self, node: exp.Expression, terms: tuple[Term, ...]) -> Number | KeyOf:
+    def _value(self, node: exp.Expr, terms: tuple[Term, ...]) -> Number | KeyOf:
         """Return a number, or the key that an expression without aggregates is."""
         inner = unwrapped(node)
         if isinstance(inner, exp.Star):
@@ -247,7 +254,7 @@ class _Statement:
         found = []
         for each in order.expressions if order is not None else ():
             if not isinstance(each, exp.Ordered) or each.args.get("with_fill"):
-                unreachable(self._text, each, "order by a column of the result")
+                raise unsupported(self._text, each, "order by a column of the result")
             found.append(
                 Order(
                     self._ordered(each.this, terms, outputs),
@@ -257,7 +264,7 @@ class _Statement:
             )
         return tuple(found)
 
-    def _ordered(self, node: exp.Expression, terms: tuple[Term, ...], outputs: tuple[Output, ...]) -> Number | KeyOf:
+    def _ordered(self, node: exp.Expr, terms: tuple[Term, ...], outputs: tuple[Output, ...]) -> Number | KeyOf:
         inner = unwrapped(node)
         if isinstance(inner, exp.Column) and not inner.table:
             for output in outputs:
@@ -265,7 +272,7 @@ class _Statement:
                     return output.value
         return self._value(self._meant(inner), terms)
 
-    def _filter(self, node: exp.Expression, terms: tuple[Term, ...]) -> Any:
+    def _filter(self, node: exp.Expr, terms: tuple[Term, ...]) -> Any:  # noqa: PLR0911  a table, one line for each kind
         """Return a condition on the results of a group."""
         node = unwrapped(node)
         match node:
@@ -278,15 +285,16 @@ class _Statement:
             case exp.Boolean():
                 return Always(truth=bool(node.this))
             case exp.Between():
-                low = self._having(node.this, ">=", node.args["low"], terms)
-                return All((low, self._having(node.this, "<=", node.args["high"], terms)))
+                low: Any = self._having(node.this, ">=", node.args["low"], terms)
+                high: Any = self._having(node.this, "<=", node.args["high"], terms)
+                return All((low, high))
             case exp.Is() if isinstance(unwrapped(node.expression), exp.Null):
                 return Having(self._value(self._meant(node.this), terms), "is null", None)
         if type(node) in OPERATORS:
             return self._having(node.this, OPERATORS[type(node)], node.expression, terms)
-        unreachable(self._text, node, "after `having` compare numbers: having count(*) > 100")
+        raise unsupported(self._text, node, "after `having` compare numbers: having count(*) > 100")
 
-    def _having(self, left: exp.Expression, operator: str, right: exp.Expression, terms: tuple[Term, ...]) -> Having:
+    def _having(self, left: exp.Expr, operator: str, right: exp.Expr, terms: tuple[Term, ...]) -> Having:
         first, second = self._meant_value(left), self._meant_value(right)
         if not first.find(exp.Column, exp.AggFunc) and second.find(exp.Column, exp.AggFunc):
             first, second, operator = second, first, FLIPPED[operator]
@@ -297,7 +305,7 @@ class _Statement:
             raise mistake(self._text, second, "compare a number with a number: having count(*) > 100")
         return Having(value, operator, self._value(second, terms))
 
-    def _meant_value(self, node: exp.Expression) -> exp.Expression:
+    def _meant_value(self, node: exp.Expr) -> exp.Expr:
         """Return what an alias refers to. A number is itself, not a position."""
         inner = unwrapped(node)
         return inner if isinstance(inner, exp.Literal) else self._meant(inner)
@@ -314,5 +322,3 @@ class _Statement:
         if value.denominator != 1 or not 0 <= value <= MOST_SHOWN:
             raise mistake(self._text, node, f"`{clause}` needs a whole number from 0 to {MOST_SHOWN:,}")
         return int(value)
-
-

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
@@ -10,7 +10,7 @@ from sqlglot import expressions as exp
 
 from dpcore.answers.calendar import PARTS, TRUNCATED
 from dpcore.answers.query import Bin, Buckets, Cells, Part, Term, Truncate
-from dpcore.answers.sql.errors import QueryError, mistake, nearest, shown, unreachable
+from dpcore.answers.sql.errors import QueryError, mistake, nearest, shown, unsupported
 from dpcore.universe import Attribute, Date, Datetime, Integer, Number, Universe
 from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import category_values
@@ -20,7 +20,7 @@ Kind: TypeAlias = Literal["text", "number", "boolean", "moment"]
 MOST_VALUES = 1000
 """The most values of a column at full resolution that are groups by themselves."""
 
-_PARTS_OF = {
+_PARTS_OF: dict[type[exp.Expr], str] = {
     exp.Year: "year",
     exp.Quarter: "quarter",
     exp.Month: "month",
@@ -35,11 +35,17 @@ _PARTS_OF = {
     exp.Minute: "minute",
     exp.Second: "second",
 }
-_OTHER_NAMES = {"dow": "dayofweek", "weekday": "dayofweek", "doy": "dayofyear", "dayofmonth": "day", "weekofyear": "week"}
+_OTHER_NAMES = {
+    "dow": "dayofweek",
+    "weekday": "dayofweek",
+    "doy": "dayofyear",
+    "dayofmonth": "day",
+    "weekofyear": "week",
+}
 _WRAPPED = (exp.Paren, exp.Alias)
 
 
-def unwrapped(node: exp.Expression) -> exp.Expression:
+def unwrapped(node: exp.Expr) -> exp.Expr:
     """Return what is inside parentheses."""
     while isinstance(node, _WRAPPED):
         node = node.this
@@ -72,7 +78,11 @@ class Scope:
         if len(alike) == 1:
             return alike[0]
         if isinstance(node.this, exp.Star):
-            raise mistake(self.text, node, "a release has no rows to show here; ask for count(*), sum, avg, median or quantile_cont")
+            raise mistake(
+                self.text,
+                node,
+                "a release has no rows to show here; ask for count(*), sum, avg, median or quantile_cont",
+            )
         raise mistake(self.text, node, f"there is no column {shown(name)}; {nearest(name, names)}")
 
     def attribute(self, column: int) -> Attribute:
@@ -89,11 +99,11 @@ class Scope:
             return "number"
         return kind_of(self.attribute(term.column))
 
-    def refused(self, node: exp.Expression, message: str) -> QueryError:
+    def refused(self, node: exp.Expr, message: str) -> QueryError:
         """Return an error at a part of the statement."""
         return mistake(self.text, node, message)
 
-    def term(self, node: exp.Expression) -> Term:
+    def term(self, node: exp.Expr) -> Term:  # noqa: PLR0911  a table, one line for each kind
         """Return a column, or a function of one."""
         node = unwrapped(node)
         if isinstance(node, exp.Column):
@@ -110,7 +120,7 @@ class Scope:
             return self._buckets(node)
         if isinstance(node, exp.Anonymous):
             return self._named(node)
-        unreachable(
+        raise unsupported(
             self.text,
             node,
             "use a column, floor(age / 10) * 10, bin(age, 10), date_trunc('month', day), year(day) or width_bucket(age, 0, 100, 5)",
@@ -134,10 +144,10 @@ class Scope:
             f"there is no function {shown(node.this)}; use count, sum, avg, median, quantile_cont, bin, floor, date_trunc, year or width_bucket",
         )
 
-    def _column_of(self, node: exp.Expression) -> int:
+    def _column_of(self, node: exp.Expr) -> int:
         inner = unwrapped(node)
         if not isinstance(inner, exp.Column):
-            unreachable(self.text, inner, "name a column")
+            raise unsupported(self.text, inner, "name a column")
         return self.column(inner)
 
     def _multiple(self, node: exp.Mul) -> Term:
@@ -152,9 +162,11 @@ class Scope:
                 if isinstance(inner, exp.IntDiv) and getattr(self.attribute(column), "minimum", 0) < 0:
                     raise self.refused(node, "`//` rounds negative numbers up; write floor(x / 10) * 10")
                 return self._bin(node, column, width)
-        raise self.refused(node, "the question multiplies a column; for bins write floor(age / 10) * 10, twice the same width")
+        raise self.refused(
+            node, "the question multiplies a column; for bins write floor(age / 10) * 10, twice the same width"
+        )
 
-    def _bin(self, node: exp.Expression, column: int, width: Fraction) -> Term:
+    def _bin(self, node: exp.Expr, column: int, width: Fraction) -> Term:
         if not isinstance(self.attribute(column), Integer | Number):
             raise self.refused(node, f"{self.name(column)} is not a number; {self._how_to_group(column)}")
         if width <= 0:
@@ -167,32 +179,34 @@ class Scope:
         if not isinstance(self.attribute(column), Integer | Number):
             raise self.refused(node, f"{self.name(column)} is not a number; {self._how_to_group(column)}")
         if not (low < high and count.denominator == 1 and 1 <= count <= MOST_VALUES):
-            raise self.refused(node, "width_bucket needs ascending bounds and 1 to 1000 buckets: width_bucket(age, 0, 100, 5)")
+            raise self.refused(
+                node, "width_bucket needs ascending bounds and 1 to 1000 buckets: width_bucket(age, 0, 100, 5)"
+            )
         return Term(column, Buckets(low, high, int(count)))
 
-    def _part(self, node: exp.Expression, of: exp.Expression, unit: str) -> Term:
+    def _part(self, node: exp.Expr, of: exp.Expr, unit: str) -> Term:
         column, unit = self._column_of(of), _OTHER_NAMES.get(unit, unit)
         self._require_unit(node, column, unit, PARTS)
         return Term(column, Part(unit))
 
-    def _truncated(self, node: exp.Expression, of: exp.Expression, unit: str) -> Term:
+    def _truncated(self, node: exp.Expr, of: exp.Expr, unit: str) -> Term:
         column = self._column_of(of)
         self._require_unit(node, column, unit, TRUNCATED)
         return Term(column, Truncate(unit))
 
-    def _require_unit(self, node: exp.Expression, column: int, unit: str, known: Collection[str]) -> None:
+    def _require_unit(self, node: exp.Expr, column: int, unit: str, known: Collection[str]) -> None:
         if kind_of(self.attribute(column)) != "moment":
             raise self.refused(node, f"{self.name(column)} is not a date; {self._how_to_group(column)}")
         if unit not in known:
             raise self.refused(node, f"there is no unit {shown(unit)}; {nearest(unit, known)}")
 
-    def cells(self, node: exp.Expression, column: int) -> Term:
+    def cells(self, node: exp.Expr, column: int) -> Term:
         """Return the bins of a column as they were declared or found."""
         if not self.attribute(column).ordered:
             raise self.refused(node, f"{self.name(column)} has no bins; group by {self.name(column)} itself")
         return Term(column, Cells())
 
-    def key(self, node: exp.Expression) -> Term:
+    def key(self, node: exp.Expr) -> Term:
         """Return a term to group by. A column in bins is grouped by them."""
         term = self.term(node)
         attribute = self.attribute(term.column)
@@ -201,7 +215,9 @@ class Scope:
         if not isinstance(attribute, Fine):
             return Term(term.column, Cells())
         if attribute.places > MOST_VALUES or isinstance(attribute, Datetime):
-            raise self.refused(node, f"{self.name(term.column)} has too many values to group by; {self._how_to_group(term.column)}")
+            raise self.refused(
+                node, f"{self.name(term.column)} has too many values to group by; {self._how_to_group(term.column)}"
+            )
         return term
 
     def _how_to_group(self, column: int) -> str:
@@ -213,24 +229,22 @@ class Scope:
                 return f"write bin({name}, 100) for bins of 100, floor({name} / 100) * 100, or bin({name}) for the found ones"
         return f"group by {name} itself"
 
-    def number(self, node: exp.Expression) -> Fraction:
+    def number(self, node: exp.Expr) -> Fraction:
         """Return a constant number."""
         inner = unwrapped(node)
         if isinstance(inner, exp.Neg):
             return -self.number(inner.this)
         if isinstance(inner, exp.Literal) and not inner.is_string:
             return self._fraction(inner, str(inner.this))
-        unreachable(self.text, inner, "write a number, such as 10")
+        raise unsupported(self.text, inner, "write a number, such as 10")
 
-    def _fraction(self, node: exp.Expression, text: str) -> Fraction:
-        try:
-            if len(text) > 400 or abs(int(text.lower().partition("e")[2] or 0)) > 400:
-                raise ValueError
-            return Fraction(text)
-        except (ValueError, ZeroDivisionError):
-            raise self.refused(node, f"{shown(text)} is not a number; write one such as 10 or 2.5") from None
+    def _fraction(self, node: exp.Expr, text: str) -> Fraction:
+        found = _read_number(text)
+        if found is None:
+            raise self.refused(node, f"{shown(text)} is not a number; write one such as 10 or 2.5")
+        return found
 
-    def constant(self, node: exp.Expression, term: Term) -> Any:
+    def constant(self, node: exp.Expr, term: Term) -> Any:
         """Return a constant of the type of a term's values."""
         kind, inner = self.kind(term), unwrapped(node)
         if isinstance(inner, exp.Null):
@@ -250,20 +264,16 @@ class Scope:
             raise self.refused(inner, f"compare {self.name(term.column)} with a constant in quotes, such as {example}")
         return str(inner.this) if kind == "text" else self._moment(inner, str(inner.this))
 
-    def _moment(self, node: exp.Expression, text: str) -> date:
-        try:
-            if len(text) > 40:
-                raise ValueError
-            moment = datetime.fromisoformat(text.strip())
-            if moment.tzinfo is not None:
-                raise ValueError
-        except ValueError:
+    def _moment(self, node: exp.Expr, text: str) -> datetime:
+        found = _read_moment(text)
+        if found is None:
             raise self.refused(
-                node, f"{shown(text)} is not a date without a time zone; write one such as '2025-01-31' or '2025-01-31 12:00:00'"
-            ) from None
-        return moment
+                node,
+                f"{shown(text)} is not a date without a time zone; write one such as '2025-01-31' or '2025-01-31 12:00:00'",
+            )
+        return found
 
-    def value(self, node: exp.Expression, term: Term) -> Any:
+    def value(self, node: exp.Expr, term: Term) -> Any:
         """Return a constant that a term may equal. An undeclared category is a mistake."""
         found = self.constant(node, term)
         values = category_values(self.attribute(term.column))
@@ -271,7 +281,8 @@ class Scope:
             named = [value for value in values if value is not None]
             other = "; undeclared values are counted as 'other'" if "other" in named else ""
             raise self.refused(
-                node, f"{shown(unwrapped(node).name)} is not a declared value of {self.name(term.column)}; {nearest(str(found), named)}{other}"
+                node,
+                f"{shown(unwrapped(node).name)} is not a declared value of {self.name(term.column)}; {nearest(str(found), named)}{other}",
             )
         return found
 
@@ -285,3 +296,20 @@ def kind_of(attribute: Attribute) -> Kind:
         return "number"
     first = values[0]
     return "text" if isinstance(first, str) else "boolean" if isinstance(first, bool) else "number"
+
+
+def _read_number(text: str) -> Fraction | None:
+    """Read a number, unless its digits could exhaust memory."""
+    try:
+        exponent = int(text.lower().partition("e")[2] or 0)
+        return Fraction(text) if len(text) <= 400 and abs(exponent) <= 400 else None
+    except (ValueError, ZeroDivisionError):
+        return None
+
+
+def _read_moment(text: str) -> datetime | None:
+    try:
+        moment = datetime.fromisoformat(text.strip()) if len(text) <= 40 else None
+    except ValueError:
+        return None
+    return None if moment is None or moment.tzinfo is not None else moment

@@ -57,7 +57,9 @@ def table(rows: int, *, seed: int) -> pd.DataFrame:
     """Make a table with nulls, values outside the universe, and columns that depend on each other."""
     rng = np.random.default_rng(seed)
     age = rng.integers(0, 110, rows)
-    moments = pd.Timestamp("2025-01-01") + pd.to_timedelta(rng.integers(0, 90, rows) * 24 + rng.choice([8, 9, 17], rows), "h")
+    moments = pd.Timestamp("2025-01-01") + pd.to_timedelta(
+        rng.integers(0, 90, rows) * 24 + rng.choice([8, 9, 17], rows), "h"
+    )
     frame = pd.DataFrame(
         {
             "sex": rng.choice(np.array(["F", "M", None], dtype=object), rows, p=[0.6, 0.35, 0.05]),
@@ -72,7 +74,8 @@ def table(rows: int, *, seed: int) -> pd.DataFrame:
             "cost": np.where(rng.random(rows) < 0.3, 12.34, np.round(rng.lognormal(2, 1, rows), 2)),
             "hours": np.where(rng.random(rows) < 0.5, 40, rng.integers(-20, 80, rows)),
             "born": pd.Timestamp("2024-12-15") + pd.to_timedelta(rng.integers(0, 371, rows), "D"),
-            "day": pd.Timestamp("2025-01-01") + pd.to_timedelta(rng.integers(0, 52, rows) * 7 + rng.choice([0, 0, 3], rows), "D"),
+            "day": pd.Timestamp("2025-01-01")
+            + pd.to_timedelta(rng.integers(0, 52, rows) * 7 + rng.choice([0, 0, 3], rows), "D"),
             "at": moments,
             "seen": pd.Timestamp("2025-01-01") + pd.to_timedelta(rng.integers(0, 3600 * 60, rows), "s"),
         }

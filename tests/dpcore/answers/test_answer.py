@@ -39,11 +39,14 @@ def test_a_table_of_groups_is_filtered_sorted_and_limited(kinds: Release) -> Non
     assert every.city.tolist() == ["north", "south", "west", "o'hara", "other"]
     assert math.isclose(every.n.sum(), kinds.model.total)
     few = answer(
-        kinds, "select city, count(*) as n from release group by city having n > 100 and city <> 'north' order by n desc limit 2"
+        kinds,
+        "select city, count(*) as n from release group by city having n > 100 and city <> 'north' order by n desc limit 2",
     )
     largest = every[(every.n > 100) & (every.city != "north")].nlargest(2, "n")
     assert few.city.tolist() == largest.city.tolist()
-    assert answer(kinds, "select city, count(*) n from release group by city order by 1 offset 4").city.tolist() == ["west"]
+    assert answer(kinds, "select city, count(*) n from release group by city order by 1 offset 4").city.tolist() == [
+        "west"
+    ]
 
 
 def test_nulls_are_a_group_and_satisfy_no_comparison(kinds: Release) -> None:
@@ -93,7 +96,9 @@ def test_shares_ratios_and_arithmetic_are_of_the_numbers(kinds: Release) -> None
 
 
 def test_no_rows_have_a_count_but_no_mean(kinds: Release) -> None:
-    nothing = answer(kinds, "select count(*), sum(cost), avg(cost), median(cost), median(day) d from release where false")
+    nothing = answer(
+        kinds, "select count(*), sum(cost), avg(cost), median(cost), median(day) d from release where false"
+    )
     assert nothing.iloc[0, :2].tolist() == [0, 0]
     assert nothing.iloc[0, 2:].isna().all()
 
@@ -107,7 +112,10 @@ def test_a_column_has_its_name_in_any_case_and_each_result_its_own(kinds: Releas
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        ("select count(*) from release where cost < 1 or hours < 1 or day < '2025-02-01' or seen < '2025-01-02'", "cost"),
+        (
+            "select count(*) from release where cost < 1 or hours < 1 or day < '2025-02-01' or seen < '2025-01-02'",
+            "cost",
+        ),
         ("select bin(cost, 0.000001), count(*) from release group by 1", "use wider bins"),
         ("select bin(cost, 0.01), bin(hours, 1), count(*) from release group by 1, 2", "groups"),
     ],

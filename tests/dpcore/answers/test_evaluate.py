@@ -61,7 +61,9 @@ def test_a_mean_is_the_sum_by_the_rows_with_a_value(model: DenseModel) -> None:
 
 
 def test_one_preparation_serves_every_model(model: DenseModel) -> None:
-    prepared = Prepared(parse("select sex, avg(age), count(*) / sum(count(*)) over () from release group by 1", UNIVERSE), UNIVERSE)
+    prepared = Prepared(
+        parse("select sex, avg(age), count(*) / sum(count(*)) over () from release group by 1", UNIVERSE), UNIVERSE
+    )
     other = DenseModel(UNIVERSE.shape, total=10.0)
     for each in (model, other):
         mean, share = prepared.evaluate(each.marginal).values()

@@ -46,7 +46,10 @@ def test_an_answer_is_a_list_of_objects_for_programs(folder: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("question", "message"),
     [
-        ("select count(*) from release where agee > 3", "line 1, column 36: there is no column 'agee'; did you mean age"),
+        (
+            "select count(*) from release where agee > 3",
+            "line 1, column 36: there is no column 'agee'; did you mean age",
+        ),
         ("select avg(city)\nfrom release", "line 1, column 8: city is text"),
     ],
 )

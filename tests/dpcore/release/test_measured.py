@@ -42,7 +42,11 @@ def keys(column: int, groups: list[int] | None = None) -> list[tuple[object, ...
 @pytest.mark.parametrize(
     ("column", "groups", "expected"),
     [
-        (0, [0, 0, 0, 1, 2, 2, 3, 4], [(0, 3, False), (3, 4, False), (4, 6, False), (None, None, True), (None, None, True)]),
+        (
+            0,
+            [0, 0, 0, 1, 2, 2, 3, 4],
+            [(0, 3, False), (3, 4, False), (4, 6, False), (None, None, True), (None, None, True)],
+        ),
         (0, [0, 0, 0, 1, 1, 1, 1, 0], [(0, 3, True), (3, 6, True)]),
         (0, [0, 0, 1, 1, 0, 0, 2, 2], [(None, None, False), (2, 4, False), (None, None, True)]),  # no interval
         (1, None, [(["north"], False), (["south"], False), (["west"], False), ([], True)]),
@@ -75,7 +79,9 @@ def written(folder: Path, *, metadata: bool = True) -> Path:
     resolutions, measurements = measured()
     schema = measurement_schema(UNIVERSE, measurements, resolutions)
     table = pa.concat_tables(measurement_tables(UNIVERSE, measurements, resolutions))
-    pq.write_table(table.replace_schema_metadata(schema.metadata if metadata else None), folder / "measurements.parquet")
+    pq.write_table(
+        table.replace_schema_metadata(schema.metadata if metadata else None), folder / "measurements.parquet"
+    )
     return folder / "measurements.parquet"
 
 

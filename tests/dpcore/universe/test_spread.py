@@ -12,7 +12,8 @@ from dpcore.universe.fine_days import FineDate, FineDatetime
 from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
 from dpcore.universe.leaves import Leaves
 from dpcore.universe.numeric import UnevenInteger
-from dpcore.universe.spread import category_values, null_codes, spread_of
+from dpcore.universe.spread import category_values, null_codes
+from dpcore.universe.spreading import spread_of
 
 WEEK = Leaves(starts=(0, 24, 30, 48, 72, 96, 120, 144), masses=(9, 1, 8, 3, 0, 5, 0, 2), size=168)
 ORDERED: dict[str, Attribute] = {
@@ -21,13 +22,30 @@ ORDERED: dict[str, Attribute] = {
     "number": Number((-5, 0, 0.5, 100)),
     "calendar": Date(minimum=date(2025, 1, 15), maximum=date(2025, 3, 1), every=Every.MONTH),
     "moments": Datetime(minimum=datetime(2025, 1, 1, 5), maximum=datetime(2025, 1, 3), every=Every.DAY),
-    "fine integer": FineInteger(minimum=-10, maximum=89, starts=(1, 40), leaves=Leaves((0, 1, 9, 40), (3, 1, 2, 0), size=100)),
+    "fine integer": FineInteger(
+        minimum=-10, maximum=89, starts=(1, 40), leaves=Leaves((0, 1, 9, 40), (3, 1, 2, 0), size=100)
+    ),
     "fine number": FineNumber(
-        scale=Scale.of(Fraction(0), Fraction(10), step=Fraction("0.01")), starts=(5, 600), leaves=Leaves((0, 5, 6, 600, 900), (1, 8, 2, 1, 3), size=1001)
+        scale=Scale.of(Fraction(0), Fraction(10), step=Fraction("0.01")),
+        starts=(5, 600),
+        leaves=Leaves((0, 5, 6, 600, 900), (1, 8, 2, 1, 3), size=1001),
     ),
     "unfound": FineInteger(minimum=0, maximum=99),
-    "fine date": FineDate(minimum=date(2025, 1, 1), maximum=date(2025, 3, 31), starts=(40,), leaves=Leaves((0, 1, 40), (2, 9, 5), size=90), week=Leaves(tuple(range(7)), (9, 1, 1, 1, 1, 0, 0), size=7)),
-    "fine datetime": FineDatetime(minimum=datetime(2025, 1, 1, 6), maximum=datetime(2025, 1, 20, 20), step="hour", starts=(9,), leaves=Leaves((0, 9), (2, 5), size=20), week=WEEK),
+    "fine date": FineDate(
+        minimum=date(2025, 1, 1),
+        maximum=date(2025, 3, 31),
+        starts=(40,),
+        leaves=Leaves((0, 1, 40), (2, 9, 5), size=90),
+        week=Leaves(tuple(range(7)), (9, 1, 1, 1, 1, 0, 0), size=7),
+    ),
+    "fine datetime": FineDatetime(
+        minimum=datetime(2025, 1, 1, 6),
+        maximum=datetime(2025, 1, 20, 20),
+        step="hour",
+        starts=(9,),
+        leaves=Leaves((0, 9), (2, 5), size=20),
+        week=WEEK,
+    ),
 }
 
 
