@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dpcore.errors import UsageError
-from dpcore.measurements import Measurement
-from dpcore.models import FactoredModel, Functions, Model
+from dpcore.measurements import EXPECTED_TOTAL, Measurement
+from dpcore.models import Model
 from dpcore.models.fitting import SignedSteps, Transcript, fit_dense, fit_factored
 from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, one_line, open_regular, read_regular
@@ -18,9 +18,6 @@ from dpcore.release.measured import MEASUREMENTS, read_measurements
 from dpcore.resolutions import Resolutions
 from dpcore.spec.described import restore_universe
 from dpcore.universe import Universe
-
-EXPECTED_TOTAL = "expected-total"
-"""The step that only checks the number of rows. No strategy learns from it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,12 +70,6 @@ class Release:
             case "adaptive":
                 return fit_factored(self.resolutions, transcript, **rough)[0]
         raise UsageError(f"the release was made by another version of dpflow; answer with the one in its {MANIFEST}")
-
-    def assigned(self, functions: Functions, *, total: float) -> Model:
-        """Return a factored model with these functions."""
-        model = FactoredModel(self.resolutions, total=total)
-        model.assign(functions)
-        return model
 
 
 def open_release(folder: str | Path) -> Release:
