@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpcore.answers.answer import answer
+    from dpcore.answers.release import open_release
     from dpcore.curator.ask import ask
     from dpcore.errors import DpflowError
     from dpcore.ledger import Account, Balance
@@ -14,16 +16,29 @@ if TYPE_CHECKING:
     from dpcore.runs.steps import synthesize
     from dpcore.spec import json_schema, load_spec
 
-__all__ = ["Account", "Balance", "DpflowError", "Outcome", "ask", "json_schema", "load_spec", "synthesize"]
+__all__ = [
+    "Account",
+    "Balance",
+    "DpflowError",
+    "Outcome",
+    "answer",
+    "ask",
+    "json_schema",
+    "load_spec",
+    "open_release",
+    "synthesize",
+]
 
 _MODULES = {
     "Account": "dpcore.ledger",
     "Balance": "dpcore.ledger",
     "DpflowError": "dpcore.errors",
     "Outcome": "dpcore.reporting.outcome",
+    "answer": "dpcore.answers.answer",
     "ask": "dpcore.curator.ask",
     "json_schema": "dpcore.spec",
     "load_spec": "dpcore.spec",
+    "open_release": "dpcore.answers.release",
     "synthesize": "dpcore.runs.steps",
 }
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from dpcore.cli import audit, ledger, plan, registry, specs
+from dpcore.cli import answer, audit, ledger, plan, registry, specs
 from dpcore.cli.output import Answer, Listing, UsedLedger
 from dpcore.cli.specs import Runner, Subparsers
 from dpcore.errors import BudgetRefused, DpflowError, SpecError
@@ -41,8 +41,8 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
     begun = False
     try:
         with _progress_shown():
-            answer: Answer | Listing = arguments.verb(arguments)
-        with closing(answer.pieces(as_json=arguments.json, used=_used(opened))) as pieces:
+            result: Answer | Listing = arguments.verb(arguments)
+        with closing(result.pieces(as_json=arguments.json, used=_used(opened))) as pieces:
             for piece in pieces:
                 begun = True
                 _write(piece)
@@ -69,7 +69,7 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
             ),
             as_json=arguments.json and not begun,
         )
-    return answer.exit_code
+    return result.exit_code
 
 
 def _write(piece: str) -> None:
@@ -134,6 +134,7 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     specs.add_verbs(verbs, common, runner)
     plan.add_verbs(verbs, common)
+    answer.add_verbs(verbs, common)
     registry.add_verbs(verbs, common)
     ledger.add_verbs(verbs, common)
     audit.add_verbs(verbs, common)

@@ -1,73 +1,141 @@
-"""The noisy measurements as a table. They are more accurate than the synthetic rows."""
+"""The noisy measurements as a table, and back. They are more accurate than the synthetic rows.
 
+The file's metadata says what each measurement is of. With the rows' noisy counts, in their order, every measurement is restored exactly.
+"""
+
+import json
+import math
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from dpcore.errors import UsageError
 from dpcore.measurements import Measurement
+from dpcore.release.keys import Keys, key_fields
 from dpcore.resolutions import Resolutions
 from dpcore.universe import Universe
 
+MEASUREMENTS = "measurements.parquet"
+ROWS_PER_GROUP = 1 << 18
+_METADATA = b"dpflow-measurements"
+_FIELDS = (
+    pa.field("step", pa.dictionary(pa.int32(), pa.string())),
+    pa.field("attributes", pa.list_(pa.string())),
+    pa.field("noisy_count", pa.int64()),
+    pa.field("noise_standard_deviation", pa.float64()),
+)
+_NAMES = tuple(each.name for each in _FIELDS)
 
-def measurement_schema() -> pa.Schema:
-    """Return the schema: the step, the attributes, the cell's label on each attribute, the noisy count and its noise."""
-    return pa.schema(
-        [
-            ("step", pa.dictionary(pa.int32(), pa.string())),
-            ("attributes", pa.list_(pa.string())),
-            ("cell", pa.list_(pa.string())),
-            ("noisy_count", pa.int64()),
-            ("noise_standard_deviation", pa.float64()),
-        ]
-    )
+
+def measurement_schema(universe: Universe, measurements: Sequence[Measurement], resolutions: Resolutions) -> pa.Schema:
+    """Return the schema: the step, the attributes, the noisy count and its noise, and the keys of every column of the universe."""
+    versions = [
+        {"column": resolutions.column(axis), "groups": _runs(resolutions.groups(resolutions.column(axis), axis))}
+        for axis in range(resolutions.columns, len(resolutions.shape))
+    ]
+    told = [
+        {
+            "step": each.step,
+            "axes": each.axes,
+            "cell": each.cell,
+            "shape": each.values.shape,
+            "noise": each.noise.hex(),
+        }
+        for each in measurements
+    ]
+    public = {"shape": resolutions.shape[: resolutions.columns], "versions": versions, "measurements": told}
+    metadata = {_METADATA: json.dumps(public, separators=(",", ":")).encode()}
+    return pa.schema([*_FIELDS, *key_fields(universe, taken=_NAMES)], metadata=metadata)
 
 
 def measurement_tables(
     universe: Universe, measurements: Sequence[Measurement], resolutions: Resolutions
 ) -> Iterator[pa.Table]:
-    """Yield one table for each measurement, with one row for each noisy count."""
-    labels = [_labels(universe, resolutions, axis) for axis in range(len(resolutions.shape))]
+    """Yield the measurements in their order, with one row for each noisy count, several measurements in a table."""
+    keys = Keys(universe, resolutions, taken=_NAMES)
+    schema = pa.schema([*_FIELDS, *key_fields(universe, taken=_NAMES)])
+    waiting: list[pa.Table] = []
     for measurement in measurements:
-        count = measurement.values.size
-        shape = resolutions.shape_of(measurement.axes)
-        cells = np.arange(count) if measurement.cell is None else np.array([measurement.cell])
-        codes = np.unravel_index(cells, shape) if shape else ()
-        cell_labels = np.array(
-            [labels[axis][code] for axis, code in zip(measurement.axes, codes, strict=True)], dtype=object
-        )
-        width = len(measurement.axes)
-        offsets = pa.array(np.arange(count + 1, dtype=np.int32) * width)
-        names = [universe.names[resolutions.column(axis)] for axis in measurement.axes]
-        yield pa.table(
-            [
-                pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([measurement.step])),
-                pa.ListArray.from_arrays(offsets, pa.array(names * count, pa.string())),
-                pa.ListArray.from_arrays(offsets, pa.array(cell_labels.T.ravel().tolist(), pa.string())),
-                pa.array(measurement.values.ravel()),
-                pa.array(np.full(count, measurement.noise)),
-            ],
-            schema=measurement_schema(),
-        )
+        waiting.append(_table(measurement, universe, resolutions, keys, schema))
+        if sum(each.num_rows for each in waiting) >= ROWS_PER_GROUP:
+            yield pa.concat_tables(waiting).unify_dictionaries().combine_chunks()
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting).unify_dictionaries().combine_chunks()
 
 
-def _labels(universe: Universe, resolutions: Resolutions, axis: int) -> npt.NDArray[np.object_]:
-    """Return a label for each cell of an axis. A group is labelled with all its cells; consecutive cells with the first and the last."""
-    attribute = universe.attributes[universe.names[resolutions.column(axis)]]
-    own, in_order = attribute.labels, attribute.cells if attribute.ordered else 0
-    groups = resolutions.groups(resolutions.column(axis), axis)
-    order = np.argsort(groups, kind="stable")
-    members = np.split(order, np.searchsorted(groups[order], np.arange(1, resolutions.shape[axis])))
-    return np.array([_label(cells.tolist(), own, in_order=in_order) for cells in members], dtype=object)
+def _table(
+    measurement: Measurement, universe: Universe, resolutions: Resolutions, keys: Keys, schema: pa.Schema
+) -> pa.Table:
+    count, shape = measurement.values.size, resolutions.shape_of(measurement.axes)
+    cells = np.arange(count) if measurement.cell is None else np.array([measurement.cell])
+    codes = np.unravel_index(cells, shape) if shape else ()
+    names = [universe.names[resolutions.column(axis)] for axis in measurement.axes]
+    offsets = pa.array(np.arange(count + 1, dtype=np.int32) * len(names))
+    columns: dict[str, pa.Array] = {
+        "step": pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([measurement.step])),
+        "attributes": pa.ListArray.from_arrays(offsets, pa.array(names * count, pa.string())),
+        "noisy_count": pa.array(measurement.values.ravel()),
+        "noise_standard_deviation": pa.array(np.full(count, measurement.noise)),
+    }
+    for axis, code in zip(measurement.axes, codes, strict=True):
+        columns |= {name: each.take(pa.array(code)) for name, each in keys.of_axis(axis).items()}
+    return pa.table(
+        [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema],
+        schema=schema,
+    )
 
 
-def _label(cells: Sequence[int], labels: Sequence[str], *, in_order: int) -> str:
-    """Return the label of a group. `cells` must be ascending. Only the first `in_order` cells of the column have an order."""
-    runs: list[list[int]] = []
-    for cell in cells:
-        if runs and cell == runs[-1][-1] + 1 and cell < in_order:
-            runs[-1].append(cell)
-        else:
-            runs.append([cell])
-    return " or ".join(f"{labels[run[0]]} to {labels[run[-1]]}" if len(run) > 1 else labels[run[0]] for run in runs)
+def read_measurements(path: Path) -> tuple[Resolutions, tuple[Measurement, ...]]:
+    """Restore the measurements of a release, and the resolutions that their axes refer to.
+
+    Raises:
+        UsageError: If the file cannot be read, or was not written by `measurement_tables`.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            public = json.loads((file.schema_arrow.metadata or {})[_METADATA])
+            counts = file.read(columns=["noisy_count"])["noisy_count"].to_numpy()
+        resolutions = Resolutions(public["shape"])
+        for version in public["versions"]:
+            resolutions.coarsen(version["column"], _expanded(version["groups"]))
+        return resolutions, tuple(_measurements(public["measurements"], counts))
+    except KeyError:
+        raise UsageError(
+            f"{MEASUREMENTS} was written by an earlier version of dpflow, which kept too little for answers; make a new release"
+        ) from None
+    except (OSError, pa.ArrowException, ValueError, TypeError, RecursionError):
+        raise UsageError(f"{MEASUREMENTS} cannot be read; copy the release again") from None
+
+
+def _measurements(told: Sequence[Any], counts: npt.NDArray[np.int64]) -> Iterator[Measurement]:
+    start = 0
+    for each in told:
+        size = math.prod(each["shape"])
+        values = counts[start : start + size].reshape(each["shape"])
+        start += size
+        noise = float.fromhex(each["noise"])
+        yield Measurement(each["step"], tuple(each["axes"]), cell=each["cell"], values=values, noise=noise)
+    if start != len(counts):
+        raise ValueError
+
+
+def _runs(groups: Sequence[int] | npt.NDArray[np.intp]) -> str:
+    """Write the groups of cells, with the length of each run of equal ones.
+
+    >>> _runs([0, 0, 0, 1, 2, 2])
+    '0x3 1 2x2'
+    """
+    runs = [(group, len(list(run))) for group, run in groupby(map(int, groups))]
+    return " ".join(f"{group}x{length}" if length > 1 else str(group) for group, length in runs)
+
+
+def _expanded(runs: str) -> npt.NDArray[np.int64]:
+    pairs = [(*map(int, run.split("x")), 1)[:2] for run in runs.split()]
+    return np.repeat([group for group, _ in pairs], [length for _, length in pairs])

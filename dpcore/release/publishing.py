@@ -31,7 +31,8 @@ from dpcore.release.integrity import (
     parts_of,
     read_manifest,
 )
-from dpcore.release.measured import measurement_schema, measurement_tables
+from dpcore.release.measured import MEASUREMENTS, measurement_schema, measurement_tables
+from dpcore.spec.described import describe_universe
 
 ROWS_PER_GROUP = 1 << 18
 LEAST_FREE_BYTES = 4 << 20
@@ -196,9 +197,10 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
     footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}
     universe = draft.declaration.universe
     measured = measurement_tables(universe, draft.measurements, draft.resolutions)
+    schema = measurement_schema(universe, draft.measurements, draft.resolutions)
     files = [
         _write_parquet(folder, "data/part-00000.parquet", _decoded(draft), universe.schema.with_metadata(footer)),
-        _write_parquet(folder, "measurements.parquet", measured, measurement_schema().with_metadata(footer)),
+        _write_parquet(folder, MEASUREMENTS, measured, schema.with_metadata({**schema.metadata, **footer})),
     ]
     files.append(_write_text(folder, "card.html", card(draft, files=files)))
     manifest = {
@@ -212,6 +214,7 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         "columns": {field.name: str(field.type) for field in universe.schema},
         "spec": draft.declaration.spec.model_dump(mode="json", exclude={"source", "engine"}),
         "discovered": [asdict(each) for each in draft.findings],
+        "universe": describe_universe(draft.declaration),
         "strategy": draft.declaration.strategy.name,
         "rounds": [asdict(each) for each in draft.rounds],
         "files": files,

@@ -13,6 +13,7 @@ from dpcore.measurements import Measurement, Selection
 from dpcore.models import Evidence, FactoredModel, Functions, refine
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored import BYTES_PER_CELL
+from dpcore.models.fitting import FACTORED_PER_CELL, first_factored, last_factored
 from dpcore.resolutions import Resolutions
 from dpcore.strategies.candidates import Candidates
 from dpcore.strategies.grouping import coarser_versions
@@ -28,8 +29,7 @@ WORTH_AGAIN = 0.05  # the least share of the budget for which the columns are me
 ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
 LADDER = (256, 128, 64, 32, 16, 8)  # each group of a coarser version has at least a 256th, a 128th, ... of the rows
 SMALLEST_START = 0.25  # the fraction of the model's size that is available at the start
-FIRST_TRIES, ROUND_TRIES, LAST_TRIES = 50, 10, 400  # evaluations of the model
-PER_CELL = 1.0  # parameters that the model may fit for each cell that stands out of its noise
+ROUND_TRIES = 10  # evaluations of the model
 MOST_COLUMNS = 3  # of a candidate, if not all can be measured: see docs/decisions/0042
 TYPICAL_CELLS = 400  # the cells of a typical marginal that a round measures
 FEWER = 4  # each version of a column that is measured for its ranges has this many times fewer cells
@@ -172,7 +172,7 @@ class Adaptive(Strategy):
         self._measure_levels(curator, left=left)
         self.model = FactoredModel(self.resolutions, total=self._evidence.total)
         self._candidates = Candidates(self.model, self._sets, weights=self._workload.largest_weights())
-        self._base = self._now = refine(self.model, self._evidence, {}, tries=FIRST_TRIES, per_cell=PER_CELL)
+        self._base = self._now = first_factored(self.model, self._evidence)
 
     def select(self, curator: Curator, number: int) -> Selection:
         """Select the candidate with the largest error."""
@@ -197,12 +197,12 @@ class Adaptive(Strategy):
         del number  # the update is the same in every round
         self._learn(measurement)
         self.model.rescale(self._evidence.total)
-        self._now = refine(self.model, self._evidence, self._now, tries=ROUND_TRIES, per_cell=PER_CELL)
+        self._now = refine(self.model, self._evidence, self._now, tries=ROUND_TRIES, per_cell=FACTORED_PER_CELL)
         self._candidates.measured(measurement.axes)
 
     def conclude(self) -> None:
         """Build the released model from the first one, so that early measurements have no more influence than late ones."""
-        refine(self.model, self._evidence, self._base, tries=LAST_TRIES, per_cell=PER_CELL)
+        last_factored(self.model, self._evidence, self._base)
 
     def _measure_columns(
         self, curator: Curator, shares: Sequence[Fraction], *, left: Fraction, suffix: str

@@ -11,6 +11,7 @@ import numpy as np
 from dpcore.curator.curator import Curator, Offer
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel, Evidence, Functions, refine
+from dpcore.models.fitting import DENSE_PER_CELL, first_dense, last_dense
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.strategies.worthwhile import Budget, Choice, choose
 from dpcore.workload import Axes, Workload
@@ -24,9 +25,7 @@ LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # limits of the one-way marginals' share of
 MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20  # noise grows with the root of the rounds in zCDP, and linearly in pure epsilon
 WORTH_AGAIN = 0.02  # the least share of the budget for which the columns are measured again
 ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
-FIRST_TRIES, ROUND_TRIES, LAST_TRIES = 50, 5, 400  # evaluations of the model
-LAST_CELL_TRIES = 4e8  # a large model gets fewer last tries, so that tries x cells stays below this
-FEWEST_LAST_TRIES = 60  # but at least these
+ROUND_TRIES = 5  # evaluations of the model
 
 
 class Mwem(Strategy):
@@ -134,7 +133,7 @@ class Mwem(Strategy):
             self._again = any(more)
             if self._again:
                 self._measure_columns(curator, more, left=left, suffix="-again")
-        self._base = self._now = refine(self.model, self._evidence, {}, tries=FIRST_TRIES)
+        self._base = self._now = first_dense(self.model, self._evidence)
 
     def _measure_columns(
         self, curator: Curator, shares: Sequence[Fraction], *, left: Fraction, suffix: str
@@ -209,11 +208,11 @@ class Mwem(Strategy):
         del number  # the update is the same in every round
         self._measured[measurement.axes] += 1
         self._learn(measurement)
-        self._now = refine(self.model, self._evidence, self._now, tries=ROUND_TRIES)
+        self._now = refine(self.model, self._evidence, self._now, tries=ROUND_TRIES, per_cell=DENSE_PER_CELL)
 
     def conclude(self) -> None:
         """Build the released model from the first one, so that early measurements have no more influence than late ones."""
-        refine(self.model, self._evidence, self._base, tries=last_tries(math.prod(self.model.shape)))
+        last_dense(self.model, self._evidence, self._base)
 
     def _learn(self, measurement: Measurement) -> None:
         self.measurements.append(measurement)
@@ -231,11 +230,6 @@ class Mwem(Strategy):
 
     def _cells(self, axes: Axes) -> int:
         return math.prod(self.model.shape[axis] for axis in axes)
-
-
-def last_tries(cells: int) -> int:
-    """Return the most evaluations for the last refinement of a model with `cells` cells."""
-    return max(FEWEST_LAST_TRIES, min(LAST_TRIES, int(LAST_CELL_TRIES / cells)))
 
 
 def _first_shares(shape: tuple[int, ...], cells: list[int], *, rounds: int, pure: bool) -> list[Fraction]:

@@ -9,6 +9,7 @@ from dpcore.curator.curator import Curator, Offer
 from dpcore.errors import SpecError
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel
+from dpcore.models.fitting import SignedSteps, counted_total
 from dpcore.strategies.strategy import NoiseOf, Outline, Strategy, step_name
 from dpcore.workload import Workload
 
@@ -32,8 +33,8 @@ class Pmw(Strategy):
     def __init__(self, shape: tuple[int, ...], workload: Workload, *, rounds: int, alpha: float) -> None:
         super().__init__(shape)
         cells = math.prod(shape)
-        self._rate = math.sqrt(math.log(max(cells, 2)) / rounds)
-        if self._rate >= 1:
+        self._steps = SignedSteps.of(shape, rounds=rounds, alpha=alpha)
+        if self._steps.rate >= 1:
             least = math.floor(math.log(cells)) + 1
             raise SpecError(
                 f"pmw on {cells:,} cells needs at least {least} rounds; write `rounds: {4 * least}` in `strategy`"
@@ -41,7 +42,6 @@ class Pmw(Strategy):
         self.model = DenseModel(shape, total=1.0)
         self._workload = workload
         self._rounds = rounds
-        self._alpha = alpha
 
     @property
     def rounds(self) -> int:
@@ -76,7 +76,7 @@ class Pmw(Strategy):
         """Measure the number of rows."""
         measured = curator.measure_cell("total", (), None, share=self.smallest_share)
         self.measurements.append(measured)
-        self.model.rescale(max(1.0, float(measured.values.sum())))
+        self.model.rescale(counted_total(measured))
 
     def select(self, curator: Curator, number: int) -> Selection:
         """Select the query with the largest error."""
@@ -96,15 +96,7 @@ class Pmw(Strategy):
         """Finish if the noisy error is within 2 alpha; otherwise move the query's cells against its sign."""
         del number  # the update is the same in every round
         self.measurements.append(measurement)
-        marginal = self.model.marginal(measurement.axes)
-        cell = measurement.cell or 0
-        error = float(marginal.ravel()[cell]) - float(measurement.values[0])
-        if abs(error) <= 2 * self._alpha * self.model.total:
-            self.finished = True
-            return
-        factor = np.ones(marginal.shape)
-        factor.ravel()[cell] -= math.copysign(self._rate, error)
-        self.model.multiply(measurement.axes, factor)
+        self.finished = not self._steps.take(self.model, measurement)
 
     def conclude(self) -> None:
         """Keep the model of the last round."""

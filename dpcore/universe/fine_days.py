@@ -79,7 +79,7 @@ class FineDays(Fine, CalendarColumn):
     def _draw_days(self, cells: Codes, rng: np.random.Generator) -> Positions:
         """Draw a day from each cell, counted from 1970-01-01. Within a leaf, days follow the week."""
         days = self._draw_places(cells, rng) + self.first_day
-        shares = self._weekday_shares
+        shares = self.weekday_shares
         if shares is None:
             return days
         leaf = np.searchsorted(self._leaf_days, days, side="right") - 1
@@ -98,7 +98,7 @@ class FineDays(Fine, CalendarColumn):
         return np.array([*starts, self.places], dtype=np.int64) + self.first_day
 
     @cached_property
-    def _weekday_shares(self) -> npt.NDArray[np.float64] | None:
+    def weekday_shares(self) -> npt.NDArray[np.float64] | None:
         """How frequent each weekday is, relative to the most frequent one; None if the week is unknown."""
         if self.week is None:
             return None

@@ -90,6 +90,11 @@ class CalendarColumn(Attribute):
         """First tick of each bin, and the tick after the last bin."""
         return np.concatenate([[self._first], self._cuts(), [self._last + 1]])
 
+    @property
+    def bin_bounds(self) -> Integers:
+        """First tick of each bin, and the tick after the last bin: days, or seconds, since 1970."""
+        return self._bounds
+
     def _cuts(self) -> Integers:
         """Return the ticks after the first, up to the last, at which a new calendar unit starts."""
         if self.every in _SECONDS:

@@ -108,18 +108,21 @@ def measurements(release: Path) -> Iterator[Measured]:
         names = part.column("attributes")[0].as_py()
         if "cell" not in names:
             continue
-        flat = part.column("cell").combine_chunks().flatten().to_pylist()
-        by_column = {name: flat[place :: len(names)] for place, name in enumerate(names)}
-        if not all(cell.isdecimal() for cell in by_column["cell"]):
+        cells = part.column("cell_low").to_numpy()
+        if (part.column("cell_high").to_numpy() - cells != 1).any():
             continue  # cells were grouped
-        cells = np.array(by_column["cell"], dtype=np.int64)
         counts = part.column("noisy_count").to_numpy().astype(np.float64)
-        flags = np.array(by_column["flag"]) if "flag" in by_column else None
+        flags = _flags(part.column("flag_values").to_pylist()) if "flag" in names else None
         of_flag = {flag: slice(None) if flags is None else flags == flag for flag in (CANARY, OTHER)}
         yield Measured(
             {flag: counts[chosen][np.argsort(cells[chosen])] for flag, chosen in of_flag.items()},
             noise=part.column("noise_standard_deviation")[0].as_py(),
         )
+
+
+def _flags(values: list[list[str]]) -> npt.NDArray[np.str_]:
+    """Return the flag of each count, or nothing recognisable where both flags were merged."""
+    return np.array([each[0] if len(each) == 1 else "" for each in values])
 
 
 def _apart(counts: Evidence) -> Evidence:

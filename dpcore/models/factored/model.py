@@ -86,9 +86,32 @@ class FactoredModel:
         """
         for axes, function in functions.items():
             self._check(axes, function)
-        self._make_room(functions)
+        self.make_room(functions)
         self._beliefs = self._calibration(tuple(functions)).beliefs(functions)
         self._across = Across(self._tree, self._beliefs, self._scopes, self._moves)
+
+    def make_room(self, sets: Iterable[Axes]) -> None:
+        """Rebuild the tree so that every set lies in a clique.
+
+        A single new set is added by changing part of the old tree or by a new tree, whichever is smaller. Several sets need a new tree.
+        The distribution is undefined until it is assigned again.
+        """
+        homeless: list[Scope] = []
+        for scope in map(self._scopes.of, sets):
+            if scope in self._covered:
+                continue
+            self._covered.add(scope)
+            if any(inside(scope, part) for part in self._needed):
+                continue
+            self._needed = [*(part for part in self._needed if not inside(part, scope)), scope]
+            if self._tree.home(scope) is None:
+                homeless.append(scope)
+        if homeless:
+            cells = self._scopes.cells
+            choices = [cliques_of(self._needed, cells)]
+            if len(homeless) == 1:
+                choices.insert(0, self._tree.cliques_with(homeless[0]))
+            self._plant(min(choices, key=lambda cliques: sum(map(cells, cliques))))
 
     def marginal(self, axes: Axes) -> Weights:
         """Return the counts that the model expects in every cell of these axes, which must be of different columns.
@@ -164,28 +187,6 @@ class FactoredModel:
         if home is None:
             raise AssertionError("a triangulated graph has a clique for every set that it was built from")
         return home
-
-    def _make_room(self, sets: Iterable[Axes]) -> None:
-        """Rebuild the tree so that every set lies in a clique.
-
-        A single new set is added by changing part of the old tree or by a new tree, whichever is smaller. Several sets need a new tree.
-        """
-        homeless: list[Scope] = []
-        for scope in map(self._scopes.of, sets):
-            if scope in self._covered:
-                continue
-            self._covered.add(scope)
-            if any(inside(scope, part) for part in self._needed):
-                continue
-            self._needed = [*(part for part in self._needed if not inside(part, scope)), scope]
-            if self._tree.home(scope) is None:
-                homeless.append(scope)
-        if homeless:
-            cells = self._scopes.cells
-            choices = [cliques_of(self._needed, cells)]
-            if len(homeless) == 1:
-                choices.insert(0, self._tree.cliques_with(homeless[0]))
-            self._plant(min(choices, key=lambda cliques: sum(map(cells, cliques))))
 
     def _calibration(self, sets: tuple[Axes, ...]) -> Calibration:
         if sets not in self._calibrations:

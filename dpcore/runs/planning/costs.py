@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import prod
 
+from dpcore.models import fitting
 from dpcore.models.factored import BYTES_PER_CELL
 from dpcore.spec import Declaration
 from dpcore.spec.release import AdaptiveSpec, PmwSpec
@@ -66,7 +67,7 @@ def _seconds(declaration: Declaration, *, model_cells: float, rounds: int, cells
     evaluation = SECONDS_PER_MODEL_CELL * model_cells + each * (sum(shape) + rounds * cells)
     if factored:
         looking = rounds * SECONDS_PER_CANDIDATE * len(workload.parts())
-        tries = adaptive.FIRST_TRIES + rounds * adaptive.ROUND_TRIES
-        return looking + evaluation * tries, evaluation * adaptive.LAST_TRIES
-    tries = mwem.FIRST_TRIES + rounds * mwem.ROUND_TRIES
-    return evaluation * tries, evaluation * mwem.last_tries(declaration.universe.size)
+        tries = fitting.FIRST_TRIES + rounds * adaptive.ROUND_TRIES
+        return looking + evaluation * tries, evaluation * fitting.LAST_TRIES
+    tries = fitting.FIRST_TRIES + rounds * mwem.ROUND_TRIES
+    return evaluation * tries, evaluation * fitting.last_tries(declaration.universe.size)

@@ -118,7 +118,9 @@ def firsts() -> list[str]:
 def wards(outcome: Outcome) -> Counter[str]:
     """Return how many rows of each ward a run has counted: at this epsilon, the noise is none."""
     counts = pq.read_table(Path(outcome.release) / "measurements.parquet").to_pylist()
-    return +Counter({row["cell"][0]: row["noisy_count"] for row in counts if row["attributes"] == ["ward"]})
+    return +Counter(
+        {(row["ward_values"] or ["missing"])[0]: row["noisy_count"] for row in counts if row["attributes"] == ["ward"]}
+    )
 
 
 def privacy_of(outcome: Outcome) -> dict[str, Any]:

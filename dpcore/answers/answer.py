@@ -1,0 +1,143 @@
+"""Answer a question about a release as a table."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dpcore.answers.evaluate import Prepared
+from dpcore.answers.query import All, Always, AnyOf, KeyOf, Not, Number, Order, Quantile
+from dpcore.answers.release import Release, open_release
+from dpcore.models.model import Weights
+
+Numbers = Mapping[Number, Weights]
+
+
+def answer(release: str | Path | Release, query: str) -> pd.DataFrame:
+    """Answer a question about a release, from its folder alone. Nothing is charged, and no raw data is read.
+
+    The numbers are expectations of the model that was fitted to the release's measurements. They are what the query would give on the
+    released rows, without the sampling error of the rows.
+
+    Args:
+        release: The folder of a release, the folder of its dataset for the newest one, or a release that `open_release` has read. Keep
+            that for several questions, since reading takes longer than answering.
+        query: One SQL statement, such as `select department, avg(cost) from release where age >= 65 group by department`.
+
+    Returns:
+        A row for each group, including those in which no rows are expected.
+
+    Raises:
+        DpflowError: If the folder holds no release, or the question cannot be answered. The message says what to do.
+    """
+    from dpcore.answers.sql import parse  # noqa: PLC0415  the parser takes longer to import than an answer
+
+    opened = release if isinstance(release, Release) else open_release(release)
+    parsed = parse(query, opened.universe, tables=("release", opened.name))
+    prepared = Prepared(parsed, opened.universe)
+    return frame_of(prepared, prepared.evaluate(opened.model.marginal))
+
+
+def frame_of(prepared: Prepared, numbers: Numbers) -> pd.DataFrame:
+    """Return the numbers of a query as a table: its columns, filtered, sorted and limited."""
+    query, keys = prepared.query, key_columns(prepared)
+    rows = shown_groups(prepared, numbers, keys)
+    columns: dict[str, Any] = {}
+    for output in query.outputs:
+        if isinstance(output.value, KeyOf):
+            key = query.keys[output.value.position]
+            columns[output.name] = _series([keys[output.value.position][row] for row in rows])
+            if key.high is not None:
+                ends = _spread_out(prepared, output.value.position, [*prepared.keys[output.value.position].highs])
+                columns[key.high] = _series([ends[row] for row in rows])
+        else:
+            columns[output.name] = _shown(prepared, output.value, numbers[output.value][rows])
+    return pd.DataFrame(columns, index=pd.RangeIndex(len(rows)))
+
+
+def key_columns(prepared: Prepared) -> list[list[Any]]:
+    """Return the value of each key in every group."""
+    return [_spread_out(prepared, at, keys.values) for at, keys in enumerate(prepared.keys)]
+
+
+def _spread_out(prepared: Prepared, key: int, values: Sequence[Any]) -> list[Any]:
+    codes = np.unravel_index(np.arange(prepared.groups), prepared.shape)[key]
+    return [values[code] for code in codes.tolist()]
+
+
+def _series(values: list[Any]) -> pd.Series:
+    """Return a column of keys in the type of its values: whole numbers stay whole, with or without nulls."""
+    present = [value for value in values if value is not None]
+    if present and all(type(value) is int for value in present):
+        return pd.Series(values, dtype="int64" if len(present) == len(values) else "Int64")
+    return pd.Series(values, dtype=None if present and isinstance(present[0], float) else object)
+
+
+def _shown(prepared: Prepared, number: Number, values: Weights) -> Any:
+    """Return numbers as they are shown: quantiles of dates as dates."""
+    if isinstance(number, Quantile) and prepared.is_moment(number.column):
+        return prepared.moments(number.column, values)
+    return values
+
+
+def shown_groups(prepared: Prepared, numbers: Numbers, keys: Sequence[Sequence[Any]]) -> list[int]:
+    """Return the groups that a query shows, in their order."""
+    query = prepared.query
+    truth = _filtered(query.having, numbers, keys, prepared.groups)
+    rows = [int(row) for row in np.flatnonzero(truth == 2)]
+    for order in reversed(query.order):
+        values = _side(order.by, numbers, keys)
+        rows = _sorted(rows, values, order)
+    end = None if query.limit is None else query.offset + query.limit
+    return rows[query.offset : end]
+
+
+def _sorted(rows: list[int], values: Sequence[Any], order: Order) -> list[int]:
+    nulls = [row for row in rows if _is_null(values[row])]
+    present = [row for row in rows if not _is_null(values[row])]
+    present.sort(key=lambda row: values[row], reverse=order.descending)
+    return nulls + present if order.nulls_first else present + nulls
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or value != value  # noqa: PLR0124  not a number
+
+
+def _side(side: Any, numbers: Numbers, keys: Sequence[Sequence[Any]]) -> Sequence[Any]:
+    return keys[side.position] if isinstance(side, KeyOf) else numbers[side].tolist()
+
+
+def _filtered(having: Any, numbers: Numbers, keys: Sequence[Sequence[Any]], groups: int) -> npt.NDArray[np.int8]:
+    """Return whether each group satisfies a filter: 0 for no, 1 for unknown, 2 for yes."""
+    match having:
+        case Always(truth):
+            return np.full(groups, 2 if truth else 0, dtype=np.int8)
+        case Not(part):
+            return np.int8(2) - _filtered(part, numbers, keys, groups)
+        case All(parts) | AnyOf(parts):
+            every = [_filtered(part, numbers, keys, groups) for part in parts]
+            return np.asarray((np.minimum if isinstance(having, All) else np.maximum).reduce(every))
+    left = _side(having.left, numbers, keys)
+    if having.operator == "is null":
+        return np.array([2 * _is_null(value) for value in left], dtype=np.int8)
+    right = _side(having.right, numbers, keys) if isinstance(having.right, Number) else [having.right] * groups
+    return np.array(
+        [_compared(one, having.operator, other) for one, other in zip(left, right, strict=True)], dtype=np.int8
+    )
+
+
+def _compared(left: Any, operator: str, right: Any) -> int:
+    if _is_null(left) or _is_null(right):
+        return 1
+    checks = {
+        "=": lambda: left == right,
+        "<>": lambda: left != right,
+        "<": lambda: left < right,
+        "<=": lambda: left <= right,
+        ">": lambda: left > right,
+        ">=": lambda: left >= right,
+    }
+    return 2 * bool(checks[operator]())

@@ -1,0 +1,280 @@
+"""Divide the cells of a column into pieces, on each of which every condition and key of a query is constant.
+
+A condition may cut through a cell. The piece on either side gets the share of the cell's released values that lies in it: values are
+distributed evenly within a declared bin, and by the leaves' masses in a column at full resolution. So an answer is what SQL gives on the
+released rows, but for their sampling error. That includes nulls, the category `other`, and the ends to which values were clipped.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.answers.calendar import part_of, truncated
+from dpcore.answers.cuts import bin_edges, bin_places, cuts_of, first_place, place_of
+from dpcore.answers.query import Among, Bin, Buckets, Cells, Compare, Like, Part, Term, Transform, Truncate
+from dpcore.errors import UsageError
+from dpcore.universe import Attribute
+from dpcore.universe.spread import Spread, category_values, null_codes
+from dpcore.universe.spreading import spread_of
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """The distinct values of a key, the end of each one's interval, and the position among them of every piece."""
+
+    values: list[Any]
+    highs: list[Any]
+    of_piece: Indices
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column as a query sees it.
+
+    Attributes:
+        attribute: The column.
+        spread: How its values are distributed within cells; None without an order.
+        cell: The cell of each piece.
+        share: The share of the cell that is in the piece.
+        start: The first place of each piece of an ordered column.
+        null: Whether a piece has the rows without a value.
+    """
+
+    attribute: Attribute
+    spread: Spread | None
+    cell: Indices
+    share: Floats
+    start: npt.NDArray[Any]
+    null: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, attribute: Attribute, parts: Iterable[Any]) -> "Column":
+        """Divide a column by the conditions and terms of a query that concern it."""
+        null = np.isin(np.arange(attribute.size), null_codes(attribute))
+        if not attribute.ordered:
+            cells = np.arange(attribute.size)
+            return cls(attribute, None, cells, np.ones(attribute.size), cells, null)
+        spread = spread_of(attribute)
+        cuts = cuts_of(spread, parts)
+        bounds = spread.bounds
+        cuts = cuts[(cuts > bounds[0]) & (cuts < bounds[-1])]
+        start = np.union1d(bounds[:-1], cuts)
+        cell = np.searchsorted(bounds, start, side="right") - 1
+        below = spread.below(np.append(start, bounds[-1]))
+        share = np.clip(np.diff(below), 0.0, 1.0)
+        nulls = np.flatnonzero(null)
+        return cls(
+            attribute,
+            spread,
+            np.concatenate([cell, nulls]),
+            np.concatenate([share, np.ones(len(nulls))]),
+            np.concatenate([start, np.repeat(bounds[-1], len(nulls))]),
+            np.concatenate([np.zeros(len(start), dtype=np.bool_), np.ones(len(nulls), dtype=np.bool_)]),
+        )
+
+    @property
+    def pieces(self) -> int:
+        """The number of pieces."""
+        return len(self.cell)
+
+    @cached_property
+    def ends(self) -> npt.NDArray[Any]:
+        """The place after each piece of an ordered column."""
+        if self.spread is None:
+            return self.start
+        inside = int((~self.null).sum())
+        return np.concatenate([self.start[1:inside], np.repeat(self.spread.bounds[-1], self.pieces - inside + 1)])
+
+    @cached_property
+    def means(self) -> Floats:
+        """The mean value of each piece of a column of numbers; 0 where there is none."""
+        if self.spread is None:
+            values = category_values(self.attribute) or ()
+            return np.array([0.0 if value is None else float(value) for value in values])
+        moments = self.spread.moment_below(self.ends) - self.spread.moment_below(self.start)
+        means: Floats = np.divide(moments, self.share, out=np.zeros(self.pieces), where=(self.share > 0) & ~self.null)
+        return means
+
+    @cached_property
+    def ascending(self) -> Indices:
+        """The pieces with values, from the smallest to the largest."""
+        inside = np.flatnonzero(~self.null)
+        return inside if self.spread is not None else inside[np.argsort(self.means[inside], kind="stable")]
+
+    @property
+    def is_moment(self) -> bool:
+        """Whether values are days or moments, which are computed with as places."""
+        return self.spread is not None and self.spread.value(self.start[:1]).dtype.kind == "M"
+
+    def within(self, piece: int, *, share: float) -> float:
+        """Return the value, or the place of a day or moment, that a share of a piece is below."""
+        if self.spread is None:
+            return float(self.means[piece])
+        below = float(self.spread.below(self.start[piece : piece + 1])[0])
+        place = self.spread.quantile(below + share * self.share[piece])
+        return float(place if self.is_moment else self.spread.value(place))
+
+    def to_cells(self, array: Floats, *, axis: int) -> Floats:
+        """Sum an array over pieces, along an axis, to one over cells, each piece weighted by its share."""
+        shape = [1] * array.ndim
+        shape[axis] = self.pieces
+        weighted = array * self.share.reshape(shape)
+        starts = np.searchsorted(self.cell, np.arange(self.attribute.size))
+        return np.asarray(np.add.reduceat(weighted, starts, axis=axis))
+
+    def truths(self, part: Any) -> npt.NDArray[np.int8]:
+        """Return whether each piece satisfies an elementary condition: 0 for no, 1 for unknown, 2 for yes."""
+        match part:
+            case Compare(Term(_, None), operator, value) if self.spread is not None:
+                holds = self._compared(operator, value)
+            case Compare(term, operator, value):
+                holds = _each(self._values(term), operator, value)
+            case Among(Term(_, None), values) if self.spread is not None:
+                holds = np.zeros(self.pieces, dtype=np.bool_)
+                for value in values:
+                    holds |= self._compared("=", value)
+            case Among(term, values):
+                listed = set(values)
+                holds = np.array([each in listed for each in self._values(term)], dtype=np.bool_)
+            case _:
+                texts = category_values(self.attribute) or ()
+                holds = np.array([text is not None and matches(text, part) for text in texts], dtype=np.bool_)
+        return np.where(self.null, np.int8(1), np.where(holds, np.int8(2), np.int8(0)))
+
+    def _compared(self, operator: str, value: Any) -> npt.NDArray[np.bool_]:
+        """Compare the places of an ordered column, which were cut where the comparison changes."""
+        place = place_of(self.spread, value)
+        if self.spread is not None and self.spread.whole:
+            less, at_most = self.start < math.ceil(place), self.start < math.floor(place) + 1
+        else:
+            less = at_most = self.start < float(place)
+        equal = at_most & ~less
+        results = {"<": less, "<=": at_most, "=": equal, "<>": ~equal, ">": ~at_most, ">=": ~less}
+        return np.asarray(results[operator])
+
+    def _values(self, term: Term) -> list[Any]:
+        """Return a term's value on each piece."""
+        if term.transform is None:
+            return list(category_values(self.attribute) or ())
+        keys = self.keys(term)
+        return [keys.values[each] for each in keys.of_piece.tolist()]
+
+    def keys(self, term: Term) -> Keys:
+        """Return the distinct values of a term, ascending, null last, and which of them every piece has."""
+        if self.spread is None:
+            return _category_keys(category_values(self.attribute) or ())
+        inside = ~self.null
+        numbers, values, highs = self._grouped(term.transform, self.start[inside])
+        distinct, position = np.unique(numbers, return_inverse=True)
+        first = np.searchsorted(numbers, distinct) if _ascends(numbers) else _first_of(numbers, distinct)
+        of_piece = np.full(self.pieces, len(distinct), dtype=np.int64)
+        of_piece[inside] = position
+        shown, ends = [values[at] for at in first.tolist()], [highs[at] for at in first.tolist()]
+        if self.null.any():
+            shown, ends = [*shown, None], [*ends, None]
+        return Keys(shown, ends, of_piece)
+
+    def _grouped(self, transform: Transform | None, start: npt.NDArray[Any]) -> tuple[Indices, list[Any], list[Any]]:
+        """Return, for each piece, the number of its group, the group's value, and the end of its interval."""
+        spread = self.spread
+        if spread is None:
+            raise UsageError("a category has no bins; group by the column itself")
+        match transform:
+            case Bin(width):
+                edges = bin_edges(spread, width)
+                number = np.searchsorted(bin_places(spread, width), start, side="right")
+                whole = width.denominator == 1
+                lows = [_plain(edge, whole=whole) for edge in edges]
+                return number, [lows[at] for at in number.tolist()], [lows[at + 1] for at in number.tolist()]
+            case Buckets(low, high, count):
+                places = np.array([first_place(spread, low + (high - low) * at / count) for at in range(count + 1)])
+                number = np.searchsorted(places, start, side="right")
+                return number, number.tolist(), number.tolist()
+            case Truncate(unit):
+                moments = truncated(spread.value(start), unit)
+                return moments.astype(np.int64), moments.tolist(), moments.tolist()
+            case Part(unit):
+                parts = part_of(spread.value(start), unit)
+                return parts, parts.tolist(), parts.tolist()
+            case Cells():
+                cell = np.searchsorted(spread.bounds, start, side="right") - 1
+                at = cell.tolist()
+                return cell, [spread.edges[each] for each in at], [spread.edges[each + 1] for each in at]
+        shown = spread.value(start)
+        values = shown.astype(np.int64).tolist() if shown.dtype.kind == "f" and _are_whole(shown) else shown.tolist()
+        return start.astype(np.int64), values, values
+
+
+def matches(text: str, like: Like) -> bool:
+    """Return whether a text matches a pattern, in time that grows with the product of their lengths.
+
+    >>> matches("follow-up", Like(Term(0), "%low_u%")), matches("planned", Like(Term(0), "_p%"))
+    (True, False)
+    """
+    pattern = like.pattern
+    if like.any_case:
+        text, pattern = text.casefold(), pattern.casefold()
+    here = there = 0
+    star: int | None = None
+    begun = 0
+    while here < len(text):
+        if there < len(pattern) and pattern[there] == "%":
+            star, begun, there = there, here, there + 1
+        elif there < len(pattern) and pattern[there] in ("_", text[here]):
+            here, there = here + 1, there + 1
+        elif star is not None:
+            begun += 1
+            here, there = begun, star + 1
+        else:
+            return False
+    return all(character == "%" for character in pattern[there:])
+
+
+def _category_keys(values: tuple[Any, ...]) -> Keys:
+    order = [code for code, value in enumerate(values) if value is not None]
+    nulls = [code for code, value in enumerate(values) if value is None]
+    of_piece = np.zeros(len(values), dtype=np.int64)
+    of_piece[order] = np.arange(len(order))
+    of_piece[nulls] = len(order)
+    shown = [values[code] for code in order] + [None] * bool(nulls)
+    return Keys(shown, shown, of_piece)
+
+
+def _each(values: list[Any], operator: str, value: Any) -> npt.NDArray[np.bool_]:
+    """Compare values one by one, in the order that SQL gives them."""
+    checks = {
+        "=": lambda each: each == value,
+        "<>": lambda each: each != value,
+        "<": lambda each: each < value,
+        "<=": lambda each: each <= value,
+        ">": lambda each: each > value,
+        ">=": lambda each: each >= value,
+    }
+    return np.array([each is not None and bool(checks[operator](each)) for each in values], dtype=np.bool_)
+
+
+def _plain(number: Fraction, *, whole: bool) -> int | float:
+    return int(number) if whole else float(number)
+
+
+def _are_whole(numbers: npt.NDArray[Any]) -> bool:
+    return bool((numbers == np.floor(numbers)).all())
+
+
+def _ascends(numbers: Indices) -> bool:
+    return bool((numbers[1:] >= numbers[:-1]).all())
+
+
+def _first_of(numbers: Indices, distinct: Indices) -> Indices:
+    order = np.argsort(numbers, kind="stable")
+    found: Indices = order[np.searchsorted(numbers[order], distinct)]
+    return found

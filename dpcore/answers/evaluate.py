@@ -1,0 +1,297 @@
+"""Evaluate a query on any model: every number is a function of a few linear forms over the cells of some columns."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.answers.cells import Column, Keys
+from dpcore.answers.query import (
+    Aggregate,
+    All,
+    Always,
+    AnyOf,
+    Arithmetic,
+    Condition,
+    Constant,
+    Count,
+    IsNull,
+    IsTrue,
+    Mean,
+    Not,
+    Number,
+    Overall,
+    Quantile,
+    Query,
+    Sum,
+    Term,
+    aggregates,
+    leaves,
+    terms,
+)
+from dpcore.errors import UsageError
+from dpcore.models.model import Weights
+from dpcore.universe import Universe
+from dpcore.workload import Axes
+
+Marginal = Callable[[Axes], Weights]
+"""Returns the expected counts in every cell of some columns, in ascending order: the method of a model, or of a replicate."""
+
+Truths = npt.NDArray[np.int8]
+
+MOST_CELLS = 1 << 22
+"""The most cells, or pieces of cells, over which a number is summed."""
+
+MOST_GROUPS = 100_000
+TINY = 1e-300
+LEAST_ROWS = 1e-9
+"""With fewer expected rows, there is no mean and no quantile."""
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """A linear form: a weight for each cell of some columns. Its value is the sum of weights times counts."""
+
+    axes: Axes
+    weights: Weights
+
+    def on(self, marginal: Marginal) -> float:
+        """Return the value of the form."""
+        return float(np.sum(self.weights * marginal(self.axes)))
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """The linear forms of an aggregate, one for each group: the rows that satisfy all conditions, or the sum of a column over them.
+
+    Attributes:
+        axes: The columns that it concerns, ascending.
+        columns: Their pieces.
+        holds: Whether each combination of pieces counts, broadcast over the axes.
+        group: The group of each combination of pieces, likewise.
+        groups: The number of groups.
+        value: The column that is summed; None for a number of rows.
+    """
+
+    axes: Axes
+    columns: tuple[Column, ...]
+    holds: npt.NDArray[np.bool_]
+    group: npt.NDArray[np.int64]
+    groups: int
+    value: int | None
+
+    def totals(self, marginal: Marginal, *, along: int | None = None) -> Weights:
+        """Return the value of every group's form; with `along`, divided among the pieces of that column."""
+        array = self._spread(marginal(self.axes))
+        if self.value is not None:
+            array = array * self._along(self.columns[self.axes.index(self.value)].means, self.value)
+        array = np.where(self.holds, array, 0.0)
+        kept = [axis for axis in range(len(self.axes)) if self.group.shape[axis] > 1 or self.axes[axis] == along]
+        array = array.sum(axis=tuple(axis for axis in range(len(self.axes)) if axis not in kept), keepdims=True)
+        group, width = self.group, 1
+        if along is not None:
+            width = self.columns[self.axes.index(along)].pieces
+            group = group * width + self._along(np.arange(width), along)
+        places = np.broadcast_to(group, array.shape).ravel()
+        found = np.bincount(places, weights=array.ravel(), minlength=self.groups * width).astype(np.float64)
+        return found if along is None else found.reshape(self.groups, width)
+
+    def linear(self, group: int) -> Linear:
+        """Return the linear form of one group."""
+        shape = tuple(column.pieces for column in self.columns)
+        weights = np.broadcast_to(self.holds & (self.group == group), shape).astype(np.float64)
+        if self.value is not None:
+            weights = weights * self._along(self.columns[self.axes.index(self.value)].means, self.value)
+        for axis, column in enumerate(self.columns):
+            weights = column.to_cells(weights, axis=axis)
+        return Linear(self.axes, weights)
+
+    def _spread(self, counts: Weights) -> Weights:
+        """Divide the counts of cells among their pieces."""
+        for axis, column in enumerate(self.columns):
+            if column.pieces > column.attribute.size or (column.share != 1).any():
+                counts = np.take(counts, column.cell, axis=axis)
+                counts = counts * self._along(column.share, self.axes[axis])
+        return counts
+
+    def _along(self, values: npt.NDArray[Any], column: int) -> npt.NDArray[Any]:
+        shape = [1] * len(self.axes)
+        shape[self.axes.index(column)] = len(values)
+        return values.reshape(shape)
+
+
+class Prepared:
+    """A query made ready for a universe. It is evaluated on as many models as needed, with the same groups in the same order."""
+
+    def __init__(self, query: Query, universe: Universe) -> None:
+        self.query = query
+        self._universe = universe
+        self._columns: dict[int, Column] = {}
+        self._forms: dict[Aggregate, Form] = {}
+        self.keys: tuple[Keys, ...] = tuple(self._column(key.term.column).keys(key.term) for key in query.keys)
+        self.shape = tuple(len(keys.values) for keys in self.keys)
+        self.groups = math.prod(self.shape)
+        if self.groups > MOST_GROUPS:
+            raise UsageError(
+                f"the question has {self.groups:,} groups, and at most {MOST_GROUPS:,} are possible; group by fewer columns, or by wider bins"
+            )
+
+    def form(self, aggregate: Aggregate) -> Form:
+        """Return the linear forms of the rows that an aggregate is about, or, for a sum or mean, of the sum of its column."""
+        if aggregate not in self._forms:
+            self._forms[aggregate] = self._form(aggregate)
+        return self._forms[aggregate]
+
+    def rows(self, aggregate: Aggregate) -> Form:
+        """Return the linear forms of the number of rows that an aggregate is about."""
+        if isinstance(aggregate, Count):
+            return self.form(aggregate)
+        return self.form(Count(All((aggregate.where, _present(aggregate.column)))))
+
+    def evaluate(self, marginal: Marginal) -> dict[Number, Weights]:
+        """Return all numbers of the query, each with one entry for every group; not a number where there is none."""
+        known = _remembered(marginal)
+        return {number: self._number(number, known) for number in self.query.numbers()}
+
+    def is_moment(self, column: int) -> bool:
+        """Return whether a column's quantiles are places of days or moments."""
+        return self._column(column).is_moment
+
+    def moments(self, column: int, places: Weights) -> npt.NDArray[np.datetime64]:
+        """Return places of days or moments as such; not a time where there is none."""
+        spread = self._column(column).spread
+        if spread is None:
+            raise UsageError("this column has no days or moments; show its numbers")
+        missing = np.isnan(places)
+        found = spread.value(np.where(missing, 0, places).astype(np.int64)).astype("datetime64[s]")
+        found[missing] = np.datetime64("NaT")
+        return found
+
+    def _number(self, number: Number, marginal: Marginal) -> Weights:
+        match number:
+            case Constant(value):
+                return np.full(self.groups, value)
+            case Arithmetic(operator, left, right):
+                return _combined(operator, self._number(left, marginal), self._number(right, marginal))
+            case Overall(inner):
+                return np.full(self.groups, self._number(inner, marginal).sum())
+            case Count() | Sum():
+                return self.form(number).totals(marginal)
+            case Mean():
+                rows, sums = self.rows(number).totals(marginal), self.form(number).totals(marginal)
+                return np.asarray(np.divide(sums, rows, out=np.full(self.groups, np.nan), where=rows > LEAST_ROWS))
+        return self._quantile(number, marginal)
+
+    def _quantile(self, number: Quantile, marginal: Marginal) -> Weights:
+        """Return a quantile of each group: a number, or the place of a day or moment."""
+        column = self._column(number.column)
+        order = column.ascending
+        masses = self.rows(number).totals(marginal, along=number.column)[:, order]
+        ends = np.cumsum(masses, axis=1)
+        found = np.full(self.groups, np.nan)
+        for group in np.flatnonzero(ends[:, -1] > LEAST_ROWS).tolist() if ends.size else ():
+            wanted = number.share * ends[group, -1]
+            at = min(int(np.searchsorted(ends[group], wanted, side="left")), len(order) - 1)
+            inside = (wanted - (ends[group, at] - masses[group, at])) / max(masses[group, at], TINY)
+            found[group] = column.within(int(order[at]), share=min(max(inside, 0.0), 1.0))
+        return found
+
+    def _form(self, aggregate: Aggregate) -> Form:
+        conditions = [self.query.where, aggregate.where]
+        value = aggregate.column if isinstance(aggregate, Sum | Mean) else None
+        if not isinstance(aggregate, Count):
+            conditions.append(_present(aggregate.column))
+        concerned = {term.column for condition in conditions for term in terms(condition)}
+        concerned |= {key.term.column for key in self.query.keys}
+        axes = tuple(sorted(concerned))
+        columns = tuple(map(self._column, axes))
+        self._refuse_too_many(axes, columns)
+        truth = self._truth(All(tuple(conditions)), axes)
+        group = np.zeros([1] * len(axes), dtype=np.int64)
+        for key, keys in zip(self.query.keys, self.keys, strict=True):
+            group = group * len(keys.values) + _along(keys.of_piece, axes, key.term.column)
+        return Form(axes, columns, truth == 2, group, self.groups, value)
+
+    def _refuse_too_many(self, axes: Axes, columns: Sequence[Column]) -> None:
+        cells = math.prod(max(column.pieces, column.attribute.size) for column in columns)
+        if cells > MOST_CELLS:
+            named = ", ".join(
+                f"{self._universe.names[axis]} ({column.pieces:,})" for axis, column in zip(axes, columns, strict=True)
+            )
+            raise UsageError(
+                f"the question joins {cells:,} cells of {named}, and at most {MOST_CELLS:,} are possible; use fewer of these columns at once"
+            )
+
+    def _truth(self, condition: Condition, axes: Axes) -> Truths:
+        """Evaluate a condition on all pieces: 0 for false, 1 for unknown, 2 for true."""
+        match condition:
+            case Always(truth):
+                return np.full([1] * len(axes), 2 if truth else 0, dtype=np.int8)
+            case Not(part):
+                return np.int8(2) - self._truth(part, axes)
+            case IsTrue(part):
+                return np.where(self._truth(part, axes) == 2, np.int8(2), np.int8(0))
+            case All(parts) | AnyOf(parts):
+                combine = np.minimum if isinstance(condition, All) else np.maximum
+                found = np.full([1] * len(axes), 2 if isinstance(condition, All) else 0, dtype=np.int8)
+                for part in parts:
+                    found = combine(found, self._truth(part, axes))
+                return found
+            case IsNull(term):
+                null = self._column(term.column).null
+                return _along(np.where(null, np.int8(2), np.int8(0)), axes, term.column)
+        column = condition.term.column
+        return _along(self._column(column).truths(condition), axes, column)
+
+    def _column(self, column: int) -> Column:
+        if column not in self._columns:
+            attribute = self._universe.attributes[self._universe.names[column]]
+            parts = [part for part in self._parts if getattr(part, "term", part).column == column]
+            self._columns[column] = Column.of(attribute, parts)
+        return self._columns[column]
+
+    @cached_property
+    def _parts(self) -> list[Any]:
+        """All elementary conditions and keys of the query: a column is cut once, for all of them."""
+        inner = [each for number in self.query.numbers() for each in aggregates(number)]
+        conditions = [self.query.where, *(each.where for each in inner)]
+        elementary = [part for condition in conditions for part in leaves(condition) if not isinstance(part, Always)]
+        return [*elementary, *(key.term for key in self.query.keys)]
+
+
+def evaluate(query: Query, universe: Universe, marginal: Marginal) -> dict[Number, Weights]:
+    """Return all numbers of a query, each with one entry for every group."""
+    return Prepared(query, universe).evaluate(marginal)
+
+
+def _present(column: int) -> Condition:
+    return Not(IsNull(Term(column)))
+
+
+def _along(values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any]:
+    shape = [1] * len(axes)
+    shape[axes.index(column)] = len(values)
+    return values.reshape(shape)
+
+
+def _combined(operator: str, left: Weights, right: Weights) -> Weights:
+    if operator == "/":
+        found = np.full(left.shape, np.nan)
+        return np.asarray(np.divide(left, right, out=found, where=np.abs(right) > LEAST_ROWS))
+    combined: Weights = {"+": np.add, "-": np.subtract, "*": np.multiply}[operator](left, right)
+    return combined
+
+
+def _remembered(marginal: Marginal) -> Marginal:
+    known: dict[Axes, Weights] = {}
+
+    def remembered(axes: Axes) -> Weights:
+        if axes not in known:
+            known[axes] = marginal(axes)
+        return known[axes]
+
+    return remembered

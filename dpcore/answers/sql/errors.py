@@ -1,0 +1,93 @@
+"""Mistakes in a question, with their line and column."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from dpcore.errors import UsageError
+
+if TYPE_CHECKING:
+    from sqlglot.expressions import Expr
+
+LONGEST_SHOWN = 60
+MOST_COMPARED = 20_000
+
+
+class QueryError(UsageError):
+    """A question cannot be answered as it is written. The message begins with the line and column, counted from 1."""
+
+    def __init__(self, message: str, *, line: int, column: int) -> None:
+        super().__init__(f"line {line}, column {column}: {message}")
+        self.line, self.column = line, column
+
+    def __reduce__(self) -> tuple[type[UsageError], tuple[object, ...]]:
+        """Keep the message when the error is pickled."""
+        return UsageError, self.args
+
+
+def position(text: str, offset: int) -> tuple[int, int]:
+    r"""Return the line and column of a character, counted from 1.
+
+    >>> position("select\n  x", 9)
+    (2, 3)
+    """
+    before = text[: max(0, offset)]
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
+
+
+def mistake(text: str, node: "Expr", message: str) -> QueryError:
+    """Return the error for a part of a statement."""
+    line, column = position(text, _offset(node))
+    return QueryError(message, line=line, column=column)
+
+
+def _offset(node: "Expr") -> int:
+    """Return where a part begins: the first position that it, one of its parts, or the nearest part around it knows."""
+    around: Expr | None = node
+    while around is not None:
+        known = [each.meta["start"] for each in around.walk() if "start" in each.meta]
+        if known:
+            return int(min(known))
+        around = around.parent
+    return 0
+
+
+def shown(text: object) -> str:
+    r"""Return a piece of a question to quote in an error: on one line, and not too long.
+
+    >>> shown("a\nb"), len(shown("x" * 1000))
+    ("'a\\nb'", 65)
+    """
+    plain = str(text)
+    return repr(plain if len(plain) <= LONGEST_SHOWN else plain[:LONGEST_SHOWN] + "...")
+
+
+def nearest(wanted: str, known: Iterable[object]) -> str:
+    """Return words that name the known names nearest to a wanted one, or a few of them.
+
+    >>> nearest("agee", ["age", "sex"]), nearest("q", ["age", "sex"])
+    ('did you mean age?', 'there are age, sex')
+    """
+    every = [str(each) for each in known]
+    lower = {each.casefold(): each for each in every[:MOST_COMPARED]}
+    close = get_close_matches(wanted[:LONGEST_SHOWN].casefold(), lower, n=3, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(_bare(lower[each]) for each in close)}?"
+    more = f", and {len(every) - 10:,} more" if len(every) > 10 else ""
+    return f"there are {', '.join(map(_bare, every[:10]))}{more}"
+
+
+def _bare(name: str) -> str:
+    return name if name.isprintable() and len(name) <= LONGEST_SHOWN else shown(name)
+
+
+def unsupported(text: str, node: "Expr", wanted: str) -> QueryError:
+    """Return the error for a part of a statement that has no meaning here."""
+    return mistake(text, node, f"{_said(node)} is not supported here; {wanted}")
+
+
+def _said(node: "Expr") -> str:
+    """Name a part of a statement by its kind, without rendering it: a hostile one may be deep."""
+    name = getattr(node, "name", "") if node.key in ("anonymous", "column", "literal", "identifier") else ""
+    kind = {"anonymous": "the function", "column": "the column", "literal": "the constant"}.get(node.key, node.key)
+    return f"{kind} {shown(name)}" if name else f"`{node.key}`"

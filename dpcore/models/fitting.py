@@ -1,0 +1,166 @@
+"""Fit a model to the measurements of a release: first to those made before the rounds, then to all of them.
+
+The strategies fit their last model by these functions, and so does everybody who restores it from a release. Measurements and their order
+determine the model: on one machine it is the same to the last bit.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcore.measurements import Measurement
+from dpcore.models.dense import DenseModel
+from dpcore.models.evidence import Evidence
+from dpcore.models.factored import FactoredModel
+from dpcore.models.refine import Functions, refine
+from dpcore.resolutions import Resolutions
+
+FIRST_TRIES, LAST_TRIES = 50, 400  # evaluations of the model
+LAST_CELL_TRIES = 4e8  # a large dense model gets fewer last tries, so that tries x cells stays below this
+FEWEST_LAST_TRIES = 60  # but at least these
+DENSE_PER_CELL, FACTORED_PER_CELL = (
+    0.5,
+    1.0,
+)  # parameters that a model may fit for each cell that stands out of its noise
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The measurements that a model is fitted to, in their order.
+
+    Attributes:
+        first: The measurements made before the rounds, which make the first model.
+        later: The measurement of each round.
+    """
+
+    first: tuple[Measurement, ...]
+    later: tuple[Measurement, ...]
+
+    @classmethod
+    def of(cls, measurements: Iterable[Measurement]) -> "Transcript":
+        """Split the measurements of a strategy by the names of their steps."""
+        every = tuple(measurements)
+        later = tuple(each for each in every if in_round(each.step))
+        return cls(tuple(each for each in every if not in_round(each.step)), later)
+
+
+def in_round(step: str) -> bool:
+    """Return whether a step belongs to a round.
+
+    >>> in_round("round-007/measure"), in_round("one-way/01-round-007/measure")
+    (True, False)
+    """
+    return step.startswith("round-")
+
+
+def last_tries(cells: int) -> int:
+    """Return the most evaluations for the last refinement of a dense model with `cells` cells."""
+    return max(FEWEST_LAST_TRIES, min(LAST_TRIES, int(LAST_CELL_TRIES / cells)))
+
+
+def first_dense(model: DenseModel, evidence: Evidence) -> Functions:
+    """Fit the first model."""
+    return refine(model, evidence, {}, tries=FIRST_TRIES, per_cell=DENSE_PER_CELL)
+
+
+def last_dense(
+    model: DenseModel, evidence: Evidence, base: Functions, *, per_cell: float = DENSE_PER_CELL
+) -> Functions:
+    """Build the last model from the first one, so that early measurements have no more influence than late ones."""
+    return refine(model, evidence, base, tries=last_tries(math.prod(model.shape)), per_cell=per_cell)
+
+
+def first_factored(model: FactoredModel, evidence: Evidence) -> Functions:
+    """Fit the first model."""
+    return refine(model, evidence, {}, tries=FIRST_TRIES, per_cell=FACTORED_PER_CELL)
+
+
+def last_factored(
+    model: FactoredModel, evidence: Evidence, base: Functions, *, per_cell: float = FACTORED_PER_CELL
+) -> Functions:
+    """Build the last model from the first one, likewise."""
+    return refine(model, evidence, base, tries=LAST_TRIES, per_cell=per_cell)
+
+
+def fit_dense(
+    shape: Sequence[int], transcript: Transcript, *, per_cell: float = DENSE_PER_CELL
+) -> tuple[DenseModel, Functions]:
+    """Return the dense model of a transcript, and its functions.
+
+    Args:
+        shape: The number of cells of each column.
+        transcript: The measurements.
+        per_cell: Parameters that the last model may fit for each cell that stands out. A larger number gives a rougher model.
+    """
+    evidence = _evidence(transcript.first)
+    model = DenseModel(tuple(shape), total=evidence.total)
+    base = first_dense(model, evidence)
+    for each in transcript.later:
+        evidence.add(each)
+    model.rescale(evidence.total)
+    return model, last_dense(model, evidence, base, per_cell=per_cell)
+
+
+def fit_factored(
+    resolutions: Resolutions, transcript: Transcript, *, per_cell: float = FACTORED_PER_CELL
+) -> tuple[FactoredModel, Functions]:
+    """Return the factored model of a transcript, and its functions. The arguments are those of `fit_dense`."""
+    evidence = _evidence(transcript.first)
+    model = FactoredModel(resolutions, total=evidence.total)
+    base = first_factored(model, evidence)
+    for each in transcript.later:
+        evidence.add(each)
+        model.make_room([each.axes])  # one after the other, as in the rounds: their order decides the tree
+    model.rescale(evidence.total)
+    return model, last_factored(model, evidence, base, per_cell=per_cell)
+
+
+def _evidence(measurements: Iterable[Measurement]) -> Evidence:
+    evidence = Evidence()
+    for each in measurements:
+        evidence.add(each)
+    return evidence
+
+
+@dataclass(frozen=True)
+class SignedSteps:
+    """The updates of `pmw`: a count that the model gets wrong by more than 2 alpha is multiplied by 1 + rate or 1 - rate.
+
+    Attributes:
+        rate: The size of a step, below 1.
+        alpha: The target error, as a share of the rows.
+    """
+
+    rate: float
+    alpha: float
+
+    @classmethod
+    def of(cls, shape: Sequence[int], *, rounds: int, alpha: float) -> "SignedSteps":
+        """Return the steps for a universe and a number of rounds."""
+        return cls(math.sqrt(math.log(max(math.prod(shape), 2)) / rounds), alpha)
+
+    def take(self, model: DenseModel, measurement: Measurement) -> bool:
+        """Correct the model by a measured count. Return False, and change nothing, if the model is accurate enough."""
+        marginal = model.marginal(measurement.axes)
+        cell = measurement.cell or 0
+        error = float(marginal.ravel()[cell]) - float(measurement.values[0])
+        if abs(error) <= 2 * self.alpha * model.total:
+            return False
+        factor = np.ones(marginal.shape)
+        factor.ravel()[cell] -= math.copysign(self.rate, error)
+        model.multiply(measurement.axes, factor)
+        return True
+
+    def fit(self, shape: Sequence[int], transcript: Transcript) -> DenseModel:
+        """Return the model of a transcript, whose first measurement is the number of rows."""
+        model = DenseModel(tuple(shape), total=counted_total(transcript.first[0]))
+        for each in transcript.later:
+            self.take(model, each)
+        return model
+
+
+def counted_total(measurement: Measurement) -> float:
+    """Return the number of rows, at least 1, by a measured total."""
+    return max(1.0, float(measurement.values.sum()))

@@ -1,0 +1,58 @@
+"""What a manifest says about the universe besides its spec, and the universe that follows from both."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from dpcore.errors import SpecError, UsageError
+from dpcore.spec.categories import CategoricalSpec
+from dpcore.spec.load import Declaration
+from dpcore.spec.release import AttributeSpec
+from dpcore.universe import Attribute, Universe
+from dpcore.universe.description import describe, restored
+
+_COLUMN: TypeAdapter[AttributeSpec] = TypeAdapter(AttributeSpec)
+
+
+def describe_universe(declaration: Declaration) -> dict[str, dict[str, Any]]:
+    """Return the columns that the spec alone does not determine: found cells, values from a file, days narrowed to the run's blocks.
+
+    Found texts are left out, since the manifest lists them already.
+    """
+    told = {}
+    for name, attribute in declaration.universe.attributes.items():
+        part = declaration.spec.universe[name]
+        from_file = isinstance(part, CategoricalSpec) and part.values_from is not None
+        if from_file or part.attribute(Path()) != attribute:
+            told[name] = describe(attribute)
+            if isinstance(part, CategoricalSpec) and part.discover is not None:
+                del told[name]["values"]
+    return told
+
+
+def restore_universe(
+    columns: Mapping[str, Any], *, described: Mapping[str, Any], discovered: Sequence[Mapping[str, Any]]
+) -> Universe:
+    """Return the universe of a release, by the columns of its spec, the described columns and the discovered cells of its manifest.
+
+    Raises:
+        UsageError: If they do not determine a universe.
+    """
+    found = {each["column"]: each for each in discovered}
+    return Universe(
+        {name: _attribute(column, described.get(name), found.get(name)) for name, column in columns.items()}
+    )
+
+
+def _attribute(column: Any, described: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> Attribute:
+    if described is not None:
+        if described.get("kind") == "categorical" and "values" not in described and found is not None:
+            # If no text was found, the only cell is `other`.
+            described = {**described, "values": found["cells"][: max(1, found["found"])]}
+        return restored(described)
+    try:
+        return _COLUMN.validate_python(column).attribute(Path())
+    except (ValidationError, SpecError):
+        raise UsageError("the spec in the manifest is damaged; copy the release again") from None

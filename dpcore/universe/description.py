@@ -1,0 +1,103 @@
+"""Columns as JSON, so that a reader of a release can restore what the run has found: bins, intervals and their masses."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
+from datetime import date, datetime
+from typing import Any
+
+from dpcore.errors import SpecError, UsageError
+from dpcore.universe.attribute import Attribute, Outside
+from dpcore.universe.categorical import Boolean, Categorical
+from dpcore.universe.fine_days import FineDate, FineDatetime
+from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
+from dpcore.universe.leaves import Leaves
+from dpcore.universe.numeric import Integer, Number, UnevenInteger
+from dpcore.universe.temporal import Date, Datetime, Every
+
+KINDS: Mapping[str, type[Attribute]] = {
+    "categorical": Categorical,
+    "boolean": Boolean,
+    "integer": Integer,
+    "uneven integer": UnevenInteger,
+    "number": Number,
+    "date": Date,
+    "datetime": Datetime,
+    "fine integer": FineInteger,
+    "fine number": FineNumber,
+    "fine date": FineDate,
+    "fine datetime": FineDatetime,
+}
+_NAMES = {kind: name for name, kind in KINDS.items()}
+_LONG = ("starts", "masses")  # thousands of whole numbers: one text is shorter than a list with a line for each
+
+
+def describe(attribute: Attribute) -> dict[str, Any]:
+    """Return a column as JSON data, from which `restored` makes the same column again.
+
+    >>> describe(FineInteger(minimum=0, maximum=9, starts=(4,)))["starts"], describe(Boolean())["kind"]
+    ('4', 'boolean')
+    """
+    public = {each.name: _plain(each.name, getattr(attribute, each.name)) for each in fields(attribute) if each.init}
+    return {"kind": _NAMES[type(attribute)], **{name: value for name, value in public.items() if value is not None}}
+
+
+def _plain(name: str, value: Any) -> Any:  # noqa: PLR0911  a table, one line for each type
+    match value:
+        case Leaves():
+            return {key: _plain(key, part) for key, part in vars(value).items() if not key.startswith("_")}
+        case Scale():
+            return asdict(value)
+        case date():
+            return value.isoformat()
+        case Outside() | Every():
+            return str(value)
+        case tuple() if name in _LONG:
+            return " ".join(map(str, value))
+        case tuple():
+            return list(value)
+    return value
+
+
+def restored(described: Mapping[str, Any]) -> Attribute:
+    """Return the column that was described.
+
+    Raises:
+        UsageError: If this is no description.
+
+    >>> number = Number((0, 0.1, 500), missing=True)
+    >>> restored(describe(number)) == number
+    True
+    """
+    try:
+        kind = KINDS[described["kind"]]
+        known = {each.name for each in fields(kind) if each.init}
+        given = {
+            name: _restored(name, value, kind)
+            for name, value in described.items()
+            if name in known and value is not None
+        }
+        return kind(**given)
+    except (KeyError, TypeError, ValueError, AttributeError, SpecError, UsageError):
+        raise UsageError("the description of a column is damaged; copy the release again") from None
+
+
+def _restored(name: str, value: Any, kind: type[Attribute]) -> Any:  # noqa: PLR0911  a table, one line for each field
+    if name in ("minimum", "maximum") and issubclass(kind, Date | Datetime):
+        moment: Callable[[str], date] = datetime.fromisoformat if issubclass(kind, Datetime) else date.fromisoformat
+        return moment(value)
+    match name:
+        case "leaves" | "week":
+            return Leaves(_numbers(value["starts"]), _numbers(value["masses"]), size=value["size"])
+        case "starts":
+            return _numbers(value)
+        case "scale":
+            return Scale(**value)
+        case "outside":
+            return Outside(value)
+        case "every":
+            return Every(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split()))

@@ -1,0 +1,12 @@
+"""A release with every kind of column, which the tests of a module share."""
+
+import pytest
+
+from dpcore.answers.release import Release, open_release
+from tests.dpcore.answers.releases import EVERY_KIND, make_release
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """A release with every kind of column, opened."""
+    return open_release(make_release(tmp_path_factory.mktemp("kinds"), EVERY_KIND))

@@ -1,0 +1,87 @@
+"""Open a release: from its folder alone come the same universe, measurements and model as the run had."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpcore.answers.release import open_release
+from dpcore.errors import UsageError
+from dpcore.release import publishing
+from dpcore.strategies import Adaptive, Mwem, Pmw, Strategy
+from tests.dpcore.answers.releases import DENSE, EVERY_KIND, make_release
+
+WAYS = {
+    "kinds": (EVERY_KIND, Adaptive),
+    "mwem": (DENSE.replace("STRATEGY", "{name: mwem, rounds: 4}"), Mwem),
+    "pmw": (DENSE.replace("STRATEGY", "{name: pmw, rounds: 20, alpha: 0.02}"), Pmw),
+}
+SETS = [(0,), (1, 2), (0, 2, 4)]
+
+
+@pytest.fixture(params=WAYS)
+def made(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
+    """A release, the strategy that made it, marginals of its last model, and the declaration."""
+    spec, kind = WAYS[request.param]
+    seen: dict[str, Any] = {}
+    conclude, describe = kind.conclude, publishing.describe_universe
+
+    def noted(strategy: Strategy) -> None:
+        conclude(strategy)  # drawing rows afterwards normalises a dense model, which rounds its weights
+        seen["strategy"] = strategy, {axes: strategy.model.marginal(axes) for axes in SETS}
+
+    def described(declaration: Any) -> Any:
+        seen["declaration"] = declaration
+        return describe(declaration)
+
+    monkeypatch.setattr(kind, "conclude", noted)
+    monkeypatch.setattr(publishing, "describe_universe", described)
+    return make_release(tmp_path / "run", spec, rows=1500), *seen["strategy"], seen["declaration"]
+
+
+def test_a_folder_restores_the_universe_and_the_last_model_to_the_last_bit(
+    made: tuple[Any, ...], tmp_path: Path
+) -> None:
+    folder, strategy, marginals, declaration = made
+    copy = shutil.copytree(folder, tmp_path / "elsewhere" / "copy")
+    shutil.rmtree(tmp_path / "run")  # only the folder is left: no spec, no ledger
+    release = open_release(copy)
+    assert release.universe == declaration.universe
+    assert release.resolutions.shape == strategy.resolutions.shape
+    learned = [each for each in release.measurements if each.step != "expected-total"]
+    assert [each.to_bytes() for each in learned] == [each.to_bytes() for each in strategy.measurements]
+    assert release.model.total == strategy.model.total
+    for axes, expected in marginals.items():
+        assert np.array_equal(release.model.marginal(axes), expected)
+    rougher = release.fit(release.transcript, per_cell=5.0)
+    if not isinstance(strategy, Pmw):  # a control: other fits differ
+        assert any(not np.array_equal(rougher.marginal(axes), release.model.marginal(axes)) for axes in SETS)
+
+
+def test_what_is_no_release_or_is_damaged_is_refused(kinds: Any, tmp_path: Path) -> None:
+    assert open_release(kinds.folder.parent).folder == kinds.folder  # the dataset's newest
+    with pytest.raises(UsageError, match="name the folder of a release"):
+        open_release(tmp_path)
+    copy = shutil.copytree(kinds.folder, tmp_path / "copy")
+    manifest = json.loads((copy / "manifest.json").read_text(encoding="utf-8"))
+    damaged = {
+        "made by an earlier version": {key: value for key, value in manifest.items() if key != "universe"},
+        "missing or damaged": {**manifest, "files": []},
+        "description of a column is damaged": {**manifest, "universe": {"cost": {"kind": "fine number", "scale": 3}}},
+        "spec in the manifest is damaged": {**manifest, "spec": {"universe": {"sex": {"type": "nothing"}}}},
+        "contradict each other": {**manifest, "universe": {**manifest["universe"], "sex": {"kind": "boolean"}}},
+        "is not a release": {},
+        "copy the release again": "[" * 100_000,
+    }
+    for message, content in damaged.items():
+        text = content if isinstance(content, str) else json.dumps(content)
+        (copy / "manifest.json").write_text(text, encoding="utf-8")
+        with pytest.raises(UsageError, match=message):
+            open_release(copy)
+    (copy / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    (copy / "measurements.parquet").write_bytes(b"other")
+    with pytest.raises(UsageError, match="missing or damaged"):
+        open_release(copy)

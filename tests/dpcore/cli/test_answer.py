@@ -1,0 +1,69 @@
+"""`dpflow answer` prints a table or a list of objects, from the folder of a release alone."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dpcore.cli.main import main
+from tests.dpcore.answers.releases import DENSE, make_release
+
+QUESTION = "select city, count(*), median(income) from release where age >= 60 group by city order by 2 desc limit 2"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release in a folder of its own: its ledger, spec and table are elsewhere."""
+    made = make_release(tmp_path_factory.mktemp("run"), DENSE.replace("STRATEGY", "{name: mwem, rounds: 2}"), rows=800)
+    return shutil.copytree(made, tmp_path_factory.mktemp("alone") / "release")
+
+
+def dpflow(*arguments: str) -> int:
+    return main(["answer", *arguments], runner=None)  # type: ignore[arg-type]
+
+
+def test_an_answer_is_a_table_for_people(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert dpflow(str(folder), QUESTION) == 0
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["city", "count", "median_income"]
+    assert [row.split()[0] for row in rows] == ["north", "south"]
+    assert list(tmp_path.iterdir()) == []  # nothing is written, and no ledger is needed
+
+
+def test_an_answer_is_a_list_of_objects_for_programs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dpflow(str(folder), QUESTION, "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [list(row) for row in rows] == [["city", "count", "median_income"]] * 2
+    assert rows[0]["count"] > rows[1]["count"] > 0
+    assert dpflow(str(folder), "select sex, count(*), avg(age) a from release where false group by sex", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[-1] == {"sex": None, "count": 0.0, "a": None}
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        (
+            "select count(*) from release where agee > 3",
+            "line 1, column 36: there is no column 'agee'; did you mean age",
+        ),
+        ("select avg(city)\nfrom release", "line 1, column 8: city is text"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_place(
+    folder: Path, question: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dpflow(str(folder), question) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"dpflow: {message}")
+    assert said.count("\n") == 1
+    assert dpflow(str(folder), question, "--json") == 2
+    assert json.loads(capsys.readouterr().out)["error"].startswith(message)
+
+
+def test_a_folder_without_a_release_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dpflow(str(tmp_path / "nothing"), QUESTION) == 2
+    assert "name the folder of a release" in capsys.readouterr().err
