@@ -9,7 +9,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -146,7 +146,9 @@ def generated(number: int) -> Table:
     sizes = tuple(int(size) for size in rng.choice(SIZES, columns))
     codes: list[np.ndarray] = []
     for column, size in enumerate(sizes):
-        parents = rng.choice(column, min(column, int(rng.integers(0, 3))), replace=False) if column else []
+        parents: Iterable[int] = (
+            rng.choice(column, min(column, int(rng.integers(0, 3))), replace=False) if column else []
+        )
         state = np.zeros(rows, dtype=np.int64)
         for parent in parents:
             state = state * sizes[parent] + codes[parent]
