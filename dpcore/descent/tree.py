@@ -15,7 +15,7 @@ from dpcore.universe.leaves import MOST_CELLS, Fine, Leaves
 FIRST_PARTS, PARTS = 16, 8  # the nodes of the first level, and the parts of a node; see docs/decisions/0039
 MOST_PARTS = 64  # the parts of a node that stood out only later
 MOST_NODES = 1 << 14  # of a level
-CELL_NOISE = 16.0  # a cell of the model has about this many standard deviations of rows or more, so that its parts stand out as well
+CELL_NOISE = 24.0  # a cell of the model has about this many standard deviations of rows or more, so that its parts stand out as well
 THOUSANDTHS = 1000
 CELL_ERROR = 1.6  # the error of a cell's estimate, in standard deviations of a level's noise
 LEAST_NOISE = 0.25  # counts are whole, so none needs to be fitted more closely than this
