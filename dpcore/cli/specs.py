@@ -17,7 +17,7 @@ from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
 from dpcore.reporting.outcome import Outcome
-from dpcore.runs.reservation import adopt_output
+from dpcore.runs.paying import adopt_output
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.advice import advice
 from dpcore.spec.release import AUTO_LIMITS, NAME

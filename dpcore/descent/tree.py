@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpcore.descent.chain import Floats, Partition, Positions, estimate
 from dpcore.descent.descent import Descent
+from dpcore.descent.partitions import Floats, Partition, Positions, estimate
 from dpcore.measurements import Counts
 from dpcore.universe import Attribute
 from dpcore.universe.fine_days import FineDays, WeekTimes

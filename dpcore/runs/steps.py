@@ -18,7 +18,7 @@ from dpcore.places import places_of_spec, using
 from dpcore.private import Private
 from dpcore.release import SyntheticRows
 from dpcore.reporting.outcome import Outcome
-from dpcore.runs.block_reservation import blocks_to_read, check_payable
+from dpcore.runs.reservation import blocks_to_read, check_payable
 from dpcore.runs.rounds import Exhausted
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Declaration, load_spec

@@ -15,7 +15,7 @@ from dpcore.errors import UsageError
 from dpcore.models.factored.across import Across
 from dpcore.models.factored.calibration import Calibration
 from dpcore.models.factored.moves import Moves
-from dpcore.models.factored.rows import draw_chunks, draw_rows
+from dpcore.models.factored.sampling import draw_chunks, draw_rows
 from dpcore.models.factored.scopes import Scope, Scopes, inside
 from dpcore.models.factored.tree import JunctionTree, cliques_of
 from dpcore.models.model import RowCodes, Weights, checked_total

@@ -7,8 +7,8 @@ from statistics import mean
 from dpcore.errors import UsageError
 from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.privacy.accounting import Currency
+from dpcore.runs.paying import smallest_share
 from dpcore.runs.planning.noise import Terms, terms_of
-from dpcore.runs.reservation import smallest_share
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
 from dpcore.strategies import strategy_for

@@ -10,7 +10,7 @@ from dpcore.mechanisms.pricing import cell_noise, marginal_noise
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
-from dpcore.runs.reservation import amount_to_reserve
+from dpcore.runs.paying import amount_to_reserve
 from dpcore.spec import Declaration
 from dpcore.spec.release import PmwSpec
 from dpcore.strategies import Outline, Strategy

@@ -15,8 +15,8 @@ from dpcore.mechanisms.pricing import currency_for
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
-from dpcore.runs.block_reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
+from dpcore.runs.paying import check_remaining, paying_account, total_noise
 from dpcore.runs.planning.costs import Costs, costs_of
 from dpcore.runs.planning.limits import PlannedLimit, planned_limit
 from dpcore.runs.planning.noise import Terms, terms_of
@@ -29,7 +29,7 @@ from dpcore.runs.planning.scope import (
     planned_discovery,
     unspent_share,
 )
-from dpcore.runs.reservation import check_remaining, paying_account, total_noise
+from dpcore.runs.reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
 from dpcore.strategies import has_levels, strategy_for

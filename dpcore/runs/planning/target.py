@@ -9,9 +9,9 @@ from typing import Any
 
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
+from dpcore.runs.paying import smallest_share
 from dpcore.runs.planning.noise import Terms, terms_of
 from dpcore.runs.planning.plan import grounds_of, plan_run
-from dpcore.runs.reservation import smallest_share
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS, PmwSpec
 from dpcore.strategies import strategy_for

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpcore.descent import TreeDescent, threshold
-from dpcore.descent.chain import Partition, divide, estimate, project
+from dpcore.descent.partitions import Partition, divide, estimate, project
 from dpcore.universe import Outside
 from dpcore.universe.fine_days import FineDate, FineDatetime
 from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
