@@ -40,6 +40,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Let it look again at the end: otherwise libraries report at exit that their objects were never freed."""
+    gc.unfreeze()
+
+
 SPEC = """\
 dataset: visits
 source: {path: visits.csv}

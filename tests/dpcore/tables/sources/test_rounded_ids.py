@@ -183,7 +183,7 @@ EXACT = [
 ]
 
 
-@pytest.mark.parametrize("value", NO_IDS, ids=repr)
+@pytest.mark.parametrize("value", NO_IDS, ids=lambda value: type(value).__name__)
 def test_no_other_float_is_an_id(value: Any) -> None:
     assert as_id(value) is None
 
