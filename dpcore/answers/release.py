@@ -63,12 +63,12 @@ class Release:
         shape, rough = self.universe.shape, {} if per_cell is None else {"per_cell": per_cell}
         match self.manifest["strategy"]:
             case "mwem":
-                return fit_dense(shape, transcript, **rough)[0]
+                return fit_dense(shape, transcript, orders=self.universe.orders, **rough)[0]
             case "pmw":
                 told = self.manifest["spec"]["strategy"]
                 return SignedSteps.of(shape, rounds=told["rounds"], alpha=told["alpha"]).fit(shape, transcript)
             case "adaptive":
-                return fit_factored(self.resolutions, transcript, **rough)[0]
+                return fit_factored(self.resolutions, transcript, orders=self.universe.orders, **rough)[0]
         raise UsageError(f"the release was made by another version of dpflow; answer with the one in its {MANIFEST}")
 
 

@@ -12,6 +12,7 @@ from dpcore.curator.curator import Curator, Offer
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel, Evidence, Functions, refine
 from dpcore.models.fitting import DENSE_PER_CELL, first_dense, last_dense
+from dpcore.models.trends import UNORDERED, Orders
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.strategies.worthwhile import Budget, Choice, choose
 from dpcore.workload import Axes, Workload
@@ -56,9 +57,11 @@ class Mwem(Strategy):
         *,
         rounds: int | None,
         pure: bool,
+        orders: Orders = UNORDERED,
         given: Given = NOTHING,
     ) -> None:
         super().__init__(shape, given=given)
+        self._orders = orders
         self.model = DenseModel(shape, total=1.0)
         self._names = names
         workload = workload.telling(shape)
@@ -212,7 +215,7 @@ class Mwem(Strategy):
 
     def conclude(self) -> None:
         """Build the released model from the first one, so that early measurements have no more influence than late ones."""
-        last_dense(self.model, self._evidence, self._base)
+        last_dense(self.model, self._evidence, self._base, orders=self._orders)
 
     def _learn(self, measurement: Measurement) -> None:
         self.measurements.append(measurement)
