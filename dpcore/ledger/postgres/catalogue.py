@@ -67,9 +67,7 @@ _POWERFUL = (
 _FIRST_SUPERUSER = "10"
 
 # The functions that an aggregate calls, without a right of the caller to them.
-_PARTS_OF_AGGREGATE = (
-    "(g.aggtransfn, g.aggfinalfn, g.aggcombinefn, g.aggserialfn, g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn)"
-)
+_PARTS_OF_AGGREGATE = "(g.aggtransfn, g.aggfinalfn, g.aggcombinefn, g.aggserialfn, g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn)"
 
 
 def _of_extension(catalogue: str, object_id: str, *, owner: str) -> str:
