@@ -19,9 +19,7 @@ from dpcore.workload import Axes, Workload
 
 # Tuned on Adult (seven columns) and on two other census and hospital tables, see docs/decisions/0006.
 SELECTING = Fraction(1, 20)  # the selection's share of a round's budget
-ORDERING = Fraction(
-    1, 1000
-)  # the same if all candidates will be measured, so that a selection only decides about their order
+ORDERING = Fraction(1, 1000)  # the same if all candidates get measured, so that selections only order them
 LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # limits of the one-way marginals' share of the whole budget
 MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20  # noise grows with the root of the rounds in zCDP, and linearly in pure epsilon
 WORTH_AGAIN = 0.02  # the least share of the budget for which the columns are measured again
