@@ -1,5 +1,6 @@
 """Create fresh, durable ledgers on both stores, on a real disk, for benchmarks and fault tests."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -84,7 +85,7 @@ def places(store: str, *, folder: Path | None) -> Iterator[Places]:
             yield SqlitePlaces(Path(root))
         else:
             # If root starts the server, it runs as nobody, who must be able to enter its folder: that has wider permissions.
-            private = {PRIVATE_VARIABLE: str(Path(root, "private"))}
+            private = {PRIVATE_VARIABLE: os.environ.get(PRIVATE_VARIABLE) or str(Path(root, "private"))}
             with set_variables(private), PostgresServer(_server_folder(folder), durable=True) as server:
                 yield PostgresPlaces(server, Path(root))
 
