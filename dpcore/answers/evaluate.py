@@ -1,7 +1,7 @@
 """Evaluate a query on any model: every number is a function of a few linear forms over the cells of some columns."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,6 +36,7 @@ from dpcore.answers.query import (
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 from dpcore.universe import Universe
+from dpcore.universe.spread import Spread
 from dpcore.workload import Axes
 
 Marginal = Callable[[Axes], Weights]
@@ -127,12 +128,13 @@ class Form:
 class Prepared:
     """A query made ready for a universe. It is evaluated on as many models as needed, with the same groups in the same order."""
 
-    def __init__(self, query: Query, universe: Universe) -> None:
+    def __init__(self, query: Query, universe: Universe, *, spreads: Mapping[int, Spread] | None = None) -> None:
         self.query = query
         self._universe = universe
+        self._spreads = spreads or {}
         self._columns: dict[int, Column] = {}
         self._forms: dict[Aggregate, Form] = {}
-        self.keys: tuple[Keys, ...] = tuple(self._column(key.term.column).keys(key.term) for key in query.keys)
+        self.keys: tuple[Keys, ...] = tuple(self.column(key.term.column).keys(key.term) for key in query.keys)
         self.shape = tuple(len(keys.values) for keys in self.keys)
         self.groups = math.prod(self.shape)
         if self.groups > MOST_GROUPS:
@@ -159,11 +161,11 @@ class Prepared:
 
     def is_moment(self, column: int) -> bool:
         """Return whether a column's quantiles are places of days or moments."""
-        return self._column(column).is_moment
+        return self.column(column).is_moment
 
     def moments(self, column: int, places: Weights) -> npt.NDArray[np.datetime64]:
         """Return places of days or moments as such; not a time where there is none."""
-        spread = self._column(column).spread
+        spread = self.column(column).spread
         if spread is None:
             raise UsageError("this column has no days or moments; show its numbers")
         missing = np.isnan(places)
@@ -188,7 +190,7 @@ class Prepared:
 
     def _quantile(self, number: Quantile, marginal: Marginal) -> Weights:
         """Return a quantile of each group: a number, or the place of a day or moment."""
-        column = self._column(number.column)
+        column = self.column(number.column)
         order = column.ascending
         masses = self.rows(number).totals(marginal, along=number.column)[:, order]
         ends = np.cumsum(masses, axis=1)
@@ -208,7 +210,7 @@ class Prepared:
         concerned = {term.column for condition in conditions for term in terms(condition)}
         concerned |= {key.term.column for key in self.query.keys}
         axes = tuple(sorted(concerned))
-        columns = tuple(map(self._column, axes))
+        columns = tuple(map(self.column, axes))
         self._refuse_too_many(axes, columns)
         truth = self._truth(All(tuple(conditions)), axes)
         group = np.zeros([1] * len(axes), dtype=np.int64)
@@ -242,16 +244,17 @@ class Prepared:
                     found = combine(found, self._truth(part, axes))
                 return found
             case IsNull(term):
-                null = self._column(term.column).null
+                null = self.column(term.column).null
                 return _along(np.where(null, np.int8(2), np.int8(0)), axes, term.column)
         column = condition.term.column
-        return _along(self._column(column).truths(condition), axes, column)
+        return _along(self.column(column).truths(condition), axes, column)
 
-    def _column(self, column: int) -> Column:
+    def column(self, column: int) -> Column:
+        """Return a column as the query sees it."""
         if column not in self._columns:
             attribute = self._universe.attributes[self._universe.names[column]]
             parts = [part for part in self._parts if getattr(part, "term", part).column == column]
-            self._columns[column] = Column.of(attribute, parts)
+            self._columns[column] = Column.of(attribute, parts, spread=self._spreads.get(column))
         return self._columns[column]
 
     @cached_property
