@@ -14,6 +14,9 @@ from dpcore.workload import Axes
 
 Counts = npt.NDArray[np.int64]
 
+EXPECTED_TOTAL = "expected-total"
+"""The step that only checks the number of rows. No strategy learns from it."""
+
 
 @dataclass(frozen=True, eq=False)
 class Measurement:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpcore.answers.uncertainty import UNCERTAINTY, Fit, Uncertainty, read_uncertainty
 from dpcore.errors import UsageError
-from dpcore.measurements import Measurement
+from dpcore.measurements import EXPECTED_TOTAL, Measurement
 from dpcore.models import DenseModel, FactoredModel, Functions, Model
 from dpcore.models.fitting import SignedSteps, Transcript, fit_dense, fit_factored
 from dpcore.release.dataset_folder import LATEST
@@ -19,9 +19,6 @@ from dpcore.release.measured import MEASUREMENTS, read_measurements
 from dpcore.resolutions import Resolutions
 from dpcore.spec.described import restore_universe
 from dpcore.universe import Universe
-
-EXPECTED_TOTAL = "expected-total"
-"""The step that only checks the number of rows. No strategy learns from it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,12 +8,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dpcore.measurements import Measurement
+from dpcore.measurements import EXPECTED_TOTAL, Measurement
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.spec import Declaration
 from dpcore.universe import Attribute, Categorical, Date, Datetime, Outside, Universe
 
-STEP = "expected-total"
+STEP = EXPECTED_TOTAL
 """The step that buys the total if a spec has `expect_rows`."""
 
 SURE = math.log(1000) / math.sqrt(2)

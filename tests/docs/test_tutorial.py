@@ -11,6 +11,7 @@ from tests.docs.pages import ROOT, Shown, blocks, python, run_page, with_sample
 
 TUTORIAL = "docs/tutorial/first-release.md"
 DOWNSTREAM = "docs/how-to/downstream.md"
+ANSWERS = "docs/how-to/answers.md"
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,16 @@ def test_the_guide_to_using_a_release_works_on_the_one_that_the_tutorial_made(fo
     assert "epsilon 1\n" in printed
     assert "emergency" in printed + capfd.readouterr().out
     assert len(names["visits"]) > 10_000
+
+
+@pytest.mark.usefixtures("shown")
+def test_the_guide_to_asking_a_release_works_on_the_one_that_the_tutorial_made(folder: Path) -> None:
+    (asked,) = run_page(ANSWERS, folder)
+    said, printed = ([line.split() for line in text.splitlines()] for text in (asked.said, asked.printed))
+    assert printed[0] == said[0] == ["department", "visits", "cost"]
+    assert len(printed) == len(said) == 5
+    (code,) = blocks(ANSWERS, "python")
+    assert "cost" in python(code, folder, {})
 
 
 @pytest.mark.usefixtures("shown")

@@ -25,7 +25,7 @@ def test_random_questions_agree_with_duckdb_on_the_released_rows(kinds: Release)
 
 def test_the_comparison_notices_other_rows_and_a_wrong_share_of_a_cell(kinds: Release) -> None:
     generator = Generator(kinds.universe, seed=2)
-    questions = [generator.question() for _ in range(60)]
+    questions = [generator.question() for _ in range(25)]
     rows = rows_of(kinds)
     rows.execute("create table true_rows as select * from release")
     for change in ("age = age + 10", "city = 'north' where city = 'south'", "cost = cost * 1.3"):
