@@ -87,11 +87,13 @@ class Release:
 
     def assigned(self, fit: Fit) -> Model:
         """Return the release's kind of model with these functions."""
-        model: Model
-        if self.manifest["strategy"] == "adaptive":
-            model = FactoredModel(self.resolutions, total=fit.total)
-        else:
-            model = DenseModel(self.universe.shape, total=fit.total)
+        if self.manifest["strategy"] != "adaptive":
+            dense = DenseModel(self.universe.shape, total=fit.total)
+            dense.assign(fit.functions)
+            return dense
+        model = FactoredModel(self.resolutions, total=fit.total)
+        for axes in fit.functions:
+            model.make_room([axes])  # one after the other, as in the rounds: their order decides the tree
         model.assign(fit.functions)
         return model
 

@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +20,9 @@ from dpcore.measurements import Measurement
 from dpcore.models import Functions
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.model import Weights
+from dpcore.release.publishing import UNCERTAINTY
 from dpcore.workload import Axes
 
-UNCERTAINTY = "uncertainty.parquet"
 STEP, FINE_STEP = 0.03, 0.005  # of the noise: how far rounding a function may move the count of its cell
 FEW_ROWS = 20.0
 SINGLE_STEP = 1e-4  # of a function whose marginal was not measured as a whole
@@ -97,11 +96,6 @@ def uncertainty_table(found: Uncertainty, measurements: Sequence[Measurement]) -
     metadata = {_METADATA: json.dumps(public, separators=(",", ":")).encode()}
     schema = pa.schema([(name, pa.uint32()) for name in columns], metadata=metadata)
     return pa.table([pa.array(values) for values in columns.values()], schema=schema)
-
-
-def writing_options(schema: pa.Schema) -> dict[str, Any]:
-    """Return the options for a small file: the upper bytes of the numbers are mostly zero, so they are kept apart."""
-    return {"use_dictionary": False, "column_encoding": dict.fromkeys(schema.names, "BYTE_STREAM_SPLIT"), "compression_level": 9}
 
 
 def read_uncertainty(path: Path, measurements: Sequence[Measurement]) -> Uncertainty:

@@ -45,13 +45,16 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         metavar="SQL",
         help='such as "select department, avg(cost) from release where age >= 65 group by department"',
     )
+    parser.add_argument(
+        "--level", metavar="L", type=float, default=0.95, help="the level of the intervals; default: 0.95 for 95 %%"
+    )
     parser.set_defaults(verb=_answer)
 
 
 def _answer(arguments: argparse.Namespace) -> Answer:
     from dpcore.answers.answer import answer  # noqa: PLC0415  other verbs need neither models nor the parser
 
-    frame = answer(arguments.release, arguments.query)
+    frame = answer(arguments.release, arguments.query, level=arguments.level)
     rows = [{str(name): _plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
     cells = [tuple(frame.columns), *(tuple(map(_shown, row.values())) for row in rows)]
     numbers = [str(name) for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]

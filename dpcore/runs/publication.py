@@ -2,10 +2,16 @@
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
+import pyarrow as pa
+
+from dpcore.answers.release import Release
+from dpcore.answers.replicates import make_uncertainty, replicates_for
+from dpcore.answers.uncertainty import uncertainty_table
 from dpcore.curator.curator import Curator
 from dpcore.descent import Finding
 from dpcore.ledger import Account, Balance, Lease, Ledger
@@ -100,7 +106,22 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         seed=seed,
         findings=material.findings,
         warnings=tuple(material.warnings()),
+        uncertainty=_uncertainty(material),
     )
+
+
+def _uncertainty(material: Material) -> Callable[[], pa.Table]:
+    """Return a function that makes the release's replicates, and then keeps them."""
+    declaration, strategy = material.plan.declaration, material.plan.strategy
+    public = {"strategy": declaration.strategy.name, "spec": declaration.spec.model_dump(mode="json", include={"privacy", "strategy"})}
+    made = Release(Path(), public, declaration.universe, strategy.resolutions, tuple(strategy.measurements))
+
+    @cache
+    def table() -> pa.Table:
+        progress.info("fitting %d replicates of the model, for the intervals of answers", replicates_for(made))
+        return uncertainty_table(make_uncertainty(made), made.measurements)
+
+    return table
 
 
 @dataclass(frozen=True, kw_only=True)

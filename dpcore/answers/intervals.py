@@ -1,0 +1,143 @@
+"""Intervals for the numbers of a query, and what each number is based on.
+
+The standard error of a number is the root mean square difference between the release's replicates and its pilot. There are few replicates,
+so the variance of a count is averaged with the usual variance of counts of that size. If the columns of a number were never measured
+together, errors are larger than the replicates know, by a factor that was measured on real tables (docs/decisions/0043).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import NormalDist
+
+import numpy as np
+
+from dpcore.answers.direct import Direct, Measured
+from dpcore.answers.ensemble import Ensemble
+from dpcore.answers.evaluate import Prepared
+from dpcore.answers.query import Aggregate, Count, Number, aggregates
+from dpcore.answers.release import Release
+from dpcore.answers.replicates import make_uncertainty
+from dpcore.errors import UsageError
+from dpcore.models.model import Weights
+
+WIDER = 1.05  # every standard error is multiplied by this
+USUAL = 8  # the usual variance weighs as much as this many replicates
+IN_PAIRS, APART, UNCONNECTED = 1.2, 1.5, 2.0  # factors for columns that were not measured together
+MOST_LEVEL = 0.9999
+
+
+class Basis(StrEnum):
+    """What a number is based on, from the best to the worst.
+
+    `measured`: one noisy measurement covers all of its columns. `model`: the model infers it from several measurements. `guess`: no
+    measurement connects its columns, so they are taken to be independent.
+    """
+
+    MEASURED = "measured"
+    MODEL = "model"
+    GUESS = "guess"
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """A number of each group, the ends of its interval, and its basis."""
+
+    value: Weights
+    low: Weights
+    high: Weights
+    basis: Basis
+
+
+class Intervals:
+    """Makes the intervals of a release's numbers. Keep it for several queries, since it keeps models and marginals.
+
+    If the release was published without replicates, they are made here, which takes ten times as long as fitting the model.
+    """
+
+    def __init__(self, release: Release) -> None:
+        self._known = release.uncertainty or make_uncertainty(release)
+        self._model = release.model
+        self._measured = Measured(release)
+        self._ensemble = Ensemble(release, self._known)
+
+    def of(self, prepared: Prepared, *, level: float) -> dict[Number, Interval]:
+        """Return the interval of every number of a query.
+
+        Args:
+            prepared: The query.
+            level: The wanted probability that an interval contains the true number, such as 0.95.
+        """
+        checked_level(level)
+        differences = self._ensemble.differences(prepared)
+        values = prepared.evaluate(self._model.marginal)
+        return {number: self._interval(prepared, number, value, differences[number], level) for number, value in values.items()}
+
+    def _interval(self, prepared: Prepared, number: Number, value: Weights, differences: Weights, level: float) -> Interval:
+        basis, factor = self._judged(prepared, aggregates(number))
+        squares = np.mean(differences**2, axis=0)
+        if not isinstance(number, Count):
+            half = student(level, len(differences)) * WIDER * factor * np.sqrt(squares)
+            return Interval(value, value - half, value + half, basis)
+        form = prepared.form(number)
+        usual = self._known.scale.usual(value, columns=len(form.axes))
+        variances = (WIDER * factor) ** 2 * (len(differences) * squares + USUAL * usual) / (len(differences) + USUAL)
+        half = student(level, len(differences) + USUAL) * np.sqrt(variances)
+        return _count(value, variances, half, self._measured.counts(form), basis, normal=_normal(level))
+
+    def _judged(self, prepared: Prepared, parts: Iterable[Aggregate]) -> tuple[Basis, float]:
+        """Return the basis of a number, and the factor of its standard error: those of its worst part."""
+        basis, factor = Basis.MEASURED, 1.0
+        for part in parts:
+            form = prepared.rows(part)
+            in_full = () if isinstance(part, Count) else (part.column,)
+            if self._measured.covers(form, in_full=in_full):
+                continue
+            if not self._measured.connected(form.axes):
+                return Basis.GUESS, UNCONNECTED
+            basis = Basis.MODEL
+            factor = max(factor, IN_PAIRS if self._measured.in_pairs(form.axes) else APART)
+        return basis, factor
+
+
+def _count(value: Weights, variances: Weights, half: Weights, direct: Direct | None, basis: Basis, *, normal: float) -> Interval:
+    """Return the interval of a count. Where the noisy sum of its cells is narrower, it is averaged with the model by inverse variances.
+
+    Both have seen the same noise, so the average is not taken to be narrower than the noisy sum alone.
+    """
+    if direct is not None:
+        narrower = direct.variances < variances
+        weight = np.where(narrower, variances / (variances + np.where(narrower, direct.variances, 1.0)), 0.0)
+        value = weight * direct.counts + (1 - weight) * value
+        half = np.where(narrower, np.minimum(half, normal * np.sqrt(np.where(narrower, direct.variances, 1.0))), half)
+    value = np.maximum(value, 0.0)
+    return Interval(value, np.maximum(value - half, 0.0), value + half, basis)
+
+
+def checked_level(level: float) -> float:
+    """Return a level of confidence, or raise.
+
+    >>> checked_level(0.9)
+    0.9
+    """
+    if not 0 < level <= MOST_LEVEL:
+        raise UsageError(f"the level must be above 0 and at most {MOST_LEVEL}; use 0.95 for 95 % intervals")
+    return level
+
+
+def student(level: float, degrees: int) -> float:
+    """Return how many standard errors an interval extends to either side, if the standard error comes from so many squares.
+
+    This is Student's quantile by its expansion around the normal one, which is exact to a percent from eight squares on.
+
+    >>> round(student(0.95, 10), 2), round(student(0.95, 18), 2)
+    (2.23, 2.1)
+    """
+    z = _normal(level)
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / degrees + second / degrees**2 + third / degrees**3
+
+
+def _normal(level: float) -> float:
+    return NormalDist().inv_cdf((1 + level) / 2)
