@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from dpcore.answers.evaluate import Marginal, Prepared
-from dpcore.answers.query import Count, Number, aggregates
+from dpcore.answers.evaluate import Prepared
+from dpcore.answers.merging import Merged, Merging, merged_by
+from dpcore.answers.query import Count, Number, Query, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import seed_of
 from dpcore.answers.uncertainty import Fit, Uncertainty
@@ -17,52 +18,46 @@ from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import Segments, Spread
 from dpcore.universe.spreading import spread_of
 from dpcore.universe.temporal import CalendarColumn
-from dpcore.workload import Axes
 
 KEPT_BYTES = 1 << 29  # of all models together; if they are larger, they are built again for every new set of columns
-KEPT_MARGINALS = 64
 SKEW = 0.5  # the usual difference between the two halves of a declared bin, as a share of its rows
 BYTES = 8
 
 
 class Ensemble:
-    """The pilot and the replicates of a release. Models are built when they are first used."""
+    """The model, the pilot and the replicates of a release. They are built when they are first used."""
 
     def __init__(self, release: Release, known: Uncertainty) -> None:
         self._release = release
         self._known = known
-        self._marginals: dict[Axes, list[Weights]] = {}
 
     @cached_property
-    def _models(self) -> list[Marginal]:
+    def _models(self) -> list[Merged]:
         fits = [self._known.pilot, *self._known.replicates]
-        models = [self._release.assigned(fits[0])]
-        cells = getattr(models[0], "cells", math.prod(models[0].shape))
+        first = self._release.assigned(fits[0])
+        cells = getattr(first, "cells", math.prod(first.shape))
         if BYTES * cells * len(fits) > KEPT_BYTES:
             return [self._rebuilt(fit) for fit in fits]
-        return [models[0].marginal, *(self._release.assigned(fit).marginal for fit in fits[1:])]
+        return [merged_by(first), *(merged_by(self._release.assigned(fit)) for fit in fits[1:])]
 
-    def _rebuilt(self, fit: Fit) -> Marginal:
-        return lambda axes: self._release.assigned(fit).marginal(axes)
+    def _rebuilt(self, fit: Fit) -> Merged:
+        return lambda axes, classes: merged_by(self._release.assigned(fit))(axes, classes)
 
-    def differences(self, prepared: Prepared) -> dict[Number, Weights]:
+    def values(self, query: Query) -> dict[Number, Weights]:
+        """Return all numbers of a query by the released model, each with one entry for every group."""
+        return _evaluated(Merging(query, self._release.universe), merged_by(self._release.model))
+
+    def differences(self, query: Query) -> dict[Number, Weights]:
         """Return, for every number of a query, its difference from the pilot's in each replicate and each group."""
-        within = self._matters_within(prepared)
-        pilot = prepared.evaluate(lambda axes: self._marginal(axes)[0])
+        plain = Merging(query, self._release.universe)
+        within = self._matters_within(plain)
+        pilot = _evaluated(plain, self._models[0])
         found: dict[Number, list[Weights]] = {number: [] for number in pilot}
-        for at in range(1, len(self._known.replicates) + 1):
-            varied = Prepared(prepared.query, self._release.universe, spreads=self._spreads(at, within)) if within else prepared
-            for number, values in varied.evaluate(lambda axes, at=at: self._marginal(axes)[at]).items():  # type: ignore[misc]
+        for at, model in enumerate(self._models[1:], start=1):
+            varied = Merging(query, self._release.universe, spreads=self._spreads(at, within)) if within else plain
+            for number, values in _evaluated(varied, model).items():
                 found[number].append(values - pilot[number])
         return {number: np.array(each) for number, each in found.items()}
-
-    def _marginal(self, axes: Axes) -> list[Weights]:
-        """Return a marginal of the pilot and of all replicates. The last few are kept."""
-        if axes not in self._marginals:
-            while len(self._marginals) >= KEPT_MARGINALS:
-                del self._marginals[next(iter(self._marginals))]
-            self._marginals[axes] = [marginal(axes) for marginal in self._models]
-        return self._marginals[axes]
 
     def _matters_within(self, prepared: Prepared) -> tuple[int, ...]:
         """Return the columns whose distribution within cells a query depends on: it needs their values, or cuts their cells."""
@@ -97,6 +92,10 @@ class Ensemble:
         """The noise of the last level of each column's tree."""
         levels = {each["column"]: each["levels"] for each in self._release.manifest["discovered"]}
         return {column: float(each[-1]["noise"]) for column, each in levels.items() if each}
+
+
+def _evaluated(merging: Merging, model: Merged) -> dict[Number, Weights]:
+    return merging.evaluate(lambda axes: model(axes, [merging.classes(axis) for axis in axes]))
 
 
 def _varies(attribute: Any) -> bool:

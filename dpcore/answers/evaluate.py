@@ -215,8 +215,18 @@ class Prepared:
         truth = self._truth(All(tuple(conditions)), axes)
         group = np.zeros([1] * len(axes), dtype=np.int64)
         for key, keys in zip(self.query.keys, self.keys, strict=True):
-            group = group * len(keys.values) + _along(keys.of_piece, axes, key.term.column)
-        return Form(axes, columns, truth == 2, group, self.groups, value)
+            group = group * len(keys.values) + self.along(keys.of_piece, axes, key.term.column)
+        return Form(axes, tuple(map(self.seen, axes)), truth == 2, group, self.groups, value)
+
+    def along(self, values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any]:
+        """Shape an array over a column's pieces so that it broadcasts over some columns."""
+        shape = [1] * len(axes)
+        shape[axes.index(column)] = len(values)
+        return values.reshape(shape)
+
+    def seen(self, column: int) -> Column:
+        """Return a column as forms see it."""
+        return self.column(column)
 
     def _refuse_too_many(self, axes: Axes, columns: Sequence[Column]) -> None:
         cells = math.prod(max(column.pieces, column.attribute.size) for column in columns)
@@ -245,17 +255,20 @@ class Prepared:
                 return found
             case IsNull(term):
                 null = self.column(term.column).null
-                return _along(np.where(null, np.int8(2), np.int8(0)), axes, term.column)
+                return self.along(np.where(null, np.int8(2), np.int8(0)), axes, term.column)
         column = condition.term.column
-        return _along(self.column(column).truths(condition), axes, column)
+        return self.along(self.column(column).truths(condition), axes, column)
 
     def column(self, column: int) -> Column:
         """Return a column as the query sees it."""
         if column not in self._columns:
             attribute = self._universe.attributes[self._universe.names[column]]
-            parts = [part for part in self._parts if getattr(part, "term", part).column == column]
-            self._columns[column] = Column.of(attribute, parts, spread=self._spreads.get(column))
+            self._columns[column] = Column.of(attribute, self.parts(column), spread=self._spreads.get(column))
         return self._columns[column]
+
+    def parts(self, column: int) -> list[Any]:
+        """Return the elementary conditions and keys that concern a column."""
+        return [part for part in self._parts if getattr(part, "term", part).column == column]
 
     @cached_property
     def _parts(self) -> list[Any]:
@@ -273,12 +286,6 @@ def evaluate(query: Query, universe: Universe, marginal: Marginal) -> dict[Numbe
 
 def _present(column: int) -> Condition:
     return Not(IsNull(Term(column)))
-
-
-def _along(values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any]:
-    shape = [1] * len(axes)
-    shape[axes.index(column)] = len(values)
-    return values.reshape(shape)
 
 
 def _combined(operator: str, left: Weights, right: Weights) -> Weights:

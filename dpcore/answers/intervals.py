@@ -57,7 +57,6 @@ class Intervals:
 
     def __init__(self, release: Release) -> None:
         self._known = release.uncertainty or make_uncertainty(release)
-        self._model = release.model
         self._measured = Measured(release)
         self._ensemble = Ensemble(release, self._known)
 
@@ -69,8 +68,7 @@ class Intervals:
             level: The wanted probability that an interval contains the true number, such as 0.95.
         """
         checked_level(level)
-        differences = self._ensemble.differences(prepared)
-        values = prepared.evaluate(self._model.marginal)
+        differences, values = self._ensemble.differences(prepared.query), self._ensemble.values(prepared.query)
         return {number: self._interval(prepared, number, value, differences[number], level) for number, value in values.items()}
 
     def _interval(self, prepared: Prepared, number: Number, value: Weights, differences: Weights, level: float) -> Interval:

@@ -23,7 +23,7 @@ from dpcore.models.model import Weights
 from dpcore.release.publishing import UNCERTAINTY
 from dpcore.workload import Axes
 
-STEP, FINE_STEP = 0.03, 0.005  # of the noise: how far rounding a function may move the count of its cell
+STEP, FINE_STEP = 0.05, 0.005  # of the noise: how far rounding a function may move the count of its cell
 FEW_ROWS = 20.0
 SINGLE_STEP = 1e-4  # of a function whose marginal was not measured as a whole
 _METADATA = b"dpflow-uncertainty"
