@@ -50,8 +50,7 @@ def answer(release: str | Path | Release, query: str, *, level: float = 0.95) ->
     checked_level(level)
     if opened not in _opened:
         _opened[opened] = Intervals(opened)
-    prepared = Prepared(parsed, opened.universe)
-    return frame_of(prepared, _opened[opened].of(prepared, level=level))
+    return frame_of(*_opened[opened].of(parsed, level=level))
 
 
 def frame_of(prepared: Prepared, found: Mapping[Number, Interval]) -> pd.DataFrame:

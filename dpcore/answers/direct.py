@@ -1,18 +1,18 @@
 """Which measurements cover a number, and counts summed from noisy measurements directly, without a model."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from dpcore.answers.evaluate import Form
+from dpcore.answers.merging import Merging, summed
 from dpcore.answers.release import Release
 from dpcore.measurements import Measurement
 from dpcore.models.model import Weights
-from dpcore.resolutions import Resolutions
+from dpcore.resolutions import Groups, Resolutions
 from dpcore.workload import Axes
 
 
@@ -48,70 +48,67 @@ class Measured:
         """Return whether each pair of these columns was measured together, cell by cell."""
         return all(pair in self._pairs for pair in combinations(sorted(axes), 2))
 
-    def covers(self, form: Form, *, in_full: Collection[int] = ()) -> bool:
-        """Return whether a measurement covers a form: it has all its columns, and cuts them wherever the form does.
+    def covers(self, merging: Merging, axes: Axes) -> bool:
+        """Return whether a measurement covers a query's classes of some columns: it has them all, and separates what the query does."""
+        return next(self._covering(merging, axes), None) is not None
 
-        Args:
-            form: The form.
-            in_full: Columns that the measurement must have cell by cell, since their values matter.
-        """
-        return next(self._covering(form, in_full), None) is not None
-
-    def counts(self, form: Form) -> Direct | None:
-        """Return the counts of a form by the measurements that cover it, weighted by their precision; None if none does."""
+    def counts(self, merging: Merging, form: Form) -> Direct | None:
+        """Return the counts of a form of a query by the measurements that cover it, weighted by their precision; None if none does."""
         precision, weighted = np.zeros(form.groups), np.zeros(form.groups)
         covered = False
-        for measurement, axes in self._covering(form, ()):
+        for measurement, axes in self._covering(merging, form.axes):
             covered = True
-            counts, variances = self._summed(form, measurement, axes)
+            counts, cells = self._summed(merging, form.axes, measurement, axes)
+            variances = form.totals(lambda _, cells=cells: cells) * measurement.noise**2  # type: ignore[misc]
             own = np.divide(1.0, variances, out=np.zeros(form.groups), where=variances > 0)
             precision += own
-            weighted += own * counts
+            weighted += own * form.totals(lambda _, counts=counts: counts)  # type: ignore[misc]
         if not covered:
             return None
         none = precision == 0
-        counts = np.divide(weighted, precision, out=np.zeros(form.groups), where=~none)
-        return Direct(counts, np.divide(1.0, precision, out=np.full(form.groups, math.inf), where=~none))
+        found = np.divide(weighted, precision, out=np.zeros(form.groups), where=~none)
+        return Direct(found, np.divide(1.0, precision, out=np.full(form.groups, math.inf), where=~none))
 
     def _columns(self, axes: Axes) -> dict[int, int]:
         """Return the axis of each column."""
         return {self._resolutions.column(axis): axis for axis in axes}
 
-    def _covering(self, form: Form, in_full: Collection[int]) -> Iterator[tuple[Measurement, list[int]]]:
-        """Yield the measurements that cover a form, each with its axes of the form's columns."""
-        behaviour: npt.NDArray[np.int64] | None = None
-        known: dict[tuple[int, int], bool] = {}
+    def _covering(self, merging: Merging, axes: Axes) -> Iterator[tuple[Measurement, list[int]]]:
+        """Yield the measurements that cover these columns, each with its axes of them."""
+        known: dict[int, bool] = {}
         for measurement, columns in self._whole:
-            if not all(axis in columns for axis in form.axes) or any(columns[axis] != axis for axis in in_full):
+            if not all(column in columns for column in axes):
                 continue
-            if behaviour is None:
-                behaviour = np.where(form.holds, form.group, -1)
-            for place, column in enumerate(form.axes):
-                if (place, columns[column]) not in known:
-                    known[place, columns[column]] = self._respects(form, behaviour, place, columns[column])
-            if all(known[place, columns[column]] for place, column in enumerate(form.axes)):
-                yield measurement, [columns[column] for column in form.axes]
+            own = [columns[column] for column in axes]
+            for axis in own:
+                if axis not in known:
+                    known[axis] = self._separates(merging, axis)
+            if all(known[axis] for axis in own):
+                yield measurement, own
 
-    def _respects(self, form: Form, behaviour: npt.NDArray[np.int64], place: int, axis: int) -> bool:
-        """Return whether all pieces of a column that are in the same cell of an axis belong to the same groups."""
-        if behaviour.shape[place] == 1:
-            return True
-        cells = self._resolutions.groups(form.axes[place], axis)[form.columns[place].cell]
-        _, first, inverse = np.unique(cells, return_index=True, return_inverse=True)
-        return bool(np.array_equal(np.take(behaviour, first[inverse], axis=place), behaviour))
+    def _separates(self, merging: Merging, axis: int) -> bool:
+        """Return whether all cells of a column that an axis merges are in one class, and the query cuts none."""
+        column = self._resolutions.column(axis)
+        if merging.is_cut(column):
+            return False
+        classes = merging.classes(column)
+        return bool(np.array_equal(self._of_axis(classes, axis)[self._resolutions.groups(column, axis)], classes))
 
-    def _summed(self, form: Form, measurement: Measurement, axes: Sequence[int]) -> tuple[Weights, Weights]:
-        """Return the counts of a form's groups by one measurement, and their variances."""
+    def _of_axis(self, classes: Groups, axis: int) -> Groups:
+        """Return the class of each cell of an axis: that of one of the cells that it merges."""
+        found = np.zeros(self._resolutions.shape_of((axis,))[0], dtype=np.intp)
+        found[self._resolutions.groups(self._resolutions.column(axis), axis)] = classes
+        return found
+
+    def _summed(
+        self, merging: Merging, columns: Axes, measurement: Measurement, axes: Sequence[int]
+    ) -> tuple[Weights, Weights]:
+        """Return a measurement's counts, summed by classes of columns, and the number of noisy counts in each."""
         places = [measurement.axes.index(axis) for axis in axes]
         others = tuple(place for place in range(len(measurement.axes)) if place not in places)
         kept = sorted(places)
-        array = measurement.values.sum(axis=others).astype(np.float64).transpose([kept.index(place) for place in places])
-        variances = np.full(array.shape, measurement.noise**2 * measurement.values.size / array.size)
-        for place, (column, axis) in enumerate(zip(form.axes, axes, strict=True)):
-            if column == axis:
-                continue
-            groups = self._resolutions.groups(column, axis)
-            # A group counts as a whole or not at all, so it does not matter how its count is divided among its cells.
-            share = (1.0 / np.bincount(groups)[groups]).reshape([-1 if each == place else 1 for each in range(array.ndim)])
-            array, variances = (np.take(each, groups, axis=place) * share for each in (array, variances))
-        return form.totals(lambda _: array), form.totals(lambda _: variances)
+        turned = [kept.index(place) for place in places]
+        array = measurement.values.sum(axis=others).astype(np.float64).transpose(turned)
+        cells = np.full(array.shape, measurement.values.size / max(array.size, 1))
+        classes = [self._of_axis(merging.classes(column), axis) for column, axis in zip(columns, axes, strict=True)]
+        return summed(array, classes), summed(cells, classes)

@@ -3,21 +3,22 @@
 import math
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
-from dpcore.answers.evaluate import Prepared
+from dpcore.answers.evaluate import Marginal, Prepared
 from dpcore.answers.merging import Merged, Merging, merged_by
-from dpcore.answers.query import Count, Number, Query, aggregates
+from dpcore.answers.query import Count, Mean, Number, Quantile, Query, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import seed_of
 from dpcore.answers.uncertainty import Fit, Uncertainty
 from dpcore.models.model import Weights
+from dpcore.universe import Attribute
 from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import Segments, Spread
 from dpcore.universe.spreading import spread_of
 from dpcore.universe.temporal import CalendarColumn
+from dpcore.workload import Axes
 
 KEPT_BYTES = 1 << 29  # of all models together; if they are larger, they are built again for every new set of columns
 SKEW = 0.5  # the usual difference between the two halves of a declared bin, as a share of its rows
@@ -43,13 +44,29 @@ class Ensemble:
     def _rebuilt(self, fit: Fit) -> Merged:
         return lambda axes, classes: merged_by(self._release.assigned(fit))(axes, classes)
 
-    def values(self, query: Query) -> dict[Number, Weights]:
-        """Return all numbers of a query by the released model, each with one entry for every group."""
-        return _evaluated(Merging(query, self._release.universe), merged_by(self._release.model))
+    @cached_property
+    def _model(self) -> Merged:
+        return merged_by(self._release.model)
 
-    def differences(self, query: Query) -> dict[Number, Weights]:
+    def merging(self, query: Query) -> Merging:
+        """Return a query made ready for this release."""
+        return Merging(query, self._release.universe)
+
+    def values(self, plain: Merging) -> dict[Number, Weights]:
+        """Return all numbers of a query by the released model, each with one entry for every group."""
+        return _evaluated(plain, self._model)
+
+    def sampling_variance(self, plain: Merging, number: Mean) -> Weights:
+        """Return the variance that a mean would have if the rows of each group were a random sample."""
+        masses = plain.rows(number).totals(_marginal(plain, self._model), along=number.column)
+        values, rows = plain.column(number.column).means, np.maximum(masses.sum(axis=1), 1.0)
+        means = (masses @ values) / rows
+        found: Weights = np.maximum(masses @ values**2 / rows - means**2, 0.0) / rows
+        return found
+
+    def differences(self, plain: Merging) -> dict[Number, Weights]:
         """Return, for every number of a query, its difference from the pilot's in each replicate and each group."""
-        plain = Merging(query, self._release.universe)
+        query = plain.query
         within = self._matters_within(plain)
         pilot = _evaluated(plain, self._models[0])
         found: dict[Number, list[Weights]] = {number: [] for number in pilot}
@@ -58,6 +75,23 @@ class Ensemble:
             for number, values in _evaluated(varied, model).items():
                 found[number].append(values - pilot[number])
         return {number: np.array(each) for number, each in found.items()}
+
+    def quantile_ends(self, merging: Merging, number: Quantile, errors: float) -> tuple[Weights, Weights]:
+        """Return the ends of a quantile's interval, this many standard errors to either side.
+
+        The standard error is that of the share of rows below the quantile. The ends are the model's quantiles at that share, less and
+        more: values may be whole and far apart, so that all replicates have the same quantile and yet none is certain (Woodruff 1952).
+        """
+        masses = [merging.masses(number, _marginal(merging, model)) for model in (self._model, *self._models)]
+        ends = np.cumsum(masses[0], axis=1)
+        wanted = number.share * ends[:, -1:]
+        before = ends < wanted
+        inside = np.clip(np.divide(wanted - (ends - masses[0]), masses[0], out=np.zeros(ends.shape), where=masses[0] > 0), 0.0, 1.0)
+        below = np.where(before, 1.0, inside)  # the part of each piece that lies below the model's quantile
+        shares = [_share(each, below) for each in masses[1:]]
+        error = errors * np.sqrt(np.mean([(each - shares[0]) ** 2 for each in shares[1:]], axis=0))
+        low, high = np.clip(number.share - error, 0.0, 1.0), np.clip(number.share + error, 0.0, 1.0)
+        return merging.quantiles(number.column, masses[0], low), merging.quantiles(number.column, masses[0], high)
 
     def _matters_within(self, prepared: Prepared) -> tuple[int, ...]:
         """Return the columns whose distribution within cells a query depends on: it needs their values, or cuts their cells."""
@@ -69,8 +103,7 @@ class Ensemble:
             axis
             for axis in sorted(concerned)
             if (axis in valued or prepared.column(axis).pieces > prepared.column(axis).attribute.size)
-            and prepared.column(axis).spread is not None
-            and _varies(self._release.universe.attributes[names[axis]])
+            and _varies(self._release.universe.attributes[names[axis]], prepared.column(axis).spread)
         )
 
     def _spreads(self, replicate: int, columns: tuple[int, ...]) -> Mapping[int, Spread]:
@@ -95,12 +128,32 @@ class Ensemble:
 
 
 def _evaluated(merging: Merging, model: Merged) -> dict[Number, Weights]:
-    return merging.evaluate(lambda axes: model(axes, [merging.classes(axis) for axis in axes]))
+    return merging.evaluate(_marginal(merging, model))
 
 
-def _varies(attribute: Any) -> bool:
+def _marginal(merging: Merging, model: Merged) -> Marginal:
+    """Return the marginals of a model by the classes of a query, which keeps them."""
+
+    def marginal(axes: Axes) -> Weights:
+        if (model, axes) not in merging.kept:
+            merging.kept[model, axes] = model(axes, [merging.classes(axis) for axis in axes])
+        return merging.kept[model, axes]
+
+    return marginal
+
+
+def _share(masses: Weights, below: Weights) -> Weights:
+    """Return the share of each group's rows in parts of the pieces; one half where there are no rows."""
+    rows = masses.sum(axis=1)
+    found: Weights = np.divide((masses * below).sum(axis=1), rows, out=np.full(len(rows), 0.5), where=rows > 0)
+    return found
+
+
+def _varies(attribute: Attribute, spread: Spread | None) -> bool:
     """Return whether values within a cell can be distributed otherwise. Dates in bins are released as the first day of their bin."""
-    return isinstance(attribute, Fine) or not isinstance(attribute, CalendarColumn)
+    if spread is None or (isinstance(attribute, CalendarColumn) and not isinstance(attribute, Fine)):
+        return False
+    return not spread.whole or bool((np.diff(spread.bounds) > 1).any())
 
 
 def _skewed(spread: Spread, rng: np.random.Generator) -> Spread:

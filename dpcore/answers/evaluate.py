@@ -190,13 +190,20 @@ class Prepared:
 
     def _quantile(self, number: Quantile, marginal: Marginal) -> Weights:
         """Return a quantile of each group: a number, or the place of a day or moment."""
-        column = self.column(number.column)
+        return self.quantiles(number.column, self.masses(number, marginal), np.full(self.groups, number.share))
+
+    def masses(self, number: Quantile, marginal: Marginal) -> Weights:
+        """Return the rows of each group in each piece of a quantile's column, from the smallest values to the largest."""
+        return self.rows(number).totals(marginal, along=number.column)[:, self.column(number.column).ascending]
+
+    def quantiles(self, position: int, masses: Weights, shares: Weights) -> Weights:
+        """Return the value of a column, or the place of a day or moment, that a share of each group's masses is below."""
+        column = self.column(position)
         order = column.ascending
-        masses = self.rows(number).totals(marginal, along=number.column)[:, order]
         ends = np.cumsum(masses, axis=1)
         found = np.full(self.groups, np.nan)
         for group in np.flatnonzero(ends[:, -1] > LEAST_ROWS).tolist() if ends.size else ():
-            wanted = number.share * ends[group, -1]
+            wanted = shares[group] * ends[group, -1]
             at = min(int(np.searchsorted(ends[group], wanted, side="left")), len(order) - 1)
             inside = (wanted - (ends[group, at] - masses[group, at])) / max(masses[group, at], TINY)
             found[group] = column.within(int(order[at]), share=min(max(inside, 0.0), 1.0))

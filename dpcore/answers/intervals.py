@@ -15,15 +15,17 @@ import numpy as np
 from dpcore.answers.direct import Direct, Measured
 from dpcore.answers.ensemble import Ensemble
 from dpcore.answers.evaluate import Prepared
-from dpcore.answers.query import Aggregate, Count, Number, aggregates
+from dpcore.answers.merging import Merging
+from dpcore.answers.query import Aggregate, Count, Mean, Number, Quantile, Query, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import make_uncertainty
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 
-WIDER = 1.05  # every standard error is multiplied by this
+WIDER, OTHERS_WIDER = 1.05, 1.15  # the standard errors of counts and of other numbers are multiplied by this
+CLUMPS = 3.0  # a mean over columns that were never measured together varies as if rows came in clumps of this many
 USUAL = 8  # the usual variance weighs as much as this many replicates
-IN_PAIRS, APART, UNCONNECTED = 1.2, 1.5, 2.0  # factors for columns that were not measured together
+IN_PAIRS, APART, UNCONNECTED = 1.1, 1.6, 2.0  # factors for columns that were not measured together
 MOST_LEVEL = 0.9999
 
 
@@ -58,43 +60,51 @@ class Intervals:
     def __init__(self, release: Release) -> None:
         self._known = release.uncertainty or make_uncertainty(release)
         self._measured = Measured(release)
-        self._ensemble = Ensemble(release, self._known)
+        self.ensemble = Ensemble(release, self._known)
 
-    def of(self, prepared: Prepared, *, level: float) -> dict[Number, Interval]:
-        """Return the interval of every number of a query.
+    def of(self, query: Query, *, level: float) -> tuple[Prepared, dict[Number, Interval]]:
+        """Return a query made ready, and the interval of every number of it.
 
         Args:
-            prepared: The query.
+            query: The query.
             level: The wanted probability that an interval contains the true number, such as 0.95.
         """
         checked_level(level)
-        differences, values = self._ensemble.differences(prepared.query), self._ensemble.values(prepared.query)
-        return {number: self._interval(prepared, number, value, differences[number], level) for number, value in values.items()}
+        merging = self.ensemble.merging(query)
+        values, differences = self.ensemble.values(merging), self.ensemble.differences(merging)
+        found = {number: self._interval(merging, number, value, differences[number], level) for number, value in values.items()}
+        return merging, found
 
-    def _interval(self, prepared: Prepared, number: Number, value: Weights, differences: Weights, level: float) -> Interval:
-        basis, factor = self._judged(prepared, aggregates(number))
+    def _interval(self, merging: Merging, number: Number, value: Weights, differences: Weights, level: float) -> Interval:
+        basis, factor = self._judged(merging, aggregates(number))
         squares = np.mean(differences**2, axis=0)
-        if not isinstance(number, Count):
-            half = student(level, len(differences)) * WIDER * factor * np.sqrt(squares)
-            return Interval(value, value - half, value + half, basis)
-        form = prepared.form(number)
-        usual = self._known.scale.usual(value, columns=len(form.axes))
-        variances = (WIDER * factor) ** 2 * (len(differences) * squares + USUAL * usual) / (len(differences) + USUAL)
-        half = student(level, len(differences) + USUAL) * np.sqrt(variances)
-        return _count(value, variances, half, self._measured.counts(form), basis, normal=_normal(level))
+        if isinstance(number, Count):
+            form = merging.form(number)
+            usual = self._known.scale.usual(value, columns=len(form.axes))
+            variances = (WIDER * factor) ** 2 * (len(differences) * squares + USUAL * usual) / (len(differences) + USUAL)
+            half = student(level, len(differences) + USUAL) * np.sqrt(variances)
+            return _count(value, variances, half, self._measured.counts(merging, form), basis, normal=_normal(level))
+        if isinstance(number, Mean) and factor >= APART:
+            squares = squares + CLUMPS * self.ensemble.sampling_variance(merging, number)
+        errors = student(level, len(differences)) * OTHERS_WIDER * factor
+        half = errors * np.sqrt(squares)
+        low, high = value - half, value + half
+        if isinstance(number, Quantile):
+            ends = self.ensemble.quantile_ends(merging, number, errors)
+            low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
+        return Interval(value, *_within_range(merging, number, low, high), basis)
 
-    def _judged(self, prepared: Prepared, parts: Iterable[Aggregate]) -> tuple[Basis, float]:
+    def _judged(self, merging: Merging, parts: Iterable[Aggregate]) -> tuple[Basis, float]:
         """Return the basis of a number, and the factor of its standard error: those of its worst part."""
         basis, factor = Basis.MEASURED, 1.0
         for part in parts:
-            form = prepared.rows(part)
-            in_full = () if isinstance(part, Count) else (part.column,)
-            if self._measured.covers(form, in_full=in_full):
+            axes = merging.rows(part).axes
+            if self._measured.covers(merging, axes):
                 continue
-            if not self._measured.connected(form.axes):
+            if not self._measured.connected(axes):
                 return Basis.GUESS, UNCONNECTED
             basis = Basis.MODEL
-            factor = max(factor, IN_PAIRS if self._measured.in_pairs(form.axes) else APART)
+            factor = max(factor, IN_PAIRS if self._measured.in_pairs(axes) else APART)
         return basis, factor
 
 
@@ -110,6 +120,20 @@ def _count(value: Weights, variances: Weights, half: Weights, direct: Direct | N
         half = np.where(narrower, np.minimum(half, normal * np.sqrt(np.where(narrower, direct.variances, 1.0))), half)
     value = np.maximum(value, 0.0)
     return Interval(value, np.maximum(value - half, 0.0), value + half, basis)
+
+
+def _within_range(prepared: Prepared, number: Number, low: Weights, high: Weights) -> tuple[Weights, Weights]:
+    """Return the ends of a mean's or quantile's interval, moved to the least and the greatest value of its column."""
+    if not isinstance(number, Mean | Quantile):
+        return low, high
+    column = prepared.column(number.column)
+    if column.spread is None:
+        values = column.means[~column.null]
+        return np.maximum(low, values.min()), np.minimum(high, values.max())
+    first, last = column.spread.bounds[0], column.spread.bounds[-1] - column.spread.whole
+    if not column.is_moment:
+        first, last = (float(column.spread.value(np.asarray([place]))[0]) for place in (first, last))
+    return np.clip(low, first, last), np.clip(high, first, last)
 
 
 def checked_level(level: float) -> float:

@@ -31,11 +31,17 @@ class Merging(Prepared):
         super().__init__(query, universe, spreads=spreads)
         inner = [each for number in query.numbers() for each in aggregates(number)]
         self._valued = {each.column for each in inner if not isinstance(each, Count)}
+        self.kept: dict[tuple[Merged, Axes], Weights] = {}  # marginals that were computed for this query
         self._known: dict[int, tuple[Groups, npt.NDArray[np.intp], Column]] = {}
 
     def classes(self, column: int) -> Groups:
         """Return the class of each cell of a column."""
         return self._merged(column)[0]
+
+    def is_cut(self, column: int) -> bool:
+        """Return whether the query treats values within one cell of a column differently."""
+        found = self.column(column)
+        return found.pieces > found.attribute.size
 
     def along(self, values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any]:
         """Shape an array over a column's pieces likewise, with one piece of each class."""
@@ -84,11 +90,15 @@ class Merging(Prepared):
 def merged_by(model: Model) -> Merged:
     """Return how a model sums its marginals by classes."""
     own = getattr(model, "merged", None)
-    return own if own is not None else lambda axes, classes: _summed(model.marginal(axes), classes)
+    return own if own is not None else lambda axes, classes: summed(model.marginal(axes), classes)
 
 
-def _summed(array: Weights, classes: Sequence[Groups]) -> Weights:
-    """Sum an array by classes of the cells of each dimension."""
+def summed(array: Weights, classes: Sequence[Groups]) -> Weights:
+    """Sum an array by classes of the cells of each dimension.
+
+    >>> summed(np.array([[1.0, 2.0, 3.0]]), [np.array([0]), np.array([0, 1, 0])]).tolist()
+    [[4.0, 2.0]]
+    """
     for place, each in enumerate(classes):
         count = int(each.max()) + 1
         if count < len(each):

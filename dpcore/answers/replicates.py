@@ -23,8 +23,8 @@ from dpcore.models.model import Weights
 from dpcore.universe import Attribute
 from dpcore.workload import Axes
 
-REPLICATES = 10  # of a model that is fitted within seconds
-LARGE, LARGE_REPLICATES = 1 << 21, 5  # from this many cells on, a dense model gets fewer
+REPLICATES = 8  # of a model that is fitted within seconds
+LARGE, LARGE_REPLICATES = 1 << 21, 4  # from this many cells on, a dense model gets fewer
 HUGE, HUGE_REPLICATES = 1 << 24, 3
 PILOT_PER_CELL = {"mwem": 1.0, "adaptive": 1.5, "pmw": None}  # twice, or one and a half times, what the model may fit; docs/decisions/0043
 SETS, COUNTS_EACH = 24, 8  # the random counts from which the usual size of errors is learned

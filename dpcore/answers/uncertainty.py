@@ -7,8 +7,10 @@ cell with many rows needs smaller steps than that of a nearly empty one. The noi
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +25,10 @@ from dpcore.models.model import Weights
 from dpcore.release.publishing import UNCERTAINTY
 from dpcore.workload import Axes
 
-STEP, FINE_STEP = 0.05, 0.005  # of the noise: how far rounding a function may move the count of its cell
+STEPS, FINE_STEP = (0.05, 0.1), 0.005  # of the noise: how far rounding a function may move the count of its cell
 FEW_ROWS = 20.0
+FEWEST = 4  # replicates
+FINE = ("model", "pilot")  # each of their errors would be an error of all intervals
 SINGLE_STEP = 1e-4  # of a function whose marginal was not measured as a whole
 _METADATA = b"dpflow-uncertainty"
 _LARGEST = 2**31 - 1
@@ -80,10 +84,36 @@ class Uncertainty:
         return {"model": self.model, "pilot": self.pilot, **named}
 
 
-def uncertainty_table(found: Uncertainty, measurements: Sequence[Measurement]) -> pa.Table:
-    """Return the file's table: a row for each cell of each function, and a column for each fit, in whole steps."""
+def uncertainty_table(found: Uncertainty, measurements: Sequence[Measurement], *, most_bytes: int | None = None) -> pa.Table:
+    """Return the file's table: a row for each cell of each function, and a column for each fit, in whole steps.
+
+    Args:
+        found: What is written.
+        measurements: Those of the release.
+        most_bytes: If the file were larger, replicates are rounded to larger steps, or some are left out.
+    """
+    for count, step in product(range(len(found.replicates), min(FEWEST, len(found.replicates)) - 1, -1), STEPS):
+        table = _table(replace(found, replicates=found.replicates[:count]), measurements, step=step)
+        if most_bytes is None or file_size(table) <= most_bytes:
+            break
+    return table
+
+
+def writing_options(table: pa.Table) -> dict[str, Any]:
+    """Return the options for a small file: the upper bytes of the numbers are mostly zero, so they are kept apart."""
+    return {"use_dictionary": False, "column_encoding": dict.fromkeys(table.column_names, "BYTE_STREAM_SPLIT")}
+
+
+def file_size(table: pa.Table) -> int:
+    """Return the size of a table as a file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", **writing_options(table))
+    return int(sink.getvalue().size)
+
+
+def _table(found: Uncertainty, measurements: Sequence[Measurement], *, step: float) -> pa.Table:
     axes = tuple(found.model.functions)
-    steps = {name: _steps(axes, measurements, fine=name in ("model", "pilot")) for name in found.fits}
+    steps = {name: _steps(axes, measurements, step=FINE_STEP if name in FINE else step) for name in found.fits}
     columns = {
         name: np.concatenate([_whole(fit.functions[each], steps[name][each]) for each in axes])
         for name, fit in found.fits.items()
@@ -92,6 +122,7 @@ def uncertainty_table(found: Uncertainty, measurements: Sequence[Measurement]) -
         "sets": [{"axes": each, "shape": found.model.functions[each].shape} for each in axes],
         "totals": {name: fit.total.hex() for name, fit in found.fits.items()},
         "curve": [each.hex() for each in found.scale.curve],
+        "step": step.hex(),
     }
     metadata = {_METADATA: json.dumps(public, separators=(",", ":")).encode()}
     schema = pa.schema([(name, pa.uint32()) for name in columns], metadata=metadata)
@@ -110,7 +141,8 @@ def read_uncertainty(path: Path, measurements: Sequence[Measurement]) -> Uncerta
         shapes = {tuple(each["axes"]): tuple(each["shape"]) for each in public["sets"]}
         fits = {}
         for name, total in public["totals"].items():
-            steps = _steps(tuple(shapes), measurements, fine=name in ("model", "pilot"))
+            step = FINE_STEP if name in FINE else float.fromhex(public["step"])
+            steps = _steps(tuple(shapes), measurements, step=step)
             functions = _functions(table[name].to_numpy(), shapes, steps)
             fits[name] = Fit(float.fromhex(total), functions)
         curve = tuple(float.fromhex(each) for each in public["curve"])
@@ -119,8 +151,8 @@ def read_uncertainty(path: Path, measurements: Sequence[Measurement]) -> Uncerta
         raise UsageError(f"{UNCERTAINTY} cannot be read; copy the release again") from None
 
 
-def _steps(sets: Iterable[Axes], measurements: Sequence[Measurement], *, fine: bool) -> dict[Axes, Weights | float]:
-    """Return the step to which each function is rounded, for every cell. All fits of a file have the same measurements."""
+def _steps(sets: Iterable[Axes], measurements: Sequence[Measurement], *, step: float) -> dict[Axes, Weights | float]:
+    """Return the step to which each function is rounded, for every cell."""
     whole: dict[Axes, Measurement] = {}
     for each in measurements:
         if each.cell is None:
@@ -131,7 +163,7 @@ def _steps(sets: Iterable[Axes], measurements: Sequence[Measurement], *, fine: b
             found[axes] = SINGLE_STEP
             continue
         noise = max(measured.noise, LEAST_NOISE)
-        part = FINE_STEP if fine or len(axes) == 1 else STEP
+        part = FINE_STEP if len(axes) == 1 else step
         found[axes] = part * noise / np.maximum(measured.values, noise)
     return found
 

@@ -30,7 +30,8 @@ class SyntheticRows:
 class Draft:
     """The content of a release: the model's rows, the measurements, the privacy statement and the discovered values.
 
-    `uncertainty` returns the table of `uncertainty.parquet`, which takes longer than the rest; None to publish without it.
+    `uncertainty` returns the table of `uncertainty.parquet` for a size of at most so many bytes, and how to write it. It takes longer than
+    the rest; None to publish without it.
     """
 
     declaration: Declaration
@@ -43,4 +44,4 @@ class Draft:
     seed: int
     findings: Sequence[Finding] = ()
     warnings: Sequence[str] = ()
-    uncertainty: Callable[[], pa.Table] | None = None
+    uncertainty: Callable[[int], tuple[pa.Table, dict[str, Any]]] | None = None

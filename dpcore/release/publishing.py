@@ -29,6 +29,7 @@ from dpcore.spec.described import describe_universe
 ROWS_PER_GROUP = 1 << 18
 LEAST_FREE_BYTES = 4 << 20
 UNCERTAINTY = "uncertainty.parquet"
+UNCERTAINTY_BYTES = 3.8  # for each byte of the measurements; at most 4 are promised
 
 
 def check_writable(folder: Path) -> None:
@@ -196,8 +197,7 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         _write_parquet(folder, MEASUREMENTS, measured, schema.with_metadata({**schema.metadata, **footer})),
     ]
     if draft.uncertainty is not None:
-        table = draft.uncertainty()
-        options = {"use_dictionary": False, "column_encoding": dict.fromkeys(table.column_names, "BYTE_STREAM_SPLIT")}
+        table, options = draft.uncertainty(int(UNCERTAINTY_BYTES * files[1]["bytes"]))
         schema = table.schema.with_metadata({**table.schema.metadata, **footer})
         files.append(_write_parquet(folder, UNCERTAINTY, iter([table]), schema, **options))
     files.append(_write_text(folder, "card.html", card(draft, files=files)))
