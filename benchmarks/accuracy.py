@@ -33,7 +33,9 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-9)
     parser.add_argument("--seeds", type=int, default=3, help="the number of releases, each with fresh noise")
-    parser.add_argument("--currency", choices=["zcdp", "gdp"], help="the currency of the account; default: zcdp")
+    parser.add_argument(
+        "--currency", choices=["zcdp", "gdp"], help="the currency of the account; default: that of a new one"
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     table = load(arguments.data)
@@ -54,7 +56,7 @@ def main() -> None:
         "unit": "row",
         "marginals": {order: marginals_measured(len(table.sizes), order=order) for order in ORDERS},
         "strategy": arguments.strategy or "by size",
-        "currency": arguments.currency or "by delta",
+        "currency": arguments.currency or "by noise",
         "epsilon": arguments.epsilon,
         "delta": arguments.delta,
         "seeds": arguments.seeds,

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import psycopg
 
+from dpcore.places import PRIVATE_VARIABLE, set_variables
 from tests.postgres import PostgresServer, postgres_folder
 
 STORES = ("sqlite", "postgresql")
@@ -83,7 +84,8 @@ def places(store: str, *, folder: Path | None) -> Iterator[Places]:
             yield SqlitePlaces(Path(root))
         else:
             # If root starts the server, it runs as nobody, who must be able to enter its folder: that has wider permissions.
-            with PostgresServer(_server_folder(folder), durable=True) as server:
+            private = {PRIVATE_VARIABLE: str(Path(root, "private"))}
+            with set_variables(private), PostgresServer(_server_folder(folder), durable=True) as server:
                 yield PostgresPlaces(server, Path(root))
 
 

@@ -33,12 +33,18 @@ def _release(folder: str, currency_name: str | None, profile: str | None) -> dic
     os.chdir(folder)
     from dpcore import synthesize  # noqa: PLC0415  the measured process's own imports
     from dpcore.ledger import open_ledger  # noqa: PLC0415
+    from dpcore.mechanisms.pricing import currency_for  # noqa: PLC0415
     from dpcore.privacy.accounting import Currency, budget_of  # noqa: PLC0415
     from dpcore.privacy.protection import Neighbours  # noqa: PLC0415
 
     spec = yaml.safe_load(Path("spec.yaml").read_text(encoding="utf-8"))
     epsilon, delta = spec["privacy"]["epsilon"], spec["privacy"]["delta"]
-    wanted = Currency(currency_name) if currency_name else None
+    unit, neighbours = spec["privacy"]["unit"], Neighbours.ADD_REMOVE
+    wanted = (
+        Currency(currency_name)
+        if currency_name
+        else currency_for(epsilon, delta=delta, unit=unit, neighbours=neighbours)
+    )
     currency, cap = budget_of(epsilon, delta=delta, currency=wanted)
     with open_ledger(create=True) as ledger:
         ledger.open_account(
@@ -47,8 +53,8 @@ def _release(folder: str, currency_name: str | None, profile: str | None) -> dic
             cap=cap,
             epsilon=epsilon,
             delta=delta,
-            unit=spec["privacy"]["unit"],
-            neighbours=Neighbours.ADD_REMOVE,
+            unit=unit,
+            neighbours=neighbours,
         )
     steps = _timed_steps()
     begin = time.process_time()

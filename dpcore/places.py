@@ -2,12 +2,16 @@
 
 The search starts in a folder that the caller names, the spec's or the working folder, and goes upwards. So the same spec is
 charged to the same ledger, whatever folder a command is run in. The variables `DPFLOW_LEDGER_URL`, `DPFLOW_PRIVATE` and
-`DPFLOW_REGISTRY` override the result. `DPFLOW_PRIVATE` must be an absolute path: a relative one would mean another folder, without the
-remembered heads, after every `cd`.
+`DPFLOW_REGISTRY` override the result. `DPFLOW_PRIVATE` and `DPFLOW_REGISTRY` must be absolute paths: a relative one would mean another
+folder after every `cd`, without the remembered heads or without the approval thresholds.
+
+A ledger in a database has no folder of its own. If `DPFLOW_LEDGER_URL` names one, no `.dpflow` is found and a variable is not set, the
+private folder or the registry would depend on the working folder as well. Then such a ledger can be read, but nothing is written. Only
+`ledger open` creates a `.dpflow`.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -34,6 +38,8 @@ class Places:
         named: Whether `DPFLOW_LEDGER_URL`, or the caller, names the ledger.
         private: The folder for keys, logs and remembered heads.
         registry: The folder of registered specs and approvals.
+        private_fixed: Whether `private` exists by a decision of the steward, and does not just follow from the working folder.
+        registry_fixed: The same for `registry`.
     """
 
     start: Path
@@ -44,6 +50,28 @@ class Places:
     named: bool
     private: Path
     registry: Path
+    private_fixed: bool
+    registry_fixed: bool
+
+    @property
+    def home(self) -> Path:
+        """The folder for the files of Prefect programs that dpflow starts: the `.dpflow` folder, or the private folder if there is none."""
+        return self.private if self.private_fixed and not self.found else self.folder
+
+    @property
+    def not_fixed(self) -> str:
+        """Why nothing may be written if the private folder or the registry is not fixed, and what to do."""
+        if not self.named:
+            return f"no {NAME} folder was found from {self.start} upwards; open the account that pays first: dpflow ledger open"
+        return (
+            f"no {NAME} folder was found from {self.start} upwards, so remembered heads and approval thresholds would be others in each "
+            f"working folder; work in the project's folder, or set {PRIVATE_VARIABLE} and {REGISTRY_VARIABLE}"
+        )
+
+    def require_fixed(self) -> None:
+        """Raise unless the private folder and the registry are the same ones in every working folder."""
+        if not (self.private_fixed and self.registry_fixed):
+            raise UsageError(self.not_fixed)
 
     @property
     def ledger_shown(self) -> str:
@@ -75,7 +103,8 @@ def places_from(start: Path, *, ledger_url: str | None = None) -> Places:
         ledger_url: The ledger's address, if the caller knows it. It takes precedence over `DPFLOW_LEDGER_URL`.
 
     Raises:
-        UsageError: If the `.dpflow` found belongs to another user, or is not a folder, or `DPFLOW_PRIVATE` is a relative path.
+        UsageError: If the `.dpflow` found belongs to another user, or is not a folder, or `DPFLOW_PRIVATE` or `DPFLOW_REGISTRY` is a
+            relative path.
     """
     url = ledger_url or os.environ.get(LEDGER_VARIABLE) or None
     named = url is not None
@@ -90,9 +119,11 @@ def places_from(start: Path, *, ledger_url: str | None = None) -> Places:
         beside = Path(url.removeprefix(SQLITE)).resolve().parent
         url = f"{SQLITE}{Path(url.removeprefix(SQLITE)).absolute()}"
     private, registry = os.environ.get(PRIVATE_VARIABLE), os.environ.get(REGISTRY_VARIABLE)
-    if private:
-        _require_absolute(private, project=folder.parent)
-    searched = beside == folder and not (named and url.startswith(SQLITE))
+    for variable, value in ((PRIVATE_VARIABLE, private), (REGISTRY_VARIABLE, registry)):
+        if value:
+            _require_absolute(variable, value, project=folder.parent)
+    by_file = named and url.startswith(SQLITE)
+    searched = beside == folder and not by_file
     if searched and not (named and private and registry):
         _require_no_other_thing(start)
         if above:
@@ -105,8 +136,10 @@ def places_from(start: Path, *, ledger_url: str | None = None) -> Places:
         outer=above[1] if above[1:] else None,
         ledger_url=url,
         named=named,
-        private=Path(private or beside / "private").absolute(),
-        registry=Path(registry or beside / "registry").absolute(),
+        private=Path(private or beside / "private"),
+        registry=Path(registry or beside / "registry"),
+        private_fixed=bool(private or above or by_file),
+        registry_fixed=bool(registry or above or by_file),
     )
 
 
@@ -136,9 +169,37 @@ def private_folder() -> Path:
     return current_places().private
 
 
+def made_private_folder() -> Path:
+    """Return the steward's private folder, and create it for this user alone if it does not exist. Never create a `.dpflow`.
+
+    Raises:
+        UsageError: If the folder would follow from the working folder.
+        OSError: If it cannot be created.
+    """
+    places = current_places()
+    if not places.private_fixed:
+        raise UsageError(places.not_fixed)
+    places.private.parent.mkdir(parents=True, exist_ok=True)
+    # An existing folder keeps the mode that its owner gave it.
+    places.private.mkdir(mode=0o700, exist_ok=True)
+    return places.private
+
+
 def registry_folder() -> Path:
     """Return the folder of registered specs and approvals."""
     return current_places().registry
+
+
+def fixed_registry_folder() -> Path:
+    """Return the folder of registered specs and approvals, to decide by it or to change it.
+
+    Raises:
+        UsageError: If it would follow from the working folder, where another run would not find it.
+    """
+    places = current_places()
+    if not places.registry_fixed:
+        raise UsageError(places.not_fixed)
+    return places.registry
 
 
 def working_folder() -> Path:
@@ -166,12 +227,12 @@ def _require_no_other_thing(start: Path) -> None:
         )
 
 
-def _require_absolute(private: str, *, project: Path) -> None:
-    """Raise if the private folder depends on the working folder: no head would be remembered after a `cd`."""
-    if not Path(private).is_absolute():
+def _require_absolute(variable: str, folder: str, *, project: Path) -> None:
+    """Raise if a folder depends on the working folder: after a `cd`, no head would be remembered and no approval needed."""
+    if not Path(folder).is_absolute():
         raise UsageError(
-            f"{PRIVATE_VARIABLE}={private} is a relative path, which means another folder in each working folder; name the folder in "
-            f"full, for example {PRIVATE_VARIABLE}={project / private}"
+            f"{variable}={folder} is a relative path, which means another folder in each working folder; name the folder in "
+            f"full, for example {variable}={project / folder}"
         )
 
 
@@ -187,3 +248,18 @@ def _require_own(folder: Path) -> None:
             f"{folder} belongs to another user, so it is not used by default; if it is the right one, "
             f"set {LEDGER_VARIABLE}={SQLITE}{folder / LEDGER_FILE}, otherwise work in a folder that is not below it"
         )
+
+
+@contextmanager
+def set_variables(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables of this process while the context is open."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

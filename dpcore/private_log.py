@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from dpcore.errors import UsageError
-from dpcore.places import private_folder
+from dpcore.places import made_private_folder, private_folder
 
 FILE_NAME = "failures.log"
 OUTPUT_NAME = "output.log"
@@ -84,10 +84,7 @@ def _append(entry: bytes, name: str) -> Path:
 
 def _opened(name: str) -> int:
     """Open a file in the steward's private folder for appending, readable only by this user."""
-    place = private_folder()
-    place.parent.mkdir(parents=True, exist_ok=True)
-    # An existing folder keeps the mode that its owner gave it; then only the file's own mode protects it.
-    place.mkdir(mode=0o700, exist_ok=True)
+    place = made_private_folder()  # if it existed, only the file's own mode may protect it
     # Do not follow a link: in a folder that others may write to, it could point anywhere.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     descriptor = os.open(place / name, flags, 0o600)

@@ -1,5 +1,6 @@
 """A small private table with a spec and an account, in a folder of its own that is also the working folder."""
 
+import gc
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -31,6 +32,17 @@ def pytest_configure() -> None:
     signed nothing is enough. This is a hook, so that a benchmark, which only imports this file, measures what users have.
     """
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
+
+
+def pytest_collection_finish() -> None:
+    """Let Python's garbage collector leave alone what collecting has made: it would look through millions of objects again and again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let it look again at the end: otherwise libraries report at exit that their objects were never freed."""
+    gc.unfreeze()
 
 
 SPEC = """\

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from dpcore.cli.output import Answer, UsedLedger, table
 from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.release.integrity import one_line
@@ -52,18 +50,23 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 
 
 def _answer(arguments: argparse.Namespace) -> Answer:
-    from dpcore.answers.answer import answer  # noqa: PLC0415  other verbs need neither models nor the parser
+    # Other verbs start faster without these.
+    from pandas.api.types import is_numeric_dtype  # noqa: PLC0415
+
+    from dpcore.answers.answer import answer  # noqa: PLC0415
 
     frame = answer(arguments.release, arguments.query, level=arguments.level)
     rows = [{str(name): _plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
     cells = [tuple(frame.columns), *(tuple(map(_shown, row.values())) for row in rows)]
-    numbers = [str(name) for name in frame.columns if pd.api.types.is_numeric_dtype(frame[name])]
+    numbers = [str(name) for name in frame.columns if is_numeric_dtype(frame[name])]
     return Rows({"rows": rows}, table(cells, right=numbers))
 
 
 def _plain(value: Any) -> Any:
     """Return a value as JSON has it: dates as text, and null for none."""
-    if value is None or value is pd.NaT or value is pd.NA or value != value:  # noqa: PLR0124  not a number
+    import pandas as pd  # noqa: PLC0415
+
+    if pd.isna(value):
         return None
     if isinstance(value, pd.Timestamp) and value == value.normalize():
         return value.date().isoformat()

@@ -51,7 +51,7 @@ def _add_open(steward: Subparsers, common: argparse.ArgumentParser) -> None:
     verb.add_argument(
         "--currency",
         choices=[kind.value for kind in Currency],
-        help="how the account composes its charges; default: pure at delta 0, zcdp otherwise",
+        help="how the account composes its charges; default: pure at delta 0, otherwise the one with the least noise: gdp, or zcdp for a small budget",
     )
     verb.add_argument(
         "--about", metavar="TEXT", default="", help="one line that describes the dataset to readers of the ledger"
@@ -152,7 +152,7 @@ def _add_changes(steward: Subparsers, common: argparse.ArgumentParser) -> None:
         "--epsilon",
         type=float,
         required=True,
-        help="the most that all runs under this name may use together, at the account's delta",
+        help="the maximum that all runs under this name may use together, at the account's delta",
     )
     verb.add_argument("--reason", required=True, metavar="TEXT", help="why; recorded in the ledger")
     verb.set_defaults(verb=ledger_change.allow)

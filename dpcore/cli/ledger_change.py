@@ -10,6 +10,7 @@ from dpcore.cli.output import Answer
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, AccountState, AllowanceKind, Balance, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.checks import checked_text, require_across_applies
+from dpcore.mechanisms.pricing import currency_for
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.formatting import askable, at_most, down, new_block_epsilon, next_epsilon, next_run, price, stated
@@ -34,7 +35,8 @@ def open_account(arguments: argparse.Namespace) -> Answer:
     wanted = None if arguments.currency is None else Currency(arguments.currency)
     if wanted is Currency.PURE and delta:
         raise UsageError("an account in pure epsilon has no delta: write --delta 0, or choose --currency zcdp or gdp")
-    currency, cap = budget_of(epsilon, delta=delta, currency=wanted)
+    usual = currency_for(epsilon, delta=delta, unit=arguments.unit, neighbours=Neighbours(arguments.neighbours))
+    currency, cap = budget_of(epsilon, delta=delta, currency=wanted or usual)
     # The ledger checks these too, but only after an empty ledger has been created.
     for text, option in (
         (arguments.unit, "--unit"),

@@ -14,6 +14,7 @@ from dpcore.cli.output import Answer, Listing, UsedLedger
 from dpcore.cli.specs import Runner, Subparsers
 from dpcore.errors import BudgetRefused, DpflowError, SpecError
 from dpcore.ledger import Ledger, noting_opened
+from dpcore.places import PRIVATE_VARIABLE
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.private_log import record
 from dpcore.version import installed_version
@@ -21,6 +22,11 @@ from dpcore.version import installed_version
 AddVerbs = Callable[[Subparsers, argparse.ArgumentParser], None]
 
 EPILOG = "exit codes: 0 success, 1 other error, 2 invalid spec or usage, 3 refused for lack of budget, 4 ledger damaged"
+
+_UNNOTICED = (
+    "no head of this ledger is remembered here, so an old copy would not be noticed; work in the project's folder, or set "
+    f"{PRIVATE_VARIABLE}"
+)
 
 
 def main(argv: list[str] | None = None, *, runner: Runner, more: Sequence[AddVerbs] = ()) -> int:
@@ -41,6 +47,8 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
                 begun = True
                 _write(piece)
         sys.stdout.flush()
+        if opened and opened[-1].not_fixed:
+            print(f"dpflow: {_UNNOTICED}", file=sys.stderr)  # noqa: T201
     except DpflowError as error:
         # Inside a partly written JSON answer an error object would only garble it. The answer stays unfinished; stderr says why.
         return _refuse(error, as_json=arguments.json and not begun, used=_used(opened))
@@ -57,7 +65,7 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
         details = record(error, where="dpflow")
         return _refuse(
             DpflowError(
-                f"unexpected {type(error).__name__}; the details are in the steward's log {details or '(which could not be written)'}"
+                f"unexpected {type(error).__name__}; the details are in the steward's log {details or '(which could not be written; name a folder for it in DPFLOW_PRIVATE)'}"
             ),
             as_json=arguments.json and not begun,
         )

@@ -141,7 +141,7 @@ def _universe_cells(plan: Plan) -> str:
 
 
 def _limit_lines(limits: PlannedLimit) -> list[str]:
-    """Say how the most rows per unit are chosen, and what each limit costs."""
+    """Say how the limit on rows per unit is chosen, and what each limit costs."""
     most = limits.costs[-1].rows_per_unit
     costs = ", ".join(f"{each.rows_per_unit}: {_percent(each.error)}" for each in limits.costs)
     bought = f"for {_percent(limits.share)} of the budget, with noise {limits.noise:.1f}"
@@ -179,7 +179,7 @@ def _column_row(column: PlannedColumn) -> tuple[str, ...]:
 
 def _round_lines(rounds: PlannedRounds | None, *, single: bool) -> list[str]:
     if rounds is None:
-        return ["rounds     none: the workload has only single columns"]
+        return ["rounds     none: the workload has only single columns, or noise would swamp every pair of them"]
     what = "one count" if single else "a marginal"
     fewer = f" of at most {rounds.at_most}" if rounds.number < rounds.at_most else ""
     lines = [f"rounds     {rounds.number}{fewer}, each measures {what} with noise {rounds.noise:.1f}"]

@@ -1,7 +1,6 @@
 """The verbs that control which specs others may run: register, registered, approval."""
 
 import argparse
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.errors import DpflowError, UsageError
 from dpcore.ledger import open_ledger
-from dpcore.places import NAME, REGISTRY_VARIABLE, Places, places_of_spec, registry_folder, using
+from dpcore.places import fixed_registry_folder, places_of_spec, registry_folder, using
 from dpcore.reporting.formatting import at_most
 from dpcore.spec import load_spec
 from dpcore.steward.approvals import approval_of, require_approval, require_none
@@ -54,19 +53,11 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 def _register(arguments: argparse.Namespace) -> Answer:
     if arguments.remove and not arguments.spec.is_file():
         return _remove(arguments)
-    with using(places_of_spec(arguments.spec)) as places:
+    with using(places_of_spec(arguments.spec)):
         if arguments.remove:
             return _remove(arguments)
-        _require_registry(places)
+        fixed_registry_folder()  # before the spec is read
         return _add(arguments)
-
-
-def _require_registry(places: Places) -> None:
-    """Refuse to create a `.dpflow` folder here, since it would hide one created later further up."""
-    if not (places.found or places.named or os.environ.get(REGISTRY_VARIABLE)):
-        raise UsageError(
-            f"no {NAME} folder in {places.start} or its parent folders; open the account that pays first: dpflow ledger open"
-        )
 
 
 def _add(arguments: argparse.Namespace) -> Answer:
@@ -159,8 +150,9 @@ def _approval(arguments: argparse.Namespace) -> Answer:
         if arguments.within is not None:
             raise UsageError("--within has no meaning with --none; leave it out, or name an epsilon with --above")
         needed = require_none(account)
-        text = f"runs of account {account} {'no longer need' if needed else 'need no'} approval"
-        return Answer({"account": account, "above": None, "delta": None, "within_seconds": None}, text)
+        text = f"runs of account {account} {'no longer need' if needed else 'need no'} approval\nregistry  {registry_folder()}"
+        data = {"account": account, "above": None, "delta": None, "within_seconds": None}
+        return Answer(data | {"registry": str(registry_folder())}, text)
     seconds = _seconds(DEFAULT_WITHIN if arguments.within is None else arguments.within)
     with open_ledger() as ledger:
         delta = ledger.account(account).delta  # raises for an unknown account, where an approval would guard nothing
@@ -169,9 +161,10 @@ def _approval(arguments: argparse.Namespace) -> Answer:
     text = (
         f"runs of account {account} {which} now wait for approval; "
         f"without it they are refused after {_duration(seconds)}, and nothing is spent meanwhile\n"
+        f"registry  {registry_folder()}\n"
         "next: to approve a run, resume it in the Prefect UI, or start it with dpflow run --approve"
     )
-    return Answer(wanted.to_json(), text)
+    return Answer(wanted.to_json() | {"registry": str(registry_folder())}, text)
 
 
 def _seconds(text: str) -> int:

@@ -17,7 +17,7 @@ from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
 from dpcore.reporting.outcome import Outcome
-from dpcore.runs.reservation import adopt_output
+from dpcore.runs.paying import adopt_output
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.advice import advice
 from dpcore.spec.release import AUTO_LIMITS, NAME
@@ -154,7 +154,7 @@ def _check(arguments: argparse.Namespace) -> Answer:
 
 
 def _limit_line(declaration: Declaration) -> str:
-    """Say between which limits the run chooses, if the spec leaves the most rows per unit to it."""
+    """Say between which limits the run chooses, if the spec leaves the limit on rows per unit to it."""
     if not declaration.lacks_limit:
         return ""
     unit, share = declaration.protection.unit, at_most(float(100 * declaration.limiting))
@@ -162,7 +162,7 @@ def _limit_line(declaration: Declaration) -> str:
 
 
 def _discoverable_cells(attribute: Attribute) -> str:
-    """Describe the cells of a column with discovery: the most it may find, and its declared extra cells."""
+    """Describe the cells of a column with discovery: the maximum number of them, and its declared extra cells."""
     besides = (("other", attribute.other_cell), ("missing", attribute.missing_cell))
     return " + ".join([f"up to {attribute.cells}", *(name for name, cell in besides if cell is not None)])
 

@@ -100,12 +100,15 @@ def open_ledger(
             "or set DPFLOW_LEDGER_URL to the intended ledger"
         )
     memory = HeadMemory(places.private / FOLDER)
+    # `ledger open` creates the `.dpflow` folder, and everything else needs one, or the variables that replace it.
+    not_fixed = None if places.private_fixed or create else places.not_fixed
     ledger = Ledger(_store(places, memory, create=create), clock=clock, memory=memory)
     try:
         ledger.recall()
     except BaseException:
         ledger.close()
         raise
+    ledger.not_fixed = not_fixed
     if places.outer and not places.named:
         ledger.hides = str(places.outer)
     if (noted := _opened.get()) is not None:

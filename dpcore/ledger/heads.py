@@ -124,13 +124,11 @@ class HeadMemory:
                 so the second copy to charge finds the event of the first here.
 
         Raises:
-            LedgerDamaged: If the ledger lacks the remembered event.
+            LedgerDamaged: If the ledger lacks the remembered event, or the file has become invalid. Nothing may be drawn then, because an
+                old copy of the ledger would not be detected.
         """
         with self._writable(), self._locked():
-            try:
-                known = self.recall(ledger)
-            except LedgerDamaged:  # keep the invalid file for the steward to inspect
-                return
+            known = self.recall(ledger)  # an invalid file is kept for the steward to inspect
             if known is not None and not holds(known):
                 raise LedgerDamaged(
                     f"the ledger at {place} lacks event {known.seq}, which was seen on {known.at[:19]} in another copy at "

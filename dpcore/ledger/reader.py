@@ -52,6 +52,8 @@ class LedgerReader:
         """Another `.dpflow` folder in a parent directory, which this ledger hides."""
         self.warning: str | None = None
         """Why nothing may be written to this ledger; None if writing is allowed."""
+        self.not_fixed: str | None = None
+        """Why no head can be remembered here, so that nothing may be written from here; None if heads are remembered."""
 
     def close(self) -> None:
         """Remember the newest head and close the store."""
@@ -140,7 +142,9 @@ class LedgerReader:
 
     def _remember(self) -> None:
         """Remember the newest head that this object has seen. A ledger that is only read creates no folder for it."""
-        if self._memory is None or self._identity is None or self._seen is None or self.warning is not None:
+        if self._memory is None or self._identity is None or self._seen is None:
+            return
+        if self.warning is not None or self.not_fixed is not None:
             return
         if self._store.owned and (self._wrote or self._memory.exists):
             self._memory.remember(self._identity, self._seen, place=self.place, holds=self._holds)

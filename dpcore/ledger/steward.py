@@ -45,13 +45,16 @@ class Stewardship(LedgerReader):
 
     @contextmanager
     def _changing(self) -> Iterator[WritingTransaction]:
+        if self.not_fixed is not None:
+            raise UsageError(self.not_fixed)
         with self._store.transaction(writing=True):
-            if self._memory is not None and not self._wrote:
-                self._memory.require_writable()
             now = self._clock() if self._clock else None
             rows = WritingTransaction(self._store, now=now, seen=self._seen)
             self._require_same_content(rows)
             yield rows
+            if self._memory is not None and not self._wrote:
+                # After the change was checked, because this creates folders, and before it is stored.
+                self._memory.require_writable()
             identity = self._identity or rows.hash_of(1)
         self._identity, self._seen, self._wrote = identity, rows.known_last or self._seen, True
 

@@ -1,13 +1,14 @@
-"""What an amount buys: the noise of a marginal, the noise of one count, and the least amount that buys any noise."""
+"""What an amount buys: the noise of a marginal, the noise of one count, the least amount that buys any noise, and the best currency."""
 
 from collections.abc import Callable, Mapping
 
+from dpcore.errors import UsageError
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
 from dpcore.mechanisms.currency_noise import LEAST_NOISE, Noise
 from dpcore.mechanisms.rounded import LARGEST_SIGMA
 from dpcore.mechanisms.sampling.noise import LARGEST_SCALE
-from dpcore.privacy.accounting import Currency
-from dpcore.privacy.protection import Protection, Sensitivity
+from dpcore.privacy.accounting import Currency, budget_of
+from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 
 CELL_NOISE: Mapping[Currency, type[Noise]] = {
     Currency.PURE: DiscreteLaplace,
@@ -15,6 +16,12 @@ CELL_NOISE: Mapping[Currency, type[Noise]] = {
     Currency.GDP: RoundedGaussian,
 }
 """The noise for a single count. In GDP, Laplace noise would be almost twice as wide."""
+
+SMALL_PART = 1_000
+"""An account's currency is chosen by the noise that this part of its budget buys: a small measurement of a small run."""
+
+MANY_ROWS = 64
+"""How many rows of a person count, if the unit is a person: how many a run may keep is not known when its account is opened."""
 
 _WIDEST: Mapping[Currency, Callable[[Sensitivity], Noise]] = {
     Currency.PURE: lambda sensitivity: DiscreteLaplace(scale=LARGEST_SCALE, sensitivity=sensitivity),
@@ -42,3 +49,28 @@ def least_amount(*, currency: Currency, protection: Protection) -> int:
     [1, 1, 2501]
     """
     return _WIDEST[currency](protection.sensitivity).price(currency)
+
+
+def currency_for(epsilon: float, *, delta: float, unit: str, neighbours: Neighbours) -> Currency:
+    """Return the currency of a new account, unless its steward chooses one: that with the least noise for the same promise.
+
+    At delta 0 that is pure epsilon. Above, Gaussian DP needs less noise than zCDP for every epsilon and delta, because its conversion is
+    exact. But its noise has a largest width: if a small part of the budget would need more, the currency is zCDP, which has none
+    (docs/decisions/0040).
+
+    >>> [currency_for(epsilon, delta=1e-9, unit="patient", neighbours=Neighbours.ADD_REMOVE).value for epsilon in (1.0, 0.1)]
+    ['gdp', 'zcdp']
+    """
+    if delta == 0:
+        return Currency.PURE
+    rows = 1 if unit == "row" else MANY_ROWS
+    protection = Protection(unit=unit, rows_per_unit=rows, neighbours=neighbours)
+    noise: dict[Currency, float] = {}
+    for currency in (Currency.ZCDP, Currency.GDP):
+        try:
+            _, amount = budget_of(epsilon, delta=delta, currency=currency)
+            bought = marginal_noise(amount // SMALL_PART, currency=currency, protection=protection)
+        except UsageError:
+            continue  # too small a budget for this currency
+        noise[currency] = bought.standard_deviation
+    return min(noise, key=noise.__getitem__, default=Currency.ZCDP)

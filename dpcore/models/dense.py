@@ -160,7 +160,7 @@ class DenseModel:
 
     def _check(self, axes: Axes) -> None:
         if list(axes) != sorted(set(axes)) or any(not 0 <= axis < self._weights.ndim for axis in axes):
-            raise UsageError(f"Axes must be ascending positions from 0 to {self._weights.ndim - 1}, each named once.")
+            raise UsageError(f"axes must be ascending positions from 0 to {self._weights.ndim - 1}, each named once")
 
 
 def _shared_sums(array: Weights, axes: Axes, *, wanted: set[Axes]) -> dict[Axes, Weights]:

@@ -20,6 +20,7 @@ from dpcore.workload import Axes
 _LOOP = 32  # from this many cells on, NumPy's own inner loop is fast enough
 _SUFFIX = 256  # cells that a vector sum should run over
 _CALL = 8192  # cells of a matrix in one BLAS call: OpenBLAS starts threads above 9216
+_PRODUCTS = 1 << 17  # products of numbers in one BLAS call: OpenBLAS starts threads above twice as many
 _CHUNK = 1 << 15  # cells of an expanded factor: fits in the second-level cache
 
 
@@ -46,7 +47,7 @@ def sum_to(array: Weights, axes: Axes) -> Weights:
         elif after > 1 and size * after >= _SUFFIX:
             array = _column_sums(array.reshape(before, size, after))
         else:
-            array = _times(array.reshape(before, size * after), _summing(sizes[run:], keeps[run:]))
+            array = times(array.reshape(before, size * after), _summing(sizes[run:], keeps[run:]))
             break
         sizes, keeps = sizes[run + 1 :], keeps[run + 1 :]
     return array.reshape(_only(shape, kept))
@@ -127,16 +128,31 @@ def _summing(sizes: Sequence[int], keeps: Sequence[bool]) -> Weights:
     return np.eye(math.prod(_only(sizes, keeps)))[_cells(sizes, keeps).ravel()]
 
 
-def _times(rows: Weights, matrix: Weights) -> Weights:
+def times(rows: Weights, matrix: Weights) -> Weights:
     """Multiply by a small matrix, in a batch of BLAS calls."""
     length, width = matrix.shape
-    height = max(1, _CALL // length)
+    height = max(1, min(_CALL // length, _PRODUCTS // (length * width)))
     batches = len(rows) // height
     split = batches * height
     result = np.empty((len(rows), width))
     np.matmul(rows[:split].reshape(batches, height, length), matrix, out=result[:split].reshape(batches, height, width))
     np.matmul(rows[split:], matrix, out=result[split:])
     return result
+
+
+def products(left: Weights, right: Weights) -> Weights:
+    """Multiply two stacks of matrices, in BLAS calls too small to start threads."""
+    stack, rows, summed = left.shape
+    columns = right.shape[2]
+    step = max(1, _PRODUCTS // (rows * columns))
+    whole = summed // step * step
+    if summed <= step:
+        return np.asarray(np.matmul(left, right))
+    parts = np.matmul(
+        left[:, :, :whole].reshape(stack, rows, -1, step).transpose(0, 2, 1, 3),
+        right[:, :whole].reshape(stack, -1, step, columns),
+    )
+    return np.asarray(parts.sum(axis=1) + np.matmul(left[:, :, whole:], right[:, whole:]))
 
 
 def _column_sums(stack: Weights) -> Weights:

@@ -141,7 +141,7 @@ def _promise(statement: Statement) -> Iterator[str]:
 
 
 def _limit(statement: Statement) -> str:
-    """Return the most rows per unit, and how the number was chosen if it was not declared."""
+    """Return the limit on rows per unit, and how it was chosen if it was not declared."""
     chosen = "" if statement.chosen_limit is None else f", {statement.chosen_limit.words}"
     return f"{statement.max_rows_per_unit:,}{chosen}"
 

@@ -1,8 +1,9 @@
 """The folder of a dataset: keep `latest.json` pointing to the newest release, and check that the folder holds releases only.
 
 The newest release is the one whose run was reserved last, by the order of the ledger's events. A run that was refunded and is resumed is
-reserved again, and its last reservation counts. Release names begin with a time, but clocks can be wrong, so names do not decide. A copy of a release, or a link to one, has another name than its manifest states, so it never
-counts as the newest. The check lets a reader of `*/data` rely on reading exactly what was published.
+reserved again, and its last reservation counts. Release names begin with a time, but clocks can be wrong, so names do not decide. A copy of
+a release, or a link to one, has another name than its manifest states, so it never counts as the newest. The check lets a reader of
+`*/data` rely on reading exactly what was published.
 """
 
 import datetime as dt
@@ -18,17 +19,22 @@ from pathlib import Path
 from dpcore.ledger import Run
 from dpcore.release.draft_folder import new_file, sync_path
 from dpcore.release.integrity import (
-    LARGEST_MANIFEST,
     LARGEST_NOTE,
     MANIFEST,
+    is_folder,
     is_there,
     one_line,
+    read_manifest,
     read_regular,
     require_permitted,
+    walk,
 )
 from dpcore.release.ownership import DRAFT as OWNER_DRAFT
 
 LATEST = "latest.json"
+DRAFT_OF_RELEASE = ".partial-"
+_ROWS = re.compile(r"\.(parquet|parq|pq)(\.\w+)?$", re.IGNORECASE)
+"""How the names of files end that readers take for rows, compressed or not."""
 _DRAFT = ".latest-"
 _LEFTOVER = re.compile(rf"({re.escape(_DRAFT)}|{re.escape(OWNER_DRAFT)})[0-9a-f]{{8}}")
 _LEFT_BEHIND_AFTER = 3600.0
@@ -58,10 +64,7 @@ def pointer(release: str) -> dict[str, str]:
 def is_release(folder: Path, name: str) -> bool:
     """Return whether a folder holds a release whose manifest states this name. A copy or link under another name does not."""
     try:
-        return bool(
-            json.loads(read_regular(folder / name / MANIFEST, limit=LARGEST_MANIFEST).decode("utf-8"))["release"]
-            == name
-        )
+        return bool(json.loads(read_manifest(folder / name / MANIFEST).decode("utf-8"))["release"] == name)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
@@ -141,9 +144,25 @@ def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, 
         release = folder / name  # hidden names too: `*` matches them in DuckDB and polars
         if is_there(release / "data") and not is_there(release / MANIFEST):
             return f"{one_line(name)} holds data but no {MANIFEST}, so it is not a release of this ledger"
-        if name.lower().endswith(".parquet"):
-            return f"{one_line(name)} lies beside the releases but belongs to none of them"
+        if stray := _stray_rows(release):
+            return f"{one_line(stray.relative_to(folder))} lies beside the releases but belongs to none of them"
     return _pointer_problem(folder, recorded=recorded, numbers=numbers) if LATEST in names else None
+
+
+def _stray_rows(path: Path) -> Path | None:
+    """Return a file that a reader would take for rows, at or below a path in a dataset's folder that belongs to no release, or None.
+
+    Releases are checked by their manifests. A draft lies deeper than a reader of all releases looks.
+    """
+    if not is_folder(path):
+        return path if _ROWS.search(path.name) else None
+    if is_there(path / MANIFEST) or path.name.startswith(DRAFT_OF_RELEASE):
+        return None
+    for above, folders, others in walk(path):
+        folders[:] = [name for name in folders if not is_there(above / name / MANIFEST)]
+        if found := next((name for name in others if _ROWS.search(name)), None):
+            return above / found
+    return None
 
 
 def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
@@ -153,7 +172,7 @@ def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mappin
             read_regular(folder / LATEST, limit=LARGEST_NOTE).decode("utf-8"), object_pairs_hook=_each_once
         )
         name = told["release"]
-        if told != pointer(name) or name.startswith(".") or Path(name).name != name:
+        if told != pointer(name) or not _is_name(name):
             return f"{LATEST} does not name a release of this folder"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"{LATEST} cannot be read"
@@ -167,6 +186,11 @@ def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mappin
     if _is_older(name, newest, numbers=numbers):
         return f"{LATEST} points to {one_line(name)}, but {one_line(newest)} is newer"
     return None
+
+
+def _is_name(text: str) -> bool:
+    """Return whether a text can name a release of a folder: with an empty or absolute name, `NAME/data` would lead out of the folder."""
+    return text != "" and not text.startswith(".") and not {"/", "\\"}.intersection(text)
 
 
 def _is_older(name: str, other: str, *, numbers: Mapping[str, int]) -> bool:

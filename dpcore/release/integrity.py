@@ -17,6 +17,10 @@ MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 64 << 20
 """The largest manifest, in bytes. It lists discovered values: 200 columns with 10,000 values of 10 characters each take 44 MB."""
 
+MOST_PARTS = 3_000_000
+"""The most commas, colons and opening brackets in a manifest. Two million discovered values have one comma each. Without this limit, 60 MB of
+empty objects take 1.7 GB of memory."""
+
 LARGEST_NOTE = 64 << 10
 """The largest `latest.json` or `ledger.json`, in bytes. dpflow writes less than 1 KiB."""
 
@@ -27,9 +31,15 @@ _LEADS_NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAM
 class NotRegularFileError(OSError):
     """The path is not a regular file, but a link, a folder, a pipe or a device."""
 
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.EINVAL, "not a regular file", str(path))
+
 
 class TooLargeError(OSError):
-    """The file is larger than dpflow writes such a file, so dpflow has not written it."""
+    """The file is larger, or has more parts, than dpflow writes such a file, so dpflow has not written it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
 
 
 def open_regular(path: Path) -> BufferedReader:
@@ -43,11 +53,11 @@ def open_regular(path: Path) -> BufferedReader:
         found = path.lstat()
     except ValueError:  # no file has such a name: it contains a null character, or cannot be encoded
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
-    _require_regular(found)  # merely opening a device can have side effects
+    _require_regular(found, path)  # merely opening a device can have side effects
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     file = os.fdopen(os.open(path, flags), "rb")
     try:
-        _require_regular(os.fstat(file.fileno()))  # the file may have been replaced since
+        _require_regular(os.fstat(file.fileno()), path)  # the file may have been replaced since
     except OSError:
         file.close()
         raise
@@ -65,8 +75,57 @@ def read_regular(path: Path, *, limit: int) -> bytes:
         large = os.fstat(file.fileno()).st_size > limit
         content = b"" if large else file.read(limit + 1)
     if large or len(content) > limit:  # it may have grown since
-        raise TooLargeError
+        raise TooLargeError(path)
     return content
+
+
+def read_manifest(path: Path) -> bytes:
+    """Return the content of a manifest, which is then safe to parse as JSON.
+
+    Raises:
+        TooLargeError: If the file has too many bytes, or would take too much memory when parsed.
+        OSError: As `open_regular`.
+    """
+    content = read_regular(path, limit=LARGEST_MANIFEST)
+    if parts_of(content) > MOST_PARTS:
+        raise TooLargeError(path)
+    return content
+
+
+def parts_of(manifest: bytes) -> int:
+    """Count the characters that can begin another object, list, key or value. Those inside strings count as well."""
+    return sum(manifest.count(mark) for mark in (b",", b":", b"{", b"["))
+
+
+def walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Iterate over a folder and all folders below it, each with the sorted names of its folders and of its other entries.
+
+    The caller may remove names from the list of folders, which are then not entered. Links to folders are among the folders, and never
+    entered. Unlike `os.walk`, folders of any depth need no stack, and a folder that this user may not list raises its error.
+    """
+    pending = [folder]
+    while pending:
+        above = pending.pop()
+        folders: list[str] = []
+        others: list[str] = []
+        try:
+            with os.scandir(above) as entries:
+                for entry in entries:
+                    (folders if _leads_to_folder(entry) else others).append(entry.name)
+        except OSError as error:
+            raise_unless_gone(error)
+            continue
+        folders.sort()
+        others.sort()
+        yield above, folders, others
+        pending += [above / name for name in reversed(folders) if not (above / name).is_symlink()]
+
+
+def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads nowhere, or into a folder that this user may not enter
+        return False
 
 
 def is_there(path: Path, *, follow: bool = False) -> bool:
@@ -95,7 +154,7 @@ def _status(path: Path, *, follow: bool) -> os.stat_result | None:
 
 
 def raise_unless_gone(error: OSError) -> None:
-    """Raise an error, unless it says that nothing is there. `os.walk` needs this: by default it skips what it may not list."""
+    """Raise an error, unless it says that nothing is there."""
     if error.errno not in _LEADS_NOWHERE:
         raise error
 
@@ -163,9 +222,9 @@ def damage(folder: Path, manifest: Mapping[str, Any]) -> str | None:
     return next((f"{one_line(name)} is not listed in its manifest" for name in _found(folder, listed)), None)
 
 
-def _require_regular(found: os.stat_result) -> None:
+def _require_regular(found: os.stat_result, path: Path) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise NotRegularFileError
+        raise NotRegularFileError(path)
 
 
 def _files(manifest: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
@@ -211,11 +270,11 @@ def _found(folder: Path, listed: Iterable[str]) -> Iterator[str]:
     """Yield the files and folders of a release that are neither listed nor parents of listed files. Raise if a folder cannot be listed."""
     known = {MANIFEST, *listed}
     holders = {str(parent) for name in known for parent in PurePosixPath(name).parents}
-    for above, folders, files in os.walk(folder, onerror=raise_unless_gone):
-        below = Path(above).relative_to(folder)
-        for name in sorted(files + [name for name in folders if Path(above, name).is_symlink()]):
+    for above, folders, files in walk(folder):
+        below = above.relative_to(folder)
+        for name in sorted(files + [name for name in folders if (above / name).is_symlink()]):
             if (each := (below / name).as_posix()) not in known:
                 yield each
-        for name in sorted(folders):
+        for name in folders:
             if (each := (below / name).as_posix()) not in holders:
                 yield f"{each}/"

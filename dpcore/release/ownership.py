@@ -19,11 +19,11 @@ from dpcore.ledger import EventKind, Ledger, continues, last_accepted_loss, loss
 from dpcore.ledger.chain import is_sha256
 from dpcore.release.draft_folder import new_file
 from dpcore.release.integrity import (
-    LARGEST_MANIFEST,
     LARGEST_NOTE,
     MANIFEST,
     is_there,
     one_line,
+    read_manifest,
     read_regular,
     require_permitted,
 )
@@ -144,7 +144,7 @@ def not_adopted(ledger: Ledger, folder: Path, *, accounts: Collection[str], fore
         ledger: This ledger.
         folder: The folder that holds the releases of a dataset, for which `owner_changed` found nothing wrong.
         accounts: The accounts whose runs have published there.
-        foreign: The names of the releases there whose manifests name another ledger.
+        foreign: The releases in or below the folder whose manifests name another ledger, as they are to be shown.
     """
     if not foreign or not is_there(folder / FILE):
         return None
@@ -203,7 +203,7 @@ def _owner_by_manifest(folder: Path) -> Owner | None:
     for release in reversed(releases):
         path = release / MANIFEST
         try:
-            ledger = json.loads(read_regular(path, limit=LARGEST_MANIFEST).decode("utf-8"))["privacy"]["ledger"]
+            ledger = json.loads(read_manifest(path).decode("utf-8"))["privacy"]["ledger"]
         except FileNotFoundError:
             continue
         except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -19,10 +19,18 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import OutputError
 from dpcore.release.card import card
-from dpcore.release.dataset_folder import point_latest
+from dpcore.release.dataset_folder import DRAFT_OF_RELEASE, point_latest
 from dpcore.release.draft import Draft
 from dpcore.release.draft_folder import DraftFolder, new_draft, sync_path
-from dpcore.release.integrity import LARGEST_MANIFEST, MANIFEST, damage, one_line, read_regular
+from dpcore.release.integrity import (
+    LARGEST_MANIFEST,
+    MANIFEST,
+    MOST_PARTS,
+    damage,
+    one_line,
+    parts_of,
+    read_manifest,
+)
 from dpcore.release.measured import MEASUREMENTS, measurement_schema, measurement_tables
 from dpcore.spec.described import describe_universe
 
@@ -150,13 +158,13 @@ def _appeared_or_same(
 
 
 def _draft_beside(final: Path) -> AbstractContextManager[DraftFolder]:
-    return new_draft(final.with_name(f".partial-{final.name}-{secrets.token_hex(4)}"))
+    return new_draft(final.with_name(f"{DRAFT_OF_RELEASE}{final.name}-{secrets.token_hex(4)}"))
 
 
 def _manifest_there(final: Path) -> bytes:
     """Return the manifest at the path of a release, or nothing if it cannot be read."""
     try:
-        return read_regular(final / MANIFEST, limit=LARGEST_MANIFEST)
+        return read_manifest(final / MANIFEST)
     except OSError:
         return b""
 
@@ -222,6 +230,11 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         raise OutputError(
             f"the manifest would have {len(written):,} bytes, but at most {LARGEST_MANIFEST:,} are allowed; let `discover` find fewer or "
             "shorter values, and run again"
+        )
+    if (parts := parts_of(written.encode())) > MOST_PARTS:
+        raise OutputError(
+            f"the manifest would have {parts:,} commas, colons and brackets, but at most {MOST_PARTS:,} are allowed; let `discover` find "
+            "fewer values, and run again"
         )
     listed = _write_text(folder, MANIFEST, written)
     folder.sync()

@@ -1,184 +1,122 @@
-"""Find the account that pays for a run, and the amount to reserve. Reject an amount that is too small for the planned measurements."""
+"""Reserve the budget of a run: choose its blocks, check that each can pay, and open and seal each before it is charged."""
 
-import hashlib
-import json
-import math
-import shlex
-from fractions import Fraction
+from collections.abc import Collection
+from datetime import date
 
-from dpcore.curator.curator import LEAST_AMOUNT
-from dpcore.errors import BudgetRefused, UsageError
-from dpcore.ledger import Account, Ledger, budget_refused, open_ledger
-from dpcore.ledger.refusals import across_refused
-from dpcore.mechanisms.pricing import cell_noise, least_amount
-from dpcore.places import places_of_spec
-from dpcore.privacy.accounting import Currency, budget_of, epsilon_of
-from dpcore.release import adopt_folder
-from dpcore.reporting import formatting as wording
+from dpcore.errors import BlocksCovered, BudgetRefused, UsageError
+from dpcore.ledger import Account, Balance, BlockState, Ledger, Run, RunState, claim_in
+from dpcore.ledger.refusals import refuse_if_closed
+from dpcore.runs.paying import check_remaining, in_epsilon
 from dpcore.spec import Declaration
-from dpcore.strategies import Strategy, strategy_for
-from dpcore.universe import Categorical
-from dpcore.universe.blocks import Calendar
-
-PLAN_VERSION = 6  # part of every claim: a run can only be resumed under the rules it was reserved for
-
-CRASH_MARGIN = 2
-"""Reserve enough to pay for the smallest measurement this many times: a crash may make a run pay for one twice."""
+from dpcore.universe.blocks import checked_day, choose
 
 
-def paying_account(ledger: Ledger, declaration: Declaration) -> Account:
-    """Return the account of a spec. Raise if unit, neighbours, delta or blocks of the spec differ from the account's."""
-    spec = declaration.spec
-    account = ledger.account(spec.dataset)
-    for what, wanted, fixed in (
-        ("unit", spec.privacy.unit, account.unit),
-        ("neighbours", spec.privacy.neighbours.value, account.neighbours.value),
-    ):
-        if wanted != fixed:
-            raise UsageError(
-                f"the spec says `{what}: {wanted}`, but account {account.name} was opened with {fixed}; make them agree"
-            )
-    pure = account.currency is Currency.PURE
-    if pure != (spec.privacy.delta == 0):
-        kind = "pure epsilon: write `delta: 0`" if pure else f"{account.currency}: write a `delta` above 0"
-        raise UsageError(f"account {account.name} is kept in {kind} in the spec, or open another account")
-    _refuse_other_blocks(account, declaration.calendar)
-    return account
+def day_to_read(declaration: Declaration, as_of: date | None) -> date:
+    """Return the day as of which a run reads: `as_of`, or today in UTC. Raise if it is in the future, or if the spec has no blocks."""
+    if as_of is not None and declaration.calendar is None:
+        raise UsageError("the spec has no `blocks`, so --as-of has no meaning; leave --as-of out")
+    return checked_day(as_of)
 
 
-def _refuse_other_blocks(account: Account, calendar: Calendar | None) -> None:
-    """Reject a spec whose blocks differ from its account's: a row must be in the same block for all runs."""
-    if calendar is None and account.blocks_by is not None:
-        raise UsageError(
-            f"account {account.name} is kept by block ({account.blocks_by}), but the spec has no `blocks`; write them into the spec, "
-            "or open an account without --blocks for it"
-        )
-    if calendar is not None and account.blocks_by != calendar.words:
-        kept = "without blocks" if account.blocks_by is None else f"by {account.blocks_by}"
-        raise UsageError(
-            f"the spec divides the table by {calendar.words}, but account {account.name} is kept {kept}; make them agree, or open an "
-            f"account with: dpflow ledger open NAME --epsilon EPSILON --delta {account.delta!r} --unit {shlex.quote(account.unit)} "
-            f"--neighbours {account.neighbours} --blocks {shlex.quote(calendar.words)}"
-        )
+def blocks_to_read(ledger: Ledger, declaration: Declaration, *, as_of: date) -> tuple[str, ...] | None:
+    """Return the blocks that a run of that day reads, in chronological order; None if the whole table is one block.
 
-
-def claim_of(declaration: Declaration) -> str:
-    """Return the hash of everything a run is reserved for. A run can only be resumed with the same claim."""
-    # The order of columns does not change the meaning of a spec, but measurements identify columns by position.
-    order = json.dumps(declaration.universe.names)
-    return hashlib.sha256(f"{PLAN_VERSION}:{declaration.digest}:{order}".encode()).hexdigest()
-
-
-def amount_to_reserve(
-    declaration: Declaration, strategy: Strategy, *, currency: Currency, smallest: Fraction | None = None
-) -> int:
-    """Return the amount a run may spend. Raise if it is too small for the strategy's measurements.
-
-    A caller that asks for many amounts can pass the `smallest_share`, which is the same for all.
+    Raises:
+        UsageError: If there is nothing to read yet. The message says when there will be.
     """
-    privacy = declaration.spec.privacy
-    epsilon = f"epsilon {wording.at_most(privacy.epsilon)}"
-    answers = strategy.answers + sum(descent.levels for descent in declaration.descents().values())
-    answers += (declaration.limiting > 0) + (declaration.totalling > 0)
-    shared = LEAST_AMOUNT * answers
-    to_share = wording.at_most(epsilon_of(shared, currency=currency, delta=privacy.delta))
+    calendar, blocks, series = declaration.calendar, declaration.spec.blocks, declaration.series
+    if calendar is None or blocks is None:
+        return None
+    covered = ledger.covered(declaration.spec.dataset, series=series) if series and blocks.window == "new" else {}
     try:
-        _, amount = budget_of(privacy.epsilon, delta=privacy.delta, currency=currency)
-    except UsageError:
-        if privacy.epsilon > 1:
+        chosen = choose(calendar, window=blocks.window, as_of=as_of, covered=covered)
+    except UsageError as error:
+        unfinished = sorted({run.id for run in covered.values() if run.state is RunState.OPEN})
+        if not unfinished:
             raise
-        raise UsageError(f"{epsilon} is too small for any run; ask for epsilon {to_share}") from None
-    if amount < shared:
         raise UsageError(
-            f"{epsilon} is too small to be shared by up to {answers} answers; ask for epsilon {to_share}, or for fewer `rounds`"
-        )
-    smallest = smallest_share(declaration, strategy) if smallest is None else smallest
-    fewest = (
-        declaration.limited(1) if declaration.lacks_limit else declaration
-    )  # larger limits are chosen only if they can be paid
-    least = least_amount(currency=currency, protection=fewest.protection)
-    if not smallest:
-        raise UsageError(
-            "a column is so small compared with the others that it would get no budget; declare coarser columns"
-        )
-    if amount * smallest < CRASH_MARGIN * least:
-        wanted = math.ceil(CRASH_MARGIN * least / smallest)
-        enough = wording.at_most(epsilon_of(wanted, currency=currency, delta=privacy.delta))
-        zcdp = ", or use an account in zcdp" if currency is Currency.GDP else ""
-        share = ", a larger `share` to discover by" if declaration.descents() else ""
-        raise UsageError(
-            f"{epsilon} is too small for the smallest of {answers} answers: in {currency} its noise would be wider than "
-            f"the sampler can draw; ask for epsilon {enough}{share}, fewer `rounds`, or fewer rows per unit{zcdp}"
-        )
-    return amount
+            f"{error}; run '{unfinished[0]}' of the series is not finished: if no worker is running it, use --resume {unfinished[0]}"
+        ) from None
+    names = tuple(block.name for block in chosen)
+    declaration.covering(names)  # raises for a block outside the universe
+    return names
 
 
-def smallest_share(declaration: Declaration, strategy: Strategy) -> Fraction:
-    """Return the smallest share of the whole budget that any planned measurement gets, whatever is discovered in the data.
+def scarcest(ledger: Ledger, account: Account, *, names: Collection[str] | None) -> tuple[str | None, Balance]:
+    """Return the name and balance of the run's block with the least budget left. The name is None if the whole table is one block.
 
-    A strategy gives a column less, the fewer cells it has and the more cells the others have. The minimum is therefore reached with the
-    most cells in all columns, or with a single cell in one column and the most cells in all others.
+    A block that is not opened yet has the account's whole cap.
     """
-    descents = declaration.descents()
-    fewest = (declaration.discovered({name: Categorical(("any",))}) for name in descents)
-    strategies = [strategy, *map(strategy_for, fewest)]
-    left = 1 - declaration.discovering - declaration.checking
-    levels = (descent.share / descent.levels for descent in descents.values())
-    early = (share or Fraction(1) for share in (declaration.limiting, declaration.totalling))
-    return min(*(left * each.smallest_share for each in strategies), *levels, *early)
+    if names is None:
+        return None, ledger.balance(account.name)
+    known = {block.name: balance for block, balance in ledger.blocks(account.name)}
+    found = ((name, known.get(name, Balance(account.cap, 0, 0))) for name in names)
+    return min(found, key=lambda pair: pair[1].remaining)
 
 
-def total_noise(declaration: Declaration, *, currency: Currency, amount: int) -> float:
-    """Return the standard deviation of the noise of the first total, for a run that may spend `amount`."""
-    bought = int(amount * declaration.totalling)
-    return cell_noise(bought, currency=currency, protection=declaration.protection).standard_deviation
-
-
-def check_remaining(
-    account: Account, declaration: Declaration, *, amount: int, remaining: int, block: str | None = None
+def check_payable(
+    ledger: Ledger, declaration: Declaration, *, account: Account, amount: int, names: Collection[str] | None
 ) -> None:
-    """Raise if the run would reserve more than remains in its account, in a block of it, or across its blocks."""
-    if account.weight * amount > remaining:
-        payer, currency = f"account '{account.name}'", account.currency
-        payer = payer if block is None else f"block '{block}' of {payer}"
-        refused = budget_refused(payer, currency=currency, requested=account.weight * amount, remaining=remaining)
-        refused = in_epsilon(refused, declaration, currency=currency, amount=amount)
-        raise refused if block is None else _elsewhere(refused, account)
-    across = account.across_remaining
-    if across is not None and amount > across:
-        refused = across_refused(account, requested=amount, remaining=across)
-        raise in_epsilon(refused, declaration, currency=account.currency, amount=amount)
+    """Raise if the run would reserve more than remains in one of its blocks or across blocks. Change nothing."""
+    block, balance = scarcest(ledger, account, names=names)
+    check_remaining(ledger.account(account.name), declaration, amount=amount, remaining=balance.remaining, block=block)
 
 
-def _elsewhere(refused: BudgetRefused, account: Account) -> BudgetRefused:
-    """Add to a block's refusal what is still possible: a run that reads only new blocks."""
-    most = wording.new_block_epsilon(account)
-    if not most:
-        return refused
-    at = f" at delta {wording.at_most(account.delta)}" if account.delta else ""
-    told = f"; new blocks have their whole budget: a run that reads only those can ask for epsilon {wording.down(most)}{at}"
-    return BudgetRefused(f"{refused}{told}", requested=refused.requested, remaining=refused.remaining)
+def reserve_run(  # noqa: PLR0913  who pays, how much, for what, as of when
+    ledger: Ledger, declaration: Declaration, *, run_id: str, account: Account, amount: int, claim: str, as_of: date
+) -> Run:
+    """Reserve a run's budget in every block that it reads. Open and seal missing blocks first.
 
-
-def in_epsilon(refused: BudgetRefused, declaration: Declaration, *, currency: Currency, amount: int) -> BudgetRefused:
-    """Add the requested and the remaining epsilon to a refusal, if the account counts in another currency or blocks pay double."""
-    privacy, times = declaration.spec.privacy, refused.requested // amount
-    double = "; each block pays double, since replacing one unit may touch two blocks" if times > 1 else ""
-    if currency is Currency.PURE and not double:
-        return refused
-    most = epsilon_of(refused.remaining // times, currency=currency, delta=privacy.delta)
-    asked = (
-        f"epsilon {wording.at_most(privacy.epsilon)} was requested, at most {wording.down(most)} remains "
-        f"at delta {wording.at_most(privacy.delta)}{double}"
-    )
-    return BudgetRefused(f"{refused} ({asked})", requested=refused.requested, remaining=refused.remaining)
-
-
-def adopt_output(declaration: Declaration, *, reason: str) -> bool:
-    """Transfer an output folder from another ledger to the spec's ledger, on record. Return whether this was needed.
-
-    Only the steward may do this.
+    A run that was reserved before keeps its blocks, whatever the day is now. If several runs ask at once for the new blocks of a series,
+    one gets them: the ledger checks again when it grants, and the other runs choose again.
     """
-    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
-        paying_account(ledger, declaration)
-        return adopt_folder(ledger, declaration.output_folder, reason=reason)
+    spec, series = declaration.spec, declaration.series
+
+    def ask(*, blocks: Collection[str] | None, new_to: str | None) -> Run:
+        try:
+            return ledger.reserve(
+                run_id,
+                account=account.name,
+                amount=amount,
+                claim=claim_in(series, claim),
+                blocks=blocks,
+                analyst=spec.analyst,
+                purpose=spec.purpose,
+                new_to=new_to,
+            )
+        except BudgetRefused as refused:
+            raise in_epsilon(refused, declaration, currency=account.currency, amount=amount) from None
+
+    if spec.blocks is None:
+        return ask(blocks=None, new_to=None)
+    earlier = next((run for run in ledger.runs(account.name) if run.id == run_id), None)
+    while True:
+        names = ledger.blocks_of(run_id) if earlier else blocks_to_read(ledger, declaration, as_of=as_of)
+        if earlier is None or earlier.state is RunState.REFUNDED:
+            refuse_if_closed(account)
+            check_payable(ledger, declaration, account=account, amount=amount, names=names)
+            _make_ready(ledger, account, names or ())
+        try:
+            return ask(blocks=names, new_to=series if spec.blocks.window == "new" else None)
+        except BlocksCovered:
+            if earlier is not None:
+                raise
+
+
+def _make_ready(ledger: Ledger, account: Account, names: Collection[str]) -> None:
+    """Open and seal the blocks where needed. By the calendar all of them are complete. Another worker may do the same concurrently."""
+    known = _states(ledger, account)
+    while missing := [name for name in names if name not in known]:
+        before = known
+        try:
+            ledger.open_blocks(account.name, missing)
+        except UsageError:
+            if _states(ledger, account) == before:
+                raise
+        known = _states(ledger, account)
+    if growing := [name for name in names if known[name] is not BlockState.SEALED]:
+        ledger.seal_blocks(account.name, growing)
+
+
+def _states(ledger: Ledger, account: Account) -> dict[str, BlockState]:
+    return {block.name: block.state for block, _ in ledger.blocks(account.name)}

@@ -1,4 +1,4 @@
-"""Choose the most rows per unit for `max_rows_per_unit: auto`, by a public rule from a noisy histogram of the rows per unit.
+"""Choose the limit on rows per unit for `max_rows_per_unit: auto`, by a public rule from a noisy histogram of the rows per unit.
 
 A low limit loses rows, and those of persons with many rows first. A high limit adds noise to every count. The rule compares the expected
 error of the workload under each limit. It uses noisy counts and the spec alone (docs/decisions/0041).
@@ -30,7 +30,10 @@ BEYOND = 2 * EDGES[-1]
 """The number of rows that a unit in the last bucket is taken to have. The histogram does not tell how many there are."""
 
 UNLIKE = 0.2
-"""The assumed L1 distance between the distributions of a column in lost rows and in all rows. It was 0.15 to 0.21 on the table of visits that the rule was fitted to."""
+"""The assumed L1 distance between the distributions of a column in lost rows and in all rows.
+
+It was 0.15 to 0.21 on the table of visits that the rule was fitted to.
+"""
 
 TYPICAL = (*EDGES[:2], *((low + 1 + high) / 2 for low, high in pairwise(EDGES[1:])), BEYOND)
 """The number of rows that a unit of each bucket is taken to have: the middle of the bucket."""

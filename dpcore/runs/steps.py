@@ -18,7 +18,7 @@ from dpcore.places import places_of_spec, using
 from dpcore.private import Private
 from dpcore.release import SyntheticRows
 from dpcore.reporting.outcome import Outcome
-from dpcore.runs.block_reservation import blocks_to_read, check_payable
+from dpcore.runs.reservation import blocks_to_read, check_payable
 from dpcore.runs.rounds import Exhausted
 from dpcore.runs.synthesis import Synthesis
 from dpcore.spec import Declaration, load_spec
@@ -156,7 +156,7 @@ def reserve(run_id: str) -> Reserved:
 
 
 def choose_limit(run_id: str, _after: Before) -> Done:
-    """Choose the most rows per unit by a noisy histogram."""
+    """Choose the limit on rows per unit by a noisy histogram."""
     opened(run_id).choose_limit()
     return Done()
 

@@ -28,12 +28,12 @@ from dpcore.release import (
 )
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
-from dpcore.runs.block_reservation import day_to_read, reserve_run
 from dpcore.runs.discovery import Discovery
 from dpcore.runs.expected_rows import STEP, NoisyTotal, open_universe, unexpected_sentence, weak_check_warning
+from dpcore.runs.paying import amount_to_reserve, claim_of, paying_account, total_noise
 from dpcore.runs.publication import Material, Payer, Publication, draft_of
 from dpcore.runs.reading import Reading, Table
-from dpcore.runs.reservation import amount_to_reserve, claim_of, paying_account, total_noise
+from dpcore.runs.reservation import day_to_read, reserve_run
 from dpcore.runs.rounds import Exhausted, Plan, Rounds
 from dpcore.runs.rows_per_unit import STEP as LIMIT_STEP
 from dpcore.runs.rows_per_unit import NoisyUnits, choice_of
@@ -184,11 +184,11 @@ class Synthesis:
 
     @property
     def lacks_limit(self) -> bool:
-        """Whether the spec leaves the most rows per unit to be chosen."""
+        """Whether the spec leaves the limit on rows per unit to be chosen."""
         return self._stages.plan.declaration.lacks_limit
 
     def choose_limit(self) -> None:
-        """Buy a noisy histogram of the rows per unit before anything else, and choose the most rows per unit by it.
+        """Buy a noisy histogram of the rows per unit before anything else, and choose the limit on rows per unit by it.
 
         Each unit adds one to the histogram. The choice depends on the noisy counts and the spec alone. Everything that follows is bounded
         and priced by the chosen limit.

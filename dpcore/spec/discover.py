@@ -49,9 +49,9 @@ class _PaidDiscovery(SpecPart):
 class DiscoverValues(_PaidDiscovery):
     """Find the texts that many rows have, character by character. Each further level of characters takes a part of the share."""
 
-    most: Annotated[int, Field(ge=1, le=10_000)] = Field(description="the most values to find")
+    most: Annotated[int, Field(ge=1, le=10_000)] = Field(description="the maximum number of values to find")
     length: Annotated[int, Field(ge=1, le=100)] = Field(
-        description="the most characters of a value; longer values are not found, and each level of characters adds noise"
+        description="the maximum length of a value; longer values are not found, and each level of characters adds noise"
     )
     alphabet: Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_each_once)] = Field(
         PRINTABLE,
@@ -70,14 +70,14 @@ class DiscoverValues(_PaidDiscovery):
 class DiscoverBins(_PaidDiscovery):
     """Find the edges of bins with about equally many rows each."""
 
-    bins: Annotated[int, Field(ge=2, le=1000)] = Field(description="the most bins to make")
+    bins: Annotated[int, Field(ge=2, le=1000)] = Field(description="the maximum number of bins")
     finest: Annotated[Finite, Field(gt=0)] | None = Field(
         None,
         description="the narrowest width of a bin; default: 1 for whole numbers, a ten-thousandth of the range for others",
     )
 
     def provisional(self, template: Attribute) -> Attribute:
-        """Return an attribute with the same bounds and with the most bins that may be found."""
+        """Return an attribute with the same bounds and with the maximum number of bins."""
         grid = self._grid(template)
         bins = min(self.bins, grid.size)
         return binned(template, grid, [start for start, _ in grid.cut(0, grid.size, parts=bins)][1:])

@@ -46,7 +46,10 @@ def is_known(encoding: str) -> bool:
 
 @cache
 def _trials() -> tuple[tuple[bytes, str], ...]:
-    """Return the inputs to try a codec with, each with its ASCII characters. The first concatenates all pairs of ASCII bytes and all other inputs."""
+    """Return the inputs to try a codec with, each with its ASCII characters.
+
+    The first concatenates all pairs of ASCII bytes and all other inputs.
+    """
     low, high = ([bytes([byte]) for byte in codes] for codes in (range(128), range(128, 256)))
     pairs = [first + second for first in low for second in low]
     after_one = [(first + byte, byte.decode()) for first in high for byte in low]

@@ -5,7 +5,9 @@ import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import prod
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pydantic import ValidationError
@@ -27,7 +29,10 @@ from dpcore.universe.leaves import Fine
 from dpcore.workload import Workload
 
 DENSE_CELLS = 1_000_000
-"""Up to this many cells in the universe, a spec without a strategy gets the dense model; above, the factored one."""
+"""Up to this many cells in the universe, a spec without a strategy may get the dense model; above, it gets the factored one."""
+
+PAIR_CELLS = 400
+"""So it does if most pairs of columns have more cells than this: noise would swamp them, unless cells are merged (docs/decisions/0042)."""
 
 CHECKING = Fraction(1, 50)
 """The share of the budget for measuring the total first, if the spec has `expect_rows`."""
@@ -108,7 +113,7 @@ class Declaration:
 
     @property
     def lacks_limit(self) -> bool:
-        """Whether the most rows per unit are still to be chosen."""
+        """Whether the limit on rows per unit is still to be chosen."""
         return self.spec.privacy.max_rows_per_unit == AUTO and self.rows_per_unit is None
 
     def limited(self, rows_per_unit: int) -> "Declaration":
@@ -158,7 +163,7 @@ class Declaration:
         """The strategy that the spec names, or else one chosen by the workload and the size of the universe."""
         if self.spec.strategy is not None:
             return self.spec.strategy
-        dense = self._most_cells <= DENSE_CELLS and not self.workload.ranges
+        dense = self._most_cells <= DENSE_CELLS and not self.workload.ranges and not self._has_large_pairs
         return MwemSpec(name="mwem") if dense else AdaptiveSpec(name="adaptive")
 
     @property
@@ -168,12 +173,21 @@ class Declaration:
             return None
         if self.workload.ranges:
             return "the workload has ranges"
+        if self._most_cells <= DENSE_CELLS and self._has_large_pairs:
+            return f"most pairs of columns have more than {PAIR_CELLS:,} cells"
         return f"the universe has {'at most' if self._most_cells <= DENSE_CELLS else 'more than'} {DENSE_CELLS:,} cells"
 
     @property
     def _most_cells(self) -> int:
         """The most cells that the universe may have. The strategy is chosen before anything is discovered."""
         return (self.provisional or self.universe).size
+
+    @property
+    def _has_large_pairs(self) -> bool:
+        """Whether most pairs of columns in the workload have many cells. A single pair is best measured as it is."""
+        shape = (self.provisional or self.universe).shape
+        cells = [prod(shape[axis] for axis in axes) for axes in self.workload.parts() if len(axes) == 2]
+        return len(cells) > 1 and median(cells) > PAIR_CELLS
 
     @property
     def output_folder(self) -> Path:

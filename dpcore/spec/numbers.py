@@ -53,7 +53,7 @@ class IntegerSpec(FullResolution):
         return self.max - self.min < MOST_PLAIN
 
     def attribute(self, _folder: Path) -> Attribute:
-        """Build the attribute. With `discover` it has the most bins that may be found."""
+        """Build the attribute. With `discover` it has the maximum number of bins."""
         policy = {"missing": bool(self.missing), "nulls": self.nulls, "outside": Outside(self.outside)}
         if self.discover is None and self.width is None and not self._plain:
             return FineInteger(minimum=self.min, maximum=self.max, **policy)  # type: ignore[arg-type]
@@ -126,7 +126,7 @@ class NumberSpec(FullResolution):
         return self
 
     def attribute(self, _folder: Path) -> Attribute:
-        """Build the attribute. With `discover` it has the most bins that may be found."""
+        """Build the attribute. With `discover` it has the maximum number of bins."""
         if self.step is not None:
             lowest, highest, step = (Fraction(repr(float(number or 0))) for number in (self.min, self.max, self.step))
             return FineNumber(

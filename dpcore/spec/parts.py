@@ -68,7 +68,7 @@ class Nullable(SpecPart):
         """Return the descent that finds values, bins or a distribution in the data; None if the spec declares the cells.
 
         Args:
-            template: The column with the most cells that may be found.
+            template: The column with the maximum number of cells.
             share: The share of the budget for a column at full resolution, if the spec does not give it.
         """
         del template, share

@@ -61,7 +61,7 @@ class PrivacySpec(SpecPart):
     )
     expect_rows: Annotated[tuple[RowCount, RowCount], Field(strict=False)] | None = Field(
         None,
-        description="the fewest and the most rows expected, such as [20000, 200000]: the run first measures the total, for a fiftieth of the budget, "
+        description="the minimum and maximum number of rows expected, such as [20000, 200000]: the run first measures the total, for a fiftieth of the budget, "
         "and stops if the noisy total lies outside",
     )
 
@@ -115,7 +115,7 @@ class PmwSpec(SpecPart):
     """Private multiplicative weights on single counting queries, with a threshold."""
 
     name: Literal["pmw"]
-    rounds: Annotated[int, Field(ge=1, le=1000)] = Field(50, description="the most queries to select")
+    rounds: Annotated[int, Field(ge=1, le=1000)] = Field(50, description="the maximum number of queries to select")
     alpha: Annotated[Finite, Field(gt=0, lt=1)] = Field(
         0.01,
         description="the target error, as a share of the rows; the run ends once no query seems to have an error above 2 alpha",

@@ -100,7 +100,7 @@ def place_of(loc: tuple[str | int, ...]) -> Place:
 _EITHER: Mapping[Place, str] = {
     ("blocks", "window"): "`window` must be all, new, or last and a number of periods, such as `last 3`",
     ("privacy", "expect_rows"): (
-        "`expect_rows` must be the fewest and the most rows expected, such as [20000, 200000], both from 1 to 10^12"
+        "`expect_rows` must be the minimum and maximum number of rows expected, such as [20000, 200000], both from 1 to 10^12"
     ),
     ("output", "rows"): f"`rows` must be `noisy` or a whole number from 1 to {MOST_ROWS:,}",
     ("workload", "marginals"): (

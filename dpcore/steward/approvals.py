@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict
 
 from dpcore.errors import UsageError
-from dpcore.places import registry_folder
+from dpcore.places import fixed_registry_folder
 from dpcore.reporting.formatting import at_most
 from dpcore.spec import Declaration
 from dpcore.steward.entries import Entries, checked_name
@@ -103,4 +103,4 @@ _MEND = "set it again: dpflow approval {name} --none, then with --above"
 
 
 def _entries() -> Entries[Approval]:
-    return Entries(registry_folder(), ".approval", Approval, _MEND)
+    return Entries(fixed_registry_folder(), ".approval", Approval, _MEND)

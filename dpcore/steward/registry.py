@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict
 
 from dpcore.errors import SpecError, UsageError
-from dpcore.places import places_of_spec, registry_folder, using
+from dpcore.places import fixed_registry_folder, places_of_spec, registry_folder, using
 from dpcore.spec import Declaration, load_spec
 from dpcore.steward.entries import Entries, checked_name
 from dpcore.steward.schedule import checked_schedule
@@ -86,6 +86,7 @@ def _register(path: Path, *, name: str | None, cron: str | None, timezone: str |
     name = path.stem if name is None else name
     cron, timezone = checked_schedule(cron, timezone)
     declaration = load_spec(path.parent.resolve() / path.name)
+    fixed_registry_folder()
     entry = Registered(
         name=name,
         spec=declaration.path,
@@ -107,6 +108,7 @@ def _register(path: Path, *, name: str | None, cron: str | None, timezone: str |
 
 def unregister(name: str) -> None:
     """Remove a spec from the registry. Its releases stay."""
+    fixed_registry_folder()
     if not _entries().remove(name):
         raise _unknown(name)
 

@@ -7,6 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,15 @@ from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.release.dataset_folder import misplaced, reservation_numbers
 from dpcore.release.integrity import (
-    LARGEST_MANIFEST,
     MANIFEST,
     access_errors,
     damage,
     is_folder,
     is_there,
     one_line,
-    raise_unless_gone,
-    read_regular,
+    read_manifest,
     require_permitted,
+    walk,
 )
 from dpcore.release.ownership import not_adopted, owner_changed
 from dpcore.reporting.promises import release_promise
@@ -55,7 +55,9 @@ def verify_ledger(
         there = sorted({each.path for each in recorded if is_there(each.path)})
         # A ledger restored from a backup does not know its later releases. They lie beside the ones it knows.
         beside = sorted({each.beside for each in recorded if is_folder(each.beside)})
-        read = [_read(path) for path in dict.fromkeys([*_found([*releases, *complete, *beside]), *there])]
+        below = {folder: tuple(_found([folder])) for folder in beside}
+        found = [*_found([*releases, *complete]), *chain.from_iterable(below.values()), *there]
+        read = [_read(path) for path in dict.fromkeys(found)]
         identity = ledger.identity()
         manifests = [manifest for manifest in read if manifest.privacy.get("ledger", identity) == identity]
         heads = {one_line(manifest.path): manifest.head for manifest in manifests}
@@ -65,7 +67,8 @@ def verify_ledger(
         # Read the records again, after the states of the runs: a run that was settled meanwhile has its record by now.
         files = _require_published(manifests, runs, tuple(_recorded(ledger)))
         others = {manifest.path for manifest in read} - {manifest.path for manifest in manifests}
-        _require_releases_only(ledger, beside, recorded, others=others)
+        foreign = {folder: sorted(others.intersection(paths)) for folder, paths in below.items()}
+        _require_releases_only(ledger, recorded, foreign=foreign)
     absent = _absent(recorded, runs=runs, complete=complete)
     return replace(verified, others=len(read) - len(manifests), files=files, absent=absent)
 
@@ -135,19 +138,17 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
             raise UsageError(f"{nothing}; name a folder that holds releases, or a {MANIFEST}")
         if not is_folder(place):
             yield _resolved(place)
-        for folder, below, _ in os.walk(place, onerror=raise_unless_gone):
-            below[:] = sorted(
-                name for name in below if not name.startswith(".") or is_there(Path(folder, name, "data"))
-            )
+        for folder, below, _ in walk(place):
+            below[:] = [name for name in below if not name.startswith(".") or is_there(folder / name / "data")]
             # Also look in the subfolders: `walk` does not enter links, but a reader would read a linked release like the others.
-            paths = (Path(folder, name, MANIFEST) for name in ("", *below))
+            paths = (folder / name / MANIFEST for name in ("", *below))
             yield from (_resolved(path) for path in paths if is_there(path))
 
 
 def _read(path: Path) -> _Manifest:
     """Read a manifest. Raise if it is invalid."""
     try:
-        written = read_regular(path, limit=LARGEST_MANIFEST)
+        written = read_manifest(path)
         content = json.loads(written.decode("utf-8"))
         privacy, digest = content["privacy"], hashlib.sha256(written).hexdigest()
         named = (privacy["run"], privacy["account"], privacy["ledger_head"])
@@ -213,28 +214,36 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
 
 
 def _require_releases_only(
-    ledger: Ledger, folders: Iterable[Path], recorded: Sequence[_Recorded], *, others: Collection[Path]
+    ledger: Ledger, recorded: Sequence[_Recorded], *, foreign: Mapping[Path, Sequence[Path]]
 ) -> None:
     """Raise if a folder of releases holds something that could pass for a release, points to an older release as the newest, or has another owner.
 
     Args:
         ledger: The ledger.
-        folders: The folders in which its releases were published.
         recorded: Its releases on record.
-        others: The manifests that name another ledger.
+        foreign: For each folder in which its releases were published, the manifests in and below it, at any depth, that name another ledger.
     """
-    for folder in folders:
+    for folder, manifests in foreign.items():
         here = {each.folder.name: each.run for each in recorded if each.beside == folder}
         # Not the folder's name: runs may have reached it through a link, and the name of the link is the account's.
         accounts = {ledger.run(run).account for run in here.values()}
         problem = misplaced(folder, recorded=here, numbers=_numbers(ledger, accounts, here))
         problem = problem or owner_changed(ledger, folder, accounts=accounts)
-        foreign = sorted(path.parent.name for path in folder.glob(f"*/{MANIFEST}") if _resolved(path) in others)
-        if problem := problem or not_adopted(ledger, folder, accounts=accounts, foreign=foreign):
+        shown = [_shown_below(folder, path) for path in manifests]
+        if problem := problem or not_adopted(ledger, folder, accounts=accounts, foreign=shown):
             raise LedgerDamaged(
                 f"the folder of releases {one_line(folder)} was changed: {problem}; move that away, and let the newest "
                 "run write the missing files again with --resume RUN"
             )
+
+
+def _shown_below(folder: Path, manifest: Path) -> str:
+    """Return the name of a release as seen from a dataset's folder. A manifest that is in no folder of its own is named itself."""
+    release = manifest if manifest.parent == folder else manifest.parent
+    if release.is_relative_to(folder):
+        return str(release.relative_to(folder))
+    links = (path.parent.name for path in folder.glob(f"*/{MANIFEST}") if _resolved(path) == manifest)
+    return next(links, str(release))
 
 
 def _numbers(ledger: Ledger, accounts: Iterable[str], recorded: Mapping[str, str]) -> dict[str, int]:

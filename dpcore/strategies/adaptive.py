@@ -18,7 +18,7 @@ from dpcore.resolutions import Resolutions
 from dpcore.strategies.candidates import Candidates
 from dpcore.strategies.grouping import coarser_versions
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
-from dpcore.workload import Workload
+from dpcore.workload import Axes, Workload
 
 # Tuned on Adult with fourteen columns, see docs/decisions/0014.
 SELECTING = Fraction(8, 100)  # the selection's share of a round's budget
@@ -30,6 +30,7 @@ ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cell
 LADDER = (256, 128, 64, 32, 16, 8)  # each group of a coarser version has at least a 256th, a 128th, ... of the rows
 SMALLEST_START = 0.25  # the fraction of the model's size that is available at the start
 ROUND_TRIES = 10  # evaluations of the model
+MOST_COLUMNS = 3  # of a candidate, if not all can be measured: see docs/decisions/0042
 TYPICAL_CELLS = 400  # the cells of a typical marginal that a round measures
 FEWER = 4  # each version of a column that is measured for its ranges has this many times fewer cells
 ABSOLUTE = math.sqrt(2 / math.pi)  # the mean absolute value of noise of standard deviation 1
@@ -82,7 +83,8 @@ class Adaptive(Strategy):
         super().__init__([column.size for column in columns], given=given)
         self._columns = columns
         self._workload = workload = _within_reach(workload, columns)
-        self._sets = tuple(axes for axes in workload.parts() if len(axes) > 1)
+        most = MOST_ROUNDS_PURE if pure else MOST_ROUNDS
+        self._sets = _candidates(workload, most=most)
         self._target_pairs = workload.target_pairs()
         self._most_cells = int(model_mb * 2**20 / BYTES_PER_CELL)
         least = sum(column.size for column in columns)
@@ -91,9 +93,8 @@ class Adaptive(Strategy):
                 f"the columns alone take {_megabytes(least)} MB of model; write `max_model_mb: {_megabytes(4 * least)}` in `strategy`, "
                 "or declare coarser columns"
             )
-        most = MOST_ROUNDS_PURE if pure else MOST_ROUNDS
         self._chosen, self._pure = rounds is not None, pure
-        self._rounds = (rounds or min(most, sum(len(axes) > 1 for axes in workload.marginals))) if self._sets else 0
+        self._rounds = (rounds or min(most, len(self._sets))) if self._sets else 0
         self._later = _wanted_later(columns, workload, pure=pure)
         self._first = self._shares(self._rounds)
         self._again = self._rounds > 0 and not self._chosen
@@ -284,6 +285,16 @@ class Adaptive(Strategy):
     def _room(self, number: int) -> int:
         """Return the most cells of the model after a round. It grows with the rounds, so that early ones do not use it up."""
         return int(self._most_cells * (SMALLEST_START + (1 - SMALLEST_START) * number / self._rounds))
+
+
+def _candidates(workload: Workload, *, most: int) -> tuple[Axes, ...]:
+    """Return the parts of the workload's marginals that rounds select from. If not all can be measured, larger ones only as their parts.
+
+    >>> len(_candidates(Workload.all_of(attributes=5, order=4), most=60)), len(_candidates(Workload.all_of(attributes=9, order=4), most=60))
+    (25, 120)
+    """
+    sets = tuple(axes for axes in workload.parts() if len(axes) > 1)
+    return sets if len(sets) <= most else tuple(axes for axes in sets if len(axes) <= MOST_COLUMNS)
 
 
 def _within_reach(workload: Workload, columns: Sequence[Column]) -> Workload:

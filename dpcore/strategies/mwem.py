@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -10,28 +11,33 @@ import numpy as np
 from dpcore.curator.curator import Curator, Offer
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel, Evidence, Functions, refine
-from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.fitting import DENSE_PER_CELL, first_dense, last_dense
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
+from dpcore.strategies.worthwhile import Budget, Choice, choose
 from dpcore.workload import Axes, Workload
 
 # Tuned on Adult (seven columns) and on two other census and hospital tables, see docs/decisions/0006.
 SELECTING = Fraction(1, 20)  # the selection's share of a round's budget
+ORDERING = Fraction(
+    1, 1000
+)  # the same if all candidates will be measured, so that a selection only decides about their order
 LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # limits of the one-way marginals' share of the whole budget
 MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20  # noise grows with the root of the rounds in zCDP, and linearly in pure epsilon
-ROOM = 2.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
+WORTH_AGAIN = 0.02  # the least share of the budget for which the columns are measured again
+ROOM = 1.0  # a marginal is worth measuring while its expected noise in all cells is below this many times the rows
 ROUND_TRIES = 5  # evaluations of the model
 
 
 class Mwem(Strategy):
-    """Measure every column, then round by round the marginal that the model gets most wrong, then fit all measurements.
+    """Measure every column, then the marginals that are worth their noise, worst first, then fit all measurements.
 
     1. All one-way marginals make the first model. Their share of the budget follows from their sizes.
-    2. Each of T equal rounds selects a marginal by the exponential mechanism, with the score weight x |true - expected|_1, measures it,
-       and takes a few multiplicative steps on all measurements so far. Candidates are the marginals whose expected noise does not swamp
-       the signal, only the largest ones of the same weight, and none again before all were measured as often. Pairs with the workload's
-       target come first, up to half of the rounds.
-    3. At the end the model is rebuilt from the first one, with all measurements at once, until it fits them as well as the true
+    2. The noisy number of rows decides which marginals are worth their noise, and so how many rounds there are (`worthwhile`). If there
+       are fewer than planned, the columns are measured again for a part of what that saves.
+    3. Each of T equal rounds selects a marginal by the exponential mechanism, with the score weight x |true - expected|_1, measures it,
+       and takes a few multiplicative steps on all measurements so far. None is a candidate again before all were measured as often.
+       Pairs with the workload's target come first, up to half of the rounds.
+    4. At the end the model is rebuilt from the first one, with all measurements at once, until it fits them as well as the true
        distribution would.
 
     The curator chooses the noise: Laplace in a pure account, Gaussian in a zCDP account.
@@ -56,15 +62,15 @@ class Mwem(Strategy):
         self.model = DenseModel(shape, total=1.0)
         self._names = names
         workload = workload.telling(shape)
-        parts = workload.parts()
-        self._candidates = tuple(axes for axes in parts if len(axes) > 1) or parts
+        self._sets = tuple(axes for axes in workload.parts() if len(axes) > 1)
         self._weights = workload.largest_weights()
         self._target_pairs = workload.target_pairs()
-        self._cells = {axes: math.prod(shape[axis] for axis in axes) for axes in self._candidates}
-        together = sum(len(axes) > 1 for axes in workload.marginals) or len(workload.marginals)
-        self._rounds = rounds or min(MOST_ROUNDS_PURE if pure else MOST_ROUNDS, together)
-        shares = _first_shares(shape, list(self._cells.values()), rounds=self._rounds, pure=pure)
-        self._first = [Fraction(0) if axis in given.counts else share for axis, share in enumerate(shares)]
+        self._wanted_rounds, self._pure = rounds, pure
+        self._most_rounds = rounds or (MOST_ROUNDS_PURE if pure else MOST_ROUNDS)
+        self._choice = self._chosen(math.inf, alone=1.0)
+        self._most_rounds = self._choice.rounds  # a smaller budget can only pay for fewer
+        self._first = self._shares(self._choice)
+        self._again = self._choice.rounds > 0 and rounds is None
         self._evidence = Evidence()
         self._measured: Counter[Axes] = Counter()
         self._base: Functions = {}
@@ -72,65 +78,129 @@ class Mwem(Strategy):
 
     @property
     def rounds(self) -> int:
-        """The number of marginals that are selected."""
-        return self._rounds
+        """The number of marginals that are selected. It falls below the plan if the columns show that the budget is small."""
+        return self._choice.rounds
 
     @property
     def answers(self) -> int:
-        """One per column, and a selection and a measurement in each round."""
-        return len(self.model.shape) - len(self._given.counts) + 2 * self._rounds
+        """One per column, perhaps another one, and a selection and a measurement in each round."""
+        bought = len(self.model.shape) - len(self._given.counts)
+        return bought * (1 + self._again) + 2 * self.rounds
 
     @property
     def smallest_share(self) -> Fraction:
-        """The share of the smallest column, or of a round's marginal."""
-        bought = [share for axis, share in enumerate(self._first) if axis not in self._given.counts]
-        return min([*bought, (1 - SELECTING) * (1 - sum(self._first)) / self._rounds])
+        """The share of the smallest column, its second measurement, or a round's marginal."""
+        shares = [share for axis, share in enumerate(self._first) if axis not in self._given.counts]
+        if shares and self._again:
+            shares.append(Fraction(WORTH_AGAIN) * min(shares) / sum(shares))
+        if self.rounds:
+            rest = 1 - (Fraction(MOST_FIRST) if self._again else sum(self._first))
+            shares.append((1 - SELECTING) * rest / self.rounds)
+        return min(shares, default=Fraction(1))
 
     def outline(self, rows: float, noise_of: NoiseOf) -> Outline:
-        """Return the plan, which does not depend on the number of rows."""
-        del rows, noise_of
-        shares = enumerate(self._first)
-        first = tuple(() if axis in self._given.counts else (share,) for axis, share in shares)
+        """Return the plan for a number of rows. If the budget is small, it has fewer rounds and measures the columns again."""
         rest = Fraction(1) - sum(self._first)
+        choice = self._chosen(rows, alone=noise_of(rest)) if rest else self._choice
+        more = self._more(choice)
+        first = tuple(
+            () if axis in self._given.counts else (share, again) if again else (share,)
+            for axis, (share, again) in enumerate(zip(self._first, more, strict=True))
+        )
         return Outline(
             first,
-            rounds=self._rounds,
-            rest=rest,
-            selecting=SELECTING,
+            rounds=choice.rounds,
+            rest=rest - sum(more),
+            selecting=self._selecting(choice),
             room=ROOM,
-            candidates=self._candidates,
+            candidates=self._sets,
             model_cells=None,
         )
 
     def begin(self, curator: Curator) -> None:
-        """Measure every column and build the first model."""
-        left = Fraction(1)
-        for axis, share in enumerate(self._first):
-            if (known := self._given.counts.get(axis)) is not None:
+        """Measure every column and build the first model.
+
+        Which marginals are worth their noise depends on the number of rows, which only the column measurements reveal. If there are fewer
+        than planned, each column deserves a larger share, and is measured again for the difference.
+        """
+        for known in self._given.counts.values():
+            if known is not None:
                 self._learn(known)
-                continue
-            self._learn(curator.measure_marginal(column_step(axis, self._names[axis]), (axis,), share=share / left))
-            left -= share
+        left = self._measure_columns(curator, self._first, left=Fraction(1), suffix="")
+        if self._choice.rounds:
+            self._choice = self._chosen(self._evidence.total, alone=self._alone())
+            more = self._more(self._choice)
+            self._again = any(more)
+            if self._again:
+                self._measure_columns(curator, more, left=left, suffix="-again")
         self._base = self._now = first_dense(self.model, self._evidence)
+
+    def _measure_columns(
+        self, curator: Curator, shares: Sequence[Fraction], *, left: Fraction, suffix: str
+    ) -> Fraction:
+        """Measure each column for its share of the whole budget, and return the share that is left."""
+        for axis, share in enumerate(shares):
+            if share:
+                step = column_step(axis, self._names[axis]) + suffix
+                self._learn(curator.measure_marginal(step, (axis,), share=share / left))
+                left -= share
+        return left
+
+    def _alone(self) -> float:
+        """Return the noise of a marginal that got all of the rounds' budget: it follows from the noise of a column and the shares."""
+        rest = 1 - sum(self._first)
+        for measured in self.measurements:
+            share = self._first[measured.axes[0]]
+            if share:
+                return measured.noise * math.pow(share / rest, 1.0 if self._pure else 0.5)
+        return self._given.alone or 0.0
+
+    def _chosen(self, rows: float, *, alone: float) -> Choice:
+        """Return the marginals that are worth their noise, if the rounds' budget would buy one marginal with the noise `alone`."""
+        power = 1.0 if self._pure else 0.5
+        budget = Budget(rows=rows, alone=alone, power=power, most=self._most_rounds, room=ROOM)
+        chosen = choose(self._sets, self.model.shape, weights=self._weights, budget=budget)
+        return replace(chosen, rounds=self._wanted_rounds) if self._wanted_rounds and self._sets else chosen
+
+    def _selecting(self, choice: Choice) -> Fraction:
+        """Return the share of a selection in a round's budget."""
+        return ORDERING if choice.rounds == len(choice.sets) else SELECTING
+
+    def _shares(self, choice: Choice) -> list[Fraction]:
+        """Return each column's share of the whole budget; 0 for columns whose counts are given."""
+        shape = self.model.shape
+        cells = [math.prod(shape[axis] for axis in axes) for axes in choice.sets]
+        shares = _first_shares(shape, cells, rounds=choice.rounds, pure=self._pure)
+        bought = [Fraction(0) if axis in self._given.counts else share for axis, share in enumerate(shares)]
+        together = sum(bought)
+        return bought if choice.rounds or not together else [share / together for share in bought]
+
+    def _more(self, choice: Choice) -> list[Fraction]:
+        """Return the shares for measuring the columns again, if that is worth it; otherwise 0."""
+        more = [share - first for share, first in zip(self._shares(choice), self._first, strict=True)]
+        fewer = not self._wanted_rounds and min(more) >= 0
+        return more if fewer and sum(more) >= WORTH_AGAIN else [Fraction(0)] * len(more)
 
     def select(self, curator: Curator, number: int) -> Selection:
         """Select the candidate with the largest error."""
-        rounds_left = self._rounds - number + 1
+        rounds_left = self.rounds - number + 1
 
         def expected() -> list[Offer]:
-            noise = curator.expected_noise((1 - SELECTING) / rounds_left)
-            marginals = self.model.marginals(self._affordable(number, noise))
+            marginals = self.model.marginals(self._offered(number))
             return [
                 Offer(axes, np.rint(marginal).astype(np.int64), self._weights[axes])
                 for axes, marginal in marginals.items()
             ]
 
-        return curator.select_marginal(step_name(number, "select"), expected, share=SELECTING / rounds_left)
+        return curator.select_marginal(
+            step_name(number, "select"), expected, share=self._selecting(self._choice) / rounds_left
+        )
 
     def measure(self, curator: Curator, number: int, selection: Selection) -> Measurement:
         """Measure the selected marginal. The last round spends all that is left."""
-        rounds_left = self._rounds - number + 1
-        share = (1 - SELECTING) / (rounds_left - SELECTING)
+        rounds_left = self.rounds - number + 1
+        selecting = self._selecting(self._choice)
+        share = (1 - selecting) / (rounds_left - selecting)
         return curator.measure_marginal(step_name(number, "measure"), selection.axes, share=share)
 
     def update(self, number: int, measurement: Measurement) -> None:
@@ -149,25 +219,17 @@ class Mwem(Strategy):
         self._evidence.add(measurement)
         self.model.rescale(self._evidence.total)
 
-    def _affordable(self, number: int, noise: float) -> list[Axes]:
-        """Return the largest candidates that this noise does not swamp, among those measured least often."""
-        worth = ROOM * self.model.total / (math.sqrt(2 / math.pi) * max(noise, LEAST_NOISE))  # in cells
-        fitting = {axes for axes in self._candidates if self._cells[axes] <= worth}
-        first = [axes for axes in self._target_pairs if axes in fitting and not self._measured[axes]]
-        if first and 2 * number <= self._rounds:
+    def _offered(self, number: int) -> list[Axes]:
+        """Return the candidates of a round: those measured least often. Pairs with the target come first, for half of the rounds."""
+        first = [axes for axes in self._target_pairs if axes in self._choice.worth and not self._measured[axes]]
+        if first and 2 * number <= self.rounds:
             return first
-        if not fitting:
-            fitting = {min(self._candidates, key=self._cells.__getitem__)}
-        # All parts of a fitting marginal are candidates, fit too, and weigh no less: so it suffices to compare with one column more.
-        inside = {
-            part
-            for axes in fitting
-            for part in (axes[:place] + axes[place + 1 :] for place in range(len(axes)))
-            if self._weights.get(part) == self._weights[axes]
-        }
-        largest = [axes for axes in self._candidates if axes in fitting and axes not in inside]
-        fewest = min(self._measured[axes] for axes in largest)
-        return [axes for axes in largest if self._measured[axes] == fewest]
+        sets = self._choice.sets or (min(self._sets, key=self._cells),)
+        fewest = min(self._measured[axes] for axes in sets)
+        return [axes for axes in sets if self._measured[axes] == fewest]
+
+    def _cells(self, axes: Axes) -> int:
+        return math.prod(self.model.shape[axis] for axis in axes)
 
 
 def _first_shares(shape: tuple[int, ...], cells: list[int], *, rounds: int, pure: bool) -> list[Fraction]:
@@ -178,6 +240,6 @@ def _first_shares(shape: tuple[int, ...], cells: list[int], *, rounds: int, pure
     """
     power = 1 / 2 if pure else 2 / 3
     wanted = [size**power for size in shape]
-    later = rounds * sum(cell**power for cell in cells) / len(cells)
-    together = min(MOST_FIRST, max(LEAST_FIRST, sum(wanted) / (sum(wanted) + later)))
+    later = rounds * sum(cell**power for cell in cells) / max(len(cells), 1)
+    together = min(MOST_FIRST, max(LEAST_FIRST, sum(wanted) / (sum(wanted) + later))) if later else 1.0
     return [Fraction(together * want / sum(wanted)).limit_denominator(10**6) for want in wanted]

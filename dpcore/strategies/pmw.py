@@ -1,4 +1,4 @@
-"""Private multiplicative weights on single counting queries, as in the lecture notes that this project started from."""
+"""Private multiplicative weights on single counting queries, after Hardt and Rothblum 2010."""
 
 import math
 from fractions import Fraction

@@ -18,7 +18,10 @@ from dpcore.universe.numeric import Integer, Number
 from dpcore.universe.places import Places, cut
 from dpcore.universe.reading import AnyIntegers, Integers
 
-LARGEST = 2**52  # up to here a double holds every half, so neither a value nor an edge between two values is rounded
+LARGEST = 2**51  # up to here no multiple of a step is rounded to an edge between two of them
+
+MOST_DECIMALS = 22  # a double holds the powers of ten up to 10^22
+MOST_BITS = 1000  # a power of two may be a longer denominator, but not beyond the range of doubles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,14 +92,23 @@ class Scale:
         per = lcm(low.denominator, step.denominator)
         if max(abs(low), abs(high)) * per > LARGEST:
             raise SpecError(
-                f"the range has too many steps to be exact: `min` and `max` may be at most 2^52 (about 4.5e15) times {Fraction(1, per)}; "
+                f"the range has too many steps to be exact: `min` and `max` may be at most 2^51 (about 2.2e15) times {Fraction(1, per)}; "
                 "write a larger `step`, or a narrower range"
+            )
+        if per.bit_length() > MOST_BITS or int(float(per)) != per:
+            raise SpecError(
+                f"`min`, `max` and `step` may have at most {MOST_DECIMALS} decimal places, since doubles would round the numbers between "
+                "them; write a larger `step`, or declare the column in a smaller unit"
             )
         return cls(low=int(low * per), step=int(step * per), per=per, size=int(steps) + 1)
 
     def values(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the doubles nearest to the numbers at these places."""
         return (self.low + places * self.step) / np.float64(self.per)
+
+    def lower_edges(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Return the lower edges of these places, all above 0: as `edges` does, since numerator and denominator are exact doubles."""
+        return (2 * self.low + (2 * places - 1) * self.step) / np.float64(2 * self.per)
 
     def edges(self, starts: Sequence[int]) -> tuple[float, ...]:
         """Return the edges of cells: half a step below the first number of each, since values are read as the nearest number."""

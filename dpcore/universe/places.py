@@ -68,7 +68,9 @@ def signed_type(size: int) -> type[np.signedinteger[Any]]:
     """
     if size <= 1 << 7:
         return np.int8
-    return np.int16 if size <= 1 << 15 else np.int32
+    if size <= 1 << 15:
+        return np.int16
+    return np.int32 if size <= 1 << 31 else np.int64
 
 
 def compact(codes: SignedCodes, *, size: int) -> CompactCodes:

@@ -92,9 +92,15 @@ def whole_numbers(array: pa.Array) -> Integers:
     return native_wholes(array).astype(np.int64, copy=False)
 
 
+def stored_wholes(array: pa.Array) -> AnyIntegers:
+    """Read whole numbers exactly, in their own type."""
+    values: AnyIntegers = _filled(array)
+    return values
+
+
 def native_wholes(array: pa.Array) -> AnyIntegers:
     """Read whole numbers exactly, in their own width. Numbers beyond int64 become the largest int64."""
-    values: AnyIntegers = _filled(array)
+    values = stored_wholes(array)
     if values.dtype == np.uint64:
         return np.minimum(values, np.uint64(np.iinfo(np.int64).max)).astype(np.int64)
     return values.view(np.uint8) if values.dtype == np.bool_ else values

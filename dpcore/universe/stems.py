@@ -28,7 +28,9 @@ class Stems(Categorical):
         """Reject stems longer than `depth`, and a `depth` beyond `length`."""
         super().__post_init__()
         if not 1 <= self.depth <= self.length or any(len(text) > self.depth for text in self._texts):
-            raise SpecError("stems have at most `depth` characters, and `depth` is at most `length`")
+            raise SpecError(
+                "`depth` must be from 1 to `length`, and no stem may have more than `depth` characters: raise `depth`, or shorten the stems"
+            )
 
     def _refuse_null_values(self) -> None:
         """Allow a stem that equals a text for null, since it also matches longer texts that begin with it."""

@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from dpcore.errors import DpflowError, UsageError
+from dpcore.places import set_variables
 from flows.server.connection import (
     configured_url,
-    environment,
     homes,
     no_proxy,
     no_warnings,
@@ -52,8 +52,10 @@ def quiet() -> Iterator[str]:
     """
     with ExitStack() as stack:
         stack.callback(_read_logging_settings)
-        stack.enter_context(environment({name: value for name, value in ENVIRONMENT.items() if name not in os.environ}))
-        stack.enter_context(environment(homes()))
+        stack.enter_context(
+            set_variables({name: value for name, value in ENVIRONMENT.items() if name not in os.environ})
+        )
+        stack.enter_context(set_variables(homes()))
         stack.enter_context(_no_logging_errors())
         _read_logging_settings()
         configured, of_ui = configured_url(), running_url()
@@ -83,7 +85,7 @@ def _on(url: str, *, secret: str, home: Path) -> Iterator[None]:
     """Make Prefect use a server of ours on this machine."""
     with ExitStack() as stack:
         stack.callback(read_settings)
-        stack.enter_context(environment(client_environment(url, secret) | {"PREFECT_HOME": str(home)} | no_proxy()))
+        stack.enter_context(set_variables(client_environment(url, secret) | {"PREFECT_HOME": str(home)} | no_proxy()))
         read_settings()
         stack.enter_context(_no_heartbeats())
         yield

@@ -94,6 +94,7 @@ def worker_name(pid: int) -> str:
 
 
 def _serve(arguments: argparse.Namespace) -> Answer:
+    current_places().require_fixed()
     progress.info("ledger %s", current_places().ledger_shown)
     os.environ.update(worker_environment())
     url = _connect(wait=arguments.wait, server=arguments.server_pid)

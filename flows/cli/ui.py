@@ -78,6 +78,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 
 
 def _start(port: int | None) -> Answer:
+    current_places().require_fixed()
     all_registered()  # reports a damaged registry here, not in the worker's log
     with _alone():
         before = running()
@@ -106,8 +107,10 @@ def _ignored(port: int | None, now: Running) -> list[str]:
 
 
 def _stop() -> Answer:
-    with _alone():
-        ended = _end_all()
+    ended = False
+    if ui_folder().is_dir():  # stopping creates no folder
+        with _alone():
+            ended = _end_all()
     return Answer({"stopped": ended}, "stopped" if ended else "nothing is running for this folder")
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.errors import UsageError
-from dpcore.places import private_folder, registry_folder
+from dpcore.places import private_folder, registry_folder, set_variables
 from dpcore.steward.inventory import LedgerKeeping, SpecKeeping, ledger_keeping, spec_keepings
 from flows.doctor.server import Server, ask
-from flows.server.connection import environment, homes, no_warnings
+from flows.server.connection import homes, no_warnings
 from flows.server.password import kept_password
 from flows.server.running import running_url
 from flows.server.temporary import own_home
@@ -109,7 +109,7 @@ def look(settings: "Settings | None" = None) -> Machine:
 def _settings() -> "Settings":
     """Read Prefect's settings as `prefect` itself would here."""
     try:
-        with no_warnings(), environment(_missing_home()):
+        with no_warnings(), set_variables(_missing_home()):
             _import_quietly()
             from prefect.settings import Settings  # noqa: PLC0415  not before its import is made quiet
 
@@ -123,7 +123,7 @@ def _import_quietly() -> None:
     """Import Prefect without side effects: by default, its import creates a home folder and, at a terminal, reports a new user."""
     if "prefect.context" in sys.modules:
         return
-    with tempfile.TemporaryDirectory() as home, environment({"DO_NOT_TRACK": "1", "PREFECT_HOME": home}):
+    with tempfile.TemporaryDirectory() as home, set_variables({"DO_NOT_TRACK": "1", "PREFECT_HOME": home}):
         importlib.import_module("prefect.context")
 
 

@@ -44,7 +44,7 @@ class Running:
 
 def ui_folder() -> Path:
     """Return the folder of the background programs' logs and records, inside the `.dpflow` folder in use."""
-    return current_places().folder / "ui"
+    return current_places().home / "ui"
 
 
 def running() -> Running | None:

@@ -84,7 +84,7 @@ def _child(home: Path, password: str) -> subprocess.Popen[bytes]:
 
 def own_home() -> Path:
     """Return the home folder that dpflow gives Prefect. `~/.prefect` may be read-only or belong to another Prefect version."""
-    return current_places().folder / "prefect"
+    return current_places().home / "prefect"
 
 
 def server_home() -> Path:

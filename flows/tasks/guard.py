@@ -152,20 +152,29 @@ def guarded(function: Callable[P, R], *, where: str) -> Callable[P, R]:
     """Wrap a function so that every error is replaced by its public form, and every warning goes to the steward's log."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        with warnings.catch_warnings(record=True) as seen:
-            try:
+        # A handler only assigns: Python delivers signals at calls, so none arrives in it with the private error as its context.
+        private: BaseException | None = None
+        late: BaseException | None = None
+        seen: list[warnings.WarningMessage] | None = None
+        try:
+            with warnings.catch_warnings(record=True) as seen:
                 try:
-                    return function(*args, **kwargs)
+                    result = function(*args, **kwargs)
                 except BaseException as error:  # noqa: BLE001  no error may escape; control signals keep their kind
-                    public = public_form(error, where=where)
-                finally:
-                    if seen:
-                        stewardlog.note("\n".join(map(str, seen)), where=f"warnings of {where}")
-            except BaseException as late:  # noqa: BLE001  a signal meanwhile, whose context is the private error
-                public = _late_form(late, where=where)
-        # Raised outside the handler, so that the new error gets no context. The arguments are deleted from its frame.
-        del args, kwargs, seen
-        raise public from None
+                    private = error
+            if seen:
+                stewardlog.note("\n".join(map(str, seen)), where=f"warnings of {where}")
+            if private is None:
+                return result
+            public = public_form(private, where=where)
+        except BaseException as error:  # noqa: BLE001  a signal meanwhile
+            late = error
+        # What is private is deleted from this frame, which the new error refers to.
+        del args, kwargs, seen, private
+        if late is not None:
+            public = _late_form(late, where=where)
+        del late
+        raise public from None  # outside of any handler, so that it gets no context
 
     return call
 

@@ -31,7 +31,7 @@ NOT_OURS = ("scrollable-region-focusable",)
 def form(stack: Stack, visitor: Visitor) -> Form:
     """The form of a release that no other test uses, opened from the front page."""
     stack.register(NAME, epsilon=2)
-    stack.dpflow("approval", NAME, "--above", str(THRESHOLD))
+    stack.here("approval", NAME, "--above", str(THRESHOLD))
     stack.dpflow("serve", "--deploy-only")
     log_in(visitor.page, stack.login)
     return open_form(visitor.page, stack.page, NAME)

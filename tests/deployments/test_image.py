@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from dpcore.errors import UsageError
+from dpcore.places import places_from
 from flows.server.settings import SAFE
 from tests.deployments.facts import DEPLOYMENTS, ROOT, TEMPLATE, image_environment, known_variables
 
@@ -59,6 +61,22 @@ def test_whatever_runs_in_the_image_is_quiet() -> None:
     environment = image_environment()
     assert environment.items() >= SAFE.items()
     assert {name for name in environment if name.startswith(("PREFECT_", "DPFLOW_"))} <= known_variables()
+
+
+@pytest.mark.parametrize("left_out", [None, "DPFLOW_PRIVATE", "DPFLOW_REGISTRY"])
+def test_heads_and_approvals_do_not_depend_on_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left_out: str | None
+) -> None:
+    """The ledger is in a database, so its services could write nothing without these variables."""
+    for name in ("DPFLOW_PRIVATE", "DPFLOW_REGISTRY"):
+        monkeypatch.setenv(name, image_environment()[name])
+    monkeypatch.setenv("DPFLOW_LEDGER_URL", "postgresql://runner@ledger-db/ledger")
+    if left_out:
+        monkeypatch.delenv(left_out)
+        with pytest.raises(UsageError, match="set DPFLOW_PRIVATE and DPFLOW_REGISTRY"):
+            places_from(tmp_path).require_fixed()
+    else:
+        places_from(tmp_path).require_fixed()
 
 
 def test_only_what_is_copied_reaches_the_builder() -> None:

@@ -128,6 +128,7 @@ def test_the_private_folder_is_below_its_volume_which_kubernetes_opens_to_the_gr
     (container,) = run_pod["containers"]
     environment = {it["name"]: it["value"] for it in container["env"]}
     assert environment["DPFLOW_PRIVATE"] == "/private/dpflow"
+    assert environment["DPFLOW_REGISTRY"] == "/registry"  # with both, a ledger in a database can be written to
     assert run_pod["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
 
 

@@ -18,7 +18,7 @@ import dpcore
 from dpcore.cli.main import _parser
 from dpcore.errors import LedgerDamaged, LedgerError
 from dpcore.ledger import open_ledger
-from dpcore.privacy.accounting import zcdp_to_epsilon
+from dpcore.privacy.accounting import gdp_to_epsilon
 from dpcore.steward.registry import register
 from dpcore.steward.verify import verify_ledger
 from flows.cli import command
@@ -174,10 +174,10 @@ def test_a_lost_release_is_made_again_from_the_ledger_row_for_row(workspace: Wor
 
 
 def test_the_budget_of_the_account_that_follows_is_no_more_than_the_rest() -> None:
-    (rest,) = re.findall(r"zcdp_to_epsilon\(([\d.]+ - [\d.]+), delta=1e-9\)", TEXT)
+    (rest,) = re.findall(r"gdp_to_epsilon\(([\d.]+ - [\d.]+), delta=1e-9\)", TEXT)
     (epsilon,) = re.findall(r"ledger open visits-2 --epsilon ([\d.]+)", TEXT)
     budget, used = map(float, rest.split(" - "))
-    assert 0 <= zcdp_to_epsilon(budget - used, delta=1e-9) - float(epsilon) < 0.01
+    assert 0 <= gdp_to_epsilon(budget - used, delta=1e-9) - float(epsilon) < 0.01
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
+from tests.flows.prefect_home import copy_home, used_home
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(console|python|text)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 FIGURE = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d{8}T\d{6}Z-[0-9a-f]{12}|\d[\d,.]*(?:e-?\d+)?")
@@ -80,6 +84,13 @@ def python(code: str, folder: Path, names: dict[str, object]) -> str:
     with contextlib.chdir(folder), contextlib.redirect_stdout(printed):
         exec(compile(code, "page", "exec"), names)  # noqa: S102  the page's code is ours
     return printed.getvalue()
+
+
+def with_database(patch: pytest.MonkeyPatch, factory: pytest.TempPathFactory) -> None:
+    """Let the commands' servers find Prefect's database, which the first would otherwise create for longer than all the rest takes."""
+    home = factory.mktemp("prefect")
+    copy_home(used_home(factory), home)
+    patch.setenv("PREFECT_HOME", str(home))
 
 
 def with_sample(folder: Path) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.deployments.documents import headings, links
-from tests.docs.pages import ROOT, Shown, blocks, commands, run_page, with_sample
+from tests.docs.pages import ROOT, Shown, blocks, commands, run_page, with_database, with_sample
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RESULTS = (ROOT / "benchmarks" / "RESULTS.md").read_text(encoding="utf-8")
@@ -58,7 +58,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> list[Shown]:
     for part in ("bin", "lib", "pyvenv.cfg"):
         (folder / ".venv" / part).symlink_to(Path(sys.prefix) / part)
     (folder / ".venv" / "runtime").touch()  # `make` need not install it again
-    return list(run_page("README.md", folder))
+    with pytest.MonkeyPatch.context() as patch:
+        with_database(patch, tmp_path_factory)
+        return list(run_page("README.md", folder))
 
 
 def test_every_command_works_and_prints_what_the_readme_shows(shown: list[Shown]) -> None:

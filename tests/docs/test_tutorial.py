@@ -7,7 +7,7 @@ import duckdb
 import pytest
 import yaml
 
-from tests.docs.pages import ROOT, Shown, blocks, python, run_page, with_sample
+from tests.docs.pages import ROOT, Shown, blocks, python, run_page, with_database, with_sample
 
 TUTORIAL = "docs/tutorial/first-release.md"
 DOWNSTREAM = "docs/how-to/downstream.md"
@@ -20,9 +20,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shown(folder: Path) -> Iterator[list[Shown]]:
+def shown(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Shown]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("DPFLOW_LEDGER_URL", raising=False)
+        with_database(patch, tmp_path_factory)
         yield list(run_page(TUTORIAL, folder))
 
 

@@ -2,17 +2,22 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 import dpcore.places
 from dpcore.errors import UsageError
 from dpcore.ledger import open_ledger
 from dpcore.places import current_places, places_from, places_of_spec, using
-from dpcore.steward.registry import register
+from dpcore.spec import load_spec
+from dpcore.steward.approvals import check_approved, require_approval
+from dpcore.steward.registry import register, unregister
 from tests.conftest import Workspace
 from tests.dpcore.cli.ledgers import dpflow
+from tests.postgres import PostgresServer
 
 NAMES = ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY")
 
@@ -103,39 +108,40 @@ def test_registry_and_private_folder_lie_beside_the_file_of_the_ledger_whatever_
         assert found == environment_of(tmp_path / "books") | {"DPFLOW_LEDGER_URL": f"sqlite:///{tmp_path}/{name}"}
 
 
-def test_what_is_set_is_kept_and_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_set_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPFLOW_LEDGER_URL", "postgresql://steward:secret@host/ledger")
     monkeypatch.setenv("DPFLOW_PRIVATE", "/elsewhere")
-    monkeypatch.setenv("DPFLOW_REGISTRY", "mine")
+    monkeypatch.setenv("DPFLOW_REGISTRY", "/mine")
     assert current_places().environment() == {
         "DPFLOW_LEDGER_URL": "postgresql://steward:secret@host/ledger",
         "DPFLOW_PRIVATE": "/elsewhere",
-        "DPFLOW_REGISTRY": f"{tmp_path}/mine",
+        "DPFLOW_REGISTRY": "/mine",
     }
     assert current_places().ledger_shown == "postgresql://host/ledger"
 
 
 @pytest.mark.parametrize("url", [None, "sqlite:////books/ledger.sqlite", "postgresql://host/ledger"])
-@pytest.mark.parametrize("private", ["mine", "./mine", "../mine", "."])
-def test_a_private_folder_that_depends_on_the_working_folder_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private: str, url: str | None
+@pytest.mark.parametrize("variable", ["DPFLOW_PRIVATE", "DPFLOW_REGISTRY"])
+@pytest.mark.parametrize("relative", ["mine", "./mine", "../mine", "."])
+def test_a_folder_that_depends_on_the_working_folder_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, relative: str, url: str | None
 ) -> None:
     (tmp_path / ".dpflow").mkdir()
     if url:
         monkeypatch.setenv("DPFLOW_LEDGER_URL", url)
-    monkeypatch.setenv("DPFLOW_PRIVATE", private)
+    monkeypatch.setenv(variable, relative)
     for folder in ("", "below"):
         (tmp_path / folder).mkdir(exist_ok=True)
         with pytest.raises(UsageError, match="is a relative path, which means another folder in each") as refused:
             places_from(tmp_path / folder)
-        assert str(refused.value).endswith(f"DPFLOW_PRIVATE={tmp_path / private}")
+        assert str(refused.value).endswith(f"{variable}={tmp_path / relative}")
 
 
 def test_a_relative_private_folder_would_be_another_one_after_a_cd(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The planted defect: an old copy of the ledger that was put back is not noticed from another working folder."""
-    monkeypatch.setattr(dpcore.places, "_require_absolute", lambda private, project: None)
+    monkeypatch.setattr(dpcore.places, "_require_absolute", lambda *_, project: None)
     monkeypatch.setenv("DPFLOW_PRIVATE", "mine")
     workspace.open_account()
     file = workspace.folder / ".dpflow" / "ledger.sqlite"
@@ -146,6 +152,21 @@ def test_a_relative_private_folder_would_be_another_one_after_a_cd(
     assert dpflow("ledger", "raise", "visits", "--epsilon", "12", "--reason", "more") == 4
     os.chdir(workspace.folder / "below")
     assert dpflow("ledger", "raise", "visits", "--epsilon", "12", "--reason", "more") == 0
+
+
+def test_a_relative_registry_would_be_another_one_after_a_cd(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted defect: from another working folder, a run above the threshold needs no approval."""
+    monkeypatch.setattr(dpcore.places, "_require_absolute", lambda *_, project: None)
+    monkeypatch.setenv("DPFLOW_REGISTRY", "mine")
+    workspace.open_account()
+    (workspace.folder / "below").mkdir()
+    assert dpflow("approval", "visits", "--above", "0.1") == 0
+    with pytest.raises(UsageError, match="needs the steward's approval"):
+        check_approved(load_spec(workspace.spec), approved=False)
+    os.chdir(workspace.folder / "below")
+    check_approved(load_spec(workspace.spec), approved=False)
 
 
 def test_another_process_finds_the_same_places_from_any_other_folder(
@@ -291,7 +312,7 @@ def test_a_spec_is_registered_where_its_ledger_is(project: Workspace, monkeypatc
 
 def test_a_spec_without_a_steward_is_not_registered(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     assert dpflow("register", workspace.spec) == 2
-    assert "no .dpflow folder in " in capsys.readouterr().err
+    assert "no .dpflow folder was found from " in capsys.readouterr().err
     assert not (workspace.folder / ".dpflow").exists()
 
 
@@ -304,3 +325,151 @@ def test_a_refusal_names_the_ledger_as_well(project: Workspace, capsys: pytest.C
     assert f"(ledger {project.folder}/.dpflow/ledger.sqlite, identity " in capsys.readouterr().err
     assert dpflow("ledger", "show", "nobody", "--json") == 2
     assert json.loads(capsys.readouterr().out)["ledger"]["url"] == f"{project.folder}/.dpflow/ledger.sqlite"
+
+
+class Database:
+    """A project whose ledger is in a database that `DPFLOW_LEDGER_URL` names, and another working folder."""
+
+    def __init__(self, workspace: Workspace, server: PostgresServer, elsewhere: Path) -> None:
+        self.project, self.elsewhere, self._server = workspace, elsewhere, server
+        self.url = server.new_database()
+
+    def restore(self, backup: str) -> None:
+        """Put back an old copy under the ledger's name."""
+        name, old = (conninfo_to_dict(url)["dbname"] for url in (self.url, backup))
+        with self._server.admin() as connection:
+            connection.execute(f"DROP DATABASE {name}")
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {old}")
+
+    def backup(self) -> str:
+        return self._server.new_database(template=self.url)
+
+
+@pytest.fixture
+def database(
+    workspace: Workspace, postgres_server: PostgresServer, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> Database:
+    made = Database(workspace, postgres_server, elsewhere)
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DPFLOW_LEDGER_URL", made.url)
+    assert dpflow("ledger", "open", "visits", *TERMS) == 0
+    with open_ledger() as ledger:
+        ledger.reserve("open", account="visits", amount=1, claim="c")
+    assert [path.name for path in (workspace.folder / ".dpflow").iterdir()] == ["private"]
+    for name in ("spec.yaml", "visits.csv"):
+        (elsewhere / name).write_bytes((workspace.folder / name).read_bytes())
+    monkeypatch.chdir(elsewhere)
+    return made
+
+
+TERMS = ("--epsilon", "10", "--delta", "1e-9", "--unit", "person", "--neighbours", "add-remove")
+WHY = ("--reason", "more")
+WRITING = [
+    ("approval", "visits", "--above", "0.1"),
+    ("approval", "visits", "--none"),
+    ("ledger", "raise", "visits", "--epsilon", "12", *WHY),
+    ("ledger", "allow", "visits", "--analyst", "a", "--epsilon", "1", *WHY),
+    ("ledger", "close", "visits", *WHY),
+    ("ledger", "block", "visits", "2026-01"),
+    ("ledger", "seal", "visits", "2026-01"),
+    ("ledger", "refund", "open"),
+    ("ledger", "settle", "open"),
+    ("register", "spec.yaml"),
+    ("register", "spec", "--remove"),
+    ("run", "spec.yaml"),
+]
+READING = [
+    ("ledger", "show"),
+    ("ledger", "history"),
+    ("ledger", "verify"),
+    ("ledger", "theorems", "visits"),
+    ("plan", "spec.yaml"),
+    ("check", "spec.yaml"),
+    ("registered",),
+]
+
+
+def test_in_another_folder_a_ledger_in_a_database_can_be_read_but_nothing_is_written(
+    database: Database, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Heads and thresholds would be others in each working folder; and only `ledger open` creates a `.dpflow`."""
+    before, head = sorted(database.elsewhere.iterdir()), open_ledger().head()
+    for only in ((), ("DPFLOW_PRIVATE",), ("DPFLOW_REGISTRY",)):
+        for name in only:
+            monkeypatch.setenv(name, "/nowhere")
+        refused = [verb for verb in WRITING if only != ("DPFLOW_PRIVATE",) or verb[0] in {"approval", "register"}]
+        refused = [verb for verb in refused if only != ("DPFLOW_REGISTRY",) or verb[0] in {"ledger", "run"}]
+        for verb in refused:
+            capsys.readouterr()
+            assert dpflow(*verb) == 2, verb
+            (said,) = capsys.readouterr().err.splitlines()
+            assert "work in the project's folder, or set DPFLOW_PRIVATE and DPFLOW_REGISTRY" in said, verb
+        monkeypatch.delenv("DPFLOW_PRIVATE", raising=False)
+        monkeypatch.delenv("DPFLOW_REGISTRY", raising=False)
+    for verb in READING:
+        capsys.readouterr()
+        assert dpflow(*verb) == 0, verb
+        said = capsys.readouterr().err
+        assert said.count("no head of this ledger is remembered here") == (verb[0] in {"ledger", "plan"}), (verb, said)
+    with pytest.raises(UsageError, match="work in the project's folder"):
+        require_approval("visits", above=0.1, delta=1e-9, within_seconds=60)
+    with pytest.raises(UsageError, match="work in the project's folder"):
+        check_approved(load_spec("spec.yaml"), approved=True)
+    for change in (register, unregister):
+        with pytest.raises(UsageError, match="work in the project's folder"):
+            change("spec.yaml")
+    assert (sorted(database.elsewhere.iterdir()), open_ledger().head()) == (before, head)
+
+
+def test_a_refused_account_creates_no_folder_and_an_opened_one_does(database: Database) -> None:
+    assert dpflow("ledger", "open", "visits", *TERMS[2:], "--epsilon", "99") == 2
+    assert not (database.elsewhere / ".dpflow").exists()
+    assert dpflow("ledger", "open", "more", *TERMS) == 0
+    assert (database.elsewhere / ".dpflow" / "private").exists()
+
+
+def test_with_both_folders_named_every_working_folder_is_the_same(
+    database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = database.project.folder / ".dpflow"
+    monkeypatch.setenv("DPFLOW_PRIVATE", str(own / "private"))
+    monkeypatch.setenv("DPFLOW_REGISTRY", str(own / "registry"))
+    assert dpflow("approval", "visits", "--above", "0.1") == 0
+    assert f"registry  {own}/registry\n" in capsys.readouterr().out
+    os.chdir(database.project.folder)
+    monkeypatch.delenv("DPFLOW_REGISTRY")
+    with pytest.raises(UsageError, match="needs the steward's approval"):
+        check_approved(load_spec(database.project.spec), approved=False)
+
+
+def restored_and_raised(database: Database) -> int:
+    """Raise the budget in the project, restore an older copy, and raise it from elsewhere."""
+    backup = database.backup()
+    os.chdir(database.project.folder)
+    assert dpflow("ledger", "raise", "visits", "--epsilon", "11", *WHY) == 0
+    database.restore(backup)
+    assert dpflow("ledger", "raise", "visits", "--epsilon", "12", *WHY) == 4
+    os.chdir(database.elsewhere)
+    return dpflow("ledger", "raise", "visits", "--epsilon", "12", *WHY)
+
+
+def test_an_old_copy_is_refused_in_every_folder(database: Database) -> None:
+    assert restored_and_raised(database) == 2
+
+
+def test_folders_that_follow_from_the_working_folder_would_forget(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted defect: a threshold that no run sees, and an old copy that is accepted, in folders that nobody asked for."""
+    as_found = places_from
+    monkeypatch.setattr(
+        dpcore.places,
+        "places_from",
+        lambda start, **more: replace(as_found(start, **more), private_fixed=True, registry_fixed=True),
+    )
+    assert dpflow("approval", "visits", "--above", "0.1") == 0
+    with using(dpcore.places.places_of_spec(database.project.spec)):
+        check_approved(load_spec(database.project.spec), approved=False)
+    assert restored_and_raised(database) == 0
+    assert (database.elsewhere / ".dpflow").exists()

@@ -1,4 +1,7 @@
-"""One Prefect server for all tests marked `prefect`, and a search through everything it has stored."""
+"""One Prefect server for all tests marked `prefect`, and a search through everything it has stored.
+
+The server stops after a file that used it, unless the next file needs it too.
+"""
 
 import os
 import shutil
@@ -7,11 +10,12 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Workspace
 from tests.flows.prefect_home import copy_home, used_home
 from tests.flows.stack import pytest_runtest_setup, pytest_runtest_teardown, stack  # noqa: F401  a fixture and hooks for all these tests
 
@@ -32,15 +36,38 @@ def _clean_home() -> Iterator[None]:
     shutil.rmtree(HOME, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
-def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of the server on which all these flows run, started as the command line starts it."""
+_SERVER = pytest.StashKey[tuple[ExitStack, str]]()
+
+
+@pytest.fixture(scope="module")
+def prefect_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of the server on which all these flows run, started as the command line starts it.
+
+    Several conftest files import this fixture, and pytest treats each import as a separate fixture. So the stash keeps the server.
+    """
     from flows.cli.quiet import quiet  # noqa: PLC0415
 
-    if not (HOME / "prefect.db").exists():  # as it does after a test with a temporary server in the same home
-        copy_home(used_home(tmp_path_factory), HOME)
-    with quiet() as url:
-        yield url
+    stash = request.config.stash
+    if _SERVER not in stash:
+        if not (HOME / "prefect.db").exists():  # as it does after a test with a temporary server in the same home
+            copy_home(used_home(tmp_path_factory), HOME)
+        opened = ExitStack()
+        stash[_SERVER] = opened, opened.enter_context(quiet())
+    yield stash[_SERVER][1]
+    if not any(map(_on_server, _next_file(request))):
+        stash[_SERVER][0].close()
+        del stash[_SERVER]
+
+
+def _next_file(request: pytest.FixtureRequest) -> list[pytest.Item]:
+    """Return the tests of the file after this one, in the order in which one process gets files that belong together."""
+    paths = list(dict.fromkeys(item.path for item in request.session.items))
+    following = paths[paths.index(request.path) + 1 :][:1]
+    return [item for item in request.session.items if item.path in following]
+
+
+def _on_server(item: pytest.Item) -> bool:
+    return item.get_closest_marker("prefect") is not None or "prefect_server" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +81,13 @@ def steward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The steward's log of this test."""
     monkeypatch.setenv("DPFLOW_PRIVATE", str(tmp_path / "private"))
     return tmp_path / "private" / "failures.log"
+
+
+@pytest.fixture
+def workspace(workspace: Workspace) -> Workspace:
+    """Add the steward's folder to the workspace, as `dpflow ledger open` creates it."""
+    (workspace.folder / ".dpflow").mkdir(mode=0o700)
+    return workspace
 
 
 @pytest.fixture

@@ -5,13 +5,14 @@ Each test process has one, which ends with it. A test must leave it as it was: i
 """
 
 import fcntl
+import io
 import os
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from typing import Any
 import httpx
 import pytest
 
+from dpcore import cli
+from flows.cli import serve, ui
+from flows.cli.command import _run
 from flows.server import background
 from flows.server.password import authorization, new_login_path
 from tests.conftest import SPEC, visits
@@ -93,6 +97,19 @@ class Stack:
         assert done.returncode == code, f"dpflow {' '.join(arguments)}: {done.returncode}\n{said}\n{self.log()}"
         return said
 
+    def here(self, *arguments: str, code: int = 0) -> str:
+        """Do as `dpflow` does, but in this process, which has loaded everything: for commands that start nothing and need no Prefect."""
+        said = io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
+            patch.chdir(self.folder)
+            patch.setattr(os, "environ", self.environment)
+            try:
+                done: object = cli.main(list(arguments), runner=_run, more=[serve.add_verbs, ui.add_verbs])
+            except SystemExit as stopped:  # the parser's
+                done = stopped.code
+        assert done == code, f"dpflow {' '.join(arguments)}: {done}\n{said.getvalue()}"
+        return said.getvalue()
+
     def prepare(self) -> None:
         """Make table, spec and account, and register the spec."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -109,8 +126,8 @@ class Stack:
             text = text.replace(old, new)
         (self.folder / f"{name}.yaml").write_text(text, encoding="utf-8")
         account = ("--epsilon", str(epsilon), "--delta", "1e-9", "--unit", "person", "--neighbours", "add-remove")
-        self.dpflow("ledger", "open", name, *account)
-        self.dpflow("register", f"{name}.yaml", *options)
+        self.here("ledger", "open", name, *account)
+        self.here("register", f"{name}.yaml", *options)
 
     def ui(self) -> str:
         """Start everything, and return once the worker is online."""

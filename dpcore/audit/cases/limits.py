@@ -1,4 +1,4 @@
-"""Audit of the choice of the most rows per unit: the chosen limit must reveal no more than the noisy histogram behind it was charged for."""
+"""Audit of the choice of the limit on rows per unit: the chosen limit must reveal no more than the noisy histogram behind it was charged for."""
 
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +26,7 @@ DRAWS, FEWER_DRAWS = 20_000, 2_000
 
 
 def limits() -> Case:
-    """Return the audit of the choice of the most rows per unit."""
+    """Return the audit of the choice of the limit on rows per unit."""
     noise = _noise()
     charged = noise.price(Currency.PURE)
     below, above = _tipping_tables(noise)

@@ -44,11 +44,11 @@ class Priced(Protocol):
         """Return the price of one draw."""
 
 
-def told(one: Callable[[], float]) -> Draw:
-    """Return draws of one number each. `one` must not read the table again, since reading takes far longer than answering."""
+def told(answer: Callable[[], float]) -> Draw:
+    """Return a draw that calls `answer` once for each number. `answer` must not read the table, since reading takes far longer."""
 
     def draw(count: int) -> Outcomes:
-        return np.rint(np.fromiter((one() for _ in range(count)), dtype=np.float64, count=count)).astype(np.int64)
+        return np.rint(np.fromiter((answer() for _ in range(count)), dtype=np.float64, count=count)).astype(np.int64)
 
     return draw
 

@@ -10,8 +10,8 @@ from typing import Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dpcore.audit.made_up import environment
 from dpcore.ledger import open_ledger
+from dpcore.places import LEDGER_VARIABLE, PRIVATE_VARIABLE, set_variables
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
 from dpcore.runs.steps import synthesize
@@ -133,7 +133,7 @@ output: {{path: "{folder / "releases"}"}}
             spec = folder / "spec.yaml"
             spec.write_text(self.spec(folder=folder, canaries=len(coins)), encoding="utf-8")
             cap = budget_of(self.epsilon + 1, delta=self.delta, currency=self.currency)[1]  # more than the run may take
-            with environment(DPFLOW_LEDGER_URL=url, DPFLOW_PRIVATE=private):
+            with set_variables({LEDGER_VARIABLE: url, PRIVATE_VARIABLE: private}):
                 with open_ledger(create=True) as ledger:
                     ledger.open_account(
                         _DATASET,

@@ -10,8 +10,8 @@ PostgreSQL, and an owner can grant them to itself again. Lines of `catalogue.txt
 `dpflow_steward`.
 
 The comparison also covers ways to bypass the rules without changing them: the session's settings, the right to change settings, views and
-functions elsewhere that lend the steward's rights or other powers, subscriptions, casts and functions added to PostgreSQL itself, closed
-functions and untrusted languages of PostgreSQL that were opened, and the powers that the members of
+functions elsewhere that lend the steward's rights or other powers, statistics elsewhere that call functions, subscriptions, casts and
+functions added to PostgreSQL itself and the right to add them, closed functions and untrusted languages that were opened, and the powers that the members of
 `dpflow_runner` and `dpflow_reader` have through their attributes, other roles and objects they own. A new ledger has no line of these kinds.
 """
 
@@ -61,6 +61,18 @@ _POWERFUL = (
     f"powerful (role) AS (SELECT o.oid FROM pg_roles AS o WHERE {_BYPASSES}"
     " UNION SELECT link.member FROM powerful JOIN link ON link.roleid = powerful.role)"
 )
+
+# Whoever owns an extension may make an object of their own a member of it. The members that an extension created itself belong to the
+# first superuser, whose id is 10: the script of a trusted extension runs as this role, whoever creates it.
+_FIRST_SUPERUSER = "10"
+
+
+def _of_extension(catalogue: str, object_id: str, *, owner: str) -> str:
+    """Return the condition that an object came with an extension."""
+    return (
+        f"{owner} = {_FIRST_SUPERUSER} AND EXISTS (SELECT FROM pg_depend AS d"
+        f" WHERE d.classid = CAST('pg_catalog.{catalogue}' AS regclass) AND d.objid = {object_id} AND d.deptype = 'e')"
+    )
 
 
 def _whose(role: str) -> str:
@@ -178,17 +190,22 @@ _QUERIES = (
         " AND d.classid = CAST('pg_catalog.pg_rewrite' AS regclass) JOIN pg_rewrite AS r ON r.oid = d.objid"
         " JOIN pg_class AS v ON v.oid = r.ev_class AND v.relnamespace <> home.oid JOIN pg_namespace AS n ON n.oid = v.relnamespace"
     ),
+    # Extended statistics are the only part of a table's definition that may lie in another schema. Whoever analyses the table, such as its
+    # owner, calls the functions in their expressions.
+    (
+        "SELECT 'statistics', n.nspname || '.' || x.stxname, pg_get_statisticsobjdef(x.oid)"
+        f" FROM {_TABLES} JOIN pg_statistic_ext AS x ON x.stxrelid = c.oid JOIN pg_namespace AS n ON n.oid = x.stxnamespace"
+    ),
     # SECURITY DEFINER functions in other schemas that run with the rights of the steward, or of a role that may administer the steward's; or
     # with those of another role that can bypass the rules, if a runner or reader may call them, directly or through a trigger, an event
-    # trigger or an aggregate, which need no right to the function. Functions of extensions are left out: only a superuser creates those.
+    # trigger or an aggregate, which need no right to the function. Functions that came with an extension are left out.
     (
         f"{_REACH}, {_POWERFUL} SELECT DISTINCT 'definer function', n.nspname || '.' || p.proname || '(' || pg_get_function_arguments(p.oid) || ')',"
         f" {_whose('p.proowner')} FROM {_HOME} JOIN pg_proc AS p ON {_HERE} AND p.pronamespace <> home.oid AND p.prosecdef"
         " JOIN pg_roles AS o ON o.oid = p.proowner"
         " AND (o.oid IN (SELECT role FROM powerful) OR pg_has_role(o.oid, home.nspowner, 'MEMBER'))"
         " JOIN pg_namespace AS n ON n.oid = p.pronamespace"
-        " WHERE NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = CAST('pg_catalog.pg_proc' AS regclass) AND d.objid = p.oid"
-        " AND d.deptype = 'e') AND (NOT o.rolsuper AND pg_has_role(o.oid, home.nspowner, 'MEMBER')"
+        f" WHERE NOT ({_of_extension('pg_proc', 'p.oid', owner='p.proowner')}) AND (NOT o.rolsuper AND pg_has_role(o.oid, home.nspowner, 'MEMBER')"
         f" OR {_WITH_ROLES_HERE} AND (p.prorettype IN (CAST('trigger' AS regtype), CAST('event_trigger' AS regtype))"
         " OR EXISTS (SELECT FROM pg_aggregate AS g WHERE p.oid IN (g.aggtransfn, g.aggfinalfn, g.aggcombinefn, g.aggserialfn,"
         " g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn))"
@@ -203,8 +220,8 @@ _QUERIES = (
     # An event trigger runs in the session of any role that logs in or changes a definition, including the steward's.
     (
         "SELECT 'event trigger', e.evtname, concat_ws(' ', e.evtevent, e.evtenabled, CAST(e.evtfoid AS regprocedure))"
-        f" FROM {_HOME} JOIN pg_event_trigger AS e ON {_HERE} WHERE NOT EXISTS (SELECT FROM pg_depend AS d"
-        " WHERE d.classid = CAST('pg_catalog.pg_event_trigger' AS regclass) AND d.objid = e.oid AND d.deptype = 'e')"
+        f" FROM {_HOME} JOIN pg_event_trigger AS e ON {_HERE} JOIN pg_proc AS p ON p.oid = e.evtfoid"
+        f" WHERE NOT (p.proowner = {_FIRST_SUPERUSER} AND {_of_extension('pg_event_trigger', 'e.oid', owner='e.evtowner')})"
     ),
     # An object added to pg_catalog takes precedence over one of the same name here, and a cast applies without a name. Object ids from 16384
     # on belong to objects that did not come with the server.
@@ -215,29 +232,55 @@ _QUERIES = (
         " WHERE s.typnamespace IN (home.oid, 11) AND t.typnamespace IN (home.oid, 11)"
     ),
     (
-        "SELECT 'system object', o.type || ' ' || o.identity, '' FROM (SELECT CAST('pg_catalog.pg_proc' AS regclass) AS class, oid"
-        " FROM pg_proc WHERE pronamespace = 11 UNION ALL SELECT CAST('pg_catalog.pg_operator' AS regclass), oid"
+        "SELECT 'system object', o.type || ' ' || o.identity, '' FROM (SELECT CAST('pg_catalog.pg_proc' AS regclass) AS class, oid,"
+        " proowner AS owner FROM pg_proc WHERE pronamespace = 11 UNION ALL SELECT CAST('pg_catalog.pg_operator' AS regclass), oid, oprowner"
         " FROM pg_operator WHERE oprnamespace = 11) AS added CROSS JOIN LATERAL pg_identify_object(added.class, added.oid, 0) AS o"
-        " WHERE added.oid >= 16384 AND NOT EXISTS (SELECT FROM pg_depend AS d WHERE d.classid = added.class AND d.objid = added.oid"
-        " AND d.deptype = 'e')"
+        f" WHERE added.oid >= 16384 AND NOT (added.owner = {_FIRST_SUPERUSER} AND EXISTS (SELECT FROM pg_depend AS d"
+        " WHERE d.classid = added.class AND d.objid = added.oid AND d.deptype = 'e'))"
     ),
-    # Functions of the server that read and write its files are closed at first. One that others may call lets them change its settings.
+    # Nobody but a superuser may add such objects, not even for a moment.
+    (
+        f"SELECT 'grant', 'pg_catalog', concat_ws(' ', 'schema', {_whose('given.grantee')}, given.privilege_type) FROM {_HOME}"
+        f" JOIN pg_namespace AS system ON {_HERE} AND system.oid = 11"
+        " CROSS JOIN LATERAL aclexplode(coalesce(system.nspacl, acldefault('n', system.nspowner))) AS given"
+        " LEFT JOIN pg_roles AS r ON r.oid = given.grantee WHERE given.privilege_type = 'CREATE' AND r.rolsuper IS NOT TRUE"
+    ),
+    # All objects that came with the server belong to the first superuser, for which PostgreSQL records no owner here. `public` has the id
+    # 2200, and no rule depends on it.
+    (
+        f"{_REACH} SELECT DISTINCT 'ownership', r.rolname, 'of ' || pg_describe_object(s.classid, s.objid, 0) FROM {_HOME}"
+        f" JOIN reach ON {_WITH_ROLES_HERE} JOIN pg_roles AS r ON r.oid = reach.role JOIN pg_shdepend AS s ON s.refobjid = reach.other"
+        " AND s.refclassid = CAST('pg_catalog.pg_authid' AS regclass) AND s.deptype = 'o' AND s.objid < 16384 AND s.objid <> 2200"
+        " AND s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
+    ),
+    # Functions of the server, and of extensions, that read and write its files or log in as the server are closed at first. One that others
+    # may call lets them change its settings or act as another role.
     (
         f"{_REACH} SELECT DISTINCT 'grant', n.nspname || '.' || p.proname || '(' || oidvectortypes(p.proargtypes) || ')',"
         f" concat_ws(' ', 'function', {_whose('given.grantee')}, given.privilege_type) FROM {_HOME}"
-        f" JOIN pg_proc AS p ON {_WITH_ROLES_HERE} AND p.oid < 16384 JOIN pg_namespace AS n ON n.oid = p.pronamespace"
+        f" JOIN pg_proc AS p ON {_WITH_ROLES_HERE} JOIN pg_namespace AS n ON n.oid = p.pronamespace"
         " LEFT JOIN pg_init_privs AS i ON i.classoid = CAST('pg_catalog.pg_proc' AS regclass) AND i.objoid = p.oid AND i.objsubid = 0"
         " CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS given"
-        " WHERE (given.grantee = 0 OR given.grantee IN (SELECT other FROM reach))"
+        " WHERE (p.oid < 16384 OR i.objoid IS NOT NULL) AND (given.grantee = 0 OR given.grantee IN (SELECT other FROM reach))"
         " AND NOT EXISTS (SELECT FROM aclexplode(coalesce(i.initprivs, acldefault('f', p.proowner))) AS initial"
         " WHERE initial.grantee IN (0, given.grantee))"
+    ),
+    # The same code under another name: a function in an untrusted language that came neither with the server nor with an extension.
+    (
+        f"{_REACH} SELECT DISTINCT 'untrusted function', n.nspname || '.' || p.proname || '(' || oidvectortypes(p.proargtypes) || ')',"
+        f" concat_ws(' ', l.lanname, {_whose('given.grantee')}) FROM {_HOME} JOIN pg_proc AS p ON {_WITH_ROLES_HERE} AND p.oid >= 16384"
+        " JOIN pg_language AS l ON l.oid = p.prolang AND NOT l.lanpltrusted"
+        " JOIN pg_namespace AS n ON n.oid = p.pronamespace JOIN pg_roles AS o ON o.oid = p.proowner"
+        " CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS given"
+        " WHERE (given.grantee = 0 OR given.grantee IN (SELECT other FROM reach)) AND NOT (o.rolsuper AND EXISTS (SELECT FROM pg_depend AS d"
+        " WHERE d.classid = CAST('pg_catalog.pg_proc' AS regclass) AND d.objid = p.oid AND d.deptype = 'e'))"
     ),
     # Whoever may write functions in an untrusted language can run any code as the server. `internal` and `c` have the ids 12 and 13.
     # Trusted languages come with the server or with an extension.
     (
         f"SELECT 'trusted language', l.lanname, '' FROM {_HOME} JOIN pg_language AS l ON {_WITH_ROLES_HERE} AND l.lanpltrusted"
-        " WHERE l.oid IN (12, 13) OR l.lanname LIKE 'pl%u' OR l.oid >= 16384 AND NOT EXISTS (SELECT FROM pg_depend AS d"
-        " WHERE d.classid = CAST('pg_catalog.pg_language' AS regclass) AND d.objid = l.oid AND d.deptype = 'e')"
+        " WHERE l.oid IN (12, 13) OR l.lanname LIKE 'pl%u'"
+        f" OR l.oid >= 16384 AND NOT ({_of_extension('pg_language', 'l.oid', owner='l.lanowner')})"
     ),
     (
         f"{_REACH} SELECT 'grant', l.lanname, concat_ws(' ', 'language', {_whose('given.grantee')}, given.privilege_type)"

@@ -43,11 +43,9 @@ class InversionTable:
         """Build the guide: the outcome of every leading bit pattern that no threshold shares, and -1 for the others."""
         bits = _GUIDE_BITS if len(self.high) < 1 << (_GUIDE_BITS - 1) else _LONG_GUIDE_BITS
         shift = np.uint64(64 - bits)
-        starts = self.high >> shift
-        cells = np.arange(1 << bits, dtype=np.uint64)
-        below = np.searchsorted(starts, cells, side="left")
-        decided = below == np.searchsorted(starts, cells, side="right")
-        object.__setattr__(self, "guide", np.where(decided, below, -1).astype(np.int32))
+        within = np.bincount((self.high >> shift).astype(np.intp), minlength=1 << bits)
+        below = np.cumsum(within) - within
+        object.__setattr__(self, "guide", np.where(within == 0, below, -1).astype(np.int32))
         object.__setattr__(self, "guide_shift", shift)
 
     def draw(self, count: int) -> npt.NDArray[np.int64]:

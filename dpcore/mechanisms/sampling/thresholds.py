@@ -46,9 +46,10 @@ def thresholds(shape: Shape, scale: float) -> list[int]:
     # the weights of -reach, then of -reach and -reach + 1, and so on: the smallest terms come first
     tails = list(itertools.accumulate(reversed(weights[1:])))
     total = weights[0] + 2 * tails[-1]
-    lower = [(tail << 128) // total for tail in tails]
-    # a tail that underflows the fixed point still has weight, so F stays below 1
-    upper = [(1 << 128) - max(1, -((-tail << 128) // total)) for tail in reversed(tails)]
+    parts = [divmod(tail << 128, total) for tail in tails]
+    lower = [whole for whole, _ in parts]
+    # the floor of 1 - F, and a tail that underflows the fixed point still has weight, so F stays below 1
+    upper = [(1 << 128) - max(1, whole + (rest > 0)) for whole, rest in reversed(parts)]
     return lower + upper
 
 

@@ -14,6 +14,7 @@ from dpcore.models.factored.moves import Moves
 from dpcore.models.factored.scopes import Scope, Scopes
 from dpcore.models.factored.tree import JunctionTree
 from dpcore.models.model import Weights
+from dpcore.models.passes import products
 from dpcore.workload import Axes
 
 Factor = tuple[Weights, Axes]
@@ -54,18 +55,22 @@ class Across:
         return self._joint(whole, further[whole])[0]
 
     def middle(self, axes: Axes) -> int:
-        """Return a clique from which the axes lie in different directions, as far as possible."""
-        tree = self.tree
-        here = next(clique for clique, whole in enumerate(tree.cliques) if whole >> axes[0] & 1)
-        while True:
-            away = [axis for axis in axes if not tree.cliques[here] >> axis & 1]
-            for there in tree.neighbours[here]:
-                further = sum(tree.beyond[there, here] >> axis & 1 for axis in away)
-                if further > 1 and further > sum(not tree.beyond[there, here] >> axis & 1 for axis in axes):
-                    here = there
-                    break
-            else:
-                return here
+        """Return the clique at which the conditionals of all directions together have the fewest cells."""
+        tree, scope, cells = self.tree, self.scopes.of(axes), self.scopes.cells
+        part = tree.covering(scope)
+        costs: dict[int, int] = {}
+        for clique in tree.order:
+            if clique in part:
+                parent = tree.parents.get(clique, clique)
+                shared = tree.separator(clique, parent)
+                costs[clique] = (
+                    costs[parent]
+                    + cells(shared | scope & tree.beyond[parent, clique])
+                    - cells(shared | scope & tree.beyond[clique, parent])
+                    if parent in costs
+                    else 0
+                )
+        return min(costs, key=costs.__getitem__)
 
     def further(self, part: Part) -> list[Part]:
         """Return the sub-parts that lie beyond the clique's other neighbours."""
@@ -118,15 +123,13 @@ class Across:
     def _product(self, one: Factor, other: Factor, *, keep: set[int]) -> Factor:
         """Multiply two factors and sum out every column that is not kept, as a batch of matrix products."""
         of = self._resolutions
-        finest = {of.column(axis): axis for axis in self._finest({*one[1], *other[1]})}
-        (a, over_a), (b, over_b) = self._refined(one, finest), self._refined(other, finest)
         columns = {of.column(axis) for axis in keep}
-        kept = {axis for axis in finest.values() if of.column(axis) in columns}
-        a, over_a = self._without(a, over_a, kept | set(over_b))
-        b, over_b = self._without(b, over_b, kept | set(over_a))
+        (a, over_a), (b, over_b) = self._summed(one, other, columns), self._summed(other, one, columns)
+        finest = {of.column(axis): axis for axis in self._finest({*over_a, *over_b})}
+        (a, over_a), (b, over_b) = self._refined((a, over_a), finest), self._refined((b, over_b), finest)
         both = set(over_a) & set(over_b)
-        batch = tuple(axis for axis in over_a if axis in both & kept)
-        summed = tuple(axis for axis in over_a if axis in both - kept)
+        batch = tuple(axis for axis in over_a if axis in both and of.column(axis) in columns)
+        summed = tuple(axis for axis in over_a if axis in both and of.column(axis) not in columns)
         rows = tuple(axis for axis in over_a if axis not in both)
         columns_of_b = tuple(axis for axis in over_b if axis not in both)
         left = _arranged(a, over_a, batch + rows + summed).reshape(of.cells(batch), of.cells(rows), of.cells(summed))
@@ -135,16 +138,20 @@ class Across:
         )
         over = batch + rows + columns_of_b
         result = tuple(sorted(over))
-        return _arranged(np.matmul(left, right).reshape(of.shape_of(over)), over, result), result
+        return _arranged(products(left, right).reshape(of.shape_of(over)), over, result), result
+
+    def _summed(self, factor: Factor, other: Factor, kept: set[int]) -> Factor:
+        """Sum each column of a factor that is not kept: to the version of the other factor, if that is coarser, or out if it has none."""
+        of, (array, over) = self._resolutions, factor
+        versions = {of.column(axis): axis for axis in other[1]}
+        left = [axis for axis in over if of.column(axis) in kept or of.column(axis) in versions]
+        target = tuple(axis if of.column(axis) in kept else max(axis, versions[of.column(axis)]) for axis in left)
+        return self._moves.sum(array, over, target), target
 
     def _refined(self, factor: Factor, finest: dict[int, int]) -> Factor:
         array, over = factor
         target = tuple(finest[self._resolutions.column(axis)] for axis in over)
         return self._moves.spread(array, over, target), target
-
-    def _without(self, array: Weights, over: Axes, kept: set[int]) -> Factor:
-        left = tuple(axis for axis in over if axis in kept)
-        return self._moves.sum(array, over, left), left
 
 
 def _arranged(array: Weights, over: Axes, wanted: Axes) -> Weights:

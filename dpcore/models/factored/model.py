@@ -13,9 +13,10 @@ import numpy as np
 
 from dpcore.errors import UsageError
 from dpcore.models.factored.across import Across
+from dpcore.models.factored.calibration import Calibration
 from dpcore.models.factored.merged import merged_marginal
 from dpcore.models.factored.moves import Moves
-from dpcore.models.factored.rows import draw_chunks, draw_rows
+from dpcore.models.factored.sampling import draw_chunks, draw_rows
 from dpcore.models.factored.scopes import Scope, Scopes, inside
 from dpcore.models.factored.tree import JunctionTree, cliques_of
 from dpcore.models.model import RowCodes, Weights, checked_total
@@ -87,10 +88,8 @@ class FactoredModel:
         for axes, function in functions.items():
             self._check(axes, function)
         self.make_room(functions)
-        beliefs = self._logarithms(functions)
-        self._distribute(beliefs, self._collect(beliefs))
-        self._beliefs = beliefs
-        self._across = Across(self._tree, beliefs, self._scopes, self._moves)
+        self._beliefs = self._calibration(tuple(functions)).beliefs(functions)
+        self._across = Across(self._tree, self._beliefs, self._scopes, self._moves)
 
     def make_room(self, sets: Iterable[Axes]) -> None:
         """Rebuild the tree so that every set lies in a clique.
@@ -186,7 +185,7 @@ class FactoredModel:
         self._tree = JunctionTree(cliques, self._scopes)
         self._homes: dict[Axes, int | None] = {}
         self._forecasts: dict[Scope, int] = {}
-        self._steps: dict[tuple[Axes, ...], list[tuple[Axes, int, Axes | None]]] = {}
+        self._calibrations: dict[tuple[Axes, ...], Calibration] = {}
 
     def _home(self, axes: Axes) -> int | None:
         if axes not in self._homes:
@@ -199,59 +198,12 @@ class FactoredModel:
             raise AssertionError("a triangulated graph has a clique for every set that it was built from")
         return home
 
-    def _logarithms(self, functions: Mapping[Axes, Weights]) -> list[Weights]:
-        """Return the sum of the functions of each clique. Small functions are added to larger ones before these are broadcast."""
-        sums = [np.zeros(self.resolutions.shape_of(axes)) for axes in self._tree.axes]
-        gathered = dict(functions)
-        for axes, home, larger in self._additions(tuple(functions)):
-            if larger is None:
-                sums[home] += self._moves.spread(gathered[axes], axes, self._tree.axes[home])
-            else:
-                gathered[larger] = gathered[larger] + self._moves.spread(gathered[axes], axes, larger)
-        return sums
-
-    def _additions(self, sets: tuple[Axes, ...]) -> list[tuple[Axes, int, Axes | None]]:
-        """Return each set, small ones first, with its clique and the next larger set of that clique that contains it, if any."""
-        if sets not in self._steps:
-            at_home: dict[int, list[Axes]] = {}
-            for axes in sorted(sets, key=self.resolutions.cells):
-                at_home.setdefault(self._home_of(axes), []).append(axes)
-            self._steps[sets] = [
-                (axes, home, self._first_around(axes, together[place + 1 :]))
-                for home, together in at_home.items()
-                for place, axes in enumerate(together)
-            ]
-        return self._steps[sets]
+    def _calibration(self, sets: tuple[Axes, ...]) -> Calibration:
+        if sets not in self._calibrations:
+            homes = {axes: self._home_of(axes) for axes in sets}
+            self._calibrations[sets] = Calibration(homes, self._tree, self._scopes, self._moves)
+        return self._calibrations[sets]
 
     def _first_around(self, axes: Axes, others: Sequence[Axes]) -> Axes | None:
         scope = self._scopes.of(axes)
         return next((other for other in others if inside(scope, self._scopes.of(other))), None)
-
-    def _collect(self, beliefs: list[Weights]) -> dict[int, Weights]:
-        """Pass messages from the leaves to the root: each clique's logarithm becomes its weights given the separator to its parent.
-
-        Returns the sums of these weights for each cell of the separator; they are 1 or more. Weights are relative to the largest in
-        their slice of the separator, so that no relevant weight underflows, however small the slice is compared with others.
-        """
-        tree, sums = self._tree, {}
-        for clique in reversed(tree.order):
-            weights, axes = beliefs[clique], tree.axes[clique]
-            parent = tree.parents.get(clique)
-            shared = () if parent is None else self._scopes.axes(tree.separator(clique, parent))
-            highest = self._moves.highest(weights, axes, shared)
-            weights -= self._moves.spread(highest, shared, axes)
-            np.exp(weights, out=weights)
-            sums[clique] = self._moves.sum(weights, axes, shared)
-            if parent is not None:
-                beliefs[parent] += self._moves.spread(highest + np.log(sums[clique]), shared, tree.axes[parent])
-        return sums
-
-    def _distribute(self, beliefs: list[Weights], sums: Mapping[int, Weights]) -> None:
-        """Pass messages from the root to the leaves. Afterwards every clique holds its marginal."""
-        tree = self._tree
-        beliefs[tree.root] /= sums[tree.root]
-        for clique in tree.order[1:]:
-            parent = tree.parents[clique]
-            shared = self._scopes.axes(tree.separator(clique, parent))
-            wanted = self._moves.sum(beliefs[parent], tree.axes[parent], shared)
-            beliefs[clique] *= self._moves.spread(wanted / sums[clique], shared, tree.axes[clique])

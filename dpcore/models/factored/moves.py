@@ -4,16 +4,20 @@ Each conversion is planned once per pair of axes. Sums over whole columns come f
 looking groups up then work on the remaining small array.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from dpcore.models.model import Weights
-from dpcore.models.passes import sum_to
+from dpcore.models.passes import sum_to, times
 from dpcore.resolutions import Groups, Resolutions
 from dpcore.workload import Axes
 
 _SMALL = 2048  # up to this many cells, NumPy's own sum is faster than `sum_to`
+_LONG = 16  # runs of cells from which on NumPy's own loops are fast enough
+_SLICE = 256  # cells of a slice that are worth a call
+_WIDE, _NARROW = 256, 64  # the most rows and columns of a matrix to multiply by
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,10 +25,40 @@ class _Coarser:
     place: int
     order: Groups | None  # the cells in the order of their groups; None if they are already in order
     starts: Groups  # where each group starts
+    members: tuple[tuple[int, ...], ...]  # the cells of each group
 
     def reduced(self, array: Weights, reduce: np.ufunc) -> Weights:
+        """Reduce the cells of each group to one. `reduceat` is slow, so large arrays are added slice by slice, or multiplied by a matrix."""
+        before, size, after = (
+            math.prod(array.shape[: self.place]),
+            array.shape[self.place],
+            math.prod(array.shape[self.place + 1 :]),
+        )
+        if reduce is np.add and array.size > _SMALL:
+            wide = array.reshape(before, size, after)
+            shape = (*array.shape[: self.place], len(self.members), *array.shape[self.place + 1 :])
+            if after >= _LONG and before * after >= _SLICE:
+                return self._added(wide).reshape(shape)
+            if after < _LONG and size * after <= _WIDE and len(self.members) * after <= _NARROW:
+                return times(wide.reshape(before, size * after), self._matrix(after)).reshape(shape)
         ordered = array if self.order is None else np.take(array, self.order, axis=self.place)
         return np.asarray(reduce.reduceat(ordered, self.starts, axis=self.place))
+
+    def _added(self, array: Weights) -> Weights:
+        result = np.empty((array.shape[0], len(self.members), array.shape[2]))
+        for group, (first, *others) in enumerate(self.members):
+            total = result[:, group]
+            total[...] = array[:, first]
+            for cell in others:
+                total += array[:, cell]
+        return result
+
+    def _matrix(self, after: int) -> Weights:
+        """Return the zero-one matrix that sums a row of cells, each with `after` entries, to the groups' entries."""
+        sums = np.zeros((sum(map(len, self.members)), len(self.members)))
+        for group, cells in enumerate(self.members):
+            sums[list(cells), group] = 1.0
+        return np.asarray(np.kron(sums, np.eye(after)), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +133,8 @@ class Moves:
                 order = np.argsort(groups, kind="stable")
                 starts = np.searchsorted(groups[order], np.arange(of.shape[goal]))
                 in_order = bool((groups[1:] >= groups[:-1]).all())
-                coarser.append(_Coarser(place, None if in_order else order, starts))
+                members = tuple(tuple(cells.tolist()) for cells in np.split(order, starts[1:]))
+                coarser.append(_Coarser(place, None if in_order else order, starts, members))
         dropped = tuple(place for place in range(len(source)) if place not in kept)
         plan = _Sum(kept, dropped, tuple(coarser), tuple(result.index(axis) for axis in target))
         self._sums[source, target] = plan

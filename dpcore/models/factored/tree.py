@@ -40,7 +40,6 @@ class JunctionTree:
         for child, parent in self.parents.items():
             self.neighbours[child].append(parent)
             self.neighbours[parent].append(child)
-        self._degrees = [len(self.neighbours[clique]) for clique in range(len(self.cliques))]
 
     def _shared(self, one: int, other: int) -> int:
         return self.separator(one, other).bit_count()
@@ -62,31 +61,30 @@ class JunctionTree:
 
     def cliques_with(self, scope: Scope) -> list[Scope]:
         """Return the cliques of a tree in which one clique contains a scope. Only the part of this tree that holds its axes changes."""
-        part = self._covering(scope)
+        part = self.covering(scope)
         rest = [clique for place, clique in enumerate(self.cliques) if place not in part]
         new = cliques_of([*(self.cliques[place] for place in part), scope], self._scopes.cells)
         return [*rest, *new]
 
-    def _covering(self, scope: Scope) -> set[int]:
-        """Return the cliques of the smallest subtree that contains every axis of a scope, by removing leaves that add nothing."""
-        left = dict.fromkeys(self.order)
-        degrees = self._degrees.copy()
-        holders = {axis: self._holders[axis].bit_count() for axis in axes_in(scope)}
-        leaves = [clique for clique in left if degrees[clique] <= 1]
-        while leaves and len(left) > 1:
-            leaf = leaves.pop()
-            if held := self.cliques[leaf] & scope:
-                if any(holders[axis] == 1 for axis in axes_in(held)):
-                    continue
-                for axis in axes_in(held):
-                    holders[axis] -= 1
-            del left[leaf]
-            for other in self.neighbours[leaf]:
-                if other in left:
-                    degrees[other] -= 1
-                    if degrees[other] == 1:
-                        leaves.append(other)
-        return set(left)
+    def covering(self, scope: Scope) -> set[int]:
+        """Return the cliques of the smallest subtree that contains every axis of a scope, which lies in no single clique.
+
+        It consists of the edges with axes of the scope on either side that the other side lacks.
+        """
+        found = set()
+        for child, parent, below, above in self._sides:
+            if scope & below and scope & above:
+                found |= {child, parent}
+        return found
+
+    @cached_property
+    def _sides(self) -> list[tuple[int, int, Scope, Scope]]:
+        """Each edge as its child and its parent, with the axes that are only on the child's side and only on the parent's."""
+        return [
+            (child, parent, self.beyond[child, parent] & ~shared, self.beyond[parent, child] & ~shared)
+            for child, parent in self.parents.items()
+            for shared in (self.separator(child, parent),)
+        ]
 
     @cached_property
     def beyond(self) -> dict[tuple[int, int], Scope]:
@@ -106,32 +104,73 @@ class JunctionTree:
 def cliques_of(sets: Iterable[Scope], cells: Callable[[Scope], int]) -> list[Scope]:
     """Return the cliques of a triangulated graph in which the axes of each set are connected: each set lies within a clique.
 
-    Axes are eliminated one after the other, always the one whose clique has the fewest cells. Finding the best order is hard, and this
-    greedy rule comes close to it (Kjaerulff 1990).
+    Axes are eliminated one after the other. An axis that only one set holds is free to eliminate: its clique is that set. Where there is
+    none, it is an axis whose clique has the fewest cells. Finding the best order is hard, and this greedy rule comes close to it (Kjaerulff
+    1990). Sets that form a tree are eliminated for free altogether (Graham 1979).
 
     >>> [bin(clique) for clique in cliques_of([0b011, 0b110, 0b1000], cells=lambda scope: 2 ** scope.bit_count())]
-    ['0b1000', '0b11', '0b110']
+    ['0b11', '0b110', '0b1000']
     """
-    joined: dict[int, Scope] = {}
-    for scope in sets:
-        for axis in axes_in(scope):
-            joined[axis] = joined.get(axis, 0) | scope
-    weights = {axis: cells(scope) for axis, scope in joined.items()}
     cliques: list[Scope] = []
-    outside: list[Scope] = []
-    while joined:
-        axis = min(weights, key=weights.__getitem__)
-        clique = joined.pop(axis)
-        del weights[axis]
-        if all(clique & others for others in outside):  # it is not a subset of an earlier one
-            cliques.append(clique)
-            outside.append(~clique)
-        if clique.bit_count() == len(joined) + 1:
-            break  # all remaining axes lie within this clique
-        others = clique ^ (1 << axis)
-        for neighbour in axes_in(others):
-            now = (joined[neighbour] | others) & ~(1 << axis)
-            if now != joined[neighbour]:
-                joined[neighbour] = now
-                weights[neighbour] = cells(now)
+    left = _largest([], list(sets))
+    while left:
+        shared = _shared(left)
+        free = [scope for scope in left if scope & ~shared]
+        if free:
+            left = _largest([scope for scope in left if not scope & ~shared], [scope & shared for scope in free])
+        else:
+            alike, clique = min(_choices(left), key=lambda choice: cells(choice[1]))
+            free = [clique]
+            left = _largest([scope for scope in left if not scope & alike], [clique & ~alike])
+        cliques += [scope for scope in free if not _covered(scope, cliques)]
     return cliques
+
+
+def _shared(sets: Sequence[Scope]) -> Scope:
+    """Return the axes that several sets hold."""
+    once = twice = 0
+    for scope in sets:
+        twice |= once & scope
+        once |= scope
+    return twice
+
+
+def _largest(sets: Sequence[Scope], more: Sequence[Scope]) -> list[Scope]:
+    """Add some sets to others, none of which lies within another. Leave out those that would."""
+    found = [scope for scope in sets if not _covered(scope, more)]
+    for scope in sorted(more, key=int.bit_count, reverse=True):
+        if scope and not _covered(scope, found):
+            found.append(scope)
+    return found
+
+
+def _covered(scope: Scope, sets: Sequence[Scope]) -> bool:
+    """Return whether a scope lies within one of some sets."""
+    for other in sets:  # noqa: SIM110  a generator takes twice as long, and this is called for every candidate
+        if not scope & ~other:
+            return True
+    return False
+
+
+def _choices(sets: Sequence[Scope]) -> list[tuple[Scope, Scope]]:
+    """Return the axes by the sets that hold them, and their clique: the union of these sets.
+
+    Axes in the same sets have the same neighbours, so they are eliminated together.
+
+    >>> [(bin(alike), bin(clique)) for alike, clique in _choices([0b0111, 0b1110])]
+    [('0b1', '0b111'), ('0b110', '0b1111'), ('0b1000', '0b1110')]
+    """
+    found: list[tuple[Scope, Scope]] = []
+    for scope in sets:
+        new, split = scope, []
+        for alike, clique in found:
+            common = alike & scope
+            if common != alike:
+                split.append((alike ^ common, clique))
+            if common:
+                split.append((common, clique | scope))
+                new ^= common
+        if new:
+            split.append((new, scope))
+        found = split
+    return found

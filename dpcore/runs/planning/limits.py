@@ -7,8 +7,8 @@ from statistics import mean
 from dpcore.errors import UsageError
 from dpcore.mechanisms.pricing import marginal_noise
 from dpcore.privacy.accounting import Currency
+from dpcore.runs.paying import smallest_share
 from dpcore.runs.planning.noise import Terms, terms_of
-from dpcore.runs.reservation import smallest_share
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
 from dpcore.strategies import strategy_for
@@ -36,7 +36,7 @@ class PlannedLimit:
 
 
 def planned_limit(declaration: Declaration, *, currency: Currency, rows: int) -> PlannedLimit:
-    """Return the planned choice of the most rows per unit. Raise if the epsilon is too small even for one row."""
+    """Return the planned choice of the limit on rows per unit. Raise if the epsilon is too small even for one row."""
     first = declaration.limited(AUTO_LIMITS[0])
     terms = terms_of(first, strategy_for(first), currency=currency, rows=rows)
     bought, protection = int(terms.amount * declaration.limiting), declaration.protection.of_one_answer

@@ -10,7 +10,7 @@ from dpcore.mechanisms.pricing import cell_noise, marginal_noise
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
-from dpcore.runs.reservation import amount_to_reserve
+from dpcore.runs.paying import amount_to_reserve
 from dpcore.spec import Declaration
 from dpcore.spec.release import PmwSpec
 from dpcore.strategies import Outline, Strategy
@@ -52,7 +52,7 @@ class Terms:
         return None if self.outline.measuring is None else self._noise_of(self.outline.measuring)
 
     def worth_cells(self, noise: float) -> int | None:
-        """Return the most cells of a marginal that is worth measuring with this noise; None if the strategy has no such rule."""
+        """Return the maximum number of cells of a marginal that is worth measuring with this noise; None if the strategy has no such rule."""
         room = self.outline.room
         return None if room is None else int(room * self.rows / (ABSOLUTE * max(noise, LEAST_NOISE)))
 

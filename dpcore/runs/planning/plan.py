@@ -11,11 +11,12 @@ from dpcore.descent.tree import CELL_NOISE
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Balance, open_ledger
 from dpcore.ledger.refusals import refuse_if_closed
+from dpcore.mechanisms.pricing import currency_for
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
-from dpcore.runs.block_reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
+from dpcore.runs.paying import check_remaining, paying_account, total_noise
 from dpcore.runs.planning.costs import Costs, costs_of
 from dpcore.runs.planning.limits import PlannedLimit, planned_limit
 from dpcore.runs.planning.noise import Terms, terms_of
@@ -28,7 +29,7 @@ from dpcore.runs.planning.scope import (
     planned_discovery,
     unspent_share,
 )
-from dpcore.runs.reservation import check_remaining, paying_account, total_noise
+from dpcore.runs.reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
 from dpcore.strategies import has_levels, strategy_for
@@ -73,7 +74,7 @@ class PlannedColumn:
 class PlannedRounds:
     """The rounds: their number, the noise of each measurement, and the L1 error of that noise in a marginal of typical size.
 
-    `worth_cells` is the most cells of a marginal that is worth its noise; None if the strategy has no such rule. `candidates` are the
+    `worth_cells` is the maximum number of cells of a marginal that is worth its noise; None if the strategy has no such rule. `candidates` are the
     marginals that the rounds select from, or whose single counts they select from.
     """
 
@@ -106,7 +107,7 @@ class Plan:
 
     Its errors are those of the noise alone. A release may be better, since the model combines overlapping measurements and does not fit all
     their noise, or worse, where the model is wrong; this depends on the data. Columns in `ranges` are also measured in coarser versions,
-    for the same price again. `unspent` is the share of the budget that cannot be spent. If the run chooses the most rows per unit, `limits`
+    for the same price again. `unspent` is the share of the budget that cannot be spent. If the run chooses the limit on rows per unit, `limits`
     says by what, and all other figures are those of one row per unit.
     """
 
@@ -216,8 +217,11 @@ def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...]) ->
 def grounds_of(declaration: Declaration, *, rows: int | None, as_of: date | None) -> Grounds:
     """Return the basis of a plan. Raise if the account does not match the spec."""
     found = _account(declaration, as_of=day_to_read(declaration, as_of))
-    # Without an account: the default currency of a new one.
-    unopened = Currency.ZCDP if declaration.spec.privacy.delta else Currency.PURE
+    # Without an account: the default currency of a new one with this budget.
+    privacy = declaration.spec.privacy
+    unopened = currency_for(
+        privacy.epsilon, delta=privacy.delta, unit=privacy.unit, neighbours=declaration.protection.neighbours
+    )
     guessed, source = _rows(declaration, rows)
     return Grounds(found, unopened if isinstance(found, str) else found[0].currency, rows=guessed, rows_from=source)
 

@@ -97,10 +97,10 @@ class PlannedAmounts:
 
 @dataclass(frozen=True)
 class PlannedDiscovery:
-    """A column whose values or edges are discovered: the most cells that can be found, the number of levels, and the share of the budget.
+    """A column whose values or edges are discovered: the maximum number of cells, the number of levels, and the share of the budget.
 
-    `places` is the number of possible values of a column at full resolution. `noise` is the standard deviation of each count. A value with about `least` rows stands out of the noise in a first level of
-    `candidates`; in other levels this number is slightly larger or smaller.
+    `places` is the number of possible values of a column at full resolution. `noise` is the standard deviation of each count. A value with
+    about `least` rows stands out of the noise in a first level of `candidates`; in other levels this number is slightly larger or smaller.
     """
 
     name: str

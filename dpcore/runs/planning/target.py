@@ -9,9 +9,9 @@ from typing import Any
 
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
+from dpcore.runs.paying import smallest_share
 from dpcore.runs.planning.noise import Terms, terms_of
 from dpcore.runs.planning.plan import grounds_of, plan_run
-from dpcore.runs.reservation import smallest_share
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS, PmwSpec
 from dpcore.strategies import strategy_for
@@ -30,9 +30,9 @@ class Target:
     """The smallest three-digit epsilon at which the expected L1 error of a marginal is at most `wanted`, as a share of the rows.
 
     This is the error of the noise alone, if the marginal is measured: in a round, or first, as all single columns are. It does not include
-    the model's error where nothing was measured. If the run chooses the most rows per unit, it is the error with one row. A column to be discovered is assumed to have the most cells it can get. `error` and
-    `noise` are those at `epsilon`. `spec_error` is the error at the spec's own epsilon, or None if that is too small to run. `refused` says
-    why the account would not pay.
+    the model's error where nothing was measured. If the run chooses the limit on rows per unit, it is the error with one row. A column to be
+    discovered is assumed to have the maximum number of cells. `error` and `noise` are those at `epsilon`. `spec_error` is the error at the
+    spec's own epsilon, or None if that is too small to run. `refused` says why the account would not pay.
     """
 
     dataset: str
@@ -71,7 +71,9 @@ def epsilon_for(
         as_of: The day as of which blocks are complete, as for a plan.
     """
     if not 0 < error < MOST_ERROR:
-        raise UsageError("an error is a share of the rows above 0 and below 2; ask for one such as 0.02")
+        raise UsageError(
+            "the error must be above 0 and below 2: it is an L1 distance, as a share of the rows; ask for one such as 0.02"
+        )
     grounds = grounds_of(declaration, rows=rows, as_of=as_of)
     declaration = declaration.limited(AUTO_LIMITS[0])
     search = _Search(declaration, _axes(declaration, columns), currency=grounds.currency, rows=grounds.rows)

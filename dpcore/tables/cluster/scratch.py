@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dpcore.errors import UsageError
-from dpcore.places import private_folder
+from dpcore.places import made_private_folder
 
 PREFIX = "cluster-"
 LOCK = "lock"
@@ -36,11 +36,9 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def _new_folder() -> Path:
-    place = private_folder().resolve()
     made = None
     with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.mkdir(mode=0o700, exist_ok=True)
+        place = made_private_folder().resolve()
         _sweep(place)
         made = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))  # mode 0700
     if made is None:

@@ -16,6 +16,8 @@ from dpcore.tables.ingest.window import Window, has_days
 from dpcore.tables.sources.ids import can_identify, hash_ids
 from dpcore.tables.sources.layout import taken
 from dpcore.universe import Integer, Outside, Universe, code_type
+from dpcore.universe.finest import Finest
+from dpcore.universe.leaves import Fine
 
 UNIT_IS_ROW = "row"
 
@@ -98,8 +100,12 @@ class Coding:
     ) -> list[npt.NDArray[np.integer[Any]]]:
         """Return the rows of the window as columns of integers, for a version that is computed before the universe is complete.
 
-        Declared attributes are coded; a negative code marks a value that would drop the row. Attributes in `undecided` are given by their
-        stored values. Rows without an id or with a weight of 0 are dropped, since they cannot count in any universe.
+        Declared attributes are coded. Of attributes in `undecided`, those at full resolution are given by their finest public places, and
+        the others, whose texts or edges are still to be found, by their stored values. Rows without an id or with a weight of 0 are left
+        out, since they cannot count in any universe.
+
+        With a column at full resolution, rows that a declared column drops are left out too: no pass counts them. Otherwise a pass that
+        finds values reads one column alone, so such rows count there, and a negative code marks them.
 
         Args:
             batch: The columns to read, in any order.
@@ -108,12 +114,17 @@ class Coding:
         """
         batch, _ = self._windowed(batch)
         counts = np.ones(batch.num_rows, dtype=np.bool_)
+        drops = any(isinstance(attribute, Fine) for attribute in self.universe.attributes.values())
         columns: list[npt.NDArray[np.integer[Any]]] = []
         for name, attribute in self.universe.attributes.items():
             column = batch.column(name)
-            columns += (
-                stored_words(column, key=key) if name in undecided else [attribute.encode(column).astype(np.int64)]
-            )
+            if name in undecided and not isinstance(attribute, Fine):
+                columns += stored_words(column, key=key)
+                continue
+            codes = (Finest.of(attribute) if isinstance(attribute, Fine) else attribute).encode(column)
+            columns.append(codes.astype(np.int64))
+            if drops:
+                counts &= codes >= 0
         if self.protection.weight is not None:
             weights = read_weights(batch.column(self.protection.weight), protection=self.protection)
             columns.append(weights)

@@ -97,7 +97,7 @@ def readable_version(source: Source, *, coding: Coding, undecided: Collection[st
     Args:
         source: The table.
         coding: How it is read.
-        undecided: The attributes whose stored values enter the version: see `Coding.words`.
+        undecided: The attributes whose cells are not yet known: see `Coding.words`.
         fingerprint: The run's.
     """
     sums = Fingerprint.nothing()

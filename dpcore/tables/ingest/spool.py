@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpcore.errors import SourceBroken, UsageError
-from dpcore.places import private_folder
+from dpcore.places import made_private_folder
 from dpcore.private import Private
 from dpcore.tables.sources.attempt import attempt
 
@@ -145,10 +145,7 @@ class Spool(Private):
 
     def _descriptor(self) -> int:
         if self._file is None:
-            place = private_folder()
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.mkdir(mode=0o700, exist_ok=True)
-            self._file = tempfile.TemporaryFile(dir=place, buffering=0)  # noqa: SIM115  closed with the spool
+            self._file = tempfile.TemporaryFile(dir=made_private_folder(), buffering=0)  # noqa: SIM115  closed with the spool
         return self._file.fileno()
 
 

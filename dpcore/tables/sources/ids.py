@@ -1,9 +1,10 @@
 """Hash the ids that say whose row it is, of any type and from any number of batches and files.
 
-The bound on one person's rows holds only if each person has exactly one id and no two persons share one. Files written at different
-times often store ids in different types. The integer 7, the float 7.0 (an integer column with nulls), the decimal 7.00 and the text "7"
-are therefore the same id, and so is a timestamp in any unit and time zone. A float that may have been rounded is null: its row belongs to
-nobody. Floats that a source hands over as text, since each value has its own type there, are made null by `values.as_id`. Types that cannot be compared, such as dates and text, may not occur in one source; `family` tells them apart by type alone.
+The bound on one person's rows holds only if each person has exactly one id and no two persons share one. Files written at different times
+often store ids in different types. The integer 7, the float 7.0 (an integer column with nulls), the decimal 7.00 and the text "7" are
+therefore the same id, and so is a timestamp in any unit and time zone. A float that may have been rounded is null: its row belongs to
+nobody. Floats that a source hands over as text, since each value has its own type there, are made null by `object_ids.as_id`. Types that cannot
+be compared, such as dates and text, may not occur in one source; `family` tells them apart by type alone.
 
 Otherwise ids are compared as they are: " 7", "07" and "7" are three ids. Bytes are text if they are valid UTF-8, else raw bytes.
 
@@ -11,6 +12,7 @@ An id becomes a 128-bit keyed hash as soon as it is read, and no later step sees
 """
 
 import hashlib
+import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -156,6 +158,18 @@ def _texts(values: pa.Array) -> pa.Array:
         return raw
     numbers = pa.array(map(_number, raw.filter(alike).to_pylist()), pa.large_binary())
     return compute.replace_with_mask(raw, alike, numbers)
+
+
+def canonical_text(text: str) -> str | None:
+    """Write one text as `canonical_ids` does. None means that it is no id.
+
+    >>> canonical_text("7.0"), canonical_text("07"), canonical_text("")
+    ('7', '07', None)
+    """
+    raw = text.encode() or None
+    if raw is not None and re.fullmatch(LIKE_FLOAT.encode(), raw):
+        raw = _number(raw)
+    return None if raw is None else raw.decode()
 
 
 def _number(text: bytes) -> bytes | None:

@@ -10,8 +10,9 @@ from dpcore.errors import UsageError
 from dpcore.private import Private
 from dpcore.tables.sources.attempt import attempt
 from dpcore.tables.sources.layout import joined
+from dpcore.tables.sources.object_ids import as_id
 from dpcore.tables.sources.text import sound
-from dpcore.tables.sources.values import as_id, as_text
+from dpcore.tables.sources.values import as_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,7 +112,10 @@ def _of_pandas(values: "pd.Series[Any] | pd.Index[Any]", convert: Callable[[Any]
 
 
 def _of_polars(values: "pl.Series", convert: Callable[[Any], str | None]) -> pa.Array:
-    """Convert a column by its dtype alone, and Python objects by `convert`. Polars itself would export a column of Python objects as their addresses in memory."""
+    """Convert a column by its dtype alone, and Python objects by `convert`.
+
+    Polars itself would export a column of Python objects as their addresses in memory.
+    """
     import polars as pl  # noqa: PLC0415  already imported by the caller
 
     if values.dtype == pl.Object:

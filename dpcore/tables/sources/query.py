@@ -19,8 +19,9 @@ from sqlalchemy.engine import CursorResult
 from dpcore.errors import SourceBroken, SourceError
 from dpcore.tables.sources.attempt import attempt, attempt_each
 from dpcore.tables.sources.database import WHY, Database, server_encoding
-from dpcore.tables.sources.text import decoder
-from dpcore.tables.sources.values import as_id, as_text
+from dpcore.tables.sources.object_ids import as_id
+from dpcore.tables.sources.text import decoder, text_of
+from dpcore.tables.sources.values import as_text
 
 T = TypeVar("T")
 
@@ -33,6 +34,11 @@ POSTGRES_TYPES = {
     700: pa.float32(),  # real: an id above 2^24 may have been rounded
     701: pa.float64(),
 }
+# Types in which equal values have one text: truth values, bytes, text, whole numbers, uuid, numeric, network addresses, days and times. In
+# others, such as citext, interval, jsonb and arrays of them, one person could have several ids. Arrays of real may have been rounded.
+POSTGRES_IDS = frozenset(
+    {*POSTGRES_TYPES, 17, 18, 19, 25, 26, 650, 774, 829, 869, 1042, 1043, 1082, 1083, 1114, 1184, 1700, 2950}
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,11 @@ class Query:
         return [name for name, _ in self._description()]
 
     def column_types(self, columns: Sequence[str]) -> list[pa.DataType]:
-        """Ask the database for the types of the named columns, without fetching a row."""
+        """Ask the database for the types of the named columns, without fetching a row.
+
+        Raises:
+            SourceError: If PostgreSQL may write equal ids of their type as different texts.
+        """
         types = dict(self._description())
         return [types[column] for column in columns]
 
@@ -122,25 +132,40 @@ class Query:
                 )
 
             if connection.dialect.name == "postgresql":
-                return answered(_parsed, statement, failure=SourceError)
+                return answered(self._parsed, statement, failure=SourceError)
             if connection.dialect.name == "sqlite":
                 # EXPLAIN only compiles the query; the statement below may evaluate a subquery
                 answered(_explained, statement, failure=SourceError)
             names = answered(_named, f"{statement} WHERE 1 = 0", failure=SourceBroken)
             return [(name, pa.string()) for name in names]
 
+    def _parsed(self, connection: Connection, statement: str) -> list[tuple[str, pa.DataType]]:
+        """Let PostgreSQL parse a statement and describe its columns. It plans and runs nothing, and rejects a second statement."""
+        driver: Any = connection.connection.driver_connection
+        for answer in (
+            driver.pgconn.prepare(b"", statement.encode(driver.info.encoding)),
+            driver.pgconn.describe_prepared(b""),
+        ):
+            if answer.status != ExecStatus.COMMAND_OK:
+                raise error_from_result(answer, encoding=driver.info.encoding)
+        names = [answer.fname(number).decode(driver.info.encoding, "replace") for number in range(answer.nfields)]
+        types = [answer.ftype(number) for number in range(answer.nfields)]
+        for name, kind in zip(names, types, strict=True):
+            if name == self.ids and kind not in POSTGRES_IDS:
+                self._check_ids(connection, kind)
+        return [(name, POSTGRES_TYPES.get(kind, pa.string())) for name, kind in zip(names, types, strict=True)]
 
-def _parsed(connection: Connection, statement: str) -> list[tuple[str, pa.DataType]]:
-    """Let PostgreSQL parse a statement and describe its columns. It plans and runs nothing, and rejects a second statement."""
-    driver: Any = connection.connection.driver_connection
-    for answer in (
-        driver.pgconn.prepare(b"", statement.encode(driver.info.encoding)),
-        driver.pgconn.describe_prepared(b""),
-    ):
-        if answer.status != ExecStatus.COMMAND_OK:
-            raise error_from_result(answer, encoding=driver.info.encoding)
-    names = [answer.fname(number).decode(driver.info.encoding, "replace") for number in range(answer.nfields)]
-    return [(name, POSTGRES_TYPES.get(answer.ftype(number), pa.string())) for number, name in enumerate(names)]
+    def _check_ids(self, connection: Connection, kind: int) -> None:
+        """Raise unless a type is an enumeration, in which equal values have one text as well."""
+        described = f"SELECT format_type(oid, NULL), typtype = 'e' FROM pg_catalog.pg_type WHERE oid = {int(kind)}"  # noqa: S608  a number
+        with closing(_run(connection, described, streamed=False)) as result:
+            name, is_enumeration = result.one()
+        if not is_enumeration:
+            raise SourceError(
+                f"{self.name} holds the ids in the type {text_of(bytes(name))}, which may write equal values as different texts, so that one "
+                "person would count as several; cast the column in the query, such as lower(id::text) for citext or "
+                "extract(epoch from id) for interval"
+            )
 
 
 def _explained(connection: Connection, statement: str) -> None:

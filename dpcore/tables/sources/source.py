@@ -95,8 +95,9 @@ def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], b
         reads: For each declared column, a function that tells whether a type is acceptable. The column with `can_identify` holds the ids.
     """
     columns = tuple(reads)
+    ids = next((column for column in columns if reads[column] is can_identify), None)
     families: dict[str, str] = {}  # of the ids in the parts checked so far
-    for part in source.parts:
+    for part in (_with_ids(part, ids) for part in source.parts):
         types = attempt(lambda part=part: part.column_types(columns), otherwise=part.damaged)  # type: ignore[misc]
         wrong = [column for column, kind in zip(columns, types, strict=True) if not reads[column](kind)]
         if wrong:
@@ -107,6 +108,10 @@ def check_types(source: Source, *, reads: Mapping[str, Callable[[pa.DataType], b
         for column, kind in zip(columns, types, strict=True):
             if reads[column] is can_identify and (named := family(kind)):
                 _check_family(part, column, families.setdefault(column, named), named)
+
+
+def _with_ids(part: Part, ids: str | None) -> Part:
+    return part.with_ids(ids) if ids is not None and isinstance(part, Untyped) else part
 
 
 def read_piece(piece: Part, *, columns: Sequence[str], ids: str | None) -> Iterator[pa.RecordBatch]:
@@ -123,8 +128,7 @@ def read_piece(piece: Part, *, columns: Sequence[str], ids: str | None) -> Itera
     Raises:
         SourceBroken: If reading fails, since a row may be the cause.
     """
-    if ids is not None and isinstance(piece, Untyped):
-        piece = piece.with_ids(ids)
+    piece = _with_ids(piece, ids)
     rows = attempt_each(piece.batches(columns), otherwise=piece.damaged, failure=SourceBroken)
     while batch := _next_rows(rows):
         yield from batch

@@ -107,7 +107,7 @@ class StoredFile:
 
 def local_path(path: str, *, base: Path) -> Path | None:
     """Return a spec's path on this machine; None for a remote address."""
-    if path.startswith(LOCAL):
+    if path.lower().startswith(LOCAL):
         return Path(path.partition("://")[2])
     return None if "://" in path else base / path
 
@@ -118,7 +118,9 @@ def file_system(address: str, *, failure: type[SourceError] = SourceError) -> tu
     Raises:
         SourceError: As `failure`, if no installed package reads such addresses. The message names the package to install.
     """
-    scheme = address.partition("://")[0].lower()
+    scheme, separator, rest = address.partition("://")
+    scheme = scheme.lower()  # capitals mean the same, but file systems do not know them
+    address = f"{scheme}{separator}{rest}"
     package = PACKAGES.get(scheme)
     remedy = f"install its file system: `pip install {package}`" if package else "install the file system that it needs"
     kind = attempt(

@@ -5,16 +5,18 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from decimal import Decimal
-from numbers import Rational
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from dpcore.tables.sources.ids import EXACT
 from dpcore.tables.sources.text import text_of
 
 LONGEST_DECIMAL = 400
+MONTHS = {"Y": 12, "M": 1}
+ATTOSECONDS = {
+    **{unit: seconds * 10**18 for unit, seconds in {"W": 604_800, "D": 86_400, "h": 3600, "m": 60, "s": 1}.items()},
+    **{unit: 10 ** (3 * place) for place, unit in enumerate(("as", "fs", "ps", "ns", "us", "ms"))},
+}
 
 
 def as_text(value: Any) -> str | None:
@@ -30,41 +32,26 @@ def as_text(value: Any) -> str | None:
     return write(value)
 
 
-def as_id(value: Any) -> str | None:
-    """Convert a value to text as `as_text` does, but a float to None if it may have been rounded, by its own type: it is no id.
+def moment_text(value: np.datetime64) -> str | None:
+    """Write a datetime of NumPy as ISO 8601, whatever its unit. None means null, or a year outside 1 to 9999.
 
-    >>> [as_id(value) for value in (7, 7.0, 0.1, 2.0**53, np.float32(2**24 - 1), np.float32(2**24), "0.1", Decimal("0.1"))]
-    ['7', '7.0', None, None, '16777215.0', None, '0.1', '0.1']
+    >>> moment_text(np.datetime64("2025-01-31T10:00:00.5", "ns")), moment_text(np.datetime64("2025-01", "M"))
+    ('2025-01-31T10:00:00.500000', '2025-01-01T00:00:00')
     """
-    text = as_text(value)
-    return text if text is None or _is_exact(value) else None
-
-
-def _is_exact(value: Any) -> bool:
-    """Tell whether a value, and each that it contains, is no float that may have been rounded. A float of unknown precision is one."""
-    with suppress(Exception):
-        if type(value) in _WITHOUT_FLOATS:
-            return True
-        if isinstance(value, list | tuple | np.ndarray):
-            return all(map(_is_exact, value.flat if isinstance(value, np.ndarray) else value))
-        limit = _first_rounded(value)
-        return limit is None or (abs(float(value)) < limit and float(value).is_integer())
-    return False
-
-
-def _first_rounded(value: Any) -> int | None:
-    """Return the smallest integer that a float's type may round: 0 for an unknown type. Return None for a value that is no float."""
-    if isinstance(value, np.generic) and value.dtype.kind not in "fcV":
+    unit, step = np.datetime_data(value.dtype)
+    if np.isnat(value) or unit == "generic":
         return None
-    if isinstance(value, np.generic | pa.Scalar):
-        kind = value.type if isinstance(value, pa.Scalar) else pa.from_numpy_dtype(value.dtype)
-        is_other = not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
-        return None if is_other else EXACT.get(str(kind), 0)
-    if isinstance(value, float):
-        return EXACT["double"]
-    if isinstance(value, str | bytes | Decimal | Rational):
-        return None
-    return 0 if isinstance(value, complex) or hasattr(value, "__float__") else None
+    count, rest = int(value.astype(np.int64)) * step, 0
+    with suppress(OverflowError, ValueError):  # years that Python has no datetime for
+        if unit in MONTHS:
+            year, month = divmod(count * MONTHS[unit], 12)
+            moment = dt.datetime(1970 + year, 1 + month, 1)  # noqa: DTZ001  NumPy's datetimes have no zone
+        else:
+            seconds, rest = divmod(count * ATTOSECONDS[unit], ATTOSECONDS["s"])
+            moment = dt.datetime(1970, 1, 1) + dt.timedelta(seconds=seconds)  # noqa: DTZ001  likewise
+        fraction = "." + f"{rest:018d}".rstrip("0").ljust(6, "0") if rest else ""
+        return moment.isoformat() + fraction
+    return None
 
 
 def _other(value: Any) -> str | None:
@@ -80,7 +67,7 @@ def _other(value: Any) -> str | None:
 
 def _derived(value: Any) -> str | None:
     if isinstance(value, np.generic):
-        return as_text(value.item()) if type(value.item()) in _WRITERS else None
+        return _of_numpy(value)
     if (pandas := sys.modules.get("pandas")) and (value is pandas.NA or value is pandas.NaT):
         return None
     for kind in (str, bytes, float, Decimal, dt.date):
@@ -89,8 +76,14 @@ def _derived(value: Any) -> str | None:
     if isinstance(value, bytearray | memoryview):
         return text_of(bytes(value))
     if isinstance(value, set | frozenset | dict) or _is_told_by_its_address(type(value)):
-        return None  # equal values may differ in text, so that one person would have several ids
+        return None  # equal values may differ in text
     return _valid(str(value))
+
+
+def _of_numpy(value: np.generic) -> str | None:
+    if isinstance(value, np.datetime64):  # in units below microseconds, its item would be an integer
+        return moment_text(value)
+    return as_text(value.item()) if type(value.item()) in _WRITERS else None
 
 
 def _is_told_by_its_address(kind: type) -> bool:
@@ -130,4 +123,3 @@ _WRITERS: Mapping[type, Callable[[Any], str | None]] = {
     dt.date: lambda value: value.isoformat(),  # a subclass such as pandas.Timestamp has its own isoformat
     dt.datetime: dt.datetime.isoformat,
 }
-_WITHOUT_FLOATS = _WRITERS.keys() - {float}

@@ -86,7 +86,7 @@ def two_accounts(made_once: Path, folder: Path) -> None:
     ("delta", "currency", "counted_in"),
     [
         ("0", None, "pure"),
-        ("1e-9", None, "zcdp"),
+        ("1e-9", None, "gdp"),
         ("1e-9", "zcdp", "zcdp"),
         ("1e-9", "gdp", "gdp"),
         ("0", "pure", "pure"),

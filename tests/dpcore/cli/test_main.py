@@ -322,6 +322,10 @@ def test_an_unforeseen_error_is_one_line_without_its_text(
         raise ValueError(message)
 
     assert cli.main(["run", str(workspace.spec)], runner=broken) == 1
+    assert "could not be written; name a folder for it in DPFLOW_PRIVATE" in capsys.readouterr().err
+    assert not (workspace.folder / ".dpflow").exists()  # which only `ledger open` creates
+    (workspace.folder / ".dpflow").mkdir()
+    assert cli.main(["run", str(workspace.spec)], runner=broken) == 1
     captured = capsys.readouterr()
     assert "Jane" not in captured.out + captured.err
     assert "ValueError" in captured.err

@@ -84,6 +84,7 @@ def test_all_answers_are_one_json_object(workspace: Workspace, capsys: Capture) 
         "above": 0.5,
         "delta": 1e-9,
         "within_seconds": 7 * 86400,
+        "registry": str(workspace.folder / ".dpflow" / "registry"),
     }
     (item,) = answer(capsys, "registered")["registered"]  # type: ignore[misc]
     assert item == entry | {"approval_above": 0.5, "problem": None}

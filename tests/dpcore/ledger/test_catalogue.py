@@ -44,6 +44,13 @@ MORE_THAN_READ = ("pg_write_all_data", "pg_write_server_files", "pg_read_server_
 SUBSCRIPTION = "CREATE SUBSCRIPTION other CONNECTION 'dbname=nowhere' PUBLICATION p WITH (connect = false)"
 SUBSCRIBED = "INSERT INTO pg_subscription_rel SELECT oid, 'event'::regclass, 'r', NULL FROM pg_subscription"
 OWN_DATABASE = "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO {}', current_database()); END $$"
+JOIN_EXTENSION = "ALTER EXTENSION plpgsql ADD"
+# As the script of an extension leaves a function that only a superuser may call.
+CLOSED = (
+    "CREATE FUNCTION public.connect_as(text) RETURNS void LANGUAGE sql AS ''; REVOKE ALL ON FUNCTION public.connect_as FROM PUBLIC;"
+    " INSERT INTO pg_init_privs SELECT oid, 'pg_proc'::regclass, 0, 'e', proacl FROM pg_proc WHERE proname = 'connect_as'"
+)
+WRITE_FILES = "CREATE FUNCTION public.export(oid, text) RETURNS int LANGUAGE internal AS 'be_lo_export'"
 EXPORT = "pg_catalog.lo_export(oid, text)"
 TRUST = "UPDATE pg_language SET lanpltrusted = TRUE WHERE lanname = '{}'"
 
@@ -217,6 +224,10 @@ WEAKENED = {
     ],
     "system object function pg_catalog.refuse() was added": [
         f"{SYSTEM} CREATE FUNCTION pg_catalog.refuse() {BODY}",
+        (
+            f"{SYSTEM} CREATE FUNCTION pg_catalog.refuse() {BODY}; ALTER FUNCTION pg_catalog.refuse() OWNER TO stranger;"
+            f" {JOIN_EXTENSION} FUNCTION pg_catalog.refuse()"
+        ),
     ],
     "system object operator pg_catalog.<=(bigint,numeric) was added": [
         (
@@ -241,10 +252,52 @@ WEAKENED = {
     "grant pg_catalog.pg_read_file(text) (function middle EXECUTE) was added": [
         f"{MIDDLE}; GRANT middle TO nightly; GRANT EXECUTE ON FUNCTION pg_catalog.pg_read_file(text) TO middle"
     ],
+    "grant public.connect_as(text) (function nightly EXECUTE) was added": [
+        f"{CLOSED}; GRANT EXECUTE ON FUNCTION public.connect_as TO nightly",
+        f"{CLOSED}; {JOIN_EXTENSION} FUNCTION public.connect_as(text); ALTER FUNCTION public.connect_as OWNER TO nightly",
+    ],
+    "grant public.connect_as(text) (function PUBLIC EXECUTE) was added": [
+        f"{CLOSED}; GRANT EXECUTE ON FUNCTION public.connect_as TO PUBLIC",
+    ],
+    "grant public.connect_as(text) (function middle EXECUTE) was added": [
+        f"{MIDDLE}; GRANT middle TO nightly; {CLOSED}; GRANT EXECUTE ON FUNCTION public.connect_as TO middle"
+    ],
+    "untrusted function public.export(oid, text) was added": [
+        WRITE_FILES,
+        f"{WRITE_FILES}; REVOKE ALL ON FUNCTION public.export FROM PUBLIC; GRANT EXECUTE ON FUNCTION public.export TO nightly",
+        f"{WRITE_FILES}; ALTER FUNCTION public.export OWNER TO stranger; {JOIN_EXTENSION} FUNCTION public.export(oid, text)",
+    ],
+    "statistics public.mine was added": [
+        "CREATE STATISTICS public.mine ON (abs(seq)) FROM event",
+        "CREATE STATISTICS public.mine (ndistinct) ON seq, kind FROM event",
+        "CREATE SCHEMA more; CREATE STATISTICS more.mine ON (abs(seq)) FROM event; ALTER STATISTICS more.mine SET SCHEMA public",
+    ],
+    "statistics dpflow.mine was added": ["CREATE STATISTICS mine ON (abs(seq)) FROM event"],
+    "grant pg_catalog (schema nightly CREATE) was added": ["GRANT CREATE ON SCHEMA pg_catalog TO nightly"],
+    "grant pg_catalog (schema PUBLIC CREATE) was added": ["GRANT CREATE ON SCHEMA pg_catalog TO PUBLIC"],
+    "grant pg_catalog (schema stranger CREATE) was added": [
+        "GRANT CREATE ON SCHEMA pg_catalog TO stranger",
+        "ALTER SCHEMA pg_catalog OWNER TO stranger",
+    ],
+    "ownership nightly (of schema pg_catalog) was added": ["ALTER SCHEMA pg_catalog OWNER TO nightly"],
+    "ownership nightly (of function json_array_elements_text(json)) was added": [
+        "ALTER FUNCTION pg_catalog.json_array_elements_text(json) OWNER TO nightly",
+        f"{MIDDLE}; GRANT middle TO nightly; ALTER FUNCTION pg_catalog.json_array_elements_text(json) OWNER TO middle",
+    ],
+    "ownership nightly (of operator <=(bigint,bigint)) was added": [
+        "ALTER OPERATOR pg_catalog.<=(bigint, bigint) OWNER TO nightly"
+    ],
+    "ownership nightly (of language plpgsql) was added": ["ALTER LANGUAGE plpgsql OWNER TO nightly"],
     "trusted language internal was added": [TRUST.format("internal")],
     "trusted language c was added": [TRUST.format("c")],
     "trusted language d was added": [f"{TRUST.format('c')}; ALTER LANGUAGE c RENAME TO d"],
-    "trusted language mine was added": ["CREATE TRUSTED LANGUAGE mine HANDLER plpgsql_call_handler"],
+    "trusted language mine was added": [
+        "CREATE TRUSTED LANGUAGE mine HANDLER plpgsql_call_handler",
+        (
+            "CREATE TRUSTED LANGUAGE mine HANDLER plpgsql_call_handler; ALTER LANGUAGE mine OWNER TO stranger;"
+            f" {JOIN_EXTENSION} LANGUAGE mine"
+        ),
+    ],
     "grant c (language PUBLIC USAGE) was added": [
         f"{TRUST.format('c')}; GRANT USAGE ON LANGUAGE c TO PUBLIC; {TRUST.replace('TRUE', 'FALSE').format('c')}"
     ],
@@ -279,6 +332,10 @@ WEAKENED = {
         *(f"{ACT}; GRANT {role} TO stranger; {OF_STRANGER}" for role in (*MORE_THAN_READ, "postgres")),
         f"{MIDDLE}; GRANT pg_write_all_data TO middle; GRANT middle TO stranger; {ACT}; {OF_STRANGER}",
         f"{MIDDLE} BYPASSRLS; GRANT middle TO stranger; {ACT}; ALTER FUNCTION public.act OWNER TO stranger",
+        *(
+            f"{ACT}; {MIDDLE} SUPERUSER; ALTER FUNCTION public.act OWNER TO {owner}; {JOIN_EXTENSION} FUNCTION public.act(text)"
+            for owner in ("dpflow_steward", "maria", "middle")
+        ),
     ],
     "definer function public.step(a text, t text) was added": [
         f"{STEP}; CREATE AGGREGATE public.act (text) (SFUNC = public.step, STYPE = text)",
@@ -293,6 +350,14 @@ WEAKENED = {
         (
             f"{ON_CHANGE}; ALTER FUNCTION public.on_change SECURITY INVOKER;"
             " CREATE EVENT TRIGGER on_change ON sql_drop EXECUTE FUNCTION public.on_change()"
+        ),
+        (
+            f"{ON_CHANGE}; CREATE EVENT TRIGGER on_change ON ddl_command_end EXECUTE FUNCTION public.on_change(); {MIDDLE} SUPERUSER;"
+            f" ALTER EVENT TRIGGER on_change OWNER TO middle; {JOIN_EXTENSION} EVENT TRIGGER on_change"
+        ),
+        (
+            f"{ON_CHANGE}; CREATE EVENT TRIGGER on_change ON ddl_command_end EXECUTE FUNCTION public.on_change();"
+            f" ALTER FUNCTION public.on_change OWNER TO maria; {JOIN_EXTENSION} EVENT TRIGGER on_change"
         ),
     ],
     "definer function public.act() was added": [
@@ -454,6 +519,22 @@ SOUND = [
     SUBSCRIPTION,
     STEP,
     f"GRANT EXECUTE ON FUNCTION {EXPORT} TO stranger, maria",
+    f"{CLOSED}; GRANT EXECUTE ON FUNCTION public.connect_as TO stranger, maria",
+    # As extensions have them, whoever creates a trusted one.
+    f"{ACT}; {JOIN_EXTENSION} FUNCTION public.act(text)",
+    (
+        f"{ON_CHANGE}; CREATE EVENT TRIGGER on_change ON ddl_command_end EXECUTE FUNCTION public.on_change();"
+        f" {JOIN_EXTENSION} EVENT TRIGGER on_change; {JOIN_EXTENSION} FUNCTION public.on_change()"
+    ),
+    (
+        f"{MIDDLE} SUPERUSER; {WRITE_FILES}; ALTER FUNCTION public.export OWNER TO middle;"
+        f" {JOIN_EXTENSION} FUNCTION public.export(oid, text)"
+    ),
+    f"{WRITE_FILES}; REVOKE ALL ON FUNCTION public.export FROM PUBLIC; GRANT EXECUTE ON FUNCTION public.export TO stranger",
+    "CREATE TABLE public.mine (a int); CREATE STATISTICS public.mine ON (abs(a)) FROM public.mine",
+    "GRANT USAGE ON SCHEMA pg_catalog TO nightly",
+    f"{MIDDLE} SUPERUSER; GRANT CREATE ON SCHEMA pg_catalog TO middle",
+    "ALTER SCHEMA public OWNER TO nightly",
     "GRANT EXECUTE ON FUNCTION pg_catalog.length(text) TO nightly",  # which all may call
     "REVOKE EXECUTE ON FUNCTION pg_catalog.lo_import(text) FROM PUBLIC",
     "GRANT USAGE ON LANGUAGE plpgsql TO nightly",
@@ -529,7 +610,11 @@ BEYOND = {
     "pg_parameter_acl": "grant session_",
     "'this session'": "setting",
     "'privilege'": "privilege",
-    "'ownership'": "ownership",
+    "'of the database'": "ownership nightly (of the database)",
+    "pg_shdepend": "ownership nightly (of function",
+    "system.nspacl": "grant pg_catalog (schema",
+    "'statistics'": "statistics public",
+    "'untrusted function'": "untrusted function",
     "'administration'": "administration",
     "'view or rule'": "view or rule",
     "'definer function'": "definer function",
@@ -582,6 +667,39 @@ def test_looking_only_at_the_owners_own_attributes_would_not_do(guarded: str) ->
             missed += not _all_named(connection)
             connection.rollback()
     assert missed == len(MORE_THAN_READ) + 5
+
+
+TRUSTING = {
+    "every member of an extension": ("p.proowner = 10 AND EXISTS", "EXISTS", "definer function public.act(t text)"),
+    "every event trigger of an extension": (
+        "p.proowner = 10 AND e.evtowner = 10 AND EXISTS",
+        "EXISTS",
+        "event trigger",
+    ),
+    "every system object of an extension": ("added.owner = 10 AND EXISTS", "EXISTS", "system object function"),
+    "every language of an extension": ("l.lanowner = 10 AND EXISTS", "EXISTS", "trusted language mine"),
+    "functions of extensions": ("(p.oid < 16384 OR i.objoid IS NOT NULL)", "p.oid < 16384", "grant public.connect_as"),
+}
+"""Planted defects: what is trusted, the condition that is replaced, by what, and how the changes are named that then pass."""
+
+
+@pytest.mark.parametrize("trusted", TRUSTING)
+def test_trusting_extensions_would_not_do(guarded: str, trusted: str) -> None:
+    strict, lax, named = TRUSTING[trusted]
+    queries = tuple(query.replace(strict, lax) for query in catalogue._QUERIES)
+    assert sum(old != new for old, new in zip(catalogue._QUERIES, queries, strict=True)) == 1
+    missed = []
+    with (
+        closing(psycopg.connect(guarded, options="-c search_path=dpflow")) as connection,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(catalogue, "_QUERIES", queries)
+        for change, told in VARIANTS:
+            if told.startswith(named):
+                connection.execute(change)
+                missed += [] if told in _all_named(connection) else [change]
+                connection.rollback()
+    assert missed
 
 
 def test_what_was_weakened_is_named_to_whoever_verifies(server: PostgresServer, plain: str) -> None:

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from psycopg import sql
@@ -20,7 +22,7 @@ from dpcore.ledger.reader import LedgerReader
 from dpcore.ledger.transaction import Head
 from tests.conftest import Workspace, read_only
 from tests.dpcore.cli.ledgers import dpflow, opened, spent
-from tests.dpcore.ledger.fixtures import assert_sound
+from tests.dpcore.ledger.fixtures import MECHANISM, assert_sound
 from tests.dpcore.ledger.fixtures import opened as opened_small
 from tests.postgres import PostgresServer
 
@@ -173,6 +175,50 @@ def test_whatever_lies_in_the_place_of_a_head_is_never_taken_for_none(
     assert dpflow("ledger", *WRITING["raise"]) == 4
     assert f"{file} is not a valid record of the ledger's newest head" in capsys.readouterr().err
     assert dpflow("ledger", "show") == 0
+
+
+SPOILED: dict[str, Callable[[Path], object]] = {
+    **NOT_FILES,
+    "nothing in it": Path.touch,
+    "no JSON": lambda file: file.write_bytes(b"{"),
+    "another ledger": lambda file: file.write_text(
+        json.dumps({"ledger": "f" * 64, "seq": 1, "hash": "", "at": "", "place": ""}), encoding="utf-8"
+    ),
+}
+
+
+def charged_after_spoiling(tmp_path: Path, what: str) -> Path:
+    """Charge once, spoil the remembered head while the ledger is open, and charge again. Return the head's file."""
+    with open_ledger(f"sqlite:///{tmp_path}/ledger.sqlite", create=True) as ledger:
+        opened_small(ledger)
+        ledger.reserve("run", account="clinic", amount=10, claim="c")
+        lease = ledger.lease("run")
+        ledger.commit(ledger.charge(lease, step="1", amount=1, mechanism=MECHANISM), b"")
+        (file,) = (tmp_path / "private" / "heads").glob("*.json")
+        file.unlink()
+        SPOILED[what](file)
+        ledger.charge(lease, step="2", amount=1, mechanism=MECHANISM)  # nothing is drawn unless this returns
+    return file
+
+
+@pytest.mark.parametrize("what", SPOILED)
+def test_a_head_that_is_spoiled_during_a_run_stops_it_before_the_next_draw(tmp_path: Path, what: str) -> None:
+    with pytest.raises(LedgerDamaged, match=r"is not a valid record of the ledger's newest head; restore it"):
+        charged_after_spoiling(tmp_path, what)
+    (file,) = (tmp_path / "private" / "heads").glob("*.json")
+    with pytest.raises(LedgerDamaged):  # it is kept as it is
+        HeadMemory(file.parent).recall(file.stem)
+
+
+def test_passing_over_a_spoiled_head_would_draw_unremembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    strict = HeadMemory.remember
+
+    def lenient(self: HeadMemory, *arguments: Any, **more: Any) -> None:
+        with suppress(LedgerDamaged):
+            strict(self, *arguments, **more)
+
+    monkeypatch.setattr(HeadMemory, "remember", lenient)
+    charged_after_spoiling(tmp_path, "no JSON")
 
 
 @pytest.mark.parametrize("what", ["a link that leads nowhere", "a link to an older head"])

@@ -138,8 +138,8 @@ def test_what_one_function_takes_another_can_give_back(taken: float, given_back:
 class Forgetful(FactoredModel):
     """Make room wrongly: a set that lies in a clique by luck is not remembered."""
 
-    def _make_room(self, sets: Iterable[Axes]) -> None:
-        super()._make_room([axes for axes in sets if self._home(axes) is None])
+    def make_room(self, sets: Iterable[Axes]) -> None:
+        super().make_room([axes for axes in sets if self._home(axes) is None])
 
 
 def assign_a_cycle_and_then_both_of_its_chords(kind: type[FactoredModel]) -> None:

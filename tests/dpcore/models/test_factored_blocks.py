@@ -9,7 +9,7 @@ from dpcore.models import FactoredModel
 from dpcore.models.factored import rows
 from dpcore.resolutions import Resolutions
 from tests.dpcore.models.factored_reference import Codes, Functions
-from tests.dpcore.models.test_factored_rows import (
+from tests.dpcore.models.test_factored_sampling import (
     FORK,
     FREEDOM,
     SAME,

@@ -1,6 +1,9 @@
 """Others may write to the folder of releases. Whatever is in its small files, `verify` names the damage, and a run completes or is refused."""
 
 import json
+import os
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from io import BufferedReader
 from os import stat_result
@@ -13,7 +16,7 @@ from dpcore.errors import OutputError
 from dpcore.ledger import RunState, open_ledger
 from dpcore.release import dataset_folder, integrity, ownership, publishing
 from dpcore.release.dataset_folder import pointer
-from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE
+from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MOST_PARTS
 from dpcore.runs.steps import synthesize
 from dpcore.runs.synthesis import Synthesis
 from dpcore.steward import verify
@@ -100,7 +103,10 @@ ANY_FILE: dict[str, bytes] = {
 NAMES = {"a null character": "a\0b", "a surrogate": "\ud800", "a long name": "a" * 5000}
 LATEST: dict[str, Change] = {
     **{what: with_name(name) for what, name in NAMES.items()},
-    **{repr(name): with_name(name) for name in (None, 5, INFINITE, [], ["a"], {}, "", True)},
+    **{
+        repr(name): with_name(name)
+        for name in (None, 5, INFINITE, [], ["a"], {}, "", True, "/", "/a", "a/b", "..", "a\\b")
+    },
 }
 OWNER: dict[str, Change] = {
     **{
@@ -201,7 +207,7 @@ def careless_status(path: Path, *, follow: bool) -> stat_result | None:
 
 
 def careless_open(path: Path) -> BufferedReader:
-    integrity._require_regular(path.lstat())
+    integrity._require_regular(path.lstat(), path)
     return path.open("rb")
 
 
@@ -241,7 +247,7 @@ def test_without_the_limit_a_file_of_any_size_is_read(folder: Path, monkeypatch:
         reads.extend([path] if len(content) > limit else [])
         return content
 
-    for module in (dataset_folder, ownership, publishing, verify):
+    for module in (dataset_folder, ownership, integrity):
         monkeypatch.setattr(module, "read_regular", noted)
     verify.verify_ledger()
     assert set(reads) == {path}
@@ -258,9 +264,77 @@ def test_a_release_without_a_proper_ledger_would_pass_as_one_of_another_ledger(
     assert manifest.exists()
 
 
+BOMBS = {
+    "empty objects": lambda size: b'{"privacy":[' + b"{}," * (size // 3) + b"1]}",
+    "empty lists": lambda size: b'{"privacy":[' + b"[]," * (size // 3) + b"1]}",
+    "numbers": lambda size: b'{"privacy":[' + b"999," * (size // 4) + b"1]}",
+    "keys": lambda size: b"{" + b",".join(b'"%07d":1' % number for number in range(size // 12)) + b"}",
+}
+"""Manifests that are not too long, but have many times their size when they are parsed."""
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_manifest_that_would_fill_the_memory_is_not_parsed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, bomb: str
+) -> None:
+    """With smaller limits in the same proportion, so that the test needs no such memory either."""
+    monkeypatch.setattr(integrity, "LARGEST_MANIFEST", LARGEST_MANIFEST // 64)
+    monkeypatch.setattr(integrity, "MOST_PARTS", MOST_PARTS // 64)
+    path = folder / "bomb" / "manifest.json"
+    path.parent.mkdir()
+    path.write_bytes(BOMBS[bomb](LARGEST_MANIFEST // 64 - 100))
+    assert path.stat().st_size <= LARGEST_MANIFEST // 64
+    try:
+        assert dpflow("ledger", "verify") == DAMAGED
+        assert f"{path} is unreadable" in capsys.readouterr().err
+        with pytest.raises(integrity.TooLargeError) as refused:
+            integrity.read_manifest(path)
+        assert refused.value.filename == str(path)
+        monkeypatch.setattr(integrity, "parts_of", lambda manifest: 0)  # planted: then it is parsed
+        assert len(integrity.read_manifest(path)) == path.stat().st_size
+    finally:
+        shutil.rmtree(path.parent)
+
+
+def test_the_largest_manifest_that_discovery_makes_is_read(tmp_path: Path) -> None:
+    values = [f"value {number:04}" for number in range(10_000)]
+    found = {"discovered": [{"column": f"column {number}", "values": values} for number in range(200)]}
+    written = json.dumps(found, indent=2).encode()
+    assert 40 << 20 < len(written) < LARGEST_MANIFEST
+    (tmp_path / "manifest.json").write_bytes(written)
+    assert integrity.read_manifest(tmp_path / "manifest.json") == written
+
+
+@pytest.mark.parametrize("inside", ["release", "dataset"])
+def test_folders_of_any_depth_are_walked(folder: Path, capsys: Capture, inside: str) -> None:
+    """Deeper than a stack of Python calls."""
+    top = (max(folder.glob("*/manifest.json")).parent if inside == "release" else folder) / "deep"
+    top.mkdir()
+    current = os.open(top, os.O_RDONLY)
+    for _ in range(1800):
+        os.mkdir("d", dir_fd=current)
+        below = os.open("d", os.O_RDONLY, dir_fd=current)
+        os.close(current)
+        current = below
+    os.close(current)
+    try:
+        assert dpflow("ledger", "verify") == (DAMAGED if inside == "release" else 0)
+        said = capsys.readouterr().err
+        assert ("deep/ is not listed in its manifest" in said) == (inside == "release")
+    finally:
+        subprocess.run(["/bin/rm", "-rf", top], check=True)  # which needs no stack either
+
+
 def test_a_manifest_that_verify_would_not_read_is_not_published(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = set(folder.glob("*/manifest.json"))
     monkeypatch.setattr(publishing, "LARGEST_MANIFEST", 1000)
     with pytest.raises(OutputError, match="bytes, but at most 1,000 are allowed; let `discover` find fewer"):
+        synthesize(folder.parents[1] / "spec.yaml")
+    monkeypatch.undo()
+    monkeypatch.chdir(folder.parents[1])
+    for name in ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(publishing, "MOST_PARTS", 10)
+    with pytest.raises(OutputError, match="brackets, but at most 10 are allowed; let `discover` find fewer"):
         synthesize(folder.parents[1] / "spec.yaml")
     assert set(folder.glob("*/manifest.json")) == before

@@ -348,6 +348,24 @@ def own(folder: Path, **changes: object) -> None:
     (folder / "ledger.json").write_text(json.dumps(told), encoding="utf-8")
 
 
+def foreign(folder: Path, at: Path, **changes: object) -> None:
+    """Write a manifest that names another ledger, and that this ledger owns the dataset's folder."""
+    own(folder)
+    at.mkdir(parents=True, exist_ok=True)
+    (at / "manifest.json").write_bytes((folder / "release-0" / "manifest.json").read_bytes())
+    name_another_ledger(at / "manifest.json")
+    edit(at / "manifest.json", lambda told: {**told, **changes})
+
+
+FOREIGN = {"": "manifest.json", "x": "x", "x/y": "x/y", "x/y/z": "x/y/z"}
+"""Where another ledger's manifest may lie below a dataset's folder, and how it is named."""
+
+
+def rows_at(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"rows")
+
+
 def forge_and_link(folder: Path) -> None:
     forge("ended", Path("aside"))
     link_stray(folder, Path("aside"))
@@ -364,6 +382,34 @@ MISPLACED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a forged release in a folder with a dot": (lambda at: forge("ended", at / ".hidden"), r"\.hidden has no record"),
     "rows beside the releases": (lambda at: (at / "all.parquet").write_bytes(b"rows"), "all.parquet lies beside"),
     "rows beside the releases, with a dot": (lambda at: (at / ".x.PARQUET").touch(), r"\.x\.PARQUET lies beside"),
+    **{
+        f"rows beside the releases, {name}": (lambda at, name=name: rows_at(at / name), f"{name} lies beside")
+        for name in (
+            "all.parquet.gz",
+            "all.parq",
+            "all.PQ.zst",
+            "sub/all.parquet",
+            ".sub/all.pq",
+            "a/b/c/all.parquet.gz",
+        )
+    },
+    **{
+        f"foreign manifest {name}": (
+            lambda at, name=name: foreign(at, at / name),
+            f": {shown} is a release of another ledger",
+        )
+        for name, shown in FOREIGN.items()
+    },
+    "foreign manifest in a link": (
+        lambda at: (foreign(at, Path("aside", "x")), link_stray(at, Path("aside", "x"))),
+        "linked is a release of another ledger",
+    ),
+    "pointer to the root": (
+        lambda at: (foreign(at, at, release=""), own(at, ledger="f" * 64), point(at, **pointer(""))),
+        "latest.json does not name a release",
+    ),
+    "pointer to an absolute path": (lambda at: point(at, **pointer("/x")), "latest.json does not name a release"),
+    "pointer with a separator": (lambda at: point(at, **pointer("a\\b")), "latest.json does not name a release"),
     "link to a forged release": (forge_and_link, "aside has no record"),
     "no owner": (lambda at: (at / "ledger.json").write_bytes(b"{"), "ledger.json cannot be read"),
     "the owner of another dataset": (lambda at: own(at, account="births"), "ledger.json cannot be read"),
@@ -413,6 +459,30 @@ def test_a_folder_of_releases_may_hold_other_things_and_lack_releases(published:
     assert (verify_ledger().manifests, verify_ledger().absent) == (1, 1)
 
 
+def test_looking_for_foreign_manifests_one_folder_deep_would_not_do(
+    published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted defects: other depths pass, and an empty name is one."""
+    folder = published.release.parent
+    foreign(folder, folder, release="")
+    foreign(folder, folder / "x" / "y")
+    checked = module._require_releases_only
+
+    def one_deep(ledger: Ledger, recorded: Any, *, foreign: dict[Path, list[Path]]) -> None:
+        near = {at: [path for path in paths if path.parent.parent == at] for at, paths in foreign.items()}
+        checked(ledger, recorded, foreign=near)
+
+    monkeypatch.setattr(module, "_require_releases_only", one_deep)
+    assert verify_ledger().others == 2
+    shutil.rmtree(published.release)
+    shutil.rmtree(published.other)
+    point(folder, **pointer(""))  # so that the newest rows are those in /data
+    with pytest.raises(LedgerDamaged, match=r"latest.json does not name a release"):
+        verify_ledger()
+    monkeypatch.setattr(dataset_folder, "_is_name", lambda text: Path(text).name == text)
+    verify_ledger()
+
+
 def test_looking_at_manifests_only_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     stray(published.release.parent)
     own(published.release.parent, seq=99)
@@ -442,8 +512,6 @@ WITHHELD = {
 }
 # To follow a path, one only needs to enter its folders.
 ENOUGH = {("the folder of all datasets", ENTERED_ONLY, "nothing named")}
-# Nothing in them could be read as a release: they hold no `data`, and what is below is not read by `*/data`.
-NO_RELEASE = {("another folder with a dot", ENTERED_ONLY, named) for named in ("nothing named", "all complete")}
 NAMED: dict[str, dict[str, Any]] = {"nothing named": {}, "all complete": {"complete": [Path("releases")]}}
 
 
@@ -499,7 +567,7 @@ def test_what_this_user_may_not_read_is_not_called_missing_or_changed(
     prepared(published)
     closed = WITHHELD[what, mode](published)
     with withheld(closed, mode, as_nobody):
-        if (what, mode, named) in ENOUGH | NO_RELEASE:
+        if (what, mode, named) in ENOUGH:
             assert verify_ledger(**NAMED[named]).absent == 0
         else:
             with pytest.raises(
@@ -521,9 +589,9 @@ def test_taking_what_one_may_not_see_for_absent_would_not_do(
 
     for each in (module, dataset_folder, ownership):
         monkeypatch.setattr(each, "is_there", seen)
-    for each in (module, integrity):
-        monkeypatch.setattr(each, "raise_unless_gone", lambda error: None)
-    monkeypatch.setattr(module, "is_folder", os.path.isdir)
+    monkeypatch.setattr(integrity, "raise_unless_gone", lambda error: None)
+    for each in (module, dataset_folder):
+        monkeypatch.setattr(each, "is_folder", os.path.isdir)
     prepared(published)
     said = set()
     for ((what, mode), place), told in product(WITHHELD.items(), NAMED.values()):

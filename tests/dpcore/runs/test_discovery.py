@@ -4,7 +4,6 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, ingest
 from dpcore.universe import Categorical, Number, Outside, Universe
 from tests.conftest import Workspace
 from tests.contracts.mechanism import recorded_words
+from tests.processes import forked
 
 CODES = {"250": 0.4, "250.13": 0.2, "401.9": 0.2, "V27": 0.1, "E812": 0.09, "9": 0.01}
 SPEC = """\
@@ -164,10 +164,8 @@ def run_and_die(spec: str, run_id: str, calls: int) -> None:
 
 def test_a_run_killed_between_levels_draws_nothing_again(codes: Callable[..., Path]) -> None:
     spec = codes(currency=Currency.ZCDP)
-    processes = get_context("forkserver")
-    processes.set_forkserver_preload(["dpcore"])
     for calls in (2, 5, 8):
-        process = processes.Process(target=run_and_die, args=(str(spec), f"r{calls}", calls))
+        process = forked().Process(target=run_and_die, args=(str(spec), f"r{calls}", calls))
         process.start()
         process.join()
         assert process.exitcode == -signal.SIGKILL

@@ -240,7 +240,7 @@ def test_the_command_line_ends_with_exit_code_1_and_one_json_object(
 
 @pytest.mark.parametrize("value", ["5", "[5]", "[5, 4]", "[0, 4]", "[1, 2, 3]", "[a, b]", "[1.5, 2]", "[-3, 9]"])
 def test_what_is_no_range_of_rows_is_a_mistake(american: Workspace, value: str) -> None:
-    with pytest.raises(SpecError, match=r":3:\d+: `expect_rows` must be the fewest and the most rows"):
+    with pytest.raises(SpecError, match=r":3:\d+: `expect_rows` must be the minimum and maximum number of rows"):
         load_spec(write(american, expect=f", expect_rows: {value}"))
 
 

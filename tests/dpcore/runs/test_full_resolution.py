@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpcore import Outcome, load_spec, synthesize
-from dpcore.ledger import open_ledger
+from dpcore.errors import UsageError
+from dpcore.ledger import Ledger, open_ledger
 from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Sensitivity
@@ -136,6 +137,47 @@ def test_a_run_that_is_resumed_reads_nothing_for_the_levels_it_has_and_publishes
         assert counts is not None
         assert counts.to_bytes() == given[axis].to_bytes()
     again.close()
+
+
+def test_a_run_is_resumed_if_what_it_may_count_is_as_it_was(
+    spec: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = spec()
+    table = pd.read_parquet(path.parent / "costs.parquet").astype({"cost": object})
+    chosen, dropped = (table.index[(table["sex"] == sex) & table["cost"].notna()][0] for sex in ("F", "X"))
+    table.loc[chosen, ["cost", "at"]] = ["2000.00", pd.Timestamp("2025-03-03 10:15")]
+
+    def goes_on(changed: pd.DataFrame, *, resume: bool = True) -> bool:
+        """Tell whether the run accepts a table, and interrupt it at its first answer."""
+        with pytest.raises((KeyboardInterrupt, UsageError)) as ended:
+            synthesize(path, run_id="r1", resume=resume, table=changed)
+        refused = "the source data changed since this run began" in str(ended.value)
+        assert refused or ended.type is KeyboardInterrupt
+        return not refused
+
+    def change(row: int, **values: Any) -> pd.DataFrame:
+        changed = table.copy()
+        changed.loc[row, list(values)] = list(values.values())
+        return changed
+
+    monkeypatch.setattr(Ledger, "commit", interrupted)
+    assert goes_on(table, resume=False)
+    assert goes_on(change(chosen, cost=3000))  # both are clipped
+    assert goes_on(change(chosen, cost="2e3", at=pd.Timestamp("2025-03-03 10:59")))
+    assert goes_on(change(dropped, cost=1.0, hours=7))
+    assert goes_on(table.drop(index=dropped))
+    for row, name, value in (
+        (chosen, "cost", 1.0),
+        (chosen, "cost", None),
+        (chosen, "at", pd.Timestamp("2025-03-03 11:00")),
+        (chosen, "sex", "X"),
+        (dropped, "sex", "F"),
+    ):
+        assert not goes_on(change(row, **{name: value}))
+
+
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("strategy", ["{name: mwem, rounds: 2}", "{name: pmw, rounds: 60}"])

@@ -13,7 +13,7 @@ import pytest
 
 from dpcore import synthesize
 from dpcore.models import DenseModel, FactoredModel, Model
-from dpcore.models.factored.rows import CHUNK_ROWS as FACTORED_CHUNK
+from dpcore.models.factored.sampling import CHUNK_ROWS as FACTORED_CHUNK
 from dpcore.models.systematic import CHUNK_ROWS
 from dpcore.release import Codes, Draft, Published, SyntheticRows, publish, publishing
 from dpcore.resolutions import Resolutions
@@ -74,7 +74,7 @@ def _peak(draw: Callable[[], Iterable[object]]) -> int:
 def test_the_memory_of_drawing_does_not_grow_with_the_rows_and_that_of_all_at_once_does(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpcore.models.factored.rows.CHUNK_ROWS", 1 << 12)
+    monkeypatch.setattr("dpcore.models.factored.sampling.CHUNK_ROWS", 1 << 12)
     monkeypatch.setattr("dpcore.models.systematic.CHUNK_ROWS", 1 << 12)
     model = dense() if kind == "dense" else factored()
 

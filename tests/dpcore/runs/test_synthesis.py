@@ -1,7 +1,6 @@
 """A whole run without Prefect: what it spends, what it leaves, and that no crash loses or repeats anything."""
 
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -10,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from multiprocessing.context import BaseContext
 from pathlib import Path
 
 import numpy as np
@@ -28,14 +26,7 @@ from dpcore.privacy.accounting import Currency
 from dpcore.runs.synthesis import Synthesis
 from tests.conftest import Workspace, visits
 from tests.contracts.mechanism import recorded_words
-
-
-@pytest.fixture(scope="module")
-def processes() -> BaseContext:
-    """Processes that are forked from a clean one with dpcore loaded, so that a run begins at once."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dpcore"])
-    return context
+from tests.processes import forked
 
 
 def charged_events(ledger: Ledger) -> Counter[str]:
@@ -237,13 +228,13 @@ def check_the_release(outcome: Outcome) -> None:
     assert not list(release.parent.glob(".partial*"))
 
 
-def test_a_run_killed_at_any_boundary_of_the_ledger_goes_on(workspace: Workspace, processes: BaseContext) -> None:
+def test_a_run_killed_at_any_boundary_of_the_ledger_goes_on(workspace: Workspace) -> None:
     workspace.open_account(epsilon=100)
     workspace.write_spec(("rounds: 4", "rounds: 2"))
     calls = 0
     while True:
         calls += 1
-        child = processes.Process(target=run_and_die, args=(str(workspace.spec), f"r{calls}", calls))
+        child = forked().Process(target=run_and_die, args=(str(workspace.spec), f"r{calls}", calls))
         child.start()
         child.join()
         before = transcript_of(f"r{calls}")
@@ -256,11 +247,11 @@ def test_a_run_killed_at_any_boundary_of_the_ledger_goes_on(workspace: Workspace
     assert calls > 20
 
 
-def test_a_run_killed_at_twenty_random_moments_goes_on(workspace: Workspace, processes: BaseContext) -> None:
+def test_a_run_killed_at_twenty_random_moments_goes_on(workspace: Workspace) -> None:
     moments = random.Random(7)  # noqa: S311  moments to kill at, not noise
     begin = time.monotonic()
     workspace.open_account(epsilon=100)
-    warm = processes.Process(target=synthesize, args=(str(workspace.spec),))
+    warm = forked().Process(target=synthesize, args=(str(workspace.spec),))
     warm.start()
     warm.join()
     duration = time.monotonic() - begin
@@ -269,7 +260,7 @@ def test_a_run_killed_at_twenty_random_moments_goes_on(workspace: Workspace, pro
             shutil.rmtree(workspace.folder / old)
         workspace.open_account()
         run_id = f"random-{number}"
-        child = processes.Process(target=synthesize, args=(str(workspace.spec),), kwargs={"run_id": run_id})
+        child = forked().Process(target=synthesize, args=(str(workspace.spec),), kwargs={"run_id": run_id})
         child.start()
         child.join(timeout=moments.uniform(0, duration))
         child.kill()

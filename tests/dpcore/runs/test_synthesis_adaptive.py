@@ -1,10 +1,8 @@
 """Whole runs over a universe too large to hold every cell: chosen unasked, paid like any other, resumed, replayed and told of by its groups."""
 
 import json
-import multiprocessing
 import signal
 from collections.abc import Callable
-from multiprocessing.context import BaseContext
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +19,7 @@ from dpcore.spec import DENSE_CELLS
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 from tests.dpcore.runs.test_synthesis import check_the_books, check_the_release, resume, run_and_die, transcript_of
+from tests.processes import forked
 
 ROWS = 1200
 SPEC = """\
@@ -245,14 +244,6 @@ def check_a_replay(workspace: Workspace, tree_of: Callable[[Path], dict[str, byt
     check_the_books("r1", crashes=0)
 
 
-@pytest.fixture(scope="module")
-def processes() -> BaseContext:
-    """Processes that are forked from a clean one with dpcore loaded, so that a run begins at once."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dpcore"])
-    return context
-
-
 @pytest.mark.parametrize(
     "calls",
     [
@@ -266,12 +257,10 @@ def processes() -> BaseContext:
         THE_END,
     ],
 )
-def test_a_run_killed_at_a_boundary_of_the_ledger_goes_on(
-    workspace: Workspace, processes: BaseContext, calls: int
-) -> None:
+def test_a_run_killed_at_a_boundary_of_the_ledger_goes_on(workspace: Workspace, calls: int) -> None:
     prepare(workspace, TWO_ROUNDS)
     open_account()
-    child = processes.Process(target=run_and_die, args=(str(workspace.spec), "r1", calls))
+    child = forked().Process(target=run_and_die, args=(str(workspace.spec), "r1", calls))
     child.start()
     child.join()
     assert child.exitcode == -signal.SIGKILL

@@ -1,7 +1,6 @@
 """Runs over blocks of time: what each pays, what it reads, what a series remembers, and what a release says about it."""
 
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -22,11 +21,12 @@ from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Balance, Ledger, open_ledger
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, epsilon_of
 from dpcore.privacy.protection import Neighbours
-from dpcore.runs import block_reservation
+from dpcore.runs import reservation
 from dpcore.runs.planning.plan import plan_run
 from dpcore.runs.steps import check_run
 from dpcore.runs.synthesis import Synthesis
 from tests.dpcore.ledger.fixtures import assert_sound
+from tests.processes import forked
 
 EPSILON = 200.0
 """So much that what was measured is what is in the table."""
@@ -262,9 +262,7 @@ def die_in_the_middle(spec: Path, run_id: str, as_of: date) -> None:
 def test_a_killed_run_keeps_its_blocks_whatever_the_day(site: Site, *, resume: bool) -> None:
     site.write(("start: 2024-01-01}", "window: new, start: 2024-01-01}"))
     site.open_account(times=1)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dpcore"])
-    worker = context.Process(target=die_in_the_middle, args=(site.spec, "r1", date(2024, 3, 1)))
+    worker = forked().Process(target=die_in_the_middle, args=(site.spec, "r1", date(2024, 3, 1)))
     worker.start()
     worker.join()
     assert worker.exitcode == -signal.SIGKILL
@@ -302,14 +300,14 @@ class Meeting:
         self._met = threading.local()
 
     def __call__(self, *arguments: Any, **options: Any) -> tuple[str, ...] | None:
-        chosen = block_reservation_blocks(*arguments, **options)
+        chosen = chosen_blocks(*arguments, **options)
         if not getattr(self._met, "already", False):
             self._met.already = True
             self._barrier.wait()
         return chosen
 
 
-block_reservation_blocks = block_reservation.blocks_to_read
+chosen_blocks = reservation.blocks_to_read
 
 
 @pytest.mark.parametrize("days", [("2024-04-01", "2024-04-01"), ("2024-02-01", "2024-04-01", "2024-05-01")])
@@ -318,7 +316,7 @@ def test_runs_of_a_series_that_ask_at_once_never_cover_a_block_twice(
 ) -> None:
     site.write(("start: 2024-01-01}", "window: new, start: 2024-01-01}"))
     site.open_account(times=10)
-    monkeypatch.setattr(block_reservation, "blocks_to_read", Meeting(len(days)))
+    monkeypatch.setattr(reservation, "blocks_to_read", Meeting(len(days)))
     refused: list[str] = []
 
     def ask(number: int, day: str) -> None:
@@ -649,7 +647,7 @@ def test_without_the_check_beforehand_blocks_would_be_opened_for_nothing(
     site.write(("unit: row,", "unit: person, max_rows_per_unit: 1,"), ("01-01}", "01-01, window: new}"))
     site.open_account(unit="person", across=1)
     site.run("2024-02-01")
-    monkeypatch.setattr(block_reservation, "check_payable", lambda *_, **__: None)
+    monkeypatch.setattr(reservation, "check_payable", lambda *_, **__: None)
     with pytest.raises(BudgetRefused, match="the cap across blocks"):
         site.run("2024-03-01")
     with open_ledger() as ledger:

@@ -1,9 +1,7 @@
 """Whole runs with weights, a target and ranges: paid like any other, resumed and replayed, and told of in the release."""
 
-import multiprocessing
 import signal
 from collections.abc import Callable
-from multiprocessing.context import BaseContext
 from pathlib import Path
 
 import pandas as pd
@@ -24,6 +22,7 @@ from tests.dpcore.runs.test_synthesis_adaptive import (
     open_account,
     prepare,
 )
+from tests.processes import forked
 
 ASKED = (
     ("bins: 10", "bins: 200"),
@@ -87,14 +86,6 @@ def test_a_settled_run_is_replayed_without_the_table(
     check_a_replay(workspace, tree_of)
 
 
-@pytest.fixture(scope="module")
-def processes() -> BaseContext:
-    """Processes that are forked from a clean one with dpcore loaded, so that a run begins at once."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dpcore"])
-    return context
-
-
 @pytest.mark.parametrize(
     "calls",
     [
@@ -105,10 +96,10 @@ def processes() -> BaseContext:
         AFTER_THE_COLUMNS + 10,
     ],
 )
-def test_a_run_killed_among_its_levels_goes_on(workspace: Workspace, processes: BaseContext, calls: int) -> None:
+def test_a_run_killed_among_its_levels_goes_on(workspace: Workspace, calls: int) -> None:
     prepare(workspace, *ASKED, FOUR_ROUNDS)
     open_account()
-    child = processes.Process(target=run_and_die, args=(str(workspace.spec), "r1", calls))
+    child = forked().Process(target=run_and_die, args=(str(workspace.spec), "r1", calls))
     child.start()
     child.join()
     assert child.exitcode == -signal.SIGKILL

@@ -83,6 +83,7 @@ def test_a_width_changes_the_meaning_of_a_spec_and_few_values_do_not(load) -> No
     [
         ("{type: number, min: 0, max: 1, step: 0.3}", "6:3", "`step` does not divide the range"),
         ("{type: number, min: 0, max: 1e18, step: 1}", "6:3", "too many steps to be exact"),
+        ("{type: number, min: 0, max: 1.0e-310, step: 1.0e-315}", "6:3", "at most 22 decimal places"),
         ("{type: integer, min: 0, max: 1000000000000000000}", "6:30", "must be <= 9.0072e+15"),
         ("{type: integer, min: 9, max: 0}", "6:30", "is below `min`; swap them"),
         ("{type: number, min: 9, max: 0, step: 1}", "6:29", "is below `min`; swap them"),

@@ -68,6 +68,7 @@ def test_a_password_in_the_address_is_noticed_and_never_repeated(
 
 
 def test_a_ledger_that_is_not_there_is_not_made(workspace: Workspace) -> None:
+    (workspace.folder / ".dpflow").rmdir()
     found = ledger_keeping()
     assert (found.file, found.accounts, found.has_password) == (workspace.folder / ".dpflow/ledger.sqlite", (), False)
     assert found.trouble

@@ -87,7 +87,7 @@ def test_the_folder_is_the_chosen_one_or_lies_beside_the_ledger(
 def test_a_name_that_is_no_name_is_refused_and_nothing_is_made(workspace: Workspace, name: str) -> None:
     with pytest.raises(UsageError):
         register(workspace.spec, name=name)
-    assert not (workspace.folder / ".dpflow").exists()
+    assert not any((workspace.folder / ".dpflow").iterdir())
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones(workspace: Workspace) -> None:
@@ -205,7 +205,7 @@ def test_a_spec_behind_a_link_is_not_registered(workspace: Workspace) -> None:
     link.symlink_to(workspace.spec)
     with pytest.raises(UsageError, match="register the file itself"):
         register(link)
-    assert not (workspace.folder / ".dpflow").exists()
+    assert not any((workspace.folder / ".dpflow").iterdir())
 
 
 def test_the_folder_of_a_spec_is_remembered_as_it_was(workspace: Workspace) -> None:

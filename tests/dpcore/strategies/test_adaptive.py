@@ -186,7 +186,8 @@ def test_rounds_follow_from_workload_and_currency() -> None:
     assert Adaptive(columns, wide, rounds=None, pure=True, model_mb=8.0).rounds == MOST_ROUNDS_PURE
     assert Adaptive(columns, wide, rounds=7, pure=True, model_mb=8.0).rounds == 7
     assert (
-        Adaptive(columns[:4], Workload.all_of(attributes=4, order=3), rounds=None, pure=False, model_mb=8.0).rounds == 4
+        Adaptive(columns[:4], Workload.all_of(attributes=4, order=3), rounds=None, pure=False, model_mb=8.0).rounds
+        == 10
     )
 
 

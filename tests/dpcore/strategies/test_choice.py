@@ -108,6 +108,19 @@ def test_the_largest_small_universe_and_the_smallest_large_one(workspace: Worksp
     assert type(strategy_for(declaration)) is expected
 
 
+@pytest.mark.parametrize(("last", "expected"), [(99, Mwem), (100, Adaptive)])
+def test_columns_of_many_cells_get_the_strategy_that_merges_cells(
+    workspace: Workspace, last: int, expected: type
+) -> None:
+    small = "sex: {type: categorical, values: [F, M], missing: true}", "sex: {type: integer, min: 0, max: 3, width: 1}"
+    large = "min: 0, max: 99, width: 25", f"min: 0, max: {last}, width: 1"
+    workspace.write_spec(UNNAMED, small, large, ("marginals: 2", "marginals: [[sex, age], [age, smoker], [age, city]]"))
+    declaration = load_spec(workspace.spec)
+    assert declaration.universe.size <= DENSE_CELLS
+    assert type(strategy_for(declaration)) is expected
+    assert ("most pairs" in (declaration.strategy_reason or "")) == (expected is Adaptive)
+
+
 def test_a_chosen_strategy_has_its_defaults_and_is_not_written_into_the_spec(workspace: Workspace) -> None:
     workspace.write_spec(UNNAMED, LARGE)
     declaration = load_spec(workspace.spec)

@@ -87,9 +87,36 @@ def test_what_cannot_be_exact_or_whole_is_rejected() -> None:
         Scale.of(Fraction(0), Fraction(1), step=Fraction("0.3"))
     with pytest.raises(SpecError, match="too many steps"):
         Scale.of(Fraction(0), Fraction(10**18), step=Fraction(1))
+    for low, high, step in (("0", "1e-310", "1e-315"), ("0", "1e-10", "1e-23"), ("1e-30", "3e-30", "1e-30")):
+        with pytest.raises(SpecError, match="at most 22 decimal places"):
+            Scale.of(Fraction(low), Fraction(high), step=Fraction(step))
     with pytest.raises(SpecError, match="no whole step"):
         FineDatetime(minimum=datetime(2025, 1, 1, 8, 30), maximum=datetime(2025, 1, 1, 8, 40), step="hour")
     with pytest.raises(SpecError, match="no width"):
         FineInteger(minimum=0, maximum=99, width=5)
     with pytest.raises(UsageError, match="leaves must start"):
         Leaves(starts=(1,), masses=(1,), size=3)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "step"),
+    [
+        ("0", "1", "0.001"),
+        ("0", "1e-15", "1e-22"),
+        ("-2", "2.25", "1e-15"),
+        ("0", "2251799813685248", "1"),
+        ("0", "3e-4", "3e-17"),
+        ("0.0009765625", "1.0009765625", "0.0009765625"),
+    ],
+)
+def test_values_are_the_doubles_nearest_to_their_multiples_and_no_two_are_read_alike(
+    low: str, high: str, step: str
+) -> None:
+    scale = Scale.of(Fraction(low), Fraction(high), step=Fraction(step))
+    places = RNG.integers(0, scale.size, 1000)
+    wanted = [float(Fraction(low) + int(place) * Fraction(step)) for place in places]
+    assert scale.values(places).tolist() == wanted
+    inner = np.unique(places[places > 0])
+    edges = np.array(scale.edges(inner.tolist())[1:-1])
+    assert np.all((scale.values(inner - 1) < edges) & (edges <= scale.values(inner)))
+    assert np.array_equal(scale.lower_edges(inner), edges)

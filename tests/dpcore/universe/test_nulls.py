@@ -1,7 +1,11 @@
 """Texts that count as null: found in every kind of column, in every type that can write them."""
 
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime, time
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -9,7 +13,20 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import SpecError
-from dpcore.universe import Attribute, Boolean, Categorical, Date, Datetime, Every, Integer, Number, Outside
+from dpcore.universe import (
+    Attribute,
+    Boolean,
+    Categorical,
+    Date,
+    Datetime,
+    Every,
+    Integer,
+    Number,
+    Outside,
+    column,
+    nulls,
+    reading,
+)
 from dpcore.universe.nulls import named_nulls
 
 NULLS = ("?", "NA", "-9")
@@ -93,3 +110,100 @@ def test_texts_that_could_not_be_told_apart_are_refused(nulls: Any, hint: str) -
 def test_a_text_is_either_a_value_or_a_null() -> None:
     with pytest.raises(SpecError, match="remove one of the two"):
         Categorical(("F", "?"), missing=True, nulls=("?",))
+
+
+TEXTS = [
+    *("-9", "7", "7.0", "7e0", "NA", "0.5", "0.1", "1.5", "nan", "inf", "-inf", "1_0", "9007199254740993", "-0"),
+    *(
+        "9223372036854775807",
+        "9223372036854775808",
+        "-9223372036854775808",
+        "-9223372036854775809",
+        "18446744073709551615",
+    ),
+    *("18446744073709551616", "99999999999999999999", "1e20", "1e300", "1e309", "-1e400", "1e-400", "1e999999999"),
+    *("65504", "65520", "1e5", "3.5e38", "127", "128", "255", "256", "2025-01-31", "9999-12-31", "0001-01-01"),
+]
+WHOLES = [0, 7, -9, 1, 127, -128, 255, 2**15 - 1, 2**31 - 1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), 2**64 - 1, 2**63]
+FLOATS = [0.0, 7.0, -9.0, 0.5, 0.1, 1.5, 65504.0, float("inf"), float("-inf"), 1e300, 1e20, 3.4e38]
+INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+
+
+def denotes(text: str) -> Fraction | float | None:
+    """Return the number that a text writes: exactly, or an infinity."""
+    if text in {"inf", "-inf"}:
+        return float(text)
+    plain = re.fullmatch(r"-?[0-9]+(\.[0-9]+)?(e-?[0-9]{1,3})?", text)
+    return Fraction(text) if plain else None
+
+
+def columns_of_numbers() -> Iterator[tuple[pa.Array, list[Any]]]:
+    """Yield columns, and for each the numbers that they hold."""
+    for kind in INTEGERS:
+        limits = np.iinfo(kind.to_pandas_dtype())
+        held = [value for value in WHOLES if limits.min <= value <= limits.max]
+        yield pa.array(held, kind), held
+    yield pa.array(FLOATS), FLOATS
+    for dtype in (np.float16, np.float32):
+        with np.errstate(over="ignore"):
+            rounded = np.array(FLOATS, dtype=dtype)
+        yield pa.array(rounded), rounded.tolist()
+    decimals = [value for value in WHOLES if value < 10**18]
+    yield pa.array([Decimal(value) for value in decimals], pa.decimal128(38, 2)), decimals
+
+
+def is_denoted(value: Any, text: str, kind: pa.DataType) -> bool:
+    number = denotes(text)
+    if not pa.types.is_floating(kind) or number is None or isinstance(number, float):
+        return value == number
+    with np.errstate(over="ignore"):
+        rounded = np.array([float(number) if abs(number) < 10**308 else np.nan]).astype(kind.to_pandas_dtype())
+    return bool(np.isfinite(rounded[0])) and value == rounded[0].item()
+
+
+def wrongly_null(texts: Sequence[str]) -> list[tuple[Any, str]]:
+    """Return the values of all columns of numbers that are null and should not be, or should be and are not."""
+    return [
+        (value, str(array.type))
+        for array, values in columns_of_numbers()
+        for value, found in zip(values, named_nulls(array, texts).tolist(), strict=True)
+        if found != any(is_denoted(value, text, array.type) for text in texts)
+    ]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_is_the_null_of_exactly_the_values_that_it_writes_in_every_type(text: str) -> None:
+    assert wrongly_null([text]) == []
+    assert wrongly_null([text, "NA", "1e20"]) == []
+
+
+@pytest.mark.parametrize("kind", ["integer", "number", "date", "datetime"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_no_text_makes_other_values_missing(kind: str, text: str) -> None:
+    attribute = replace(KINDS[kind][0], nulls=(text,))
+    days = ("date", "datetime")
+    columns = (
+        [pa.array([date(2025, 3, 1)] * 3), pa.array([datetime(2025, 3, 1)] * 3, pa.timestamp("ns"))]
+        if kind in days
+        else [pa.array([1, 1, 1], each) for each in INTEGERS] + [pa.array([1.0] * 3), pa.array([1.0] * 3, pa.float32())]
+    )
+    for each in columns:
+        assert attribute.missing_cell not in attribute.encode(each).tolist()
+
+
+def test_an_error_in_what_a_spec_says_is_not_taken_for_undeclared_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    def overflowing(values: nulls._Values, array: pa.Array) -> Any:
+        return np.isin(reading.whole_numbers(array), np.array(values.wholes, dtype=np.int64))
+
+    attribute = Integer(minimum=0, maximum=99, missing=True, nulls=("1e19",))
+    assert attribute.encode(pa.array([1, 2, 3])).tolist() == [1, 2, 3]
+    monkeypatch.setattr(nulls._Values, "find", overflowing)
+    with pytest.raises(OverflowError):
+        attribute.encode(pa.array([1, 2, 3]))
+    monkeypatch.setattr(column, "_prove", lambda *_: None)
+    assert attribute.encode(pa.array([1, 2, 3])).tolist() == [attribute.missing_cell] * 3
+
+
+def test_texts_that_cannot_be_looked_for_are_refused_when_the_spec_is_read() -> None:
+    with pytest.raises(SpecError, match="too many or too long"):
+        Boolean(missing=True, nulls=("x" * 2_000_000,))

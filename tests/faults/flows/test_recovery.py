@@ -228,10 +228,10 @@ def test_a_run_waits_for_its_ledger_and_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     store: str,
 ) -> None:
+    monkeypatch.setenv("DPFLOW_REGISTRY", str(workspace.folder / ".dpflow" / "registry"))
     if store == "sqlite":
         file = workspace.folder / "ledger.sqlite"
         monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{file}")
-        monkeypatch.setenv("DPFLOW_REGISTRY", str(workspace.folder / ".dpflow" / "registry"))
         monkeypatch.setattr("dpcore.ledger.sqlite.store.PATIENCE_SECONDS", 0.1)
         outage = locked(file)
     else:

@@ -31,6 +31,7 @@ def use_store(
     def use(store: str) -> None:
         url = f"sqlite:///{workspace.folder / 'ledger.sqlite'}" if store == "sqlite" else postgres_server.new_database()
         monkeypatch.setenv("DPFLOW_LEDGER_URL", url)
+        monkeypatch.setenv("DPFLOW_REGISTRY", str(workspace.folder / "registry"))
 
     return use
 

@@ -185,7 +185,7 @@ def test_a_server_that_asks_for_a_password_is_named_with_what_to_set(elsewhere: 
 
 @pytest.mark.parametrize("block", ["slack", "/steward", "slack-webhook/"])
 def test_a_block_without_type_or_name_is_refused(elsewhere: Stack, block: str) -> None:
-    assert "must be TYPE/NAME of a block" in elsewhere.dpflow("serve", "--notify", block, code=2)
+    assert "must be TYPE/NAME of a block" in elsewhere.here("serve", "--notify", block, code=2)
 
 
 def test_worker_and_runs_get_absolute_places_and_settings_that_nobody_has_loosened(

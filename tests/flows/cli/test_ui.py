@@ -173,7 +173,7 @@ def test_a_run_whose_worker_was_killed_with_it_goes_on_and_pays_once(own: Stack)
     assert (run["state_name"], run["run_count"]) == ("Completed", 2)
     assert own.release(run_id).is_dir()
     assert automation(own, SILENT)["trigger"]["within"] == 120
-    (account,) = json.loads(own.dpflow("ledger", "show", "visits", "--json"))["accounts"]
+    (account,) = json.loads(own.here("ledger", "show", "visits", "--json"))["accounts"]
     (paid,) = [it for it in account["runs"] if it["run"] == run_id]
     assert 0 < paid["spent"] <= paid["reserved"]
     assert account["spent"] == pytest.approx(sum(it["spent"] for it in account["runs"]))
@@ -182,7 +182,7 @@ def test_a_run_whose_worker_was_killed_with_it_goes_on_and_pays_once(own: Stack)
 def test_a_run_that_waits_for_approval_outlives_every_silence_and_completes_once(own: Stack) -> None:
     """A heartbeat that arrives late makes a run count as alive, and then as silent. Only a run that is running is dead then."""
     own.register("patient")
-    own.dpflow("approval", "patient", "--above", "0.5", "--within", "24h")
+    own.here("approval", "patient", "--above", "0.5", "--within", "24h")
     own.dpflow("serve", "--deploy-only")
     open_gate(own)
     silent = automation(own, SILENT)
@@ -209,7 +209,7 @@ def test_a_run_that_waits_for_approval_outlives_every_silence_and_completes_once
     assert own.wait(patient)["state_name"] == "Completed", own.told(patient)
     names = [state["name"] for state in own.states(patient)]
     assert (names.count("Suspended"), names.count("Completed"), "Crashed" in names) == (1, 1, False), names
-    (account,) = json.loads(own.dpflow("ledger", "show", "patient", "--json"))["accounts"]
+    (account,) = json.loads(own.here("ledger", "show", "patient", "--json"))["accounts"]
     assert [it["run"] for it in account["runs"]] == [patient]
 
 
@@ -289,7 +289,7 @@ def test_a_worker_in_the_foreground_ends_cleanly_when_it_is_asked_to(own: Stack)
 
 def test_after_a_kill_it_has_another_port_and_a_run_that_waited_for_approval_goes_on(own: Stack) -> None:
     own.register("late")
-    own.dpflow("approval", "late", "--above", "0.5", "--within", "24h")
+    own.here("approval", "late", "--above", "0.5", "--within", "24h")
     own.dpflow("serve", "--deploy-only")
     open_gate(own)
     waiting = own.start({"release": "late"}, deployment="synthesize/late")
@@ -317,6 +317,7 @@ def test_stopped_after_both_were_killed_nothing_is_left(own: Stack) -> None:
 
 def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     port = free_port()
+    (tmp_path / ".dpflow").mkdir()
     with socket.create_server(("127.0.0.1", port)):
         said = Stack(tmp_path, port).dpflow("ui", "--port", str(port), code=2)
     assert f"port {port} is in use, or you may not use it" in said
@@ -326,18 +327,26 @@ def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("port", ["0", "-1", "65536", "x"])
 def test_a_number_that_is_no_port_is_refused(tmp_path: Path, port: str) -> None:
-    assert "--port" in Stack(tmp_path, 1).dpflow("ui", "--port", port, code=2)
+    assert "--port" in Stack(tmp_path, 1).here("ui", "--port", port, code=2)
 
 
 def test_a_damaged_registry_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     damaged = tmp_path / ".dpflow" / "registry" / "visits.json"
     damaged.parent.mkdir(parents=True)
     damaged.write_text("{", encoding="utf-8")
-    assert "dpflow register visits --remove" in Stack(tmp_path, free_port()).dpflow("ui", code=2)
+    assert "dpflow register visits --remove" in Stack(tmp_path, free_port()).here("ui", code=2)
     assert not (tmp_path / ".dpflow" / "ui").exists()
 
 
+def test_where_no_account_was_opened_nothing_is_started_or_created(tmp_path: Path) -> None:
+    assert "open the account that pays first" in Stack(tmp_path, free_port()).dpflow("ui", code=2)
+    assert "open the account that pays first" in Stack(tmp_path, free_port()).dpflow("serve", code=2)
+    assert "nothing is running" in Stack(tmp_path, free_port()).dpflow("ui", "--stop")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_server_that_does_not_start_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / ".dpflow").mkdir()
     broken = Stack(tmp_path, free_port(), {"PREFECT_SERVER_DATABASE_CONNECTION_URL": "nonsense://"})
     assert "the Prefect server did not start" in broken.dpflow("ui", "--port", str(broken.port), code=1)
     assert processes(broken) == []

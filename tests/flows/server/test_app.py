@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,9 @@ WATCHDOG_SECONDS = 30
 """Less than the minute that a transaction waits for another, and far more than a request takes."""
 
 
-async def opened(make: Callable[..., AioSqliteConfiguration], folder: Path, **more: Any) -> AioSqliteConfiguration:
+async def opened(make: Callable[..., AioSqliteConfiguration], folder: Path) -> AioSqliteConfiguration:
     """Return a database with an empty table."""
-    database = make(connection_url=f"sqlite+aiosqlite:///{folder / 'any.db'}", **more)
+    database = make(connection_url=f"sqlite+aiosqlite:///{folder / 'any.db'}")
     async with (await database.engine()).begin() as connection:
         await connection.execute(sa.text("CREATE TABLE t (x INTEGER)"))
     return database
@@ -132,7 +132,12 @@ def test_if_it_did_nobody_else_would_get_one(tmp_path: Path) -> None:
 
 
 class AllAsWriters(InTurns):
-    """Planted: whatever is opened while a transaction lasts begins as a writer, too."""
+    """Planted: whatever is opened while a transaction lasts begins as a writer, too. It waits for a moment, not for Prefect's minute."""
+
+    def setup_sqlite(self, conn: Any, record: Any) -> None:
+        super().setup_sqlite(conn, record)
+        with closing(conn.cursor()) as cursor:
+            cursor.execute("PRAGMA busy_timeout = 100")
 
     @asynccontextmanager
     async def begin_transaction(self, session: Any, with_for_update: bool = False) -> AsyncGenerator[Any, None]:
@@ -140,9 +145,9 @@ class AllAsWriters(InTurns):
             yield transaction
 
 
-async def read_within(make: type[InTurns], folder: Path, *, timeout: float) -> tuple[int, int]:
+async def read_within(make: type[InTurns], folder: Path) -> tuple[int, int]:
     """Read in a second session while a first one writes; return the rows that it sees, and those that are there at the end."""
-    database = await opened(make, folder, timeout=timeout)
+    database = await opened(make, folder)
     engine = await database.engine()
     outer, inner = await database.session(engine), await database.session(engine)
     try:
@@ -157,12 +162,12 @@ async def read_within(make: type[InTurns], folder: Path, *, timeout: float) -> t
 
 
 def test_a_session_that_reads_within_a_transaction_does_not_wait_for_it(tmp_path: Path) -> None:
-    assert asyncio.run(read_within(InTurns, tmp_path, timeout=60)) == (0, 1)
+    assert asyncio.run(read_within(InTurns, tmp_path)) == (0, 1)
 
 
 def test_one_that_begins_as_a_writer_within_a_transaction_waits_in_vain(tmp_path: Path) -> None:
     with pytest.raises(OperationalError, match="database is locked"):
-        asyncio.run(read_within(AllAsWriters, tmp_path, timeout=0.1))
+        asyncio.run(read_within(AllAsWriters, tmp_path))
 
 
 @pytest.mark.prefect

@@ -221,7 +221,7 @@ def test_a_worker_goes_on_with_a_resumed_run_and_the_server_ends_one_that_is_not
 ) -> None:
     monkeypatch.chdir(stack.folder)  # where the ledger is
     stack.register("approved")
-    stack.dpflow("approval", "approved", "--above", "0.5", "--within", "1h")
+    stack.here("approval", "approved", "--above", "0.5", "--within", "1h")
     with deployed_on(stack, "approved") as name:
         run = stack.start({"release": "approved"}, deployment=name)
         stack.wait(run, until=lambda it: it["state_name"] == "Suspended")
@@ -230,7 +230,7 @@ def test_a_worker_goes_on_with_a_resumed_run_and_the_server_ends_one_that_is_not
         assert stack.wait(run)["state_name"] == "Completed", stack.told(run)
         paid = started("approved")
         assert paid.total() > 0
-        stack.dpflow("approval", "approved", "--above", "0.5", "--within", "1s")
+        stack.here("approval", "approved", "--above", "0.5", "--within", "1s")
         late = stack.start({"release": "approved"}, deployment=name)
         assert stack.wait(late)["state_name"] == "Failed", stack.told(late)
         assert stack.states(late)[-1]["message"] == "The flow was paused and never resumed."

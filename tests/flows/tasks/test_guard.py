@@ -1,9 +1,11 @@
 import asyncio
+import dis
 import logging
 import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import CodeType
 from typing import Any
 from uuid import UUID
 
@@ -303,6 +305,38 @@ def test_a_signal_while_an_error_is_handled_brings_nothing_private(
     assert type(caught.value) is (StepFailed if isinstance(late, ValueError) else type(late))
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
     assert MARKER not in "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value))
+
+
+@pytest.mark.parametrize("place", ["public_form", "stewardlog.record", "stewardlog.note", "_public_name"])
+def test_a_second_signal_brings_nothing_private_either(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    def warn_and_stumble() -> None:
+        warnings.simplefilter("always")
+        warnings.warn(MARKER, stacklevel=1)
+        stumble()
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"flows.tasks.guard.{place}", interrupted)
+    monkeypatch.setattr("flows.tasks.guard._late_form", interrupted)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        guarded(warn_and_stumble, where="a")()
+    assert (caught.value.__cause__, caught.value.__context__) == (None, None)
+    assert MARKER not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_handler_of_a_private_error_calls_nothing() -> None:
+    """Python delivers signals at calls and at the end of loops, so that none arrives in a handler that does neither."""
+    (call,) = (code for code in guarded.__code__.co_consts if isinstance(code, CodeType))
+    handlers = {entry.target for entry in dis.Bytecode(call).exception_entries}
+    steps = list(dis.Bytecode(call))
+    bodies = []
+    for number, it in enumerate(steps):
+        if it.offset in handlers and steps[number + 1].opname == "LOAD_GLOBAL" and it.opname == "PUSH_EXC_INFO":
+            ended = next(at for at in range(number, len(steps)) if steps[at].opname == "POP_EXCEPT")
+            bodies.append({each.opname for each in steps[number:ended]})
+    assert len(bodies) == 2
+    assert not any(name.startswith(("CALL", "JUMP_BACKWARD")) for body in bodies for name in body)
 
 
 def test_a_public_error_holds_no_warning_of_its_step() -> None:

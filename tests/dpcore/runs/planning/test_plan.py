@@ -144,7 +144,7 @@ def test_without_an_account_the_usual_currency_is_assumed_and_said(
 ) -> None:
     assert dpflow("plan", workspace.spec) == 0
     text = capsys.readouterr().out
-    assert "not open yet, so zcdp is assumed: no .dpflow folder was found from" in text
+    assert "not open yet, so gdp is assumed: no .dpflow folder was found from" in text
     assert "remains" not in text
     workspace.write_spec(("delta: 1e-9", "delta: 0"))
     assert dpflow("plan", workspace.spec) == 0
@@ -191,7 +191,7 @@ def test_json_has_every_figure(workspace: Workspace, capsys: pytest.CaptureFixtu
         assert column["error"] == pytest.approx(column["cells"] * column["noise"] * 0.797885 / 3000, rel=1e-5)
     rounds = plan["rounds"]
     assert rounds["number"] == rounds["at_most"] == 4
-    assert rounds["worth_cells"] == int(2 * 3000 / (0.7978845608 * rounds["noise"]))
+    assert rounds["worth_cells"] == int(3000 / (0.7978845608 * rounds["noise"]))
     assert rounds["error"] == pytest.approx(rounds["typical_cells"] * rounds["noise"] * 0.797885 / 3000, rel=1e-5)
     assert 0 < plan["costs"]["least_seconds"] < plan["costs"]["most_seconds"]
     assert plan["costs"]["memory_mb"] > 100

@@ -75,7 +75,7 @@ def test_no_smaller_epsilon_suffices_even_where_more_epsilon_means_more_rounds_a
     cells = prod(declaration.universe.attributes[name].size for name in columns)
 
     def error_at(epsilon: float) -> float:
-        terms = terms_of(at(declaration, epsilon), strategy, currency=Currency.ZCDP, rows=rows)
+        terms = terms_of(at(declaration, epsilon), strategy, currency=Currency.GDP, rows=rows)
         noise = terms.round_noise()
         assert noise is not None
         return terms.error(cells, noise)
@@ -181,7 +181,7 @@ def test_the_answer_is_said_in_words_and_in_json(workspace: Workspace, capsys: p
     assert data["error"] <= data["wanted"] == 0.02
     assert json.loads(answer("--on", "sex", "--on", "age", "--json")) == data
     text = answer("--on", "sex,age")
-    assert text.startswith(f"epsilon    {data['epsilon']:g} at delta 1e-09 (rho ")
+    assert text.startswith(f"epsilon    {data['epsilon']:g} at delta 1e-09 (mu^2 ")
     assert "from noise alone" in text
     assert "if one of the 4 rounds measures it" in text
     assert "like every single column" in answer("--on", "sex")

@@ -3,16 +3,20 @@
 import os
 import pickle
 import random
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime
+from fractions import Fraction
+from itertools import combinations, product
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from dpcore.errors import LedgerError
@@ -21,8 +25,11 @@ from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, ingest, rea
 from dpcore.tables.ingest.coded import Coded
 from dpcore.tables.ingest.fingerprint import KEY_NAME, fingerprint_key
 from dpcore.tables.ingest.window import Window
-from dpcore.universe import Categorical, Every, Integer, Universe
+from dpcore.universe import Attribute, Categorical, Every, Integer, Outside, Universe
 from dpcore.universe.blocks import Calendar
+from dpcore.universe.fine_days import FineDatetime, WeekTimes
+from dpcore.universe.fine_numbers import FineInteger, FineNumber, Scale
+from dpcore.universe.leaves import Fine
 
 KEY = bytes(range(32))
 UNIVERSE = Universe({"sex": Categorical(values=("F", "M")), "age": Integer(minimum=0, maximum=99, width=10)})
@@ -95,6 +102,97 @@ def test_a_change_within_a_cell_is_seen_only_while_cells_are_still_to_be_found()
     (coded, stored), (coded_after, stored_after) = versions(TABLE), versions(changed(0, "age", "43"))
     assert coded == coded_after
     assert stored != stored_after
+
+
+FINE = Universe(
+    {
+        "sex": Categorical(values=("F", "M")),
+        "cost": FineNumber(
+            scale=Scale.of(Fraction(0), Fraction(20), step=Fraction("0.01")), missing=True, nulls=("NA",)
+        ),
+        "hours": FineInteger(minimum=0, maximum=99, outside=Outside.DROP),
+        "at": FineDatetime(
+            minimum=datetime(2026, 1, 1), maximum=datetime(2026, 12, 31), step="hour", outside=Outside.OTHER
+        ),
+    }
+)
+FINE_TABLE = pd.DataFrame(
+    {
+        "sex": ["F", "M", "x", "M"],
+        "cost": ["12.34", "2000", "5.00", "NA"],
+        "hours": ["40", "41", "42", "100"],
+        "at": ["2026-02-03T10:20:00", "2020-01-01", "2026-02-03", "2026-02-03"],
+    }
+)
+
+
+def at_full_resolution(table: pd.DataFrame) -> str:
+    coding = Coding(universe=FINE, protection=BY_ROW, window=None)
+    undecided = {"cost", "hours", "at"}
+    return readable_version(Source.of(table), coding=coding, undecided=undecided, fingerprint=Fingerprint(KEY))
+
+
+def every_place(column: Attribute) -> Attribute:
+    return column.cut_at(range(1, column.places)) if isinstance(column, Fine) else column
+
+
+def times_of_week(column: Attribute) -> Attribute:
+    assert isinstance(column, FineDatetime)
+    starts = tuple(range(1, column.week_places))
+    return WeekTimes(column=column, starts=starts, missing=column.missing, outside=column.outside)
+
+
+COUNTED = [(name, every_place(each)) for name, each in FINE.attributes.items()]
+COUNTED.append(("at", times_of_week(FINE.attributes["at"])))
+
+
+def counted(table: pd.DataFrame) -> Counter[tuple[int, ...]]:
+    """Count what a run may see of its rows: the codes of the finest cells, and the times of the week, of rows that no column drops."""
+    codes = [each.encode(pa.array(table[name])).tolist() for name, each in COUNTED]
+    return Counter(row for row in zip(*codes, strict=True) if min(row) >= 0)
+
+
+VALUES: dict[str, Sequence[str | None]] = {
+    "sex": ["F", "M", "x", "y", None],
+    "cost": ["12.34", "12.340", "12.341", "1234e-2", "12.35", "2000", "3000", "20", "-1", "0", "NA", "", "?", None],
+    "hours": ["40", "40.0", "40.9", "41", "100", "200", "-1", "x", None],
+    "at": [
+        "2026-02-03T10:20:00",
+        "2026-02-03 10:59",
+        "2026-02-03T11:00:00",
+        "2026-02-10T10:20:00",
+        "2020-01-01",
+        "2021-01-01",
+        "x",
+    ],
+}
+
+
+def tables_one_change_apart() -> Iterator[list[pd.DataFrame]]:
+    """Yield groups of tables. Within a group, any two tables differ by one value, or by at most two rows."""
+    for (name, values), row in product(VALUES.items(), FINE_TABLE.index[::2]):
+        group = [FINE_TABLE.copy() for _ in values]
+        for table, value in zip(group, values, strict=True):
+            table.loc[row, name] = value
+        yield group
+    yield [FINE_TABLE, *(FINE_TABLE.drop(index=row) for row in FINE_TABLE.index)]
+
+
+def wrong_versions() -> int:
+    """Count the pairs of tables whose versions are equal although a run may see the change, or differ although it may not."""
+    groups = [[(counted(table), at_full_resolution(table)) for table in group] for group in tables_one_change_apart()]
+    pairs = [pair for group in groups for pair in combinations(group, 2)]
+    return sum((one[0] == other[0]) != (one[1] == other[1]) for one, other in pairs)
+
+
+def test_at_full_resolution_a_version_covers_what_a_run_may_count_and_nothing_else() -> None:
+    assert counted(FINE_TABLE).total() == 2
+    assert wrong_versions() == 0
+
+
+def test_a_version_of_stored_values_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpcore.tables.ingest.coding.Fine", str)  # no column is one
+    assert wrong_versions() > 50
 
 
 def test_versions_of_two_runs_or_two_keys_cannot_be_compared() -> None:

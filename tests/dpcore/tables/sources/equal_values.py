@@ -1,12 +1,13 @@
 """Python values of which a column holds many that are equal, each an object of its own: they are one id, whatever dtype a library chooses."""
 
 import datetime as dt
-import enum
 import ipaddress
+from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -19,12 +20,6 @@ from dpcore.tables.sources import memory_table
 
 ONE = "12345678-1234-5678-1234-567812345678"
 ROWS = 6
-
-
-class Sort(enum.Enum):
-    """A value of an enumeration."""
-
-    FIRST = "1st"
 
 
 class Word(str):
@@ -43,6 +38,22 @@ class Silent:
         return 1
 
 
+class Pair(NamedTuple):
+    """A tuple with names."""
+
+    first: Any
+    second: Any
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A value that writes what it holds."""
+
+    held: Any
+
+
+EAST = dt.datetime(2025, 1, 31, 11, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+
 EQUAL: dict[str, Sequence[Callable[[], Any]]] = {
     "UUIDs": [lambda: UUID(ONE)],
     "UUIDs and their text": [lambda: UUID(ONE), lambda: str(UUID(ONE))],
@@ -51,8 +62,6 @@ EQUAL: dict[str, Sequence[Callable[[], Any]]] = {
     "days": [lambda: dt.date(2025, 1, 31)],
     "moments": [lambda: dt.datetime(2025, 1, 31, 10)],
     "moments in a zone": [lambda: dt.datetime(2025, 1, 31, 10, tzinfo=dt.UTC)],
-    "times": [lambda: dt.time(10, 30)],
-    "durations": [lambda: dt.timedelta(1, 2)],
     "bytes": [lambda: bytes([80, 55])],
     "bytes that are no text": [lambda: bytes([255, 55])],
     "arrays of bytes": [lambda: bytearray(b"P7")],
@@ -60,8 +69,10 @@ EQUAL: dict[str, Sequence[Callable[[], Any]]] = {
     "derived texts": [lambda: Word("P7")],
     "whole numbers": [lambda: int("70000")],
     "floats": [lambda: float("70000")],
-    "addresses": [lambda: ipaddress.ip_address("10.1.2.3")],
-    "enumerations": [lambda: Sort.FIRST],
+}
+ONLY_TYPED: dict[str, Sequence[Callable[[], Any]]] = {  # which are ids by the type of their column, but not as objects
+    "times": [lambda: dt.time(10, 30)],
+    "durations": [lambda: dt.timedelta(1, 2)],
 }
 ONLY_OBJECTS: dict[str, Sequence[Callable[[], Any]]] = {  # of which polars makes no column, or other values
     "numbers of many types": [
@@ -73,10 +84,23 @@ ONLY_OBJECTS: dict[str, Sequence[Callable[[], Any]]] = {  # of which polars make
         lambda: np.int8(7),
     ],
     "large numbers": [lambda: 2**70],
-    "fractions": [lambda: Fraction(7, 2)],
+    "tuples": [lambda: (1, 7), lambda: (1, 7.0), lambda: Pair(1, 7), lambda: (Decimal("1.0"), "7")],
+    "lists": [lambda: ["a", Decimal("7.0")], lambda: ["a", Decimal("7.00")]],
+    "moments in two zones": [lambda: dt.datetime(2025, 1, 31, 10, tzinfo=dt.UTC), lambda: EAST],
+    "moments of two units": [
+        lambda: np.datetime64("2025-01-31T10", "ns"),
+        lambda: np.datetime64("2025-01-31T10", "us"),
+    ],
 }
 NO_IDS: dict[str, Sequence[Callable[[], Any]]] = {
     "values without a text": [Silent],
+    "tuples of values without a text": [lambda: (Silent(), "a")],
+    "dataclasses of values without a text": [lambda: Holder(Silent())],
+    "times": [lambda: dt.time(10, 30)],
+    "addresses": [lambda: ipaddress.ip_address("10.1.2.3")],
+    "fractions": [lambda: Fraction(7, 2)],
+    "lists of dictionaries": [lambda: [{1: 2, 3: 4}], lambda: [{3: 4, 1: 2}]],
+    "queues": [lambda: deque([1]), lambda: deque([1.0])],
     "sets": [lambda: frozenset(["a", "b"]), lambda: frozenset(["b", "a"])],
     "dictionaries": [lambda: {"a": 1, "b": 2}, lambda: {"b": 2, "a": 1}],
 }
@@ -103,7 +127,7 @@ COLUMNS: dict[str, Callable[[list[Any]], Any]] = {
 COLUMNS_OF_EQUAL = [
     pytest.param(kind, makers, id=f"{name} in {kind}")
     for kind in COLUMNS
-    for name, makers in {**EQUAL, **({} if kind == "polars" else ONLY_OBJECTS)}.items()
+    for name, makers in {**EQUAL, **(ONLY_TYPED if kind == "polars" else ONLY_OBJECTS)}.items()
 ]
 COLUMNS_WITHOUT_IDS = [
     pytest.param(kind, makers, id=f"{name} in {kind}")

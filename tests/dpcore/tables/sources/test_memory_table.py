@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from dpcore.errors import SourceError, UsageError
+from dpcore.tables.sources import memory_table
 from dpcore.tables.sources.ids import hash_ids
 from dpcore.tables.sources.source import Source, check_types
 from dpcore.tables.sources.values import as_text
@@ -142,7 +143,7 @@ def test_a_conversion_to_addresses_is_caught(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_text_that_is_an_address_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpcore.tables.sources.values._is_told_by_its_address", lambda _: False)
+    monkeypatch.setattr(memory_table, "as_id", str)
     assert ids_of("pandas", NO_IDS["values without a text"]) == ROWS
 
 

@@ -14,8 +14,9 @@ from sqlalchemy.engine import Engine
 
 from dpcore.errors import SourceBroken, SourceError
 from dpcore.spec.source import SourceSpec
+from dpcore.tables.sources.ids import can_identify, hash_ids
 from dpcore.tables.sources.query import BATCH_ROWS, Query
-from dpcore.tables.sources.source import Source
+from dpcore.tables.sources.source import Source, check_types
 from tests.dpcore.tables.sources.sources import CANARY, check_silent, data_version, read_batches, rows, sqlite_bytes
 from tests.postgres import PostgresServer
 
@@ -407,3 +408,100 @@ def test_a_table_that_goes_in_the_middle_is_refused(in_sqlite: Made, tmp_path: P
     with pytest.raises(SourceError) as refusal:
         rows(source, "id")
     check_silent(refusal.value)
+
+
+EQUAL_IN_POSTGRES = {
+    "citext": ("Ann", "ann", "bob"),
+    "interval": ("1 day", "24 hours", "2 days"),
+    "jsonb": ('{"a": 1}', '{"a": 1.0}', "2"),
+    "jsonb[]": ("{1}", "{1.0}", "{2}"),
+    "real[]": ("{16777216}", "{16777217}", "{7}"),
+    "numeric[]": ("{7.0}", "{7.00}", "{8}"),
+    "numrange": ("[7.0,8)", "[7.00,8.0)", "[8,9)"),
+    "pair": ("(7.0,a)", "(7.00,a)", "(8,a)"),
+    "box": ("(1,1),(0,0)", "(2,2),(1,1)", "(3,3),(0,0)"),
+    "text": ("Ann", "ann", "bob"),
+    "varchar(9)": ("Ann", "ann", "bob"),
+    "char(9)": ("ann", "ann  ", "bob"),
+    "shortened": ("ann", "ann  ", "bob"),
+    "name": ("Ann", "ann", "bob"),
+    "numeric": ("7.0", "7.00", "8"),
+    "bigint": ("7", "07", "8"),
+    "real": ("7", "7.0", "8"),
+    "double precision": ("7", "7.0", "8"),
+    "uuid": (
+        "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11",
+        "{a0eebc999c0b4ef8bb6d6bb9bd380a11}",
+        "{00eebc999c0b4ef8bb6d6bb9bd380a11}",
+    ),
+    "timestamptz": ("2025-01-31T00:00Z", "2025-01-31T01:00+01", "2025-01-31T01:00Z"),
+    "timestamp": ("2025-01-31", "2025-01-31 00:00:00", "2025-02-01"),
+    "date": ("2025-01-31", "20250131", "2025-02-01"),
+    "time": ("10:00", "10:00:00", "11:00"),
+    "bytea": ("7", "\\x37", "8"),
+    "inet": ("10.1.2.3", "10.1.2.3/32", "10.1.2.4"),
+    "cidr": ("10.1.2.0/24", "10.1.2/24", "10.1.3.0/24"),
+    "macaddr": ("08:00:2b:01:02:03", "08002b:010203", "08002b:010204"),
+    "boolean": ("true", "on", "off"),
+    "ward": ("a", "a", "b"),
+}
+CITEXT = (  # the type of the extension, which need not be installed: text that ignores case
+    "CREATE TYPE citext",
+    "CREATE FUNCTION citextin(cstring) RETURNS citext LANGUAGE internal IMMUTABLE STRICT AS 'textin'",
+    "CREATE FUNCTION citextout(citext) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'textout'",
+    "CREATE TYPE citext (INPUT = citextin, OUTPUT = citextout, LIKE = text)",
+    "CREATE CAST (citext AS text) WITHOUT FUNCTION",
+    "CREATE FUNCTION same(citext, citext) RETURNS bool LANGUAGE sql AS 'SELECT lower($1::text) = lower($2::text)'",
+    "CREATE OPERATOR = (LEFTARG = citext, RIGHTARG = citext, PROCEDURE = same)",
+)
+REFUSED = {"citext", "interval", "jsonb", "jsonb[]", "real[]", "numeric[]", "numrange", "pair", "box"}
+
+
+@pytest.fixture
+def typed(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Source, int]]:
+    """Make a table of ids of a type. Return it with the number of ids that PostgreSQL itself tells apart."""
+    url = postgres_server.new_database()
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TYPE ward AS ENUM ('a', 'b')")
+        connection.execute("CREATE TYPE pair AS (number numeric, name text)")
+        connection.execute("CREATE DOMAIN shortened AS char(9)")
+        for statement in CITEXT:
+            connection.execute(statement)
+
+    def make(kind: str) -> tuple[Source, int]:
+        with psycopg.connect(url) as connection:
+            connection.execute("DROP TABLE IF EXISTS t")
+            connection.execute(f"CREATE TABLE t (id {kind}, x int)")
+            for text in EQUAL_IN_POSTGRES[kind]:
+                connection.execute(f"INSERT INTO t VALUES (%s::{kind}, 1)", (text,))  # noqa: S608  ours
+            told = connection.execute(
+                "SELECT count(*) FROM t WHERE NOT EXISTS (SELECT FROM t u WHERE u.id = t.id AND u.ctid < t.ctid)"
+            ).fetchone()
+        assert told is not None
+        monkeypatch.setenv("CLINIC_DB", url)
+        return query("select * from t"), told[0]
+
+    return make
+
+
+def distinct_ids(source: Source) -> int:
+    check_types(source, reads={"id": can_identify})
+    hashes = [hash_ids(batch.column("id"), key=KEY) for batch in read_batches(source, columns=["id"], ids="id")]
+    return len({tuple(one) for words, known in hashes for one in words[known].tolist()})
+
+
+def test_ids_of_postgres_are_told_apart_as_it_tells_them_or_refused_by_their_type(
+    typed: Callable[[str], tuple[Source, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in EQUAL_IN_POSTGRES:
+        source, told = typed(kind)
+        if kind not in REFUSED:
+            assert distinct_ids(source) == told
+            continue
+        with pytest.raises(SourceError, match="cast the column in the query") as refusal:
+            check_types(source, reads={"id": can_identify})
+        assert f"in the type {kind}," in str(refusal.value)
+        check_types(source, reads={"id": pa.types.is_string})  # no id
+        with monkeypatch.context() as patch:
+            patch.setattr(Query, "_check_ids", lambda *_: None)
+            assert (distinct_ids(source) == told) == (kind == "real[]")  # where two ids were rounded to one before

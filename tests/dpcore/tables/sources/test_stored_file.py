@@ -171,3 +171,17 @@ def test_parts_go_to_another_process_as_they_are(tmp_path: Path) -> None:
     source = pickle.loads(pickle.dumps(located(tmp_path, "v")))  # noqa: S301  our own
     assert isinstance(source, Source)
     assert rows(source, "a", "m") == [(1, "1"), (2, "1")]
+
+
+@pytest.mark.parametrize("path", ["MEMORY://dpflow/t.csv", "Memory://dpflow", "mEmOrY://dpflow/*.csv"])
+def test_a_scheme_in_capitals_means_the_same(tmp_path: Path, path: str) -> None:
+    fsspec.filesystem("memory").pipe_file("/dpflow/t.csv", b"a\n1\n")
+    assert rows(located(tmp_path, path), "a") == [("1",)]
+
+
+@pytest.mark.parametrize("scheme", ["file", "FILE", "Local"])
+def test_a_file_of_this_machine_may_be_named_by_a_scheme_in_capitals(tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    source = located(tmp_path, f"{scheme}://{tmp_path}/t.csv")
+    assert source.local_files == (tmp_path / "t.csv",)
+    assert rows(source, "a") == [("1",)]

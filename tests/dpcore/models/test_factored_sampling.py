@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from dpcore.models import FactoredModel, Weights
-from dpcore.models.factored.rows import CHUNK_ROWS, GOLDEN
+from dpcore.models.factored.sampling import CHUNK_ROWS, GOLDEN
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
 from tests.dpcore.models.factored_reference import (

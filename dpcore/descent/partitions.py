@@ -19,8 +19,9 @@ from dpcore.measurements import Counts
 Floats = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 
-STANDS_OUT = 3.0  # a child with this many standard deviations keeps its own estimate
+STANDS_OUT = 3.5  # a child with this many standard deviations keeps its own estimate
 DOUBT = 2.0  # of the other children's mass r with standard deviation s, 1 - (DOUBT s / r)^2 is kept, and the rest goes to those that stand out
+FARTHER = 0.5  # of two neighbours that do not stand out, the one farther from those that do is expected to have this part of the density
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,15 +82,17 @@ def _downwards(level: Partition, counts: Floats, *, variance: Floats, above: Flo
         children = slice(int(ends[parent]), int(ends[parent + 1]))
         if total > 0:
             noise = np.sqrt(variance[children])
-            divided[children] = divide(total, counts[children], noise=noise, widths=widths[children])
+            first = len(above) == 1
+            near = _nearness(counts[children] >= STANDS_OUT * noise, apart=level.apart if first else 0)
+            divided[children] = divide(total, counts[children], noise=noise, widths=near * widths[children])
     return divided
 
 
 def divide(total: float, counts: Floats, *, noise: Floats, widths: Floats) -> Floats:
     """Divide a count among intervals with these noisy counts.
 
-    Those that stand out of their noise keep their estimates. What is left for the others is shrunk towards nothing, the less it stands out,
-    and their counts towards equal density, the less they differ by more than their noise (James and Stein 1961).
+    Those that stand out of their noise keep their estimates. What is left for the others is shrunk towards nothing, the less it stands out.
+    Their counts are shrunk towards a division by `widths`, the less they differ from it by more than their noise (James and Stein 1961).
 
     >>> divide(100.0, np.array([97.0, 2.0, -2.0, 3.0]), noise=np.full(4, 4.0), widths=np.ones(4)).tolist()
     [100.0, 0.0, 0.0, 0.0]
@@ -110,6 +113,22 @@ def divide(total: float, counts: Floats, *, noise: Floats, widths: Floats) -> Fl
     if large.any():
         divided[large] = project(counts[large], total - rest)
     return divided
+
+
+def _nearness(large: npt.NDArray[np.bool_], *, apart: int) -> Floats:
+    """Return the density that is expected of each interval: it falls with the distance from the nearest one that stands out.
+
+    The last `apart` places lie outside the order, so they are near to nothing. If no interval stands out, all densities are equal.
+
+    >>> _nearness(np.array([True, False, False, True]), apart=1).tolist()
+    [1.0, 1.0, 0.5, 1.0]
+    """
+    near, inside = np.ones(len(large)), len(large) - apart
+    marked = np.flatnonzero(large[:inside])
+    if len(marked):
+        distance = np.abs(np.arange(inside)[:, None] - marked).min(axis=1)
+        near[:inside] = FARTHER ** np.maximum(distance - 1, 0)
+    return near
 
 
 def _smooth(total: float, counts: Floats, *, noise: Floats, widths: Floats) -> Floats:

@@ -1,0 +1,163 @@
+"""Turn functions into the marginals of all cliques, by passing messages to the root of the tree and back.
+
+A clique's weights are a product of factors: the exponentials of its functions, and the messages from its children. Factors are far smaller
+than the clique. They are multiplied pairwise, those with the smallest product first, so that only the last product has all cells. No
+exponential of a whole clique is taken. If the factors range over too many orders of magnitude for a product of floats, logarithms are added
+instead, which takes several times as long.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dpcore.models.factored.moves import Moves
+from dpcore.models.factored.scopes import Scope, Scopes
+from dpcore.models.factored.tree import JunctionTree
+from dpcore.models.model import Weights
+from dpcore.workload import Axes
+
+WIDEST = 600.0  # the range of a clique's logarithms up to which products neither underflow nor lose precision
+
+MOST_COMPARED = 16  # factors of a clique whose pairs are all compared
+
+
+class _Join(NamedTuple):
+    """Combine two factors, by their places in the list of factors, into one over the given axes, which is added to the list."""
+
+    one: int | None  # None if there is no factor
+    other: int | None  # None if there is at most one factor
+    axes: Axes
+
+
+class _Plan(NamedTuple):
+    """A clique's factors, in order: functions, then messages from children. The joins end with one of all the clique's axes."""
+
+    functions: tuple[Axes, ...]
+    children: tuple[int, ...]
+    axes: tuple[Axes, ...]  # of every factor
+    joins: tuple[_Join, ...]
+
+
+class Calibration:
+    """The order of work for the functions of some sets of axes, each of which lies in a clique of the tree."""
+
+    def __init__(self, sets: Mapping[Axes, int], tree: JunctionTree, scopes: Scopes, moves: Moves) -> None:
+        """Plan the work.
+
+        Args:
+            sets: The axes of each function, and the clique that it belongs to.
+            tree: The tree.
+            scopes: The axes of its cliques.
+            moves: Converts arrays between axes.
+        """
+        self._tree, self._scopes, self._moves = tree, scopes, moves
+        self._separators = {child: scopes.axes(tree.separator(child, parent)) for child, parent in tree.parents.items()}
+        functions: dict[int, list[Axes]] = {}
+        for axes, clique in sets.items():
+            functions.setdefault(clique, []).append(axes)
+        children: dict[int, list[int]] = {}
+        for child, parent in tree.parents.items():
+            if self._separators[child]:  # without axes in common, the message is a constant
+                children.setdefault(parent, []).append(child)
+        self._plans = [
+            self._plan(clique, functions.get(clique, []), children.get(clique, [])) for clique in range(len(tree.axes))
+        ]
+
+    def beliefs(self, functions: Mapping[Axes, Weights]) -> list[Weights]:
+        """Return the marginal of every clique, as probabilities, of the distribution proportional to exp of the sum of the functions."""
+        collected = self._collect(functions) or self._collect_logarithms(functions)
+        return self._distribute(*collected)
+
+    def _collect(self, functions: Mapping[Axes, Weights]) -> tuple[list[Weights], dict[int, Weights]] | None:
+        """Pass messages from the leaves to the root. Return each clique's weights and their sums for each cell of its separator.
+
+        Returns None if the weights of a clique range too widely for floats. Weights are relative to a bound on the largest one.
+        """
+        weights: list[Weights] = [np.empty(0)] * len(self._plans)
+        sums: dict[int, Weights] = {}
+        for clique in reversed(self._tree.order):
+            plan, widest, factors = self._plans[clique], 0.0, []
+            for axes in plan.functions:
+                function = functions[axes]
+                highest = float(function.max())
+                widest += highest - float(function.min())
+                factors.append(np.exp(function - highest))
+            for child in plan.children:
+                largest = float(sums[child].max())
+                widest += math.log(largest / float(sums[child].min()))
+                factors.append(sums[child] / largest)
+            if widest > WIDEST:
+                return None
+            weights[clique] = self._joined(plan, factors, np.multiply)
+            sums[clique] = self._moves.sum(weights[clique], self._tree.axes[clique], self._separators.get(clique, ()))
+        return weights, sums
+
+    def _collect_logarithms(self, functions: Mapping[Axes, Weights]) -> tuple[list[Weights], dict[int, Weights]]:
+        """Do the same for weights of any range: they are relative to the largest in their slice of the separator.
+
+        So no relevant weight underflows, however small the slice is compared with others, and all sums are 1 or more.
+        """
+        weights: list[Weights] = [np.empty(0)] * len(self._plans)
+        sums: dict[int, Weights] = {}
+        messages: dict[int, Weights] = {}
+        for clique in reversed(self._tree.order):
+            plan, axes, shared = self._plans[clique], self._tree.axes[clique], self._separators.get(clique, ())
+            terms = [functions[each] for each in plan.functions] + [messages[child] for child in plan.children]
+            array = self._joined(plan, terms, np.add)
+            highest = self._moves.highest(array, axes, shared)
+            array -= self._moves.spread(highest, shared, axes)
+            weights[clique] = np.exp(array, out=array)
+            sums[clique] = self._moves.sum(array, axes, shared)
+            messages[clique] = highest + np.log(sums[clique])
+        return weights, sums
+
+    def _distribute(self, weights: list[Weights], sums: Mapping[int, Weights]) -> list[Weights]:
+        """Pass messages from the root to the leaves, so that every clique holds its marginal. The weights are changed in place."""
+        tree, moves = self._tree, self._moves
+        weights[tree.root] /= sums[tree.root]
+        for clique in tree.order[1:]:
+            parent, shared = tree.parents[clique], self._separators[clique]
+            wanted = moves.sum(weights[parent], tree.axes[parent], shared)
+            weights[clique] *= moves.spread(wanted / sums[clique], shared, tree.axes[clique])
+        return weights
+
+    def _joined(self, plan: _Plan, factors: list[Weights], combine: np.ufunc) -> Weights:
+        """Combine a clique's factors, or terms, into a new array."""
+        over, arrays, spread = list(plan.axes), list(factors), self._moves.spread
+        of = self._scopes.resolutions
+        for one, other, axes in plan.joins:
+            result = np.empty(of.shape_of(axes))
+            if one is None:
+                result[...] = combine.identity
+            elif other is None:
+                result[...] = spread(arrays[one], over[one], axes)
+            else:
+                combine(spread(arrays[one], over[one], axes), spread(arrays[other], over[other], axes), out=result)
+            arrays.append(result)
+            over.append(axes)
+        return arrays[-1]
+
+    def _plan(self, clique: int, functions: Sequence[Axes], children: Sequence[int]) -> _Plan:
+        axes = (*functions, *(self._separators[child] for child in children))
+        cells, over = self._scopes.cells, [self._scopes.of(each) for each in axes]
+        joins: list[_Join] = []
+        left = sorted(range(len(over)), key=lambda place: cells(over[place]))
+        while len(left) > 2:  # the last two are joined to the whole clique
+            one, other = _smallest_union(left, over, self._scopes)
+            left = [place for place in left if place not in {one, other}] + [len(over)]
+            over.append(over[one] | over[other])
+            joins.append(_Join(one, other, self._scopes.axes(over[-1])))
+        whole = self._tree.axes[clique]
+        one_left, other_left = [*left, None, None][:2]
+        joins.append(_Join(one_left, other_left, whole))
+        return _Plan(tuple(functions), tuple(children), axes, tuple(joins))
+
+
+def _smallest_union(left: Sequence[int], over: Sequence[Scope], scopes: Scopes) -> tuple[int, int]:
+    """Return the two places whose axes together have the fewest cells, or the first two of very many, which are the smallest."""
+    if len(left) > MOST_COMPARED:
+        return left[0], left[1]
+    pairs = ((one, other) for place, one in enumerate(left) for other in left[place + 1 :])
+    return min(pairs, key=lambda pair: scopes.cells(over[pair[0]] | over[pair[1]]))
