@@ -76,7 +76,9 @@ def merged_marginal(across: Across, columns: Axes, classes: Sequence[Groups]) ->
         classes: For each column, the class of every cell, numbered from 0.
     """
     of_column = {column: np.asarray(each, dtype=np.intp) for column, each in zip(columns, classes, strict=True)}
-    return _given(across, Part(across.middle(columns), None, columns), of_column).values
+    home = across.tree.home(across.scopes.of(columns))
+    clique = across.middle(columns) if home is None else home
+    return _given(across, Part(clique, None, columns), of_column).values
 
 
 def _given(across: Across, part: Part, classes: Mapping[int, Groups]) -> _Array:
