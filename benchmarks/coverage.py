@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,9 @@ def main() -> None:
     parser.add_argument("--strategy", nargs="+", choices=["mwem", "adaptive"], default=["mwem"])
     parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0])
     parser.add_argument("--releases", type=int, default=4, help="of each table, strategy and epsilon")
-    parser.add_argument("--questions", type=int, default=200, help="counts asked of each release; half as many other numbers")
+    parser.add_argument(
+        "--questions", type=int, default=200, help="counts asked of each release; half as many other numbers"
+    )
     parser.add_argument("--keep", type=Path, help="where releases are kept; default: nowhere")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -56,8 +58,16 @@ def main() -> None:
                     for seed in range(1, arguments.releases + 1):
                         path = base.resolve() / f"{data}-{strategy}-{epsilon:g}-{seed}"
                         seconds = released(path, table_of(data), strategy=strategy, epsilon=epsilon, seed=seed)
-                        name = {"data": data, "strategy": strategy, "epsilon": epsilon, "seed": seed, "release_cpu_seconds": seconds}
-                        asked.append(ask(open_release(path), table_of(data)[1], name, questions=arguments.questions, seed=seed))
+                        name = {
+                            "data": data,
+                            "strategy": strategy,
+                            "epsilon": epsilon,
+                            "seed": seed,
+                            "release_cpu_seconds": seconds,
+                        }
+                        asked.append(
+                            ask(open_release(path), table_of(data)[1], name, questions=arguments.questions, seed=seed)
+                        )
     result = summary(asked)
     print(json.dumps(result) if arguments.json else _text(result))
 
@@ -75,7 +85,9 @@ def table_of(name: str) -> tuple[dict[str, Any], pd.DataFrame]:
     return spec, TABLES[name](shared_data())
 
 
-def released(folder: Path, table: tuple[dict[str, Any], pd.DataFrame], *, strategy: str, epsilon: float, seed: int) -> float | None:
+def released(
+    folder: Path, table: tuple[dict[str, Any], pd.DataFrame], *, strategy: str, epsilon: float, seed: int
+) -> float | None:
     """Make a release in a folder with seeded noise, unless it is there. Return its CPU seconds."""
     if folder.exists():
         return None
@@ -85,8 +97,15 @@ def released(folder: Path, table: tuple[dict[str, Any], pd.DataFrame], *, strate
         Path("spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
         currency, cap = budget_of(PLENTY, delta=1e-9)
         with open_ledger(create=True) as ledger:
-            terms = {"unit": "row", "neighbours": Neighbours.ADD_REMOVE, "epsilon": PLENTY, "delta": 1e-9}
-            ledger.open_account(spec["dataset"], currency=currency, cap=cap, **terms)
+            ledger.open_account(
+                spec["dataset"],
+                currency=currency,
+                cap=cap,
+                epsilon=PLENTY,
+                delta=1e-9,
+                unit="row",
+                neighbours=Neighbours.ADD_REMOVE,
+            )
         begin = time.process_time()
         made = Path(synthesize("spec.yaml", table=table[1]).release)
         seconds = time.process_time() - begin
@@ -125,16 +144,23 @@ def summary(asked: Sequence[Asked]) -> dict[str, Any]:
         "releases": [each.name | each.costs for each in asked],
         "counts": _covered(counts),
         "strata": strata,
-        "other_numbers": {kind: _covered([each for each in records if each.kind == kind]) for kind in ("mean", "sum", "median")},
+        "other_numbers": {
+            kind: _covered([each for each in records if each.kind == kind]) for kind in ("mean", "sum", "median")
+        },
         "half_width": float(np.mean([each.half for each in counts])),
-        "half_width_of_direct": float(np.mean([each.half for each in both]) / np.mean([each.direct for each in both])) if both else None,
+        "half_width_of_direct": _ratio(both),
         "controls": {name: _covered(counts, control=name) for name in (counts[0].controls if counts else ())},
         "answer_cpu_ms_p95": float(np.quantile([ms for each in asked for ms in each.milliseconds], 0.95)),
     }
 
 
+def _ratio(counts: Sequence[Record]) -> float | None:
+    """Return the mean half width of counts that measurements cover, as a share of that of their noisy sums."""
+    return sum(each.half for each in counts) / sum(each.direct or 0.0 for each in counts) if counts else None
+
+
 def _strata(counts: Sequence[Record]) -> Iterator[tuple[str, object, list[Record]]]:
-    keys = {
+    keys: dict[str, Callable[[Record], Any]] = {
         "columns": lambda each: each.columns,
         "basis": lambda each: each.basis,
         "size": lambda each: next(high for high in SIZES[1:] if each.truth < high),
@@ -158,7 +184,9 @@ def _text(result: dict[str, Any]) -> str:
     rows = {"all counts": result["counts"]} | result["strata"] | result["other_numbers"]
     rows |= {f"control: {name}": each for name, each in result["controls"].items()}
     lines += [f"{name:34} {each['coverage']:.3f} of {each['numbers']:,}" for name, each in rows.items()]
-    lines.append(f"mean half width {result['half_width']:.1f} rows, {result['half_width_of_direct'] or 0:.2f} of the direct one where both exist")
+    lines.append(
+        f"mean half width {result['half_width']:.1f} rows, {result['half_width_of_direct'] or 0:.2f} of the direct one where both exist"
+    )
     lines.append(f"answer: {result['answer_cpu_ms_p95']:.0f} CPU ms (95 % quantile)")
     return "\n".join(lines)
 

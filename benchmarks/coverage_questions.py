@@ -14,7 +14,22 @@ import pyarrow as pa
 from dpcore.answers.direct import Measured
 from dpcore.answers.intervals import Intervals
 from dpcore.answers.merging import Merging
-from dpcore.answers.query import All, Among, Compare, Condition, Count, IsNull, Mean, Not, Number, Output, Quantile, Query, Sum, Term
+from dpcore.answers.query import (
+    All,
+    Among,
+    Compare,
+    Condition,
+    Count,
+    IsNull,
+    Mean,
+    Not,
+    Number,
+    Output,
+    Quantile,
+    Query,
+    Sum,
+    Term,
+)
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import random_cells
 from dpcore.errors import UsageError
@@ -58,7 +73,9 @@ class Asked:
     milliseconds: list[float]
 
 
-def ask(release: Release, frame: pd.DataFrame, name: dict[str, Any], *, questions: int, seed: int, left_out: bool = False) -> Asked:
+def ask(  # noqa: PLR0913  all that a comparison depends on
+    release: Release, frame: pd.DataFrame, name: dict[str, Any], *, questions: int, seed: int, left_out: bool = False
+) -> Asked:
     """Ask a release random counts and other numbers, and compare them with a table.
 
     Args:
@@ -93,15 +110,34 @@ def ask(release: Release, frame: pd.DataFrame, name: dict[str, Any], *, question
             merging = intervals.ensemble.merging(query)
             controls = _controls(intervals, merging, asked, float(expected), left)
             sums = measured.counts(merging, merging.form(asked))
-            direct = None if sums is None or not np.isfinite(sums.variances[0]) else NORMAL * math.sqrt(sums.variances[0])
+            direct = (
+                None if sums is None or not np.isfinite(sums.variances[0]) else NORMAL * math.sqrt(sums.variances[0])
+            )
         slack = 1e-9 * max(1.0, abs(expected))
         covered = low - slack <= expected <= high + slack
-        records.append(Record(name, kind, columns, str(found.basis), float(expected), float(found.value[0]), (high - low) / 2, direct, covered, controls))
+        records.append(
+            Record(
+                name,
+                kind,
+                columns,
+                str(found.basis),
+                float(expected),
+                float(found.value[0]),
+                (high - low) / 2,
+                direct,
+                covered,
+                controls,
+            )
+        )
     size = {each: (release.folder / f"{each}.parquet").stat().st_size for each in ("uncertainty", "measurements")}
-    return Asked(name, records, {"uncertainty_of_measurements": size["uncertainty"] / size["measurements"]}, milliseconds[1:])
+    return Asked(
+        name, records, {"uncertainty_of_measurements": size["uncertainty"] / size["measurements"]}, milliseconds[1:]
+    )
 
 
-def _controls(intervals: Intervals, merging: Merging, asked: Number, truth: float, left: "LeftOut | None") -> dict[str, bool]:
+def _controls(
+    intervals: Intervals, merging: Merging, asked: Number, truth: float, left: "LeftOut | None"
+) -> dict[str, bool]:
     """Return whether the intervals of other methods contain the truth."""
     differences = intervals.ensemble.differences(merging)[asked][:, 0]
     value = float(intervals.ensemble.values(merging)[asked][0])
@@ -124,7 +160,9 @@ class Truth:
         codes, kept = release.universe.encode_rows(pa.Table.from_pandas(frame[list(self._names)], preserve_index=False))
         self._codes = [np.asarray(each) for each in codes]
         self._frame = frame[kept]
-        self._numeric = [axis for axis, each in enumerate(self._attributes) if isinstance(each, Integer | NumberAttribute)]
+        self._numeric = [
+            axis for axis, each in enumerate(self._attributes) if isinstance(each, Integer | NumberAttribute)
+        ]
 
     def condition(self, rng: np.random.Generator, number: int) -> tuple[Condition, npt.NDArray[np.bool_], int]:
         """Draw a condition on one to four columns. Return it, which rows satisfy it, and the number of columns."""
@@ -170,7 +208,9 @@ class Truth:
         return np.clip(values, float(edges[0]), float(edges[-1]) - (1 if isinstance(attribute, Integer) else 0))
 
 
-def cells_condition(axis: int, attribute: Attribute, cells: npt.NDArray[np.float64]) -> tuple[Condition, npt.NDArray[np.float64]]:
+def cells_condition(
+    axis: int, attribute: Attribute, cells: npt.NDArray[np.float64]
+) -> tuple[Condition, npt.NDArray[np.float64]]:
     """Return the condition that chosen cells satisfy, and the cells. Nulls are left out, since they satisfy no comparison."""
     term = Term(axis)
     values = category_values(attribute)
@@ -222,7 +262,9 @@ class LeftOut:
         return math.sqrt(max(self.constant + self.slope * count, 0.0))
 
 
-def _rectangles(measured: Any, expected: npt.NDArray[np.float64], rng: np.random.Generator) -> Sequence[tuple[float, float]]:
+def _rectangles(
+    measured: Any, expected: npt.NDArray[np.float64], rng: np.random.Generator
+) -> Sequence[tuple[float, float]]:
     """Return counts that a model expects in random rectangles, and the squared error that noise does not explain."""
     found = []
     for _ in range(RECTANGLES):

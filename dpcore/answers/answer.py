@@ -79,7 +79,9 @@ def _with_ends(
     columns = {output.name + ending: _shown(prepared, output.value, values[rows]) for ending, values in named.items()}
     columns[output.name + _BASIS] = pd.Series([str(found.basis)] * len(rows), dtype=object)
     if twice := [name for name in columns if name in taken]:
-        raise UsageError(f"two columns of the answer would be called {one_line(twice[0])}; rename one, such as with `as n`")
+        raise UsageError(
+            f"two columns of the answer would be called {one_line(twice[0])}; rename one, such as with `as n`"
+        )
     return columns
 
 
@@ -101,7 +103,7 @@ def _series(values: list[Any]) -> pd.Series:
     return pd.Series(values, dtype=None if present and isinstance(present[0], float) else object)
 
 
-def _shown(prepared: Prepared, number: Number, values: Weights) -> Any:
+def _shown(prepared: Prepared, number: Number | KeyOf, values: Weights) -> Any:
     """Return numbers as they are shown: quantiles of dates as dates."""
     if isinstance(number, Quantile) and prepared.is_moment(number.column):
         return prepared.moments(number.column, values)

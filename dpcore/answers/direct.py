@@ -32,7 +32,9 @@ class Measured:
         whole = [each for each in release.measurements if each.cell is None]
         self._whole = [(each, self._columns(each.axes)) for each in whole]
         self._pairs = {
-            pair for each in whole for pair in combinations(sorted(axis for axis in each.axes if axis < self._resolutions.columns), 2)
+            pair
+            for each in whole
+            for pair in combinations(sorted(axis for axis in each.axes if axis < self._resolutions.columns), 2)
         }
         self._part = list(range(self._resolutions.columns))  # columns with the same number are connected
         for each in release.measurements:

@@ -1,7 +1,7 @@
 """Evaluate a query on all replicates of a release: each has its own model, and its own distribution of values within cells."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +13,7 @@ from dpcore.answers.release import Release
 from dpcore.answers.replicates import seed_of
 from dpcore.answers.uncertainty import Fit, Uncertainty
 from dpcore.models.model import Weights
+from dpcore.resolutions import Groups
 from dpcore.universe import Attribute
 from dpcore.universe.leaves import Fine
 from dpcore.universe.spread import Segments, Spread
@@ -38,11 +39,14 @@ class Ensemble:
         first = self._release.assigned(fits[0])
         cells = getattr(first, "cells", math.prod(first.shape))
         if BYTES * cells * len(fits) > KEPT_BYTES:
-            return [self._rebuilt(fit) for fit in fits]
+            return [self._built_when_used(fit) for fit in fits]
         return [merged_by(first), *(merged_by(self._release.assigned(fit)) for fit in fits[1:])]
 
-    def _rebuilt(self, fit: Fit) -> Merged:
-        return lambda axes, classes: merged_by(self._release.assigned(fit))(axes, classes)
+    def _built_when_used(self, fit: Fit) -> Merged:
+        def merged(axes: Axes, classes: Sequence[Groups]) -> Weights:
+            return merged_by(self._release.assigned(fit))(axes, classes)
+
+        return merged
 
     @cached_property
     def _model(self) -> Merged:
@@ -86,7 +90,9 @@ class Ensemble:
         ends = np.cumsum(masses[0], axis=1)
         wanted = number.share * ends[:, -1:]
         before = ends < wanted
-        inside = np.clip(np.divide(wanted - (ends - masses[0]), masses[0], out=np.zeros(ends.shape), where=masses[0] > 0), 0.0, 1.0)
+        inside = np.clip(
+            np.divide(wanted - (ends - masses[0]), masses[0], out=np.zeros(ends.shape), where=masses[0] > 0), 0.0, 1.0
+        )
         below = np.where(before, 1.0, inside)  # the part of each piece that lies below the model's quantile
         shares = [_share(each, below) for each in masses[1:]]
         error = errors * np.sqrt(np.mean([(each - shares[0]) ** 2 for each in shares[1:]], axis=0))
@@ -113,7 +119,9 @@ class Ensemble:
             rng = np.random.default_rng([self._seed, replicate, column])
             spread = spread_of(attribute)
             noise = self._leaf_noise.get(names[column])
-            found[column] = _noisy(spread, attribute, noise, rng) if isinstance(attribute, Fine) and noise else _skewed(spread, rng)
+            found[column] = (
+                _noisy(spread, attribute, noise, rng) if isinstance(attribute, Fine) and noise else _skewed(spread, rng)
+            )
         return found
 
     @cached_property
@@ -162,7 +170,9 @@ def _skewed(spread: Spread, rng: np.random.Generator) -> Spread:
     width = segments.high - segments.low
     middle = segments.low + (width // 2 if spread.whole else width / 2)
     skew = float(np.clip(rng.normal(0.0, SKEW), -0.9, 0.9))
-    left = np.where(middle > segments.low, (middle - segments.low) / width * (1 + skew * (segments.high - middle) / width), 0.0)
+    left = np.where(
+        middle > segments.low, (middle - segments.low) / width * (1 + skew * (segments.high - middle) / width), 0.0
+    )
     low, high = np.stack([segments.low, middle], axis=1).ravel(), np.stack([middle, segments.high], axis=1).ravel()
     mass = np.stack([left, 1 - left], axis=1).ravel() * np.repeat(segments.mass, 2)
     return _with(spread, Segments.of(low, high, np.repeat(segments.cell, 2), mass))
@@ -183,4 +193,6 @@ def _noisy(spread: Spread, attribute: Fine, noise: float, rng: np.random.Generat
 
 
 def _with(spread: Spread, segments: Segments) -> Spread:
-    return Spread(segments, spread.bounds, whole=spread.whole, place=spread.place, value=spread.value, edges=spread.edges)
+    return Spread(
+        segments, spread.bounds, whole=spread.whole, place=spread.place, value=spread.value, edges=spread.edges
+    )

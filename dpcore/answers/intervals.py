@@ -72,18 +72,30 @@ class Intervals:
         checked_level(level)
         merging = self.ensemble.merging(query)
         values, differences = self.ensemble.values(merging), self.ensemble.differences(merging)
-        found = {number: self._interval(merging, number, value, differences[number], level) for number, value in values.items()}
+        found = {
+            number: self._interval(merging, number, value, differences[number], level)
+            for number, value in values.items()
+        }
         return merging, found
 
-    def _interval(self, merging: Merging, number: Number, value: Weights, differences: Weights, level: float) -> Interval:
+    def _interval(
+        self, merging: Merging, number: Number, value: Weights, differences: Weights, level: float
+    ) -> Interval:
         basis, factor = self._judged(merging, aggregates(number))
         squares = np.mean(differences**2, axis=0)
         if isinstance(number, Count):
             form = merging.form(number)
             usual = self._known.scale.usual(value, columns=len(form.axes))
-            variances = (WIDER * factor) ** 2 * (len(differences) * squares + USUAL * usual) / (len(differences) + USUAL)
+            variances = (
+                (WIDER * factor) ** 2 * (len(differences) * squares + USUAL * usual) / (len(differences) + USUAL)
+            )
             half = student(level, len(differences) + USUAL) * np.sqrt(variances)
-            return _count(value, variances, half, self._measured.counts(merging, form), basis, normal=_normal(level))
+            found = Interval(value, value - half, value + half, basis)
+            if (direct := self._measured.counts(merging, form)) is not None:
+                found = _narrowed(found, variances, direct, normal=_normal(level))
+            return Interval(
+                np.maximum(found.value, 0.0), np.maximum(found.low, 0.0), np.maximum(found.high, 0.0), basis
+            )
         if isinstance(number, Mean) and factor >= APART:
             squares = squares + CLUMPS * self.ensemble.sampling_variance(merging, number)
         errors = student(level, len(differences)) * OTHERS_WIDER * factor
@@ -108,18 +120,17 @@ class Intervals:
         return basis, factor
 
 
-def _count(value: Weights, variances: Weights, half: Weights, direct: Direct | None, basis: Basis, *, normal: float) -> Interval:
-    """Return the interval of a count. Where the noisy sum of its cells is narrower, it is averaged with the model by inverse variances.
+def _narrowed(found: Interval, variances: Weights, direct: Direct, *, normal: float) -> Interval:
+    """Return the interval of a count, averaged by inverse variances with the noisy sum of its cells where that is narrower.
 
     Both have seen the same noise, so the average is not taken to be narrower than the noisy sum alone.
     """
-    if direct is not None:
-        narrower = direct.variances < variances
-        weight = np.where(narrower, variances / (variances + np.where(narrower, direct.variances, 1.0)), 0.0)
-        value = weight * direct.counts + (1 - weight) * value
-        half = np.where(narrower, np.minimum(half, normal * np.sqrt(np.where(narrower, direct.variances, 1.0))), half)
-    value = np.maximum(value, 0.0)
-    return Interval(value, np.maximum(value - half, 0.0), value + half, basis)
+    narrower = direct.variances < variances
+    own = np.where(narrower, direct.variances, 1.0)
+    weight = np.where(narrower, variances / (variances + own), 0.0)
+    value = weight * direct.counts + (1 - weight) * found.value
+    half = np.where(narrower, np.minimum(found.high - found.value, normal * np.sqrt(own)), found.high - found.value)
+    return Interval(value, value - half, value + half, found.basis)
 
 
 def _within_range(prepared: Prepared, number: Number, low: Weights, high: Weights) -> tuple[Weights, Weights]:

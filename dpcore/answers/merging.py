@@ -60,7 +60,11 @@ class Merging(Prepared):
             _, first = np.unique(classes, return_index=True)
             kept = np.flatnonzero(np.isin(found.cell, first))
             merged = replace(
-                found, cell=classes[found.cell[kept]], share=found.share[kept], start=found.start[kept], null=found.null[kept]
+                found,
+                cell=classes[found.cell[kept]],
+                share=found.share[kept],
+                start=found.start[kept],
+                null=found.null[kept],
             )
             self._known[column] = classes, kept, merged
         return self._known[column]

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dpcore.answers.uncertainty import UNCERTAINTY, Fit, Uncertainty, read_uncertainty
+from dpcore.answers.uncertainty import Fit, Uncertainty, read_uncertainty
 from dpcore.errors import UsageError
 from dpcore.measurements import EXPECTED_TOTAL, Measurement
 from dpcore.models import DenseModel, FactoredModel, Functions, Model
@@ -16,6 +16,7 @@ from dpcore.models.fitting import SignedSteps, Transcript, fit_dense, fit_factor
 from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, one_line, open_regular, read_regular
 from dpcore.release.measured import MEASUREMENTS, read_measurements
+from dpcore.release.publishing import UNCERTAINTY
 from dpcore.resolutions import Resolutions
 from dpcore.spec.described import restore_universe
 from dpcore.universe import Universe

@@ -26,7 +26,11 @@ from dpcore.workload import Axes
 REPLICATES = 8  # of a model that is fitted within seconds
 LARGE, LARGE_REPLICATES = 1 << 21, 4  # from this many cells on, a dense model gets fewer
 HUGE, HUGE_REPLICATES = 1 << 24, 3
-PILOT_PER_CELL = {"mwem": 1.0, "adaptive": 1.5, "pmw": None}  # twice, or one and a half times, what the model may fit; docs/decisions/0043
+PILOT_PER_CELL = {
+    "mwem": 1.0,
+    "adaptive": 1.5,
+    "pmw": None,
+}  # twice, or one and a half times, what the model may fit; docs/decisions/0043
 SETS, COUNTS_EACH = 24, 8  # the random counts from which the usual size of errors is learned
 MOST_COLUMNS, MOST_CELLS = 4, 1 << 14  # of each of them
 
@@ -108,13 +112,17 @@ def _answers(model: Model, asked: Sequence[tuple[Axes, list[Weights]]]) -> Weigh
     return np.array([counted(marginals[axes], cells) for axes, cells in asked])
 
 
-def _redrawn(transcript: Transcript, expected: dict[Axes, Weights], rng: np.random.Generator, *, pure: bool) -> Transcript:
+def _redrawn(
+    transcript: Transcript, expected: dict[Axes, Weights], rng: np.random.Generator, *, pure: bool
+) -> Transcript:
     """Return measurements of the expected counts, with fresh noise of the recorded kind."""
 
     def drawn(each: Measurement) -> Measurement:
         counts = expected[each.axes]
         true = counts if each.cell is None else counts.ravel()[each.cell : each.cell + 1]
-        noise = rng.laplace(0.0, each.noise / math.sqrt(2), true.shape) if pure else rng.normal(0.0, each.noise, true.shape)
+        noise = (
+            rng.laplace(0.0, each.noise / math.sqrt(2), true.shape) if pure else rng.normal(0.0, each.noise, true.shape)
+        )
         return Measurement(each.step, each.axes, each.cell, np.rint(true + noise).astype(np.int64), each.noise)
 
     return Transcript(tuple(map(drawn, transcript.first)), tuple(map(drawn, transcript.later)))
@@ -138,5 +146,6 @@ def _alike(fits: Sequence[Fit]) -> list[Fit]:
     """Return fits that all have functions of the same marginals, in the same order. `pmw` corrects only what is wrong, so fits may differ."""
     shapes = {axes: function.shape for fit in fits for axes, function in fit.functions.items()}
     return [
-        Fit(fit.total, {axes: fit.functions.get(axes, np.zeros(shape)) for axes, shape in shapes.items()}) for fit in fits
+        Fit(fit.total, {axes: fit.functions.get(axes, np.zeros(shape)) for axes, shape in shapes.items()})
+        for fit in fits
     ]

@@ -84,7 +84,9 @@ class Uncertainty:
         return {"model": self.model, "pilot": self.pilot, **named}
 
 
-def uncertainty_table(found: Uncertainty, measurements: Sequence[Measurement], *, most_bytes: int | None = None) -> pa.Table:
+def uncertainty_table(
+    found: Uncertainty, measurements: Sequence[Measurement], *, most_bytes: int | None = None
+) -> pa.Table:
     """Return the file's table: a row for each cell of each function, and a column for each fit, in whole steps.
 
     Args:

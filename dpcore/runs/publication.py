@@ -114,7 +114,10 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
 def _uncertainty(material: Material) -> Callable[[int], tuple[pa.Table, dict[str, Any]]]:
     """Return a function that makes the release's replicates, keeps them, and returns their table."""
     declaration, strategy = material.plan.declaration, material.plan.strategy
-    public = {"strategy": declaration.strategy.name, "spec": declaration.spec.model_dump(mode="json", include={"privacy", "strategy"})}
+    public = {
+        "strategy": declaration.strategy.name,
+        "spec": declaration.spec.model_dump(mode="json", include={"privacy", "strategy"}),
+    }
     made = Release(Path(), public, declaration.universe, strategy.resolutions, tuple(strategy.measurements))
 
     @cache

@@ -6,6 +6,7 @@ out clique by clique. But an array never has more than the classes of a column, 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +50,8 @@ class _Array:
                 factor = np.take(factor, of.groups(self.version[label], other.version[label]), axis=place)
         result = [label for label in self.labels if label >= of.columns or label in needed]
         result += [label for label in other.labels if label >= of.columns]
-        self.values = np.einsum(self.values, self.labels, factor, other.labels, result, optimize=True)
+        operands: list[Any] = [self.values, self.labels, factor, other.labels, result]
+        self.values = np.einsum(*operands, optimize=True)
         self.labels = result
 
     def ordered(self, axes: Axes, of: Resolutions) -> None:
@@ -92,7 +94,9 @@ def _given(across: Across, part: Part, classes: Mapping[int, Groups]) -> _Array:
     for each in further:
         needed |= tree.separator(each.clique, clique)
     over, kept = scopes.axes(needed), {of.column(axis): axis for axis in scopes.axes(shared)}
-    array = _Array(across.within(clique, needed), [of.column(axis) for axis in over], {of.column(axis): axis for axis in over})
+    array = _Array(
+        across.within(clique, needed), [of.column(axis) for axis in over], {of.column(axis): axis for axis in over}
+    )
     factors = [_given(across, each, classes) for each in further]
     for done in range(len(factors) + 1):
         later = {label for each in factors[done:] for label in each.labels if label < of.columns}
