@@ -22,7 +22,7 @@ from dpcore.universe.temporal import CalendarColumn
 from dpcore.workload import Axes
 
 KEPT_BYTES = 1 << 29  # of all models together; if they are larger, they are built again for every new set of columns
-SKEW = 0.5  # the usual difference between the two halves of a declared bin, as a share of its rows
+SKEW = 0.8  # the usual difference between the two halves of a declared bin, as a share of its rows
 BYTES = 8
 
 

@@ -105,7 +105,7 @@ def summed(array: Weights, classes: Sequence[Groups]) -> Weights:
     """
     for place, each in enumerate(classes):
         count = int(each.max()) + 1
-        if count < len(each):
+        if not np.array_equal(each, np.arange(len(each))):
             chosen = np.zeros((len(each), count))
             chosen[np.arange(len(each)), each] = 1.0
             array = np.moveaxis(np.tensordot(array, chosen, axes=(place, 0)), -1, place)
