@@ -22,10 +22,11 @@ from dpcore.answers.replicates import make_uncertainty
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 
-WIDER, OTHERS_WIDER = 1.05, 1.15  # the standard errors of counts and of other numbers are multiplied by this
+WIDER = {"mwem": 1.05, "adaptive": 1.2, "pmw": 1.05}  # the standard error of a count is multiplied by this
+OTHERS_WIDER = 1.15  # and that of another number by this
 CLUMPS = 3.0  # a mean over columns that were never measured together varies as if rows came in clumps of this many
 USUAL = 8  # the usual variance weighs as much as this many replicates
-IN_PAIRS, APART, UNCONNECTED = 1.1, 1.6, 2.0  # factors for columns that were not measured together
+IN_PAIRS, APART, UNCONNECTED = 1.1, 1.5, 2.0  # factors for columns that were not measured together
 MOST_LEVEL = 0.9999
 
 
@@ -60,6 +61,8 @@ class Intervals:
     def __init__(self, release: Release) -> None:
         self._known = release.uncertainty or make_uncertainty(release)
         self._measured = Measured(release)
+        self._wider = WIDER[release.manifest["strategy"]]
+        self._least = _least_variance(release)
         self.ensemble = Ensemble(release, self._known)
 
     def of(self, query: Query, *, level: float) -> tuple[Prepared, dict[Number, Interval]]:
@@ -86,9 +89,8 @@ class Intervals:
         if isinstance(number, Count):
             form = merging.form(number)
             usual = self._known.scale.usual(value, columns=len(form.axes))
-            variances = (
-                (WIDER * factor) ** 2 * (len(differences) * squares + USUAL * usual) / (len(differences) + USUAL)
-            )
+            variances = (len(differences) * squares + USUAL * usual) / (len(differences) + USUAL)
+            variances = (self._wider * factor) ** 2 * variances + self._least
             half = student(level, len(differences) + USUAL) * np.sqrt(variances)
             found = Interval(value, value - half, value + half, basis)
             if (direct := self._measured.counts(merging, form)) is not None:
@@ -118,6 +120,13 @@ class Intervals:
             basis = Basis.MODEL
             factor = max(factor, IN_PAIRS if self._measured.in_pairs(axes) else APART)
         return basis, factor
+
+
+def _least_variance(release: Release) -> float:
+    """Return the least variance of a count. `pmw` corrects no error below 2 alpha rows, and its replicates do not either."""
+    if release.manifest["strategy"] != "pmw":
+        return 0.0
+    return float((release.manifest["spec"]["strategy"]["alpha"] * release.model.total) ** 2)
 
 
 def _narrowed(found: Interval, variances: Weights, direct: Direct, *, normal: float) -> Interval:
