@@ -95,9 +95,7 @@ class Intervals:
             found = Interval(value, value - half, value + half, basis)
             if (direct := self._measured.counts(merging, form)) is not None:
                 found = _narrowed(found, variances, direct, normal=_normal(level))
-            return Interval(
-                np.maximum(found.value, 0.0), np.maximum(found.low, 0.0), np.maximum(found.high, 0.0), basis
-            )
+            return Interval(value, np.maximum(found.low, 0.0), np.maximum(found.high, 0.0), basis)
         if isinstance(number, Mean) and factor >= APART:
             squares = squares + CLUMPS * self.ensemble.sampling_variance(merging, number)
         errors = student(level, len(differences)) * OTHERS_WIDER * factor
@@ -130,16 +128,19 @@ def _least_variance(release: Release) -> float:
 
 
 def _narrowed(found: Interval, variances: Weights, direct: Direct, *, normal: float) -> Interval:
-    """Return the interval of a count, averaged by inverse variances with the noisy sum of its cells where that is narrower.
+    """Return the interval of a count around the average, by inverse variances, of model and noisy sum, where the sum is narrower.
 
-    Both have seen the same noise, so the average is not taken to be narrower than the noisy sum alone.
+    Both have seen the same noise, so the average is not taken to be narrower than the noisy sum alone. The number itself stays the model's
+    and inside the interval, so that the counts of groups add up.
     """
     narrower = direct.variances < variances
     own = np.where(narrower, direct.variances, 1.0)
     weight = np.where(narrower, variances / (variances + own), 0.0)
-    value = weight * direct.counts + (1 - weight) * found.value
+    centre = weight * direct.counts + (1 - weight) * found.value
     half = np.where(narrower, np.minimum(found.high - found.value, normal * np.sqrt(own)), found.high - found.value)
-    return Interval(value, value - half, value + half, found.basis)
+    return Interval(
+        found.value, np.minimum(centre - half, found.value), np.maximum(centre + half, found.value), found.basis
+    )
 
 
 def _within_range(prepared: Prepared, number: Number, low: Weights, high: Weights) -> tuple[Weights, Weights]:

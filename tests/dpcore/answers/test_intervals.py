@@ -93,7 +93,7 @@ def test_a_higher_level_gives_wider_intervals_and_an_impossible_one_is_refused(n
     assert halves == sorted(halves)
     assert halves[0] < 0.5 * halves[2]
     for level in (0.0, 1.0, 95.0, float("nan")):
-        with pytest.raises(UsageError, match="use 0[.]95"):
+        with pytest.raises(UsageError, match=r"use 0[.]95"):
             answer(noisy, "select count(*) from release", level=level)
 
 
