@@ -2,7 +2,7 @@
 
 The standard error of a number is the root mean square difference between the release's replicates and its pilot. There are few replicates,
 so the variance of a count is averaged with the usual variance of counts of that size. If the columns of a number were never measured
-together, errors are larger than the replicates know, by a factor that was measured on real tables (docs/decisions/0043).
+together, errors are larger than the replicates know: by how much, the release's own rounds tell (docs/decisions/0043).
 """
 
 from collections.abc import Iterable
@@ -63,6 +63,7 @@ class Intervals:
         self._measured = Measured(release)
         self._wider = WIDER[release.manifest["strategy"]]
         self._least = _least_variance(release)
+        self._total = self._known.model.total
         self.ensemble = Ensemble(release, self._known)
 
     def of(self, query: Query, *, level: float) -> tuple[Prepared, dict[Number, Interval]]:
@@ -91,13 +92,19 @@ class Intervals:
             usual = self._known.scale.usual(value, columns=len(form.axes))
             variances = (len(differences) * squares + USUAL * usual) / (len(differences) + USUAL)
             variances = (self._wider * factor) ** 2 * variances + self._least
+            if factor >= APART:
+                variances = variances + self._known.scale.unmeasured * value * (
+                    1 - np.minimum(value / self._total, 1.0)
+                )
             half = student(level, len(differences) + USUAL) * np.sqrt(variances)
             found = Interval(value, value - half, value + half, basis)
             if (direct := self._measured.counts(merging, form)) is not None:
                 found = _narrowed(found, variances, direct, normal=_normal(level))
             return Interval(value, np.maximum(found.low, 0.0), np.maximum(found.high, 0.0), basis)
         if isinstance(number, Mean) and factor >= APART:
-            squares = squares + CLUMPS * self.ensemble.sampling_variance(merging, number)
+            squares = squares + max(CLUMPS, self._known.scale.unmeasured) * self.ensemble.sampling_variance(
+                merging, number
+            )
         errors = student(level, len(differences)) * OTHERS_WIDER * factor
         half = errors * np.sqrt(squares)
         low, high = value - half, value + half

@@ -11,6 +11,7 @@ Everything is computed from public measurements. The seed is their hash, so a re
 import hashlib
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -32,6 +33,8 @@ PILOT_PER_CELL = {
     "pmw": None,
 }  # twice, or one and a half times, what the model may fit; docs/decisions/0043
 SETS, COUNTS_EACH = 24, 8  # the random counts from which the usual size of errors is learned
+RANGES_EACH = 60  # of each marginal that is predicted
+FEWEST_PREDICTED = 3  # marginals
 MOST_COLUMNS, MOST_CELLS = 4, 1 << 14  # of each of them
 
 
@@ -60,7 +63,7 @@ def make_uncertainty(release: Release) -> Uncertainty:
         made.append(Fit(replicate.total, own))
         squares += (_answers(replicate, asked) - known) ** 2
     columns = np.array([float(len(axes)) for axes, _ in asked])
-    scale = _scale(known, squares, columns, replicates=replicates)
+    scale = replace(_scale(known, squares, columns, replicates=replicates), unmeasured=_unmeasured(release, rng))
     model, rough, *made = _alike([model, Fit(pilot.total, functions), *made])
     return Uncertainty(model, rough, tuple(made), scale)
 
@@ -126,6 +129,39 @@ def _redrawn(
         return Measurement(each.step, each.axes, each.cell, np.rint(true + noise).astype(np.int64), each.noise)
 
     return Transcript(tuple(map(drawn, transcript.first)), tuple(map(drawn, transcript.later)))
+
+
+def _unmeasured(release: Release, rng: np.random.Generator) -> float:
+    """Return the variance of counts over columns that were never measured together, as a multiple of n (1 - n / N).
+
+    It is learned from the last third of the rounds: their marginals are predicted by a model that was fitted to the earlier ones. The
+    squared error in random ranges, less what the noise explains, is that of structure that the model could not know.
+    """
+    transcript = release.transcript
+    known = len(transcript.later) * 2 // 3
+    if not known or release.manifest["strategy"] == "pmw":
+        return 0.0
+    model = release.fit(Transcript(transcript.first, transcript.later[:known]))
+    sums = np.array([_predicted(each, model, rng) for each in transcript.later[known:]])
+    squares, rows = sums.T
+    if len(sums) < FEWEST_PREDICTED or rows.sum() <= 0:
+        return 0.0
+    found = float(squares.sum() / rows.sum())
+    error = math.sqrt(float(np.sum((squares - found * rows) ** 2)) * len(sums) / (len(sums) - 1)) / float(rows.sum())
+    return max(0.0, found - error)  # with little budget the noise alone would often give a large number
+
+
+def _predicted(measured: Measurement, model: Model, rng: np.random.Generator) -> tuple[float, float]:
+    """Return the squared error of a prediction that noise does not explain, and n (1 - n / N), summed over random ranges."""
+    predicted = model.marginal(measured.axes)
+    squares = expected = 0.0
+    for _ in range(RANGES_EACH):
+        ends = [sorted(rng.integers(0, size, 2).tolist()) for size in predicted.shape]
+        inside = tuple(slice(first, last + 1) for first, last in ends)
+        rows = float(predicted[inside].sum())
+        squares += (float(measured.values[inside].sum()) - rows) ** 2 - predicted[inside].size * measured.noise**2
+        expected += max(rows, 1.0) * max(1 - rows / model.total, 0.0)
+    return squares, expected
 
 
 def _scale(counts: Weights, squares: Weights, columns: Weights, *, replicates: int) -> Scale:

@@ -44,13 +44,15 @@ class Fit:
 
 @dataclass(frozen=True)
 class Scale:
-    """How large errors usually are in this release, learned from its own replicates.
+    """How large errors usually are in this release, learned from its own replicates and rounds.
 
     Attributes:
         curve: The coefficients of log(variance) for 1, size, size^2 and the number of columns, where size = log(expected count + 20).
+        unmeasured: The variance of a count of n among N rows whose columns were never measured together, as a multiple of n (1 - n / N).
     """
 
     curve: tuple[float, ...]
+    unmeasured: float = 0.0
 
     @staticmethod
     def regressors(counts: Weights, columns: Weights) -> Weights:
@@ -124,6 +126,7 @@ def _table(found: Uncertainty, measurements: Sequence[Measurement], *, step: flo
         "sets": [{"axes": each, "shape": found.model.functions[each].shape} for each in axes],
         "totals": {name: fit.total.hex() for name, fit in found.fits.items()},
         "curve": [each.hex() for each in found.scale.curve],
+        "unmeasured": found.scale.unmeasured.hex(),
         "step": step.hex(),
     }
     metadata = {_METADATA: json.dumps(public, separators=(",", ":")).encode()}
@@ -148,7 +151,8 @@ def read_uncertainty(path: Path, measurements: Sequence[Measurement]) -> Uncerta
             functions = _functions(table[name].to_numpy(), shapes, steps)
             fits[name] = Fit(float.fromhex(total), functions)
         curve = tuple(float.fromhex(each) for each in public["curve"])
-        return Uncertainty(fits.pop("model"), fits.pop("pilot"), tuple(fits.values()), Scale(curve))
+        scale = Scale(curve, float.fromhex(public["unmeasured"]))
+        return Uncertainty(fits.pop("model"), fits.pop("pilot"), tuple(fits.values()), scale)
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, RecursionError):
         raise UsageError(f"{UNCERTAINTY} cannot be read; copy the release again") from None
 
