@@ -25,7 +25,7 @@ from dpcore.release.draft_folder import DraftFolder, new_file
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 
-PART, LATER = "data/part-00000.parquet", ("measurements.parquet", "card.html", "manifest.json")
+PART, LATER = "data/part-00000.parquet", ("measurements.parquet", "uncertainty.parquet", "card.html", "manifest.json")
 VICTIM = b"rows of another table\n"
 
 Swap = Callable[[Path], object]
