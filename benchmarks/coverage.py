@@ -46,6 +46,9 @@ def main() -> None:
     parser.add_argument(
         "--questions", type=int, default=200, help="counts asked of each release; half as many other numbers"
     )
+    parser.add_argument(
+        "--left-out", action="store_true", help="test the third control, too, which takes five fits a release"
+    )
     parser.add_argument("--keep", type=Path, help="where releases are kept; default: nowhere")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
@@ -66,7 +69,14 @@ def main() -> None:
                             "release_cpu_seconds": seconds,
                         }
                         asked.append(
-                            ask(open_release(path), table_of(data)[1], name, questions=arguments.questions, seed=seed)
+                            ask(
+                                open_release(path),
+                                table_of(data)[1],
+                                name,
+                                questions=arguments.questions,
+                                seed=seed,
+                                left_out=arguments.left_out,
+                            )
                         )
     result = summary(asked)
     print(json.dumps(result) if arguments.json else _text(result))
