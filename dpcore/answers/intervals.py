@@ -2,7 +2,7 @@
 
 The standard error of a number is the root mean square difference between the release's replicates and its pilot. There are few replicates,
 so the variance of a count is averaged with the usual variance of counts of that size. If the columns of a number were never measured
-together, errors are larger than the replicates know: by how much, the release's own rounds tell (docs/decisions/0043).
+together, errors are larger than the replicates know: by how much, the release's own rounds tell (docs/decisions/0044).
 """
 
 from collections.abc import Iterable

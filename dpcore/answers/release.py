@@ -78,12 +78,12 @@ class Release:
         shape, rough = self.universe.shape, {} if per_cell is None else {"per_cell": per_cell}
         match self.manifest["strategy"]:
             case "mwem":
-                return fit_dense(shape, transcript, **rough)
+                return fit_dense(shape, transcript, orders=self.universe.orders, **rough)
             case "pmw":
                 told = self.manifest["spec"]["strategy"]
                 return SignedSteps.of(shape, rounds=told["rounds"], alpha=told["alpha"]).fitted(shape, transcript)
             case "adaptive":
-                return fit_factored(self.resolutions, transcript, **rough)
+                return fit_factored(self.resolutions, transcript, orders=self.universe.orders, **rough)
         raise UsageError(f"the release was made by another version of dpflow; answer with the one in its {MANIFEST}")
 
     def assigned(self, fit: Fit) -> Model:

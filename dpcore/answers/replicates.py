@@ -31,7 +31,7 @@ PILOT_PER_CELL = {
     "mwem": 1.0,
     "adaptive": 1.5,
     "pmw": None,
-}  # twice, or one and a half times, what the model may fit; docs/decisions/0043
+}  # twice, or one and a half times, what the model may fit; docs/decisions/0044
 SETS, COUNTS_EACH = 24, 8  # the random counts from which the usual size of errors is learned
 RANGES_EACH = 60  # of each marginal that is predicted
 FEWEST_PREDICTED = 3  # marginals

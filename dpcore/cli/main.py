@@ -57,9 +57,8 @@ def _call(arguments: argparse.Namespace, opened: list[Ledger]) -> int:
         print(f"interrupted{hint if 'resume' in arguments else ''}", file=sys.stderr)  # noqa: T201
         return 130
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # the reader is gone, so the final flush must not fail
+        # The reader is gone, so the final flush must not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:  # noqa: BLE001  the text of an unexpected error may be private, so it must not reach the terminal
         details = record(error, where="dpflow")

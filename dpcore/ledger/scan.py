@@ -1,6 +1,7 @@
 """Stream every stored row of a ledger, for verification.
 
-Values are not converted, so an invalid row is compared like any other and reported by name. Memory use is constant, whatever
+Values stay as stored and are not converted. So an invalid value raises no error here: its row is compared like any other, and the report
+names its table and key. Memory use is constant, whatever
 the number of rows.
 """
 

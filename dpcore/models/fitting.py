@@ -16,16 +16,15 @@ from dpcore.models.evidence import Evidence
 from dpcore.models.factored import FactoredModel
 from dpcore.models.model import Weights
 from dpcore.models.refine import Functions, refine
+from dpcore.models.trends import Orders, keep_trends
 from dpcore.resolutions import Resolutions
 from dpcore.workload import Axes
 
 FIRST_TRIES, LAST_TRIES = 50, 400  # evaluations of the model
 LAST_CELL_TRIES = 4e8  # a large dense model gets fewer last tries, so that tries x cells stays below this
 FEWEST_LAST_TRIES = 60  # but at least these
-DENSE_PER_CELL, FACTORED_PER_CELL = (
-    0.5,
-    1.0,
-)  # parameters that a model may fit for each cell that stands out of its noise
+# Parameters that a model may fit for each cell that stands out of its noise
+DENSE_PER_CELL, FACTORED_PER_CELL = 0.5, 1.0
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,11 @@ def first_dense(model: DenseModel, evidence: Evidence) -> Functions:
 
 
 def last_dense(
-    model: DenseModel, evidence: Evidence, base: Functions, *, per_cell: float = DENSE_PER_CELL
+    model: DenseModel, evidence: Evidence, base: Functions, *, orders: Orders, per_cell: float = DENSE_PER_CELL
 ) -> Functions:
     """Build the last model from the first one, so that early measurements have no more influence than late ones."""
-    return refine(model, evidence, base, tries=last_tries(math.prod(model.shape)), per_cell=per_cell)
+    functions = refine(model, evidence, base, tries=last_tries(math.prod(model.shape)), per_cell=per_cell)
+    return keep_trends(model, evidence, functions, resolutions=Resolutions(model.shape), orders=orders)
 
 
 def first_factored(model: FactoredModel, evidence: Evidence) -> Functions:
@@ -80,20 +80,22 @@ def first_factored(model: FactoredModel, evidence: Evidence) -> Functions:
 
 
 def last_factored(
-    model: FactoredModel, evidence: Evidence, base: Functions, *, per_cell: float = FACTORED_PER_CELL
+    model: FactoredModel, evidence: Evidence, base: Functions, *, orders: Orders, per_cell: float = FACTORED_PER_CELL
 ) -> Functions:
     """Build the last model from the first one, likewise."""
-    return refine(model, evidence, base, tries=LAST_TRIES, per_cell=per_cell)
+    functions = refine(model, evidence, base, tries=LAST_TRIES, per_cell=per_cell)
+    return keep_trends(model, evidence, functions, resolutions=model.resolutions, orders=orders)
 
 
 def fit_dense(
-    shape: Sequence[int], transcript: Transcript, *, per_cell: float = DENSE_PER_CELL
+    shape: Sequence[int], transcript: Transcript, *, orders: Orders, per_cell: float = DENSE_PER_CELL
 ) -> tuple[DenseModel, Functions]:
     """Return the dense model of a transcript, and its functions.
 
     Args:
         shape: The number of cells of each column.
         transcript: The measurements.
+        orders: The ordered columns.
         per_cell: Parameters that the last model may fit for each cell that stands out. A larger number gives a rougher model.
     """
     evidence = _evidence(transcript.first)
@@ -102,11 +104,11 @@ def fit_dense(
     for each in transcript.later:
         evidence.add(each)
     model.rescale(evidence.total)
-    return model, last_dense(model, evidence, base, per_cell=per_cell)
+    return model, last_dense(model, evidence, base, orders=orders, per_cell=per_cell)
 
 
 def fit_factored(
-    resolutions: Resolutions, transcript: Transcript, *, per_cell: float = FACTORED_PER_CELL
+    resolutions: Resolutions, transcript: Transcript, *, orders: Orders, per_cell: float = FACTORED_PER_CELL
 ) -> tuple[FactoredModel, Functions]:
     """Return the factored model of a transcript, and its functions. The arguments are those of `fit_dense`."""
     evidence = _evidence(transcript.first)
@@ -116,7 +118,7 @@ def fit_factored(
         evidence.add(each)
         model.make_room([each.axes])  # one after the other, as in the rounds: their order decides the tree
     model.rescale(evidence.total)
-    return model, last_factored(model, evidence, base, per_cell=per_cell)
+    return model, last_factored(model, evidence, base, orders=orders, per_cell=per_cell)
 
 
 def _evidence(measurements: Iterable[Measurement]) -> Evidence:

@@ -66,7 +66,7 @@ class Protection:
                 "with unit row, max_rows_per_unit must be 1; to keep more rows of a person, set unit to the id column"
             )
         if self.row_weight < 1:
-            raise SpecError("the largest weight of a row must be at least 1")
+            raise SpecError("the largest weight of a row must be at least 1; raise `max` of the weight")
         if self.weight == self.unit:
             raise SpecError("the weight column and the unit must be two different columns; name another weight")
 

@@ -156,8 +156,8 @@ def _columns(draft: Draft) -> Iterator[str]:
     found = {each.column: each for each in draft.findings}
     if found:
         yield _paragraph(
-            f"The possible values of the columns were declared in advance, not taken from the data, except for {', '.join(found)}. The "
-            "values of these were discovered in the data with noisy counts, whose cost is part of the promise above."
+            f"The possible values of the columns were declared in advance, not taken from the data, except for {', '.join(found)}. "
+            "These were discovered in the data with noisy counts, whose price is part of the promise above."
         )
     else:
         yield _paragraph("The possible values of the columns were declared in advance, not taken from the data.")

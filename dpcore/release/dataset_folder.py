@@ -9,15 +9,16 @@ a release, or a link to one, has another name than its manifest states, so it ne
 import datetime as dt
 import hashlib
 import json
+import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from dpcore.ledger import Run
-from dpcore.release.draft_folder import new_file, sync_path
+from dpcore.release.draft_folder import DRAFT, new_file, sync_path
 from dpcore.release.integrity import (
     LARGEST_NOTE,
     MANIFEST,
@@ -125,11 +126,25 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
+def walk_releases(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Iterate like `walk` over a dataset's folder, hidden folders included, except drafts of releases still being written.
+
+    A draft lies in `.partial-RELEASE-.../draft`, deeper than a reader of all releases looks. Nothing else in `.partial-*` is left out.
+    """
+    for above, folders, others in walk(folder):
+        if above.parent == folder and above.name.startswith(DRAFT_OF_RELEASE):
+            folders[:] = [name for name in folders if name != DRAFT or (above / name).is_symlink()]
+        yield above, folders, others
+
+
+def misplaced(
+    folder: Path, *, manifests: Collection[Path], recorded: Collection[str], numbers: Mapping[str, int]
+) -> str | None:
     """Describe the first thing in a dataset's folder that a reader could mistake for a release or for the newest one, or return None.
 
     Args:
-        folder: The folder that holds the releases of a dataset.
+        folder: The folder that holds the releases of a dataset, without links in its path.
+        manifests: The manifests that were read, with links in their folders resolved. Each is checked on its own, with all in its folder.
         recorded: The names of the releases that the ledger recorded as published there.
         numbers: For each release name the ledger knows, the number of the event that last reserved its run.
 
@@ -144,25 +159,29 @@ def misplaced(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, 
         release = folder / name  # hidden names too: `*` matches them in DuckDB and polars
         if is_there(release / "data") and not is_there(release / MANIFEST):
             return f"{one_line(name)} holds data but no {MANIFEST}, so it is not a release of this ledger"
-        if stray := _stray_rows(release):
-            return f"{one_line(stray.relative_to(folder))} lies beside the releases but belongs to none of them"
+    if problem := _stray(folder, manifests):
+        return problem
     return _pointer_problem(folder, recorded=recorded, numbers=numbers) if LATEST in names else None
 
 
-def _stray_rows(path: Path) -> Path | None:
-    """Return a file that a reader would take for rows, at or below a path in a dataset's folder that belongs to no release, or None.
+def _stray(folder: Path, manifests: Collection[Path]) -> str | None:
+    """Describe a file that a reader would take for rows, or a link to a folder, that belongs to no release, or return None.
 
-    Releases are checked by their manifests. A draft lies deeper than a reader of all releases looks.
+    Not every folder with a `manifest.json` is a release: only if that was read, somebody has checked what the folder holds.
     """
-    if not is_folder(path):
-        return path if _ROWS.search(path.name) else None
-    if is_there(path / MANIFEST) or path.name.startswith(DRAFT_OF_RELEASE):
-        return None
-    for above, folders, others in walk(path):
-        folders[:] = [name for name in folders if not is_there(above / name / MANIFEST)]
-        if found := next((name for name in others if _ROWS.search(name)), None):
-            return above / found
+    for above, folders, others in walk_releases(folder):
+        folders[:] = [name for name in folders if _manifest_of(above / name) not in manifests]
+        for path in (above / name for name in sorted(folders + others)):
+            if path.is_symlink() and is_folder(path):  # `walk` does not enter it, but a reader may
+                return f"{one_line(path.relative_to(folder))} is a link to a folder that is not a release"
+            if path.name in others and _ROWS.search(path.name):
+                return f"{one_line(path.relative_to(folder))} lies beside the releases but belongs to none of them"
     return None
+
+
+def _manifest_of(release: Path) -> Path:
+    """Return the path of a release's manifest. The release itself may be a link, the folders above it are none."""
+    return Path(os.path.realpath(release) if release.is_symlink() else release, MANIFEST)
 
 
 def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_NAME, _DATA = "draft", "data"
+DRAFT, _DATA = "draft", "data"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
@@ -69,7 +69,7 @@ class DraftFolder:
 
     def rename(self, final: Path) -> None:
         """Rename the draft to its final name. If another folder has taken the draft's name, that one moves: check with `is_at`."""
-        os.rename(_NAME, final, src_dir_fd=self._above)
+        os.rename(DRAFT, final, src_dir_fd=self._above)
 
     def is_at(self, final: Path) -> bool:
         """Return whether the folder at a path is the one that was written."""
@@ -89,7 +89,7 @@ def new_draft(outer: Path) -> Iterator[DraftFolder]:
         outer.mkdir()
         with (
             _held(outer) as above,
-            _new_folder(_NAME, within=above) as folder,
+            _new_folder(DRAFT, within=above) as folder,
             _new_folder(_DATA, within=folder) as data,
         ):
             yield DraftFolder(above, folder, data)

@@ -101,7 +101,7 @@ def walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
     """Iterate over a folder and all folders below it, each with the sorted names of its folders and of its other entries.
 
     The caller may remove names from the list of folders, which are then not entered. Links to folders are among the folders, and never
-    entered. Unlike `os.walk`, folders of any depth need no stack, and a folder that this user may not list raises its error.
+    entered. Unlike `os.walk`, deep folders need no stack, and a folder that this user may not list raises its error.
     """
     pending = [folder]
     while pending:

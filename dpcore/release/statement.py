@@ -100,7 +100,8 @@ class Statement:
             whom = "one row" if self.weight is None else f"one row, which counts {self.weighing}"
         else:
             each = "" if self.weight is None else f", each {self.weighing}"
-            whom = f"one {self.unit} with all its rows, of which at most {self.max_rows_per_unit} count{each}"
+            most = "at most 1 counts" if self.max_rows_per_unit == 1 else f"at most {self.max_rows_per_unit} count"
+            whom = f"one {self.unit} with all its rows, of which {most}{each}"
         change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
         what = pair(self.epsilon, self.delta)
         return f"This release is {what}-differentially private with respect to {change} {whom}."

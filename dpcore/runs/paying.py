@@ -93,9 +93,8 @@ def amount_to_reserve(
             f"{epsilon} is too small to be shared by up to {answers} answers; ask for epsilon {to_share}, or for fewer `rounds`"
         )
     smallest = smallest_share(declaration, strategy) if smallest is None else smallest
-    fewest = (
-        declaration.limited(1) if declaration.lacks_limit else declaration
-    )  # larger limits are chosen only if they can be paid
+    # Larger limits are chosen only if they can be paid.
+    fewest = declaration.limited(1) if declaration.lacks_limit else declaration
     least = least_amount(currency=currency, protection=fewest.protection)
     if not smallest:
         raise UsageError(

@@ -17,7 +17,7 @@ from dpcore.ledger.chain import is_sha256
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.release.dataset_folder import misplaced, reservation_numbers
+from dpcore.release.dataset_folder import misplaced, reservation_numbers, walk_releases
 from dpcore.release.integrity import (
     MANIFEST,
     access_errors,
@@ -55,20 +55,18 @@ def verify_ledger(
         there = sorted({each.path for each in recorded if is_there(each.path)})
         # A ledger restored from a backup does not know its later releases. They lie beside the ones it knows.
         beside = sorted({each.beside for each in recorded if is_folder(each.beside)})
-        below = {folder: tuple(_found([folder])) for folder in beside}
+        below = {folder: tuple(_found_beside(folder)) for folder in beside}
         found = [*_found([*releases, *complete]), *chain.from_iterable(below.values()), *there]
-        read = [_read(path) for path in dict.fromkeys(found)]
-        identity = ledger.identity()
-        manifests = [manifest for manifest in read if manifest.privacy.get("ledger", identity) == identity]
+        read = {path: _read(path, identity=ledger.identity()) for path in dict.fromkeys(found)}
+        manifests = [manifest for manifest in read.values() if manifest is not None]
         heads = {one_line(manifest.path): manifest.head for manifest in manifests}
         verified = verify(ledger, price=_price, heads=heads, expected_head=expected_head)
-        _require_in_place(recorded, read, identity=identity)
+        _require_in_place(recorded, read)
         runs = {manifest.run: _require_agreement(ledger, manifest) for manifest in manifests}
         # Read the records again, after the states of the runs: a run that was settled meanwhile has its record by now.
         files = _require_published(manifests, runs, tuple(_recorded(ledger)))
-        others = {manifest.path for manifest in read} - {manifest.path for manifest in manifests}
-        foreign = {folder: sorted(others.intersection(paths)) for folder, paths in below.items()}
-        _require_releases_only(ledger, recorded, foreign=foreign)
+        foreign = {folder: sorted(path for path in set(paths) if read[path] is None) for folder, paths in below.items()}
+        _require_releases_only(ledger, recorded, read=read, foreign=foreign)
     absent = _absent(recorded, runs=runs, complete=complete)
     return replace(verified, others=len(read) - len(manifests), files=files, absent=absent)
 
@@ -140,13 +138,34 @@ def _found(places: Iterable[Path]) -> Iterator[Path]:
             yield _resolved(place)
         for folder, below, _ in walk(place):
             below[:] = [name for name in below if not name.startswith(".") or is_there(folder / name / "data")]
-            # Also look in the subfolders: `walk` does not enter links, but a reader would read a linked release like the others.
-            paths = (folder / name / MANIFEST for name in ("", *below))
-            yield from (_resolved(path) for path in paths if is_there(path))
+            yield from _found_in(folder, below)
 
 
-def _read(path: Path) -> _Manifest:
-    """Read a manifest. Raise if it is invalid."""
+def _found_beside(folder: Path) -> Iterator[Path]:
+    """Iterate over the manifests in and below a dataset's folder, except those of releases still being written.
+
+    Hidden folders are searched too, because a reader of `**` may read them.
+    """
+    for above, below, _ in walk_releases(folder):
+        yield from _found_in(above, below)
+
+
+def _found_in(folder: Path, below: Iterable[str]) -> Iterator[Path]:
+    """Iterate over the manifests in a folder and its subfolders, some of which may be links.
+
+    A walk does not enter links, but a reader would read a linked release like the others.
+    """
+    paths = (folder / name / MANIFEST for name in ("", *below))
+    return (_resolved(path) for path in paths if is_there(path))
+
+
+def _read(path: Path, *, identity: str) -> _Manifest | None:
+    """Read a manifest. Return None if it names another ledger: anybody can write many large ones, which must not fill the memory.
+
+    Raises:
+        LedgerDamaged: If the manifest is invalid.
+        PermissionError: If this user may not read it.
+    """
     try:
         written = read_manifest(path)
         content = json.loads(written.decode("utf-8"))
@@ -162,15 +181,14 @@ def _read(path: Path) -> _Manifest:
         readable = False
     if not readable:
         raise LedgerDamaged(f"the manifest {one_line(path)} is unreadable; restore the release from a backup")
-    return manifest
+    return manifest if privacy.get("ledger", identity) == identity else None
 
 
-def _require_in_place(recorded: Iterable[_Recorded], read: Iterable[_Manifest], *, identity: str) -> None:
+def _require_in_place(recorded: Iterable[_Recorded], read: Mapping[Path, _Manifest | None]) -> None:
     """Raise if a recorded place holds something other than its run's release, whatever copies exist elsewhere."""
-    found = {manifest.path: manifest for manifest in read}
     for each in recorded:
-        if manifest := found.get(each.path):
-            if manifest.privacy.get("ledger", identity) != identity:
+        if each.path in read:
+            if (manifest := read[each.path]) is None:
                 raise _release_changed(each.folder, f"{MANIFEST} names another ledger than the one that recorded it")
             if manifest.run != each.run:
                 raise _release_changed(
@@ -214,20 +232,25 @@ def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) ->
 
 
 def _require_releases_only(
-    ledger: Ledger, recorded: Sequence[_Recorded], *, foreign: Mapping[Path, Sequence[Path]]
+    ledger: Ledger, recorded: Sequence[_Recorded], *, read: Iterable[Path], foreign: Mapping[Path, Sequence[Path]]
 ) -> None:
     """Raise if a folder of releases holds something that could pass for a release, points to an older release as the newest, or has another owner.
 
     Args:
         ledger: The ledger.
         recorded: Its releases on record.
+        read: The manifests that were read.
         foreign: For each folder in which its releases were published, the manifests in and below it, at any depth, that name another ledger.
     """
     for folder, manifests in foreign.items():
         here = {each.folder.name: each.run for each in recorded if each.beside == folder}
         # Not the folder's name: runs may have reached it through a link, and the name of the link is the account's.
         accounts = {ledger.run(run).account for run in here.values()}
-        problem = misplaced(folder, recorded=here, numbers=_numbers(ledger, accounts, here))
+        known, numbers = set(read), _numbers(ledger, accounts, here)
+        while problem := misplaced(folder, manifests=known, recorded=here, numbers=numbers):
+            if not (published_since := set(_found_beside(folder)) - known):
+                break
+            known |= published_since
         problem = problem or owner_changed(ledger, folder, accounts=accounts)
         shown = [_shown_below(folder, path) for path in manifests]
         if problem := problem or not_adopted(ledger, folder, accounts=accounts, foreign=shown):

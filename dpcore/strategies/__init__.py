@@ -40,4 +40,5 @@ def strategy_for(declaration: Declaration, *, given: Given | None = None) -> Str
             for name, each in universe.attributes.items()
         ]
         return Adaptive(columns, workload, rounds=chosen.rounds, pure=pure, model_mb=chosen.max_model_mb, given=given)
-    return Mwem(universe.names, universe.shape, workload, rounds=chosen.rounds, pure=pure, given=given)
+    rounds, orders = chosen.rounds, universe.orders
+    return Mwem(universe.names, universe.shape, workload, rounds=rounds, pure=pure, orders=orders, given=given)

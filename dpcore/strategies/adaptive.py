@@ -202,7 +202,8 @@ class Adaptive(Strategy):
 
     def conclude(self) -> None:
         """Build the released model from the first one, so that early measurements have no more influence than late ones."""
-        last_factored(self.model, self._evidence, self._base)
+        orders = {place: each.size - each.apart for place, each in enumerate(self._columns) if each.ordered}
+        last_factored(self.model, self._evidence, self._base, orders=orders)
 
     def _measure_columns(
         self, curator: Curator, shares: Sequence[Fraction], *, left: Fraction, suffix: str

@@ -12,15 +12,14 @@ from dpcore.curator.curator import Curator, Offer
 from dpcore.measurements import Measurement, Selection
 from dpcore.models import DenseModel, Evidence, Functions, refine
 from dpcore.models.fitting import DENSE_PER_CELL, first_dense, last_dense
+from dpcore.models.trends import UNORDERED, Orders
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.strategies.worthwhile import Budget, Choice, choose
 from dpcore.workload import Axes, Workload
 
 # Tuned on Adult (seven columns) and on two other census and hospital tables, see docs/decisions/0006.
 SELECTING = Fraction(1, 20)  # the selection's share of a round's budget
-ORDERING = Fraction(
-    1, 1000
-)  # the same if all candidates will be measured, so that a selection only decides about their order
+ORDERING = Fraction(1, 1000)  # the same if all candidates get measured, so that selections only order them
 LEAST_FIRST, MOST_FIRST = 0.05, 0.5  # limits of the one-way marginals' share of the whole budget
 MOST_ROUNDS, MOST_ROUNDS_PURE = 60, 20  # noise grows with the root of the rounds in zCDP, and linearly in pure epsilon
 WORTH_AGAIN = 0.02  # the least share of the budget for which the columns are measured again
@@ -56,9 +55,11 @@ class Mwem(Strategy):
         *,
         rounds: int | None,
         pure: bool,
+        orders: Orders = UNORDERED,
         given: Given = NOTHING,
     ) -> None:
         super().__init__(shape, given=given)
+        self._orders = orders
         self.model = DenseModel(shape, total=1.0)
         self._names = names
         workload = workload.telling(shape)
@@ -212,7 +213,7 @@ class Mwem(Strategy):
 
     def conclude(self) -> None:
         """Build the released model from the first one, so that early measurements have no more influence than late ones."""
-        last_dense(self.model, self._evidence, self._base)
+        last_dense(self.model, self._evidence, self._base, orders=self._orders)
 
     def _learn(self, measurement: Measurement) -> None:
         self.measurements.append(measurement)

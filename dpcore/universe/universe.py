@@ -54,6 +54,11 @@ class Universe:
         return tuple(attribute.size for attribute in self.attributes.values())
 
     @property
+    def orders(self) -> dict[int, int]:
+        """How many cells of each ordered column are in order, by the column's position."""
+        return {place: each.cells for place, each in enumerate(self.attributes.values()) if each.ordered}
+
+    @property
     def size(self) -> int:
         """Number of cells, which may be far too many to list."""
         return prod(self.shape)

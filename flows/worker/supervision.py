@@ -72,9 +72,8 @@ async def supervise(
     """
     with TemporaryDirectory(prefix="dpflow-run-") as folder:
         async with FlowRunExecutorContext() as context:
-            starter = EngineCommandStarter(
-                command=COMMAND, cwd=Path(folder), control_channel=context.control_channel
-            )  # its environment is this process's own, and the run's id
+            # The environment of the engine is this process's own, and the run's id.
+            starter = EngineCommandStarter(command=COMMAND, cwd=Path(folder), control_channel=context.control_channel)
             context._state_proposer = proposer = _Proposer(client=context.client)  # noqa: SLF001  the executor gets it from there
             executor = context.create_executor(run, starter, hook_runner=_NoHooks(), propose_submitting=False)
             result = await executor.submit(task_status=task_status)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.deployments.facts import ROOT
 
+NOT_QUOTED = r'(?=(?:[^"]*"[^"]*")*[^"]*$)'
 BY_COMPOSE = re.compile(r"docker compose run --rm (?:steward|auditor) |docker compose run --rm worker dpflow ")
 
 
@@ -49,9 +50,11 @@ def calls_in(line: str) -> Iterator[str]:
     ['ledger show']
     >>> list(calls_in('docker compose run --rm steward ledger show'))
     ['ledger show']
+    >>> list(calls_in('dpflow answer R "select 1 where age > 3" > answer.txt'))
+    ['answer R "select 1 where age > 3"']
     """
     bare = re.split(r"\s#\s", BY_COMPOSE.sub("dpflow ", line))[0]
-    for part in re.split(r"\s*(?:\||;|&&|>)\s*", re.sub(r"\$\([^)]*\)", "HASH", bare)):
+    for part in re.split(r"\s*(?:\||;|&&|>)\s*" + NOT_QUOTED, re.sub(r"\$\([^)]*\)", "HASH", bare)):
         if found := re.match(r"(?:\w+=\S+ )*(?:\S*/)?dpflow (.+)", part):
             yield found[1].strip()
 

@@ -1,7 +1,6 @@
 """The harness that kills whoever uses a ledger: a small run of it on both stores, and proof that it would find a fault."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -28,7 +27,7 @@ TELLING = {
 """Where a death shows each of the planted faults, and as what."""
 
 
-def harness(*options: str, private: Path | None = None) -> subprocess.Popen[str]:
+def harness(*options: str) -> subprocess.Popen[str]:
     """Start it in a process of its own: it forks, and this one may have threads.
 
     The machine stays alive, so that its memory keeps what a process left as well as a disk would, and sooner.
@@ -36,9 +35,8 @@ def harness(*options: str, private: Path | None = None) -> subprocess.Popen[str]
     in_memory = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 1 << 30
     where = ("--folder", str(MEMORY)) if in_memory else ()
     command = [sys.executable, "-m", "tests.faults.ledger_faults", "--json", *where, *options]
-    more = {} if private is None else {"DPFLOW_PRIVATE": str(private)}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=ROOT, env=os.environ | more, text=True, **pipes)
+    return subprocess.Popen(command, cwd=ROOT, text=True, **pipes)
 
 
 def result_of(started: subprocess.Popen[str]) -> tuple[int, dict[str, Any]]:
@@ -48,18 +46,9 @@ def result_of(started: subprocess.Popen[str]) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where heads of a ledger in a database are remembered: not in this project. Those of a file are beside it."""
-    return tmp_path_factory.mktemp("private")
-
-
-@pytest.fixture(scope="module")
-def small_runs(private: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
+def small_runs() -> Iterator[dict[str, subprocess.Popen[str]]]:
     """Start both at once: each waits for its disk most of the time."""
-    started = {
-        store: harness("--small", "--store", store, private=private if store == "postgresql" else None)
-        for store in STORES
-    }
+    started = {store: harness("--small", "--store", store) for store in STORES}
     yield started
     for run in started.values():
         run.kill()
@@ -68,10 +57,9 @@ def small_runs(private: Path) -> Iterator[dict[str, subprocess.Popen[str]]]:
 
 @pytest.mark.parametrize("store", STORES)
 def test_no_death_loses_doubles_or_leaves_anything_unpaid(
-    store: str, small_runs: dict[str, subprocess.Popen[str]], private: Path
+    store: str, small_runs: dict[str, subprocess.Popen[str]]
 ) -> None:
     code, result = result_of(small_runs[store])
-    assert store != "postgresql" or list((private / "heads").iterdir())
     assert (code, result["findings"]) == (0, [])
     assert not any(result[fault] for fault in Fault)
     kills = result["kills"][store]

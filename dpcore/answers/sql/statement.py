@@ -80,19 +80,19 @@ def _parsed(text: str) -> exp.Select:
     except (SqlglotError, ValueError, TypeError, AttributeError, IndexError, KeyError):
         # The tokenizer's errors have no position, and some texts make the parser itself fail.
         raise QueryError(
-            f"this is not SQL; check quotes, comments and brackets, and write such as: {_EXAMPLE}", line=1, column=1
+            f"this is not SQL; check quotes, comments and brackets; for example: {_EXAMPLE}", line=1, column=1
         ) from None
     for one, other in pairwise(tokens):  # which the parser ignores
         if one.token_type == other.token_type == TokenType.COMMA:
             line, column = position(text, other.start)
             raise QueryError("there is a comma too many; remove it", line=line, column=column)
     if not statements:
-        raise QueryError(f"the question is empty; write such as: {_EXAMPLE}", line=1, column=1)
+        raise QueryError(f"the question is empty; for example: {_EXAMPLE}", line=1, column=1)
     if len(statements) > 1:
         raise mistake(text, statements[1], "there is more than one statement; ask one question at a time")
     (statement,) = statements
     if not isinstance(statement, exp.Select):
-        raise mistake(text, statement, f"only `select` is answered; write such as: {_EXAMPLE}")
+        raise mistake(text, statement, f"only `select` is answered; for example: {_EXAMPLE}")
     return statement
 
 
@@ -105,7 +105,7 @@ def _unparsed(text: str, error: ParseError) -> QueryError:
     lines = text.splitlines() or [""]
     line = min(max(1, int(line)), len(lines))
     column = min(max(1, int(column) - max(0, len(near) - 1)), len(lines[line - 1]) + 1)
-    return QueryError(f"this is not SQL{where}; write such as: {_EXAMPLE}", line=line, column=column)
+    return QueryError(f"this is not SQL{where}; for example: {_EXAMPLE}", line=line, column=column)
 
 
 class _Statement:
@@ -164,10 +164,10 @@ class _Statement:
                 node = value[0] if isinstance(value, list) else value
                 node = node if isinstance(node, exp.Expr) else self._select
                 word = name.strip("_")
-                hint = "group by the column instead" if word == "distinct" else f"write such as: {_EXAMPLE}"
+                hint = "group by the column instead" if word == "distinct" else f"for example: {_EXAMPLE}"
                 raise mistake(self._text, node, f"`{word}` is not supported; {hint}")
         if not self._outputs:
-            raise mistake(self._text, self._select, f"the question asks for nothing; write such as: {_EXAMPLE}")
+            raise mistake(self._text, self._select, f"the question asks for nothing; for example: {_EXAMPLE}")
         if len(self._outputs) > MOST_OUTPUTS:
             raise mistake(self._text, self._outputs[MOST_OUTPUTS], f"ask for at most {MOST_OUTPUTS} columns at once")
 
@@ -216,7 +216,7 @@ class _Statement:
         """Return a number, or the key that an expression without aggregates is."""
         inner = unwrapped(node)
         if isinstance(inner, exp.Star):
-            raise mistake(self._text, inner, f"a release has no rows to show here; write such as: {_EXAMPLE}")
+            raise mistake(self._text, inner, f"a release has no rows to show here; for example: {_EXAMPLE}")
         if is_number(inner) or isinstance(inner, exp.Literal) or not inner.find(exp.Column):
             return number(self._scope, inner)
         if terms and (term := self._scope.key(inner)) in terms:

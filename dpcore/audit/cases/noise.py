@@ -111,7 +111,7 @@ class Family:
         )
 
     def wide_checks(self, sampler: Sampler, *, beyond: float) -> tuple[Check, ...]:
-        """Return the checks of a wide sampler called directly, and of the mechanism at a scale beyond its table."""
+        """Return checks of the sampler for wide noise: called directly, and through the mechanism at a scale too large for a lookup table."""
         mechanism = self.at(beyond)
         return (
             *(

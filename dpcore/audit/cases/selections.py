@@ -71,7 +71,7 @@ def behind_event(  # noqa: PLR0913  a mechanism, who pays what, and two tables
     others: int = 1,
     draws: int = DRAWS,
 ) -> EventCheck:
-    """Return the check of selections where one candidate is behind all others by one of two gaps."""
+    """Return the check of selections on two neighbouring tables. In each, the first candidate scores below all others by one of the gaps."""
     here, there = ([0, *[gap] * others] for gap in gaps)
     return between(setting, drawn, charged=charged, currency=currency, tables=(here, there), draws=draws)
 

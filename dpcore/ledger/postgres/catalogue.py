@@ -11,7 +11,7 @@ PostgreSQL, and an owner can grant them to itself again. Lines of `catalogue.txt
 
 The comparison also covers ways to bypass the rules without changing them: the session's settings, the right to change settings, views and
 functions elsewhere that lend the steward's rights or other powers, statistics elsewhere that call functions, subscriptions, casts and
-functions added to PostgreSQL itself and the right to add them, closed functions and untrusted languages that were opened, and the powers that the members of
+objects added to PostgreSQL itself and the right to add them, closed functions and untrusted languages that were opened, and the powers that the members of
 `dpflow_runner` and `dpflow_reader` have through their attributes, other roles and objects they own. A new ledger has no line of these kinds.
 """
 
@@ -65,6 +65,9 @@ _POWERFUL = (
 # Whoever owns an extension may make an object of their own a member of it. The members that an extension created itself belong to the
 # first superuser, whose id is 10: the script of a trusted extension runs as this role, whoever creates it.
 _FIRST_SUPERUSER = "10"
+
+# The functions that an aggregate calls, without a right of the caller to them.
+_PARTS_OF_AGGREGATE = "(g.aggtransfn, g.aggfinalfn, g.aggcombinefn, g.aggserialfn, g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn)"
 
 
 def _of_extension(catalogue: str, object_id: str, *, owner: str) -> str:
@@ -207,8 +210,7 @@ _QUERIES = (
         " JOIN pg_namespace AS n ON n.oid = p.pronamespace"
         f" WHERE NOT ({_of_extension('pg_proc', 'p.oid', owner='p.proowner')}) AND (NOT o.rolsuper AND pg_has_role(o.oid, home.nspowner, 'MEMBER')"
         f" OR {_WITH_ROLES_HERE} AND (p.prorettype IN (CAST('trigger' AS regtype), CAST('event_trigger' AS regtype))"
-        " OR EXISTS (SELECT FROM pg_aggregate AS g WHERE p.oid IN (g.aggtransfn, g.aggfinalfn, g.aggcombinefn, g.aggserialfn,"
-        " g.aggdeserialfn, g.aggmtransfn, g.aggminvtransfn, g.aggmfinalfn))"
+        f" OR EXISTS (SELECT FROM pg_aggregate AS g WHERE p.oid IN {_PARTS_OF_AGGREGATE})"
         " OR EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS given"
         " WHERE given.grantee = 0 OR given.grantee IN (SELECT other FROM reach))))"
     ),
@@ -234,7 +236,11 @@ _QUERIES = (
     (
         "SELECT 'system object', o.type || ' ' || o.identity, '' FROM (SELECT CAST('pg_catalog.pg_proc' AS regclass) AS class, oid,"
         " proowner AS owner FROM pg_proc WHERE pronamespace = 11 UNION ALL SELECT CAST('pg_catalog.pg_operator' AS regclass), oid, oprowner"
-        " FROM pg_operator WHERE oprnamespace = 11) AS added CROSS JOIN LATERAL pg_identify_object(added.class, added.oid, 0) AS o"
+        " FROM pg_operator WHERE oprnamespace = 11 UNION ALL SELECT CAST('pg_catalog.pg_class' AS regclass), oid, relowner"
+        " FROM pg_class WHERE relnamespace = 11 UNION ALL SELECT CAST('pg_catalog.pg_type' AS regclass), oid, typowner"
+        # A table has a type for its rows, and each type one for its arrays. They are in the same schema, and no members of its extension.
+        " FROM pg_type AS t WHERE typnamespace = 11 AND typrelid = 0 AND NOT EXISTS (SELECT FROM pg_type WHERE typarray = t.oid))"
+        " AS added CROSS JOIN LATERAL pg_identify_object(added.class, added.oid, 0) AS o"
         f" WHERE added.oid >= 16384 AND NOT (added.owner = {_FIRST_SUPERUSER} AND EXISTS (SELECT FROM pg_depend AS d"
         " WHERE d.classid = added.class AND d.objid = added.oid AND d.deptype = 'e'))"
     ),
@@ -246,11 +252,12 @@ _QUERIES = (
         " LEFT JOIN pg_roles AS r ON r.oid = given.grantee WHERE given.privilege_type = 'CREATE' AND r.rolsuper IS NOT TRUE"
     ),
     # All objects that came with the server belong to the first superuser, for which PostgreSQL records no owner here. `public` has the id
-    # 2200, and no rule depends on it.
+    # 2200, and no rule depends on it. Whoever creates a large object chooses its id.
     (
         f"{_REACH} SELECT DISTINCT 'ownership', r.rolname, 'of ' || pg_describe_object(s.classid, s.objid, 0) FROM {_HOME}"
         f" JOIN reach ON {_WITH_ROLES_HERE} JOIN pg_roles AS r ON r.oid = reach.role JOIN pg_shdepend AS s ON s.refobjid = reach.other"
         " AND s.refclassid = CAST('pg_catalog.pg_authid' AS regclass) AND s.deptype = 'o' AND s.objid < 16384 AND s.objid <> 2200"
+        " AND s.classid <> CAST('pg_catalog.pg_largeobject' AS regclass)"
         " AND s.dbid = (SELECT oid FROM pg_database WHERE datname = current_database())"
     ),
     # Functions of the server, and of extensions, that read and write its files or log in as the server are closed at first. One that others
@@ -265,15 +272,21 @@ _QUERIES = (
         " AND NOT EXISTS (SELECT FROM aclexplode(coalesce(i.initprivs, acldefault('f', p.proowner))) AS initial"
         " WHERE initial.grantee IN (0, given.grantee))"
     ),
-    # The same code under another name: a function in an untrusted language that came neither with the server nor with an extension.
+    # The same code under another name: a function in an untrusted language that came neither with the server nor with an extension. Each
+    # aggregate is in the language `internal`. It lends a part in an untrusted language that not all may call. The constructors of a range
+    # type are in `internal` too, and belong to the type.
     (
         f"{_REACH} SELECT DISTINCT 'untrusted function', n.nspname || '.' || p.proname || '(' || oidvectortypes(p.proargtypes) || ')',"
         f" concat_ws(' ', l.lanname, {_whose('given.grantee')}) FROM {_HOME} JOIN pg_proc AS p ON {_WITH_ROLES_HERE} AND p.oid >= 16384"
         " JOIN pg_language AS l ON l.oid = p.prolang AND NOT l.lanpltrusted"
         " JOIN pg_namespace AS n ON n.oid = p.pronamespace JOIN pg_roles AS o ON o.oid = p.proowner"
         " CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS given"
-        " WHERE (given.grantee = 0 OR given.grantee IN (SELECT other FROM reach)) AND NOT (o.rolsuper AND EXISTS (SELECT FROM pg_depend AS d"
-        " WHERE d.classid = CAST('pg_catalog.pg_proc' AS regclass) AND d.objid = p.oid AND d.deptype = 'e'))"
+        " WHERE (given.grantee = 0 OR given.grantee IN (SELECT other FROM reach)) AND NOT EXISTS (SELECT FROM pg_depend AS d"
+        " WHERE d.classid = CAST('pg_catalog.pg_proc' AS regclass) AND d.objid = p.oid"
+        " AND (d.deptype = 'e' AND o.rolsuper OR d.deptype = 'i' AND d.refclassid = CAST('pg_catalog.pg_type' AS regclass)))"
+        " AND (p.prokind <> 'a' OR EXISTS (SELECT FROM pg_aggregate AS g JOIN pg_proc AS part ON g.aggfnoid = p.oid"
+        f" AND part.oid IN {_PARTS_OF_AGGREGATE} JOIN pg_language AS w ON w.oid = part.prolang AND NOT w.lanpltrusted"
+        " WHERE NOT EXISTS (SELECT FROM aclexplode(coalesce(part.proacl, acldefault('f', part.proowner))) AS held WHERE held.grantee = 0)))"
     ),
     # Whoever may write functions in an untrusted language can run any code as the server. `internal` and `c` have the ids 12 and 13.
     # Trusted languages come with the server or with an extension.

@@ -1,6 +1,6 @@
 """The PostgreSQL schema of a ledger: create and migrate it.
 
-As in SQLite, constraints repeat the protocol's rules where a table can express them; `rules` holds those that need a trigger.
+As in SQLite, constraints repeat the protocol's rules where a table can express them; `triggers` holds those that need a trigger.
 Where the three roles of `deployments/postgres-roles.sql` exist, the tables belong to the steward, and each other role gets only the
 privileges it needs. `moved` and `across_moved` are the number of the event that last changed the used amount. Triggers, not foreign
 keys, connect the rows that every charge writes: a trigger compares more, and does not lock the referenced row. Every write transaction

@@ -72,7 +72,7 @@ class Replay:
             self._change_run(event, details)
 
     def blocks(self) -> dict[BlockKey, Block]:
-        """Return the rows that all blocks must have."""
+        """Return every block as its row in the ledger must be, according to the events so far."""
         return {
             (account, name): Block(
                 account=account,
@@ -85,7 +85,7 @@ class Replay:
         }
 
     def allowances(self) -> dict[AllowanceKey, Allowance]:
-        """Return the rows that all allowances must have."""
+        """Return every allowance as its row in the ledger must be, likewise."""
         return {key: replace(allowance, used=self._used_by[key]) for key, allowance in self._allowances.items()}
 
     def _open_account(self, event: Event, details: Details) -> None:

@@ -1,7 +1,7 @@
 """Privacy loss distributions of common mechanisms, each the same in both directions.
 
-Each docstring names the pair that dominates the mechanism. All noise here is log-concave, so a smaller shift is dominated by a
-larger one: the best tests compare with a threshold, and their errors fall with the shift.
+Each docstring names the pair that dominates the mechanism. All noise here is log-concave, so the best test compares the
+output with a threshold. The larger the shift, the smaller the errors of that test. So the largest shift dominates all smaller ones.
 """
 
 import math

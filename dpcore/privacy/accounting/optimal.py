@@ -72,9 +72,8 @@ def optimal_composition_delta(
     each, lost, number = _checked(epsilon, delta, count)
     promised = Fraction(0) if total_epsilon == 0 else positive(total_epsilon, what="the total epsilon")
     exact, factor = as_real(each), real.exp(as_real(promised))
-    exceeding = max(
-        0, -((promised - number * each) // (2 * each))
-    )  # the number of l with (k - 2l) e > E, or one more, which adds 0
+    # The number of l with (k - 2l) e > E, or one more, which adds 0.
+    exceeding = max(0, -((promised - number * each) // (2 * each)))
     terms = islice(_probabilities(exact, number), int(exceeding))
     excess = sum((max(p - factor * q, real.mpf(0)) + p * _DUST for p, q in terms), start=real.mpf(0))
     # 1 - (1 - d)^k through logarithms: subtracting from 1 would lose all digits of a delta below 2^-400

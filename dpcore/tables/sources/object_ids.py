@@ -76,7 +76,10 @@ def _of_numpy(value: Any, kind: type) -> str | None:
         return None if text is None else text.removesuffix(MIDNIGHT)
     if value.dtype.kind == "f":
         return _float(float(value), first_rounded=FLOATS[value.dtype.itemsize])
-    return _WRITERS[type(value.item())](value.item()) if value.dtype.kind in "iuSU" else None
+    # Not `item()`, which drops null characters at the end. Equality and hash keep them.
+    if value.dtype.kind in "SU":
+        return _text(value) if value.dtype.kind == "U" else _bytes(value)
+    return int.__repr__(value.item()) if value.dtype.kind in "iu" else None
 
 
 def _text(value: str) -> str:

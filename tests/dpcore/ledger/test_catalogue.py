@@ -52,6 +52,9 @@ CLOSED = (
 )
 WRITE_FILES = "CREATE FUNCTION public.export(oid, text) RETURNS int LANGUAGE internal AS 'be_lo_export'"
 EXPORT = "pg_catalog.lo_export(oid, text)"
+# An aggregate calls its parts with the rights of its owner.
+READ_FILES = "CREATE AGGREGATE public.read_file(text) (SFUNC = textcat, STYPE = text, FINALFUNC = {})"
+RANGE = "CREATE TYPE public.times AS RANGE (SUBTYPE = time)"
 TRUST = "UPDATE pg_language SET lanpltrusted = TRUE WHERE lanname = '{}'"
 
 WEAKENED = {
@@ -235,6 +238,20 @@ WEAKENED = {
             " CREATE OPERATOR pg_catalog.<= (FUNCTION = public.never, LEFTARG = bigint, RIGHTARG = numeric)"
         ),
     ],
+    "system object table pg_catalog.account was added": [
+        f"{SYSTEM} CREATE TABLE pg_catalog.account (LIKE account)",
+        (
+            f"{SYSTEM} CREATE TABLE pg_catalog.account (LIKE account); ALTER TABLE pg_catalog.account OWNER TO stranger;"
+            f" {JOIN_EXTENSION} TABLE pg_catalog.account"
+        ),
+    ],
+    "system object view pg_catalog.event was added": [
+        f"{SYSTEM} CREATE VIEW pg_catalog.event AS SELECT 1 AS seq",
+    ],
+    "system object type pg_catalog.bigserial was added": [
+        f"{SYSTEM} CREATE DOMAIN pg_catalog.bigserial AS text",
+        f"{SYSTEM} CREATE DOMAIN pg_catalog.bigserial AS text[]",
+    ],
     "grant pg_catalog.lo_export(oid, text) (function dpflow_runner EXECUTE) was added": [
         f"GRANT EXECUTE ON FUNCTION {EXPORT} TO dpflow_runner",
         f"GRANT EXECUTE ON FUNCTION {EXPORT} TO dpflow_runner WITH GRANT OPTION",
@@ -266,6 +283,18 @@ WEAKENED = {
         WRITE_FILES,
         f"{WRITE_FILES}; REVOKE ALL ON FUNCTION public.export FROM PUBLIC; GRANT EXECUTE ON FUNCTION public.export TO nightly",
         f"{WRITE_FILES}; ALTER FUNCTION public.export OWNER TO stranger; {JOIN_EXTENSION} FUNCTION public.export(oid, text)",
+    ],
+    "untrusted function public.read_file(text) was added": [
+        READ_FILES.format("pg_read_file"),
+        (
+            "CREATE FUNCTION public.part(text) RETURNS text LANGUAGE internal AS 'pg_read_file_all'; REVOKE ALL ON FUNCTION public.part FROM PUBLIC;"
+            f" {READ_FILES.format('public.part')}; REVOKE ALL ON FUNCTION public.read_file FROM PUBLIC;"
+            " GRANT EXECUTE ON FUNCTION public.read_file TO nightly"
+        ),
+    ],
+    # A function that replaces a constructor of a range type no longer belongs to the type.
+    "untrusted function public.times(time without time zone, time without time zone) was added": [
+        f"{RANGE}; CREATE OR REPLACE FUNCTION public.times(time, time) RETURNS public.times LANGUAGE internal AS 'be_lo_export'"
     ],
     "statistics public.mine was added": [
         "CREATE STATISTICS public.mine ON (abs(seq)) FROM event",
@@ -532,6 +561,16 @@ SOUND = [
     ),
     f"{WRITE_FILES}; REVOKE ALL ON FUNCTION public.export FROM PUBLIC; GRANT EXECUTE ON FUNCTION public.export TO stranger",
     "CREATE TABLE public.mine (a int); CREATE STATISTICS public.mine ON (abs(a)) FROM public.mine",
+    "CREATE AGGREGATE public.product(float8) (SFUNC = float8mul, STYPE = float8, INITCOND = '1')",
+    (
+        "CREATE SCHEMA app AUTHORIZATION stranger; SET LOCAL SESSION AUTHORIZATION stranger;"
+        " CREATE AGGREGATE app.product(float8) (SFUNC = float8mul, STYPE = float8, INITCOND = '1');"
+        " CREATE TYPE app.times AS RANGE (SUBTYPE = time); RESET SESSION AUTHORIZATION"
+    ),
+    f"{READ_FILES.format('pg_read_file')}; REVOKE ALL ON FUNCTION public.read_file FROM PUBLIC",
+    RANGE,
+    "SET LOCAL SESSION AUTHORIZATION nightly; SELECT lo_create(5); RESET SESSION AUTHORIZATION",
+    f"{SYSTEM} CREATE TABLE pg_catalog.more (a int); {JOIN_EXTENSION} TABLE pg_catalog.more",
     "GRANT USAGE ON SCHEMA pg_catalog TO nightly",
     f"{MIDDLE} SUPERUSER; GRANT CREATE ON SCHEMA pg_catalog TO middle",
     "ALTER SCHEMA public OWNER TO nightly",
@@ -679,12 +718,15 @@ TRUSTING = {
     "every system object of an extension": ("added.owner = 10 AND EXISTS", "EXISTS", "system object function"),
     "every language of an extension": ("l.lanowner = 10 AND EXISTS", "EXISTS", "trusted language mine"),
     "functions of extensions": ("(p.oid < 16384 OR i.objoid IS NOT NULL)", "p.oid < 16384", "grant public.connect_as"),
+    "every aggregate": ("ON g.aggfnoid = p.oid", "ON FALSE", "untrusted function public.read_file"),
+    "every relation in pg_catalog": ("relnamespace = 11", "FALSE", "system object table"),
+    "every type in pg_catalog": ("typnamespace = 11 AND", "FALSE AND", "system object type"),
 }
 """Planted defects: what is trusted, the condition that is replaced, by what, and how the changes are named that then pass."""
 
 
 @pytest.mark.parametrize("trusted", TRUSTING)
-def test_trusting_extensions_would_not_do(guarded: str, trusted: str) -> None:
+def test_trusting_more_would_not_do(guarded: str, trusted: str) -> None:
     strict, lax, named = TRUSTING[trusted]
     queries = tuple(query.replace(strict, lax) for query in catalogue._QUERIES)
     assert sum(old != new for old, new in zip(catalogue._QUERIES, queries, strict=True)) == 1

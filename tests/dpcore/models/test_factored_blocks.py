@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpcore.models import FactoredModel
-from dpcore.models.factored import rows
+from dpcore.models.factored import sampling
 from dpcore.resolutions import Resolutions
 from tests.dpcore.models.factored_reference import Codes, Functions
 from tests.dpcore.models.test_factored_sampling import (
@@ -27,7 +27,7 @@ from tests.dpcore.models.test_factored_sampling import (
 @pytest.fixture(params=[50, 1000])
 def chunk_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Have rows drawn in small chunks."""
-    monkeypatch.setattr(rows, "CHUNK_ROWS", request.param)
+    monkeypatch.setattr(sampling, "CHUNK_ROWS", request.param)
     return int(request.param)
 
 

@@ -4,8 +4,9 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import product
@@ -158,11 +159,11 @@ def test_tampering_at_the_recorded_place_is_named_whatever_copies_exist(
     assert str(published.release) in str(damage.value)
 
 
-def _only_if_found_nowhere(recorded: Iterable[Any], read: Sequence[Any], *, identity: str) -> None:
+def _only_if_found_nowhere(recorded: Iterable[Any], read: Mapping[Path, Any]) -> None:
     """The planted defect: do not look at the recorded place of a run of which some manifest was found."""
-    own = [manifest for manifest in read if manifest.privacy["ledger"] == identity]
-    runs = {manifest.run for manifest in own}
-    _require_in_place([each for each in recorded if each.run not in runs], own, identity=identity)
+    own = {path: manifest for path, manifest in read.items() if manifest is not None}
+    runs = {manifest.run for manifest in own.values()}
+    _require_in_place([each for each in recorded if each.run not in runs], own)
 
 
 _require_in_place = module._require_in_place
@@ -170,7 +171,7 @@ _require_in_place = module._require_in_place
 
 def test_looking_for_a_run_anywhere_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_require_in_place", _only_if_found_nowhere)
-    monkeypatch.setattr(module, "misplaced", lambda folder, recorded, numbers: None)
+    monkeypatch.setattr(module, "misplaced", lambda folder, **_: None)
     told = COPIES["beside"](published)
     kept = shutil.copytree(published.release, "kept")
     missed = []
@@ -266,11 +267,11 @@ def test_a_run_that_is_settled_while_verify_reads_has_its_record(
     forge(runs["open"], release)
     read = module._read
 
-    def settle_meanwhile(path: Path) -> Any:
+    def settle_meanwhile(path: Path, *, identity: str) -> Any:
         with open_ledger() as ledger:
             if ledger.run("open").state is RunState.OPEN:
                 ledger.settle("open", release="new", lease=ledger.lease("open"), **recorded(release / "manifest.json"))
-        return read(path)
+        return read(path, identity=identity)
 
     monkeypatch.setattr(module, "_read", settle_meanwhile)
     assert verify_ledger().manifests == 3
@@ -366,6 +367,66 @@ def rows_at(path: Path) -> None:
     path.write_bytes(b"rows")
 
 
+def manifest_and_rows(folder: Path, place: str, make: Callable[[Path], object]) -> None:
+    """Write rows into a folder that is no release, and put something called `manifest.json` beside them."""
+    rows_at(folder / place / "rows.parquet")
+    make(folder / place / "manifest.json")
+
+
+NO_MANIFEST: dict[str, Callable[[Path], object]] = {
+    "text": lambda path: path.write_text("1", encoding="utf-8"),
+    "nothing": Path.touch,
+    "a folder": Path.mkdir,
+    "a pipe": os.mkfifo,
+    "a broken link": lambda path: path.symlink_to("nowhere"),
+    "a link to a manifest": lambda path: path.symlink_to(Path("releases/clinic/release-0/manifest.json").absolute()),
+}
+
+
+def link_at(path: Path, to: Path) -> None:
+    """Link to a folder, which holds rows unless it exists."""
+    if not to.exists():
+        rows_at(to / "rows.parquet")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(to.absolute())
+
+
+NOT_A_RELEASE = "is a link to a folder that is not a release"
+HIDDEN: dict[str, tuple[Callable[[Path], object], str]] = {
+    **{
+        f"rows in {place} beside a manifest.json that is {kind}": (
+            lambda at, place=place, make=make: manifest_and_rows(at, place, make),
+            f"{place}/manifest.json is unreadable",
+        )
+        for place, (kind, make) in product((".x", "sub/.x", ".partial-7"), NO_MANIFEST.items())
+    },
+    **{
+        f"foreign manifest in {place}": (
+            lambda at, place=place: (rows_at(at / place / "rows.parquet"), foreign(at, at / place)),
+            f": {place} is a release of another ledger",
+        )
+        for place in (".x", "sub/.x", ".x/deep", ".partial-7", ".partial-7/x", "sub/.partial-7/draft")
+    },
+    **{
+        f"rows in {place}": (
+            lambda at, place=place: rows_at(at / place / "rows.parquet"),
+            f"{place}/rows.parquet lies beside the releases",
+        )
+        for place in (".partial-7", ".partial-7/x", ".partial-7/x/draft", "sub/.partial-7/draft", "draft")
+    },
+    **{
+        f"link {place} to a folder": (
+            lambda at, place=place: link_at(at / place, Path("aside")),
+            f": {place} {NOT_A_RELEASE}",
+        )
+        for place in ("x", ".x", "sub/x", "sub/.x", "a/b/c/x", ".partial-7", ".partial-7/draft", ".partial-7/x")
+    },
+    "link to the rows of a release": (lambda at: link_at(at / "sub" / "x", at / "release-0" / "data"), NOT_A_RELEASE),
+    "link to all releases": (lambda at: link_at(at / "sub" / "x", at), NOT_A_RELEASE),
+}
+"""What lies in hidden folders and in those of drafts, and what links lead to."""
+
+
 def forge_and_link(folder: Path) -> None:
     forge("ended", Path("aside"))
     link_stray(folder, Path("aside"))
@@ -431,6 +492,7 @@ MISPLACED: dict[str, tuple[Callable[[Path], object], str]] = {
     "pointer outside": (lambda at: point(at, **pointer("../clinic/release-1")), "latest.json does not name a release"),
     "pointer to nothing": (lambda at: point(at, **pointer("release-7")), "release-7, which does not exist"),
     "pointer to an older one": (lambda at: point(at, **pointer("release-0")), "release-0, but release-1 is newer"),
+    **HIDDEN,
 }
 
 
@@ -449,10 +511,14 @@ def test_a_folder_of_releases_may_hold_other_things_and_lack_releases(published:
     point(folder, **pointer("release-1"))
     own(folder)
     (folder / "notes").mkdir()
-    (folder / ".partial-release-2" / "draft" / "data").mkdir(parents=True)
+    rows_at(folder / ".partial-release-2" / "draft" / PART)
+    (folder / ".partial-release-2" / "draft" / "manifest.json").write_bytes(b"{")
+    (folder / ".notes").mkdir()
     (folder / "notes.txt").touch()
     link_stray(folder, published.other)
+    link_at(folder / "notes" / "newest", published.other)
     assert (verify_ledger().manifests, verify_ledger().absent) == (2, 0)
+    (folder / "notes" / "newest").unlink()
     (folder / "linked").unlink()
     shutil.rmtree(published.other)
     own(folder, ledger="f" * 64)  # which may have adopted the folder
@@ -468,9 +534,9 @@ def test_looking_for_foreign_manifests_one_folder_deep_would_not_do(
     foreign(folder, folder / "x" / "y")
     checked = module._require_releases_only
 
-    def one_deep(ledger: Ledger, recorded: Any, *, foreign: dict[Path, list[Path]]) -> None:
+    def one_deep(ledger: Ledger, recorded: Any, *, read: Any, foreign: dict[Path, list[Path]]) -> None:
         near = {at: [path for path in paths if path.parent.parent == at] for at, paths in foreign.items()}
-        checked(ledger, recorded, foreign=near)
+        checked(ledger, recorded, read=read, foreign=near)
 
     monkeypatch.setattr(module, "_require_releases_only", one_deep)
     assert verify_ledger().others == 2
@@ -483,10 +549,107 @@ def test_looking_for_foreign_manifests_one_folder_deep_would_not_do(
     verify_ledger()
 
 
+class Everything(set[Path]):
+    """All files that there are."""
+
+    def __contains__(self, path: object) -> bool:
+        return os.path.lexists(str(path))
+
+
+class AnyName(str):
+    """A name that all others are."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+
+SKIPPING: dict[str, tuple[Callable[[pytest.MonkeyPatch], object], set[str]]] = {
+    "hidden folders, and any with a manifest.json": (
+        lambda patch: (
+            patch.setattr(module, "_found_beside", lambda folder: module._found([folder])),
+            patch.setattr(module, "misplaced", lambda at, **told: misplaced(at, **{**told, "manifests": Everything()})),
+        ),
+        {name for name in HIDDEN if "manifest.json that is" in name or name.startswith("foreign")},
+    ),
+    "all in a folder of a draft": (
+        lambda patch: patch.setattr(dataset_folder, "DRAFT", AnyName()),
+        {"foreign manifest in .partial-7/x", "rows in .partial-7/x", "rows in .partial-7/x/draft"},
+    ),
+    "links": (
+        lambda patch: patch.setattr(dataset_folder, "is_folder", lambda path: False),
+        {name for name in HIDDEN if name.startswith("link ")},
+    ),
+}
+"""Planted defects: what is skipped, and the cases that then pass."""
+misplaced = dataset_folder.misplaced
+
+
+@pytest.mark.parametrize("skipped", SKIPPING)
+def test_skipping_folders_by_their_names_or_content_would_not_do(
+    published: Published, monkeypatch: pytest.MonkeyPatch, skipped: str
+) -> None:
+    plant, expected = SKIPPING[skipped]
+    plant(monkeypatch)
+    folder, kept, missed = published.release.parent, Path("kept"), set()
+    shutil.copytree(folder, kept)
+    for case, (change, _) in HIDDEN.items():
+        change(folder)
+        with suppress(LedgerDamaged):
+            verify_ledger()
+            missed.add(case)
+        shutil.rmtree(folder)
+        shutil.rmtree("aside", ignore_errors=True)
+        shutil.copytree(kept, folder)
+    assert expected
+    assert missed == expected
+
+
+def test_a_release_that_is_published_while_verify_reads_is_no_damage(
+    published: Published, runs: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = module._require_published
+
+    def publish_meanwhile(*told: Any) -> int:
+        forge(runs["open"], published.release.with_name("new"))
+        return files(*told)
+
+    monkeypatch.setattr(module, "_require_published", publish_meanwhile)
+    assert verify_ledger().manifests == 2
+    shutil.rmtree(published.release.with_name("new"))
+    found = iter([tuple(module._found_beside(published.release.parent)), ()])
+    monkeypatch.setattr(module, "_found_beside", lambda folder: next(found))  # planted: without looking again
+    with pytest.raises(LedgerDamaged, match=r"new/data/part-00000\.parquet lies beside the releases"):
+        verify_ledger()
+
+
+def test_manifests_of_other_ledgers_do_not_fill_the_memory(published: Published) -> None:
+    def peak(*, others: int) -> int:
+        for at in (published.release.with_name(f"more-{number}") for number in range(others)):
+            at.mkdir(exist_ok=True)
+            (at / "manifest.json").write_bytes((published.release / "manifest.json").read_bytes())
+            name_another_ledger(at / "manifest.json")
+            edit(at / "manifest.json", lambda told: {**told, "more": [{"a": 1}] * 20_000})
+        tracemalloc.start()
+        try:
+            assert verify_ledger().others == others
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    one = peak(others=1)
+    assert peak(others=4) < 1.5 * one
+
+
 def test_looking_at_manifests_only_would_not_do(published: Published, monkeypatch: pytest.MonkeyPatch) -> None:
     stray(published.release.parent)
     own(published.release.parent, seq=99)
-    monkeypatch.setattr(module, "misplaced", lambda folder, recorded, numbers: None)
+    monkeypatch.setattr(module, "misplaced", lambda folder, **_: None)
     monkeypatch.setattr(module, "owner_changed", lambda ledger, folder, accounts: None)
     verify_ledger()
 

@@ -167,7 +167,7 @@ def test_a_table_of_which_every_row_is_other(workspace: Workspace) -> None:
         (1e-6, Currency.PURE),
         (1e-3, Currency.ZCDP),
         (3e-4, Currency.ZCDP),
-        (3e-3, Currency.GDP),
+        (4e-3, Currency.GDP),
     ],
 )
 def test_a_budget_that_pays_for_next_to_nothing(workspace: Workspace, epsilon: float, currency: Currency) -> None:

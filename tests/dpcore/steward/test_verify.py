@@ -64,8 +64,8 @@ def test_a_manifest_that_is_elsewhere_now_is_looked_at_when_it_is_named(books: P
 
 def test_one_that_is_still_being_written_is_left_alone(books: Path) -> None:
     partial = books.parents[1] / ".partial-births-2027"
-    partial.mkdir()
-    (partial / "manifest.json").write_text("{", encoding="utf-8")
+    (partial / "draft").mkdir(parents=True)
+    (partial / "draft" / "manifest.json").write_text("{", encoding="utf-8")
     assert verify_ledger(releases=[books.parents[1]]).manifests == 1
 
 

@@ -168,4 +168,5 @@ def test_the_password_in_a_url_is_not_shown(start: Start) -> None:
 
 def test_dpflow_keeps_a_prefect_home_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / ".dpflow").mkdir()
     assert own_home() == tmp_path / ".dpflow" / "prefect"

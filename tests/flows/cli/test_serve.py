@@ -146,7 +146,8 @@ def test_a_run_from_the_command_line_is_shown_in_the_ui_of_its_folder(stack: Sta
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Stack:
-    """A folder in which nothing runs."""
+    """A project in which nothing runs."""
+    (tmp_path / ".dpflow").mkdir()
     return Stack(tmp_path, free_port())
 
 

@@ -368,6 +368,7 @@ ui._signals = lambda _: nullcontext()
 
 def interrupted(place: Path, number: signal.Signals, *, planted: str = "") -> int:
     """Send a signal to a command that starts server and worker, once both run; return how many processes it leaves behind."""
+    (place / ".dpflow").mkdir()
     starting = Stack(place, 0)
     main = f"{planted}\nfrom flows.cli.command import main\nmain()"
     with subprocess.Popen(

@@ -132,6 +132,17 @@ TEXTS = [
     *("7", "7.0", "07", "a", "A", "", " ", "\0", "\0\0", "\x001:7", "2025-01-31", "1:7", "\ud800", "\ud801", "?"),
     *(b"7", b"a", b"\x001:7", bytearray(b"a"), bytearray(b"7"), memoryview(b"a"), memoryview(array.array("i", [7]))),
     *(memoryview(array.array("q", [7])), np.str_("a"), np.bytes_(b"a"), np.str_("7"), Word("a"), Name("a"), Name("A")),
+    *(
+        "a\0",
+        "a\0\0",
+        b"a\0",
+        np.str_("a\0"),
+        np.str_("a\0\0"),
+        np.str_("\0"),
+        np.bytes_(b"a\0"),
+        np.bytes_(b"a\0\0"),
+        np.bytes_(b"\0"),
+    ),
     *(UUID(int=5), str(UUID(int=5)), UUID(int=6)),
 ]
 OTHERS = [
@@ -246,11 +257,15 @@ def test_derived_types_with_an_equality_of_their_own_are_caught(monkeypatch: pyt
     assert split(TEXTS)
 
 
+def test_ids_without_the_null_characters_at_their_end_are_caught() -> None:
+    assert split(TEXTS, lambda value: as_id(value.item() if isinstance(value, np.str_ | np.bytes_) else value))
+
+
 PERSONS: list[Iterable[Any]] = [
     *([number, str(number)] for number in (0, 1, 7, -7, 2**53, 2**53 + 1, 2**70, 10**300)),
     *(
-        [text, text.encode()]
-        for text in ("a", "A", "07", " ", "\0", "\0\0", "\x001:7", "1:7", "\x001:11:7", "(1, 7)", "?")
+        [text, text.encode(), np.str_(text), np.bytes_(text.encode())]
+        for text in ("a", "a\0", "a\0\0", "A", "07", " ", "\0", "\0\0", "\x001:7", "1:7", "\x001:11:7", "(1, 7)", "?")
     ),
     *([Decimal(text), text] for text in ("7.5", "7.25", "0.1", "-0.1")),
     [dt.date(2025, 1, 31), dt.datetime(2025, 1, 31), "2025-01-31", np.datetime64(1_738_281_600, "s")],
