@@ -3,20 +3,28 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from dpcore.answers.evaluate import Prepared
-from dpcore.answers.query import All, Always, AnyOf, KeyOf, Not, Number, Order, Quantile
+from dpcore.answers.intervals import Interval, Intervals, checked_level
+from dpcore.answers.query import All, Always, AnyOf, KeyOf, Not, Number, Order, Output, Quantile
 from dpcore.answers.release import Release, open_release
+from dpcore.errors import UsageError
 from dpcore.models.model import Weights
+from dpcore.release.integrity import one_line
 
 Numbers = Mapping[Number, Weights]
 
 
-def answer(release: str | Path | Release, query: str) -> pd.DataFrame:
+_LOW, _HIGH, _BASIS = "_low", "_high", "_basis"
+_opened: WeakKeyDictionary[Release, Intervals] = WeakKeyDictionary()
+
+
+def answer(release: str | Path | Release, query: str, *, level: float = 0.95) -> pd.DataFrame:
     """Answer a question about a release, from its folder alone. Nothing is charged, and no raw data is read.
 
     The numbers are expectations of the model that was fitted to the release's measurements. They are what the query would give on the
@@ -26,9 +34,11 @@ def answer(release: str | Path | Release, query: str) -> pd.DataFrame:
         release: The folder of a release, the folder of its dataset for the newest one, or a release that `open_release` has read. Keep
             that for several questions, since reading takes longer than answering.
         query: One SQL statement, such as `select department, avg(cost) from release where age >= 65 group by department`.
+        level: The probability that an interval contains the number that the private table would give.
 
     Returns:
-        A row for each group, including those in which no rows are expected.
+        A row for each group, including those in which no rows are expected. Beside each number `x` there are the ends of its interval,
+        `x_low` and `x_high`, and `x_basis`: `measured`, `model`, or `guess` if no measurement connects its columns.
 
     Raises:
         DpflowError: If the folder holds no release, or the question cannot be answered. The message says what to do.
@@ -37,13 +47,16 @@ def answer(release: str | Path | Release, query: str) -> pd.DataFrame:
 
     opened = release if isinstance(release, Release) else open_release(release)
     parsed = parse(query, opened.universe, tables=("release", opened.name))
-    prepared = Prepared(parsed, opened.universe)
-    return frame_of(prepared, prepared.evaluate(opened.model.marginal))
+    checked_level(level)
+    if opened not in _opened:
+        _opened[opened] = Intervals(opened)
+    return frame_of(*_opened[opened].of(parsed, level=level))
 
 
-def frame_of(prepared: Prepared, numbers: Numbers) -> pd.DataFrame:
+def frame_of(prepared: Prepared, found: Mapping[Number, Interval]) -> pd.DataFrame:
     """Return the numbers of a query as a table: its columns, filtered, sorted and limited."""
     query, keys = prepared.query, key_columns(prepared)
+    numbers = {number: each.value for number, each in found.items()}
     rows = shown_groups(prepared, numbers, keys)
     columns: dict[str, Any] = {}
     for output in query.outputs:
@@ -54,8 +67,22 @@ def frame_of(prepared: Prepared, numbers: Numbers) -> pd.DataFrame:
                 ends = _spread_out(prepared, output.value.position, [*prepared.keys[output.value.position].highs])
                 columns[key.high] = _series([ends[row] for row in rows])
         else:
-            columns[output.name] = _shown(prepared, output.value, numbers[output.value][rows])
+            columns |= _with_ends(prepared, output, found[output.value], rows, taken=columns)
     return pd.DataFrame(columns, index=pd.RangeIndex(len(rows)))
+
+
+def _with_ends(
+    prepared: Prepared, output: Output, found: Interval, rows: list[int], *, taken: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the columns of a number: the number itself, the ends of its interval, and its basis."""
+    named = dict(zip(("", _LOW, _HIGH), (found.value, found.low, found.high), strict=True))
+    columns = {output.name + ending: _shown(prepared, output.value, values[rows]) for ending, values in named.items()}
+    columns[output.name + _BASIS] = pd.Series([str(found.basis)] * len(rows), dtype=object)
+    if twice := [name for name in columns if name in taken]:
+        raise UsageError(
+            f"two columns of the answer would be called {one_line(twice[0])}; rename one, such as with `as n`"
+        )
+    return columns
 
 
 def key_columns(prepared: Prepared) -> list[list[Any]]:
@@ -76,7 +103,7 @@ def _series(values: list[Any]) -> pd.Series:
     return pd.Series(values, dtype=None if present and isinstance(present[0], float) else object)
 
 
-def _shown(prepared: Prepared, number: Number, values: Weights) -> Any:
+def _shown(prepared: Prepared, number: Number | KeyOf, values: Weights) -> Any:
     """Return numbers as they are shown: quantiles of dates as dates."""
     if isinstance(number, Quantile) and prepared.is_moment(number.column):
         return prepared.moments(number.column, values)

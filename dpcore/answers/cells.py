@@ -57,13 +57,13 @@ class Column:
     null: npt.NDArray[np.bool_]
 
     @classmethod
-    def of(cls, attribute: Attribute, parts: Iterable[Any]) -> "Column":
-        """Divide a column by the conditions and terms of a query that concern it."""
+    def of(cls, attribute: Attribute, parts: Iterable[Any], *, spread: Spread | None = None) -> "Column":
+        """Divide a column by the conditions and terms of a query that concern it. `spread` replaces the column's own."""
         null = np.isin(np.arange(attribute.size), null_codes(attribute))
         if not attribute.ordered:
             cells = np.arange(attribute.size)
             return cls(attribute, None, cells, np.ones(attribute.size), cells, null)
-        spread = spread_of(attribute)
+        spread = spread or spread_of(attribute)
         cuts = cuts_of(spread, parts)
         bounds = spread.bounds
         cuts = cuts[(cuts > bounds[0]) & (cuts < bounds[-1])]

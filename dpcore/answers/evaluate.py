@@ -1,7 +1,7 @@
 """Evaluate a query on any model: every number is a function of a few linear forms over the cells of some columns."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,6 +36,7 @@ from dpcore.answers.query import (
 from dpcore.errors import UsageError
 from dpcore.models.model import Weights
 from dpcore.universe import Universe
+from dpcore.universe.spread import Spread
 from dpcore.workload import Axes
 
 Marginal = Callable[[Axes], Weights]
@@ -127,12 +128,13 @@ class Form:
 class Prepared:
     """A query made ready for a universe. It is evaluated on as many models as needed, with the same groups in the same order."""
 
-    def __init__(self, query: Query, universe: Universe) -> None:
+    def __init__(self, query: Query, universe: Universe, *, spreads: Mapping[int, Spread] | None = None) -> None:
         self.query = query
         self._universe = universe
+        self._spreads = spreads or {}
         self._columns: dict[int, Column] = {}
         self._forms: dict[Aggregate, Form] = {}
-        self.keys: tuple[Keys, ...] = tuple(self._column(key.term.column).keys(key.term) for key in query.keys)
+        self.keys: tuple[Keys, ...] = tuple(self.column(key.term.column).keys(key.term) for key in query.keys)
         self.shape = tuple(len(keys.values) for keys in self.keys)
         self.groups = math.prod(self.shape)
         if self.groups > MOST_GROUPS:
@@ -159,11 +161,11 @@ class Prepared:
 
     def is_moment(self, column: int) -> bool:
         """Return whether a column's quantiles are places of days or moments."""
-        return self._column(column).is_moment
+        return self.column(column).is_moment
 
     def moments(self, column: int, places: Weights) -> npt.NDArray[np.datetime64]:
         """Return places of days or moments as such; not a time where there is none."""
-        spread = self._column(column).spread
+        spread = self.column(column).spread
         if spread is None:
             raise UsageError("this column has no days or moments; show its numbers")
         missing = np.isnan(places)
@@ -188,13 +190,20 @@ class Prepared:
 
     def _quantile(self, number: Quantile, marginal: Marginal) -> Weights:
         """Return a quantile of each group: a number, or the place of a day or moment."""
-        column = self._column(number.column)
+        return self.quantiles(number.column, self.masses(number, marginal), np.full(self.groups, number.share))
+
+    def masses(self, number: Quantile, marginal: Marginal) -> Weights:
+        """Return the rows of each group in each piece of a quantile's column, from the smallest values to the largest."""
+        return self.rows(number).totals(marginal, along=number.column)[:, self.column(number.column).ascending]
+
+    def quantiles(self, position: int, masses: Weights, shares: Weights) -> Weights:
+        """Return the value of a column, or the place of a day or moment, that a share of each group's masses is below."""
+        column = self.column(position)
         order = column.ascending
-        masses = self.rows(number).totals(marginal, along=number.column)[:, order]
         ends = np.cumsum(masses, axis=1)
         found = np.full(self.groups, np.nan)
         for group in np.flatnonzero(ends[:, -1] > LEAST_ROWS).tolist() if ends.size else ():
-            wanted = number.share * ends[group, -1]
+            wanted = shares[group] * ends[group, -1]
             at = min(int(np.searchsorted(ends[group], wanted, side="left")), len(order) - 1)
             inside = (wanted - (ends[group, at] - masses[group, at])) / max(masses[group, at], TINY)
             found[group] = column.within(int(order[at]), share=min(max(inside, 0.0), 1.0))
@@ -208,13 +217,23 @@ class Prepared:
         concerned = {term.column for condition in conditions for term in terms(condition)}
         concerned |= {key.term.column for key in self.query.keys}
         axes = tuple(sorted(concerned))
-        columns = tuple(map(self._column, axes))
+        columns = tuple(map(self.column, axes))
         self._refuse_too_many(axes, columns)
         truth = self._truth(All(tuple(conditions)), axes)
         group = np.zeros([1] * len(axes), dtype=np.int64)
         for key, keys in zip(self.query.keys, self.keys, strict=True):
-            group = group * len(keys.values) + _along(keys.of_piece, axes, key.term.column)
-        return Form(axes, columns, truth == 2, group, self.groups, value)
+            group = group * len(keys.values) + self.along(keys.of_piece, axes, key.term.column)
+        return Form(axes, tuple(map(self.seen, axes)), truth == 2, group, self.groups, value)
+
+    def along(self, values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any]:
+        """Shape an array over a column's pieces so that it broadcasts over some columns."""
+        shape = [1] * len(axes)
+        shape[axes.index(column)] = len(values)
+        return values.reshape(shape)
+
+    def seen(self, column: int) -> Column:
+        """Return a column as forms see it."""
+        return self.column(column)
 
     def _refuse_too_many(self, axes: Axes, columns: Sequence[Column]) -> None:
         cells = math.prod(max(column.pieces, column.attribute.size) for column in columns)
@@ -242,17 +261,21 @@ class Prepared:
                     found = combine(found, self._truth(part, axes))
                 return found
             case IsNull(term):
-                null = self._column(term.column).null
-                return _along(np.where(null, np.int8(2), np.int8(0)), axes, term.column)
+                null = self.column(term.column).null
+                return self.along(np.where(null, np.int8(2), np.int8(0)), axes, term.column)
         column = condition.term.column
-        return _along(self._column(column).truths(condition), axes, column)
+        return self.along(self.column(column).truths(condition), axes, column)
 
-    def _column(self, column: int) -> Column:
+    def column(self, column: int) -> Column:
+        """Return a column as the query sees it."""
         if column not in self._columns:
             attribute = self._universe.attributes[self._universe.names[column]]
-            parts = [part for part in self._parts if getattr(part, "term", part).column == column]
-            self._columns[column] = Column.of(attribute, parts)
+            self._columns[column] = Column.of(attribute, self.parts(column), spread=self._spreads.get(column))
         return self._columns[column]
+
+    def parts(self, column: int) -> list[Any]:
+        """Return the elementary conditions and keys that concern a column."""
+        return [part for part in self._parts if getattr(part, "term", part).column == column]
 
     @cached_property
     def _parts(self) -> list[Any]:
@@ -270,12 +293,6 @@ def evaluate(query: Query, universe: Universe, marginal: Marginal) -> dict[Numbe
 
 def _present(column: int) -> Condition:
     return Not(IsNull(Term(column)))
-
-
-def _along(values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any]:
-    shape = [1] * len(axes)
-    shape[axes.index(column)] = len(values)
-    return values.reshape(shape)
 
 
 def _combined(operator: str, left: Weights, right: Weights) -> Weights:

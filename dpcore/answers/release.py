@@ -8,13 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dpcore.answers.uncertainty import Fit, Uncertainty, read_uncertainty
 from dpcore.errors import UsageError
 from dpcore.measurements import EXPECTED_TOTAL, Measurement
-from dpcore.models import Model
+from dpcore.models import DenseModel, FactoredModel, Functions, Model
 from dpcore.models.fitting import SignedSteps, Transcript, fit_dense, fit_factored
 from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, one_line, open_regular, read_regular
 from dpcore.release.measured import MEASUREMENTS, read_measurements
+from dpcore.release.publishing import UNCERTAINTY
 from dpcore.resolutions import Resolutions
 from dpcore.spec.described import restore_universe
 from dpcore.universe import Universe
@@ -49,12 +51,25 @@ class Release:
         return Transcript.of(each for each in self.measurements if each.step != EXPECTED_TOTAL)
 
     @cached_property
+    def uncertainty(self) -> Uncertainty | None:
+        """What the release knows about its errors; None for a release that was published without it."""
+        if all(each["path"] != UNCERTAINTY for each in self.manifest["files"]):
+            return None
+        _require_unchanged(self.folder, self.manifest, UNCERTAINTY)
+        return read_uncertainty(self.folder / UNCERTAINTY, self.measurements)
+
+    @cached_property
     def model(self) -> Model:
-        """The last model of the run, fitted again. It takes seconds, and is then kept."""
-        return self.fit(self.transcript)
+        """The last model of the run: restored, or fitted again, which takes seconds. It is then kept."""
+        known = self.uncertainty
+        return self.fit(self.transcript) if known is None else self.assigned(known.model)
 
     def fit(self, transcript: Transcript, *, per_cell: float | None = None) -> Model:
-        """Fit the release's kind of model to a transcript, as the run did.
+        """Fit the release's kind of model to a transcript, as the run did. The arguments are those of `fitted`."""
+        return self.fitted(transcript, per_cell=per_cell)[0]
+
+    def fitted(self, transcript: Transcript, *, per_cell: float | None = None) -> tuple[Model, Functions]:
+        """Fit the release's kind of model to a transcript, as the run did, and return its functions, too.
 
         Args:
             transcript: Measurements like those of the release.
@@ -63,13 +78,25 @@ class Release:
         shape, rough = self.universe.shape, {} if per_cell is None else {"per_cell": per_cell}
         match self.manifest["strategy"]:
             case "mwem":
-                return fit_dense(shape, transcript, orders=self.universe.orders, **rough)[0]
+                return fit_dense(shape, transcript, orders=self.universe.orders, **rough)
             case "pmw":
                 told = self.manifest["spec"]["strategy"]
-                return SignedSteps.of(shape, rounds=told["rounds"], alpha=told["alpha"]).fit(shape, transcript)
+                return SignedSteps.of(shape, rounds=told["rounds"], alpha=told["alpha"]).fitted(shape, transcript)
             case "adaptive":
-                return fit_factored(self.resolutions, transcript, orders=self.universe.orders, **rough)[0]
+                return fit_factored(self.resolutions, transcript, orders=self.universe.orders, **rough)
         raise UsageError(f"the release was made by another version of dpflow; answer with the one in its {MANIFEST}")
+
+    def assigned(self, fit: Fit) -> Model:
+        """Return the release's kind of model with these functions."""
+        if self.manifest["strategy"] != "adaptive":
+            dense = DenseModel(self.universe.shape, total=fit.total)
+            dense.assign(fit.functions)
+            return dense
+        model = FactoredModel(self.resolutions, total=fit.total)
+        for axes in fit.functions:
+            model.make_room([axes])  # one after the other, as in the rounds: their order decides the tree
+        model.assign(fit.functions)
+        return model
 
 
 def open_release(folder: str | Path) -> Release:
@@ -80,7 +107,7 @@ def open_release(folder: str | Path) -> Release:
     """
     path = _newest(Path(folder))
     manifest = _manifest(path)
-    _require_unchanged(path, manifest)
+    _require_unchanged(path, manifest, MEASUREMENTS)
     resolutions, measurements = read_measurements(path / MEASUREMENTS)
     try:
         universe = restore_universe(
@@ -118,13 +145,13 @@ def _manifest(folder: Path) -> Mapping[str, Any]:
     return manifest
 
 
-def _require_unchanged(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Raise if the measurements are not those that were published."""
+def _require_unchanged(folder: Path, manifest: Mapping[str, Any], name: str) -> None:
+    """Raise if a file is not the one that was published."""
     try:
-        (wanted,) = (each["sha256"] for each in manifest["files"] if each["path"] == MEASUREMENTS)
-        with open_regular(folder / MEASUREMENTS) as file:
+        (wanted,) = (each["sha256"] for each in manifest["files"] if each["path"] == name)
+        with open_regular(folder / name) as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, KeyError, TypeError, ValueError):
         wanted, found = None, ""
     if wanted != found:
-        raise UsageError(f"{MEASUREMENTS} of {one_line(folder)} is missing or damaged; copy the release again")
+        raise UsageError(f"{name} of {one_line(folder)} is missing or damaged; copy the release again")

@@ -43,6 +43,9 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         metavar="SQL",
         help='such as "select department, avg(cost) from release where age >= 65 group by department"',
     )
+    parser.add_argument(
+        "--level", metavar="L", type=float, default=0.95, help="the level of the intervals; default: 0.95 for 95 %%"
+    )
     parser.set_defaults(verb=_answer)
 
 
@@ -52,7 +55,7 @@ def _answer(arguments: argparse.Namespace) -> Answer:
 
     from dpcore.answers.answer import answer  # noqa: PLC0415
 
-    frame = answer(arguments.release, arguments.query)
+    frame = answer(arguments.release, arguments.query, level=arguments.level)
     rows = [{str(name): _plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
     cells = [tuple(frame.columns), *(tuple(map(_shown, row.values())) for row in rows)]
     numbers = [str(name) for name in frame.columns if is_numeric_dtype(frame[name])]

@@ -14,9 +14,11 @@ from dpcore.measurements import Measurement
 from dpcore.models.dense import DenseModel
 from dpcore.models.evidence import Evidence
 from dpcore.models.factored import FactoredModel
+from dpcore.models.model import Weights
 from dpcore.models.refine import Functions, refine
 from dpcore.models.trends import Orders, keep_trends
 from dpcore.resolutions import Resolutions
+from dpcore.workload import Axes
 
 FIRST_TRIES, LAST_TRIES = 50, 400  # evaluations of the model
 LAST_CELL_TRIES = 4e8  # a large dense model gets fewer last tries, so that tries x cells stays below this
@@ -155,12 +157,17 @@ class SignedSteps:
         model.multiply(measurement.axes, factor)
         return True
 
-    def fit(self, shape: Sequence[int], transcript: Transcript) -> DenseModel:
-        """Return the model of a transcript, whose first measurement is the number of rows."""
+    def fitted(self, shape: Sequence[int], transcript: Transcript) -> tuple[DenseModel, Functions]:
+        """Return the model of a transcript, whose first measurement is the number of rows, and its functions."""
         model = DenseModel(tuple(shape), total=counted_total(transcript.first[0]))
+        functions: dict[Axes, Weights] = {}
         for each in transcript.later:
-            self.take(model, each)
-        return model
+            before, cell = model.marginal(each.axes), each.cell or 0
+            if self.take(model, each):
+                error = float(before.ravel()[cell]) - float(each.values[0])
+                function = functions.setdefault(each.axes, np.zeros(before.shape))
+                function.ravel()[cell] += math.log1p(-math.copysign(self.rate, error))
+        return model, functions
 
 
 def counted_total(measurement: Measurement) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dpcore.descent import Finding
 from dpcore.measurements import Measurement
@@ -27,7 +28,11 @@ class SyntheticRows:
 
 @dataclass(frozen=True, eq=False)
 class Draft:
-    """The content of a release: the model's rows, the measurements, the privacy statement and the discovered values."""
+    """The content of a release: the model's rows, the measurements, the privacy statement and the discovered values.
+
+    `uncertainty` returns the table of `uncertainty.parquet` for a size of at most so many bytes, and how to write it. It takes longer than
+    the rest; None to publish without it.
+    """
 
     declaration: Declaration
     rows: SyntheticRows
@@ -39,3 +44,4 @@ class Draft:
     seed: int
     findings: Sequence[Finding] = ()
     warnings: Sequence[str] = ()
+    uncertainty: Callable[[int], tuple[pa.Table, dict[str, Any]]] | None = None

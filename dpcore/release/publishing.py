@@ -36,6 +36,8 @@ from dpcore.spec.described import describe_universe
 
 ROWS_PER_GROUP = 1 << 18
 LEAST_FREE_BYTES = 4 << 20
+UNCERTAINTY = "uncertainty.parquet"
+UNCERTAINTY_BYTES = 3.8  # for each byte of the measurements; at most 4 are promised
 
 
 def check_writable(folder: Path) -> None:
@@ -202,6 +204,10 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         _write_parquet(folder, "data/part-00000.parquet", _decoded(draft), universe.schema.with_metadata(footer)),
         _write_parquet(folder, MEASUREMENTS, measured, schema.with_metadata({**schema.metadata, **footer})),
     ]
+    if draft.uncertainty is not None:
+        table, options = draft.uncertainty(int(UNCERTAINTY_BYTES * files[1]["bytes"]))
+        schema = table.schema.with_metadata({**table.schema.metadata, **footer})
+        files.append(_write_parquet(folder, UNCERTAINTY, iter([table]), schema, **options))
     files.append(_write_text(folder, "card.html", card(draft, files=files)))
     manifest = {
         "format": 1,
@@ -243,10 +249,12 @@ def _decoded(draft: Draft) -> Iterator[pa.Table]:
             yield universe.decode([axis[start : start + ROWS_PER_GROUP] for axis in chunk], rng)
 
 
-def _write_parquet(folder: DraftFolder, name: str, tables: Iterator[pa.Table], schema: pa.Schema) -> dict[str, Any]:
+def _write_parquet(
+    folder: DraftFolder, name: str, tables: Iterator[pa.Table], schema: pa.Schema, **options: Any
+) -> dict[str, Any]:
     rows = 0
     with folder.new_file(name) as file:
-        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        with pq.ParquetWriter(file, schema, compression="zstd", **options) as writer:
             for table in tables:
                 writer.write_table(table.replace_schema_metadata(schema.metadata))
                 rows += table.num_rows

@@ -2,10 +2,17 @@
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+
+from dpcore.answers.release import Release
+from dpcore.answers.replicates import make_uncertainty, replicates_for
+from dpcore.answers.uncertainty import Uncertainty, uncertainty_table, writing_options
 from dpcore.curator.curator import Curator
 from dpcore.descent import Finding
 from dpcore.ledger import Account, Balance, Lease, Ledger
@@ -100,7 +107,29 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         seed=seed,
         findings=material.findings,
         warnings=tuple(material.warnings()),
+        uncertainty=_uncertainty(material),
     )
+
+
+def _uncertainty(material: Material) -> Callable[[int], tuple[pa.Table, dict[str, Any]]]:
+    """Return a function that makes the release's replicates, keeps them, and returns their table."""
+    declaration, strategy = material.plan.declaration, material.plan.strategy
+    public = {
+        "strategy": declaration.strategy.name,
+        "spec": declaration.spec.model_dump(mode="json", include={"privacy", "strategy"}),
+    }
+    made = Release(Path(), public, declaration.universe, strategy.resolutions, tuple(strategy.measurements))
+
+    @cache
+    def fits() -> Uncertainty:
+        progress.info("fitting %d replicates of the model, for the intervals of answers", replicates_for(made))
+        return make_uncertainty(made)
+
+    def table(most_bytes: int) -> tuple[pa.Table, dict[str, Any]]:
+        written = uncertainty_table(fits(), made.measurements, most_bytes=most_bytes)
+        return written, writing_options(written)
+
+    return table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,7 +22,7 @@ Factor = tuple[Weights, Axes]
 LEAST_PROBABILITY = 1e-300  # lower probabilities count as zero: their inverse would overflow
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """Some axes in a clique or beyond it, as seen from a neighbour. With `seen_from` None, in any direction."""
 
     clique: int
@@ -34,29 +34,29 @@ class Across:
     """Marginals of a calibrated distribution on a tree, and the factors that they share."""
 
     def __init__(self, tree: JunctionTree, beliefs: list[Weights], scopes: Scopes, moves: Moves) -> None:
-        self._tree = tree
+        self.tree = tree
         self._beliefs = beliefs
-        self._scopes = scopes
+        self.scopes = scopes
         self._moves = moves
         self._resolutions = scopes.resolutions
         self._parts: dict[tuple[int, Scope], Weights] = {}
-        self._conditionals: dict[_Part, Factor] = {}
+        self._conditionals: dict[Part, Factor] = {}
 
     def marginal(self, axes: Axes) -> Weights:
         """Return the probabilities of the cells of these axes."""
-        whole = _Part(self._middle(axes), None, axes)
+        whole = Part(self.middle(axes), None, axes)
         waiting = [whole]
-        further: dict[_Part, list[_Part]] = {}
+        further: dict[Part, list[Part]] = {}
         for part in waiting:  # the list grows during the loop
-            further[part] = self._further(part)
+            further[part] = self.further(part)
             waiting += [each for each in further[part] if each not in self._conditionals]
         for part in reversed(waiting[1:]):
             self._conditionals[part] = self._joint(part, further[part])
         return self._joint(whole, further[whole])[0]
 
-    def _middle(self, axes: Axes) -> int:
+    def middle(self, axes: Axes) -> int:
         """Return the clique at which the conditionals of all directions together have the fewest cells."""
-        tree, scope, cells = self._tree, self._scopes.of(axes), self._scopes.cells
+        tree, scope, cells = self.tree, self.scopes.of(axes), self.scopes.cells
         part = tree.covering(scope)
         costs: dict[int, int] = {}
         for clique in tree.order:
@@ -72,27 +72,27 @@ class Across:
                 )
         return min(costs, key=costs.__getitem__)
 
-    def _further(self, part: _Part) -> list[_Part]:
+    def further(self, part: Part) -> list[Part]:
         """Return the sub-parts that lie beyond the clique's other neighbours."""
         clique, seen_from, axes = part
-        tree = self._tree
+        tree = self.tree
         found = []
         if behind := [axis for axis in axes if not tree.cliques[clique] >> axis & 1]:
             for there in tree.neighbours[clique]:
                 beyond = tree.beyond[there, clique]
                 if there != seen_from and (there_only := tuple(axis for axis in behind if beyond >> axis & 1)):
-                    found.append(_Part(there, clique, there_only))
+                    found.append(Part(there, clique, there_only))
         return found
 
-    def _joint(self, part: _Part, further: Sequence[_Part]) -> Factor:
+    def _joint(self, part: Part, further: Sequence[Part]) -> Factor:
         """Return the distribution of a part's axes given its separator. The conditionals of all further parts must be cached."""
         clique, seen_from, axes = part
-        tree, scopes = self._tree, self._scopes
+        tree, scopes = self.tree, self.scopes
         separator = 0 if seen_from is None else tree.separator(clique, seen_from)
         needed = separator | scopes.of(tuple(axis for axis in axes if tree.cliques[clique] >> axis & 1))
         for each in further:
             needed |= tree.separator(each.clique, clique)
-        array, over = self._within(clique, needed), scopes.axes(needed)
+        array, over = self.within(clique, needed), scopes.axes(needed)
         if seen_from is not None:
             array = array * self._inverse(array, over, scopes.axes(separator))
         result = self._finest({*axes, *scopes.axes(separator)})
@@ -103,10 +103,11 @@ class Across:
         goal = axes if seen_from is None else result
         return self._moves.sum(array, over, goal), goal
 
-    def _within(self, clique: int, needed: Scope) -> Weights:
+    def within(self, clique: int, needed: Scope) -> Weights:
+        """Return the probabilities of the cells of some axes of a clique."""
         key = clique, needed
         if key not in self._parts:
-            source, target = self._tree.axes[clique], self._scopes.axes(needed)
+            source, target = self.tree.axes[clique], self.scopes.axes(needed)
             self._parts[key] = self._moves.sum(self._beliefs[clique], source, target)
         return self._parts[key]
 
@@ -117,7 +118,7 @@ class Across:
 
     def _finest(self, axes: set[int]) -> Axes:
         """Return the finest of the given axes for each column, in ascending order."""
-        return self._scopes.axes(sum(1 << axis for axis in axes))
+        return self.scopes.axes(sum(1 << axis for axis in axes))
 
     def _product(self, one: Factor, other: Factor, *, keep: set[int]) -> Factor:
         """Multiply two factors and sum out every column that is not kept, as a batch of matrix products."""

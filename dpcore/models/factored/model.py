@@ -14,12 +14,13 @@ import numpy as np
 from dpcore.errors import UsageError
 from dpcore.models.factored.across import Across
 from dpcore.models.factored.calibration import Calibration
+from dpcore.models.factored.merged import merged_marginal
 from dpcore.models.factored.moves import Moves
 from dpcore.models.factored.sampling import draw_chunks, draw_rows
 from dpcore.models.factored.scopes import Scope, Scopes, inside
 from dpcore.models.factored.tree import JunctionTree, cliques_of
 from dpcore.models.model import RowCodes, Weights, checked_total
-from dpcore.resolutions import Resolutions
+from dpcore.resolutions import Groups, Resolutions
 from dpcore.workload import Axes
 
 BYTES_PER_CELL = 8
@@ -125,6 +126,15 @@ class FactoredModel:
         if home is None:
             return self._counts(self._across.marginal(axes))
         return self._counts(self._moves.sum(self._beliefs[home], self._tree.axes[home], axes))
+
+    def merged(self, columns: Axes, classes: Sequence[Groups]) -> Weights:
+        """Return a marginal of some columns, summed by classes of their cells, without computing it cell by cell.
+
+        >>> model = FactoredModel(Resolutions((2, 4)), total=8.0)
+        >>> model.merged((0, 1), [np.array([0, 1]), np.array([0, 0, 0, 1])]).tolist()
+        [[3.0, 1.0], [3.0, 1.0]]
+        """
+        return self._counts(merged_marginal(self._across, columns, classes)) if columns else self.marginal(columns)
 
     def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
         """Return several marginals, in the given order. One that lies within another is summed from it, not from a whole clique."""

@@ -45,9 +45,16 @@ def test_the_comparison_notices_rows_that_were_changed(kinds: Release) -> None:
         assert max(each.ratio for each in compare(kinds, rows, question)) > 1
 
 
+def names(found: pd.DataFrame) -> list[str]:
+    """Return the columns of an answer without those of its intervals."""
+    numbers = [str(name).removesuffix("_basis") for name in found.columns if str(name).endswith("_basis")]
+    more = {f"{name}{end}" for name in numbers for end in ("_low", "_high", "_basis")}
+    return [str(name) for name in found.columns if name not in more]
+
+
 def test_a_table_of_groups_is_filtered_sorted_and_limited(kinds: Release) -> None:
     every = answer(kinds, "select city, count(*) as n, avg(cost) from release group by city")
-    assert every.columns.tolist() == ["city", "n", "avg_cost"]
+    assert names(every) == ["city", "n", "avg_cost"]
     assert every.city.tolist() == ["north", "south", "west", "o'hara", "other"]
     assert math.isclose(every.n.sum(), kinds.model.total)
     few = answer(
@@ -80,7 +87,7 @@ def test_nulls_are_a_group_and_satisfy_no_comparison(kinds: Release) -> None:
 
 def test_keys_keep_their_types_and_wide_bins_show_their_ends(kinds: Release) -> None:
     bins = answer(kinds, "select age, count(*) from release group by age")
-    assert bins.columns.tolist() == ["age", "age_high", "count"]
+    assert names(bins) == ["age", "age_high", "count"]
     assert bins.age.tolist()[:4] == [0, 25, 50, 75]
     assert bins.age_high.tolist()[:4] == [25, 50, 75, 100]
     assert bins.age.isna().tolist() == [False] * 4 + [True]
@@ -90,7 +97,7 @@ def test_keys_keep_their_types_and_wide_bins_show_their_ends(kinds: Release) -> 
     assert ((days.median_day >= pd.to_datetime(days.q)) & (days.median_day.dt.quarter == [1, 2, 3, 4])).all()
     single = answer(kinds, "select children, count(*) from release group by all")
     assert single.children.tolist() == list(range(10))
-    assert single.columns.tolist() == ["children", "count"]
+    assert names(single) == ["children", "count"]
 
 
 def test_shares_ratios_and_arithmetic_are_of_the_numbers(kinds: Release) -> None:
@@ -111,14 +118,15 @@ def test_no_rows_have_a_count_but_no_mean(kinds: Release) -> None:
     nothing = answer(
         kinds, "select count(*), sum(cost), avg(cost), median(cost), median(day) d from release where false"
     )
-    assert nothing.iloc[0, :2].tolist() == [0, 0]
-    assert nothing.iloc[0, 2:].isna().all()
+    row = nothing[names(nothing)].iloc[0]
+    assert row[:2].tolist() == [0, 0]
+    assert row[2:].isna().all()
 
 
 def test_a_column_has_its_name_in_any_case_and_each_result_its_own(kinds: Release) -> None:
     found = answer(kinds, 'select COUNT(*), count(*), avg(R.Cost) from "release" r where "CITY" = \'north\'')
-    assert found.columns.tolist() == ["count", "count_2", "avg_cost"]
-    assert answer(kinds, "select count(*) from kinds").columns.tolist() == ["count"]  # its dataset's name
+    assert names(found) == ["count", "count_2", "avg_cost"]
+    assert names(answer(kinds, "select count(*) from kinds")) == ["count"]  # its dataset's name
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from dpcore.cli.main import main
 from tests.dpcore.answers.releases import DENSE, make_release
 
 QUESTION = "select city, count(*), median(income) from release where age >= 60 group by city order by 2 desc limit 2"
+WITH_ENDS = [f"{name}{end}" for name in ("count", "median_income") for end in ("", "_low", "_high", "_basis")]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def test_an_answer_is_a_table_for_people(
     monkeypatch.chdir(tmp_path)
     assert dpflow(str(folder), QUESTION) == 0
     heading, *rows = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["city", "count", "median_income"]
+    assert heading.split() == ["city", *WITH_ENDS]
     assert [row.split()[0] for row in rows] == ["north", "south"]
     assert list(tmp_path.iterdir()) == []  # nothing is written, and no ledger is needed
 
@@ -37,10 +38,21 @@ def test_an_answer_is_a_table_for_people(
 def test_an_answer_is_a_list_of_objects_for_programs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert dpflow(str(folder), QUESTION, "--json") == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [list(row) for row in rows] == [["city", "count", "median_income"]] * 2
+    assert [list(row) for row in rows] == [["city", *WITH_ENDS]] * 2
+    assert rows[0]["count_low"] <= rows[0]["count"] <= rows[0]["count_high"]
+    assert dpflow(str(folder), QUESTION, "--level", "0.5", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["count_high"] < rows[0]["count_high"]
     assert rows[0]["count"] > rows[1]["count"] > 0
     assert dpflow(str(folder), "select sex, count(*), avg(age) a from release where false group by sex", "--json") == 0
-    assert json.loads(capsys.readouterr().out)[-1] == {"sex": None, "count": 0.0, "a": None}
+    nothing = json.loads(capsys.readouterr().out)[-1]
+    assert [nothing[name] for name in ("sex", "count", "count_low", "a", "a_low", "a_high")] == [
+        None,
+        0.0,
+        0.0,
+        None,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from dpcore.release.draft_folder import DraftFolder, new_file
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 
-PART, LATER = "data/part-00000.parquet", ("measurements.parquet", "card.html", "manifest.json")
+PART, LATER = "data/part-00000.parquet", ("measurements.parquet", "uncertainty.parquet", "card.html", "manifest.json")
 VICTIM = b"rows of another table\n"
 
 Swap = Callable[[Path], object]
@@ -118,9 +118,9 @@ def plant(workspace: Workspace, monkeypatch: pytest.MonkeyPatch, swap: Swap, *, 
     parquet, text, folders = publishing._write_parquet, publishing._write_text, DraftFolder.sync
     renamed = publishing._renamed
 
-    def write_parquet(folder: DraftFolder, name: str, *more: Any) -> dict[str, Any]:
+    def write_parquet(folder: DraftFolder, name: str, *more: Any, **options: Any) -> dict[str, Any]:
         swapper.at(Path(name).stem)
-        return parquet(folder, name, *more)
+        return parquet(folder, name, *more, **options)
 
     def write_text(folder: DraftFolder, name: str, content: str) -> dict[str, Any]:
         swapper.at(Path(name).stem)
@@ -261,7 +261,7 @@ def test_writing_and_hashing_by_path_would_put_forged_rows_on_record_and_follow_
     swapper = Swapper(paid.folder / "releases" / "visits", swap, "hashed")
     monkeypatch.setattr(publishing, "new_draft", old_draft)
     monkeypatch.setattr(
-        publishing, "_write_parquet", lambda *given: old_parquet(*given, after=lambda: swapper.at("hashed"))
+        publishing, "_write_parquet", lambda *given, **_: old_parquet(*given, after=lambda: swapper.at("hashed"))
     )
     release = synthesize(paid.spec, run_id="run").release
     shutil.rmtree(swapper.folder / ".moved")

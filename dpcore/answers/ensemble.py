@@ -1,0 +1,198 @@
+"""Evaluate a query on all replicates of a release: each has its own model, and its own distribution of values within cells."""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from dpcore.answers.evaluate import Marginal, Prepared
+from dpcore.answers.merging import Merged, Merging, merged_by
+from dpcore.answers.query import Count, Mean, Number, Quantile, Query, aggregates
+from dpcore.answers.release import Release
+from dpcore.answers.replicates import seed_of
+from dpcore.answers.uncertainty import Fit, Uncertainty
+from dpcore.models.model import Weights
+from dpcore.resolutions import Groups
+from dpcore.universe import Attribute
+from dpcore.universe.leaves import Fine
+from dpcore.universe.spread import Segments, Spread
+from dpcore.universe.spreading import spread_of
+from dpcore.universe.temporal import CalendarColumn
+from dpcore.workload import Axes
+
+KEPT_BYTES = 1 << 29  # of all models together; if they are larger, they are built again for every new set of columns
+SKEW = 0.8  # the usual difference between the two halves of a declared bin, as a share of its rows
+BYTES = 8
+
+
+class Ensemble:
+    """The model, the pilot and the replicates of a release. They are built when they are first used."""
+
+    def __init__(self, release: Release, known: Uncertainty) -> None:
+        self._release = release
+        self._known = known
+
+    @cached_property
+    def _models(self) -> list[Merged]:
+        fits = [self._known.pilot, *self._known.replicates]
+        first = self._release.assigned(fits[0])
+        cells = getattr(first, "cells", math.prod(first.shape))
+        if BYTES * cells * len(fits) > KEPT_BYTES:
+            return [self._built_when_used(fit) for fit in fits]
+        return [merged_by(first), *(merged_by(self._release.assigned(fit)) for fit in fits[1:])]
+
+    def _built_when_used(self, fit: Fit) -> Merged:
+        def merged(axes: Axes, classes: Sequence[Groups]) -> Weights:
+            return merged_by(self._release.assigned(fit))(axes, classes)
+
+        return merged
+
+    @cached_property
+    def _model(self) -> Merged:
+        return merged_by(self._release.model)
+
+    def merging(self, query: Query) -> Merging:
+        """Return a query made ready for this release."""
+        return Merging(query, self._release.universe)
+
+    def values(self, plain: Merging) -> dict[Number, Weights]:
+        """Return all numbers of a query by the released model, each with one entry for every group."""
+        return _evaluated(plain, self._model)
+
+    def sampling_variance(self, plain: Merging, number: Mean) -> Weights:
+        """Return the variance that a mean would have if the rows of each group were a random sample."""
+        masses = plain.rows(number).totals(_marginal(plain, self._model), along=number.column)
+        values, rows = plain.column(number.column).means, np.maximum(masses.sum(axis=1), 1.0)
+        means = (masses @ values) / rows
+        found: Weights = np.maximum(masses @ values**2 / rows - means**2, 0.0) / rows
+        return found
+
+    def differences(self, plain: Merging) -> dict[Number, Weights]:
+        """Return, for every number of a query, its difference from the pilot's in each replicate and each group."""
+        query = plain.query
+        within = self._matters_within(plain)
+        pilot = _evaluated(plain, self._models[0])
+        found: dict[Number, list[Weights]] = {number: [] for number in pilot}
+        for at, model in enumerate(self._models[1:], start=1):
+            varied = Merging(query, self._release.universe, spreads=self._spreads(at, within)) if within else plain
+            for number, values in _evaluated(varied, model).items():
+                found[number].append(values - pilot[number])
+        return {number: np.array(each) for number, each in found.items()}
+
+    def quantile_ends(self, merging: Merging, number: Quantile, errors: float) -> tuple[Weights, Weights]:
+        """Return the ends of a quantile's interval, this many standard errors to either side.
+
+        The standard error is that of the share of rows below the quantile. The ends are the model's quantiles at that share, less and
+        more: values may be whole and far apart, so that all replicates have the same quantile and yet none is certain (Woodruff 1952).
+        """
+        masses = [merging.masses(number, _marginal(merging, model)) for model in (self._model, *self._models)]
+        ends = np.cumsum(masses[0], axis=1)
+        wanted = number.share * ends[:, -1:]
+        before = ends < wanted
+        inside = np.clip(
+            np.divide(wanted - (ends - masses[0]), masses[0], out=np.zeros(ends.shape), where=masses[0] > 0), 0.0, 1.0
+        )
+        below = np.where(before, 1.0, inside)  # the part of each piece that lies below the model's quantile
+        shares = [_share(each, below) for each in masses[1:]]
+        error = errors * np.sqrt(np.mean([(each - shares[0]) ** 2 for each in shares[1:]], axis=0))
+        low, high = np.clip(number.share - error, 0.0, 1.0), np.clip(number.share + error, 0.0, 1.0)
+        return merging.quantiles(number.column, masses[0], low), merging.quantiles(number.column, masses[0], high)
+
+    def _matters_within(self, prepared: Prepared) -> tuple[int, ...]:
+        """Return the columns whose distribution within cells a query depends on: it needs their values, or cuts their cells."""
+        inner = [each for number in prepared.query.numbers() for each in aggregates(number)]
+        valued = {each.column for each in inner if not isinstance(each, Count)}
+        concerned = {axis for each in inner for axis in prepared.rows(each).axes}
+        names = self._release.universe.names
+        return tuple(
+            axis
+            for axis in sorted(concerned)
+            if (axis in valued or prepared.column(axis).pieces > prepared.column(axis).attribute.size)
+            and _varies(self._release.universe.attributes[names[axis]], prepared.column(axis).spread)
+        )
+
+    def _spreads(self, replicate: int, columns: tuple[int, ...]) -> Mapping[int, Spread]:
+        names, found = self._release.universe.names, {}
+        for column in columns:
+            attribute = self._release.universe.attributes[names[column]]
+            rng = np.random.default_rng([self._seed, replicate, column])
+            spread = spread_of(attribute)
+            noise = self._leaf_noise.get(names[column])
+            found[column] = (
+                _noisy(spread, attribute, noise, rng) if isinstance(attribute, Fine) and noise else _skewed(spread, rng)
+            )
+        return found
+
+    @cached_property
+    def _seed(self) -> int:
+        return seed_of(self._release.transcript)
+
+    @cached_property
+    def _leaf_noise(self) -> dict[str, float]:
+        """The noise of the last level of each column's tree."""
+        levels = {each["column"]: each["levels"] for each in self._release.manifest["discovered"]}
+        return {column: float(each[-1]["noise"]) for column, each in levels.items() if each}
+
+
+def _evaluated(merging: Merging, model: Merged) -> dict[Number, Weights]:
+    return merging.evaluate(_marginal(merging, model))
+
+
+def _marginal(merging: Merging, model: Merged) -> Marginal:
+    """Return the marginals of a model by the classes of a query, which keeps them."""
+
+    def marginal(axes: Axes) -> Weights:
+        if (model, axes) not in merging.kept:
+            merging.kept[model, axes] = model(axes, [merging.classes(axis) for axis in axes])
+        return merging.kept[model, axes]
+
+    return marginal
+
+
+def _share(masses: Weights, below: Weights) -> Weights:
+    """Return the share of each group's rows in parts of the pieces; one half where there are no rows."""
+    rows = masses.sum(axis=1)
+    found: Weights = np.divide((masses * below).sum(axis=1), rows, out=np.full(len(rows), 0.5), where=rows > 0)
+    return found
+
+
+def _varies(attribute: Attribute, spread: Spread | None) -> bool:
+    """Return whether values within a cell can be distributed otherwise. Dates in bins are released as the first day of their bin."""
+    if spread is None or (isinstance(attribute, CalendarColumn) and not isinstance(attribute, Fine)):
+        return False
+    return not spread.whole or bool((np.diff(spread.bounds) > 1).any())
+
+
+def _skewed(spread: Spread, rng: np.random.Generator) -> Spread:
+    """Return a spread whose cells all have more values in one half, or all in the other: nothing was measured within them."""
+    segments = spread.segments
+    width = segments.high - segments.low
+    middle = segments.low + (width // 2 if spread.whole else width / 2)
+    skew = float(np.clip(rng.normal(0.0, SKEW), -0.9, 0.9))
+    left = np.where(
+        middle > segments.low, (middle - segments.low) / width * (1 + skew * (segments.high - middle) / width), 0.0
+    )
+    low, high = np.stack([segments.low, middle], axis=1).ravel(), np.stack([middle, segments.high], axis=1).ravel()
+    mass = np.stack([left, 1 - left], axis=1).ravel() * np.repeat(segments.mass, 2)
+    return _with(spread, Segments.of(low, high, np.repeat(segments.cell, 2), mass))
+
+
+def _noisy(spread: Spread, attribute: Fine, noise: float, rng: np.random.Generator) -> Spread:
+    """Return a spread of leaves with fresh noise. A leaf's estimate was clipped at zero, so its error is at most about its size."""
+    segments, leaves = spread.segments, attribute.leaves
+    if leaves is None:
+        return spread
+    held = np.array(leaves.masses, dtype=np.float64) / 1000
+    bounds = np.searchsorted(np.array([*leaves.starts, leaves.size]), attribute.cell_bounds)
+    in_cell = np.add.reduceat(np.append(held, 0.0), bounds[:-1]) if len(bounds) > 1 else held.sum(keepdims=True)
+    counts = segments.mass * np.maximum(in_cell[segments.cell], 1.0)
+    error = np.minimum(noise, counts / 2)
+    varied = np.maximum(counts + rng.normal(0.0, 1.0, len(counts)) * error, 1e-9)
+    return _with(spread, Segments.of(segments.low, segments.high, segments.cell, varied))
+
+
+def _with(spread: Spread, segments: Segments) -> Spread:
+    return Spread(
+        segments, spread.bounds, whole=spread.whole, place=spread.place, value=spread.value, edges=spread.edges
+    )

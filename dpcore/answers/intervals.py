@@ -1,0 +1,193 @@
+"""Intervals for the numbers of a query, and what each number is based on.
+
+The standard error of a number is the root mean square difference between the release's replicates and its pilot. There are few replicates,
+so the variance of a count is averaged with the usual variance of counts of that size. If the columns of a number were never measured
+together, errors are larger than the replicates know: by how much, the release's own rounds tell (docs/decisions/0044).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import NormalDist
+
+import numpy as np
+
+from dpcore.answers.direct import Direct, Measured
+from dpcore.answers.ensemble import Ensemble
+from dpcore.answers.evaluate import Prepared
+from dpcore.answers.merging import Merging
+from dpcore.answers.query import Aggregate, Count, Mean, Number, Quantile, Query, aggregates
+from dpcore.answers.release import Release
+from dpcore.answers.replicates import make_uncertainty
+from dpcore.errors import UsageError
+from dpcore.models.model import Weights
+
+WIDER = {"mwem": 1.05, "adaptive": 1.2, "pmw": 1.05}  # the standard error of a count is multiplied by this
+OTHERS_WIDER = 1.15  # and that of another number by this
+CLUMPS = 3.0  # a mean over columns that were never measured together varies as if rows came in clumps of this many
+USUAL = 8  # the usual variance weighs as much as this many replicates
+IN_PAIRS, APART, UNCONNECTED = 1.1, 1.5, 2.0  # factors for columns that were not measured together
+MOST_LEVEL = 0.9999
+
+
+class Basis(StrEnum):
+    """What a number is based on, from the best to the worst.
+
+    `measured`: one noisy measurement covers all of its columns. `model`: the model infers it from several measurements. `guess`: no
+    measurement connects its columns, so they are taken to be independent.
+    """
+
+    MEASURED = "measured"
+    MODEL = "model"
+    GUESS = "guess"
+
+
+@dataclass(frozen=True, eq=False)
+class Interval:
+    """A number of each group, the ends of its interval, and its basis."""
+
+    value: Weights
+    low: Weights
+    high: Weights
+    basis: Basis
+
+
+class Intervals:
+    """Makes the intervals of a release's numbers. Keep it for several queries, since it keeps models and marginals.
+
+    If the release was published without replicates, they are made here, which takes ten times as long as fitting the model.
+    """
+
+    def __init__(self, release: Release) -> None:
+        self._known = release.uncertainty or make_uncertainty(release)
+        self._measured = Measured(release)
+        self._wider = WIDER[release.manifest["strategy"]]
+        self._least = _least_variance(release)
+        self._total = self._known.model.total
+        self.ensemble = Ensemble(release, self._known)
+
+    def of(self, query: Query, *, level: float) -> tuple[Prepared, dict[Number, Interval]]:
+        """Return a query made ready, and the interval of every number of it.
+
+        Args:
+            query: The query.
+            level: The wanted probability that an interval contains the true number, such as 0.95.
+        """
+        checked_level(level)
+        merging = self.ensemble.merging(query)
+        values, differences = self.ensemble.values(merging), self.ensemble.differences(merging)
+        found = {
+            number: self._interval(merging, number, value, differences[number], level)
+            for number, value in values.items()
+        }
+        return merging, found
+
+    def _interval(
+        self, merging: Merging, number: Number, value: Weights, differences: Weights, level: float
+    ) -> Interval:
+        basis, factor = self._judged(merging, aggregates(number))
+        squares = np.mean(differences**2, axis=0)
+        if isinstance(number, Count):
+            form = merging.form(number)
+            usual = self._known.scale.usual(value, columns=len(form.axes))
+            variances = (len(differences) * squares + USUAL * usual) / (len(differences) + USUAL)
+            variances = (self._wider * factor) ** 2 * variances + self._least
+            if factor >= APART:
+                variances = variances + self._known.scale.unmeasured * value * (
+                    1 - np.minimum(value / self._total, 1.0)
+                )
+            half = student(level, len(differences) + USUAL) * np.sqrt(variances)
+            found = Interval(value, value - half, value + half, basis)
+            if (direct := self._measured.counts(merging, form)) is not None:
+                found = _narrowed(found, variances, direct, normal=_normal(level))
+            return Interval(value, np.maximum(found.low, 0.0), np.maximum(found.high, 0.0), basis)
+        if isinstance(number, Mean) and factor >= APART:
+            squares = squares + max(CLUMPS, self._known.scale.unmeasured) * self.ensemble.sampling_variance(
+                merging, number
+            )
+        errors = student(level, len(differences)) * OTHERS_WIDER * factor
+        half = errors * np.sqrt(squares)
+        low, high = value - half, value + half
+        if isinstance(number, Quantile):
+            ends = self.ensemble.quantile_ends(merging, number, errors)
+            low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
+        return Interval(value, *_within_range(merging, number, low, high), basis)
+
+    def _judged(self, merging: Merging, parts: Iterable[Aggregate]) -> tuple[Basis, float]:
+        """Return the basis of a number, and the factor of its standard error: those of its worst part."""
+        basis, factor = Basis.MEASURED, 1.0
+        for part in parts:
+            axes = merging.rows(part).axes
+            if self._measured.covers(merging, axes):
+                continue
+            if not self._measured.connected(axes):
+                return Basis.GUESS, UNCONNECTED
+            basis = Basis.MODEL
+            factor = max(factor, IN_PAIRS if self._measured.in_pairs(axes) else APART)
+        return basis, factor
+
+
+def _least_variance(release: Release) -> float:
+    """Return the least variance of a count. `pmw` corrects no error below 2 alpha rows, and its replicates do not either."""
+    if release.manifest["strategy"] != "pmw":
+        return 0.0
+    return float((release.manifest["spec"]["strategy"]["alpha"] * release.model.total) ** 2)
+
+
+def _narrowed(found: Interval, variances: Weights, direct: Direct, *, normal: float) -> Interval:
+    """Return the interval of a count around the average, by inverse variances, of model and noisy sum, where the sum is narrower.
+
+    Both have seen the same noise, so the average is not taken to be narrower than the noisy sum alone. The number itself stays the model's
+    and inside the interval, so that the counts of groups add up.
+    """
+    narrower = direct.variances < variances
+    own = np.where(narrower, direct.variances, 1.0)
+    weight = np.where(narrower, variances / (variances + own), 0.0)
+    centre = weight * direct.counts + (1 - weight) * found.value
+    half = np.where(narrower, np.minimum(found.high - found.value, normal * np.sqrt(own)), found.high - found.value)
+    return Interval(
+        found.value, np.minimum(centre - half, found.value), np.maximum(centre + half, found.value), found.basis
+    )
+
+
+def _within_range(prepared: Prepared, number: Number, low: Weights, high: Weights) -> tuple[Weights, Weights]:
+    """Return the ends of a mean's or quantile's interval, moved to the least and the greatest value of its column."""
+    if not isinstance(number, Mean | Quantile):
+        return low, high
+    column = prepared.column(number.column)
+    if column.spread is None:
+        values = column.means[~column.null]
+        return np.maximum(low, values.min()), np.minimum(high, values.max())
+    first, last = column.spread.bounds[0], column.spread.bounds[-1] - column.spread.whole
+    if not column.is_moment:
+        first, last = (float(column.spread.value(np.asarray([place]))[0]) for place in (first, last))
+    return np.clip(low, first, last), np.clip(high, first, last)
+
+
+def checked_level(level: float) -> float:
+    """Return a level of confidence, or raise.
+
+    >>> checked_level(0.9)
+    0.9
+    """
+    if not 0 < level <= MOST_LEVEL:
+        raise UsageError(f"the level must be above 0 and at most {MOST_LEVEL}; use 0.95 for 95 % intervals")
+    return level
+
+
+def student(level: float, degrees: int) -> float:
+    """Return how many standard errors an interval extends to either side, if the standard error comes from so many squares.
+
+    This is Student's quantile by its expansion around the normal one, which is exact to a percent from eight squares on.
+
+    >>> round(student(0.95, 10), 2), round(student(0.95, 18), 2)
+    (2.23, 2.1)
+    """
+    z = _normal(level)
+    first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / degrees + second / degrees**2 + third / degrees**3
+
+
+def _normal(level: float) -> float:
+    return NormalDist().inv_cdf((1 + level) / 2)

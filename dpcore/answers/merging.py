@@ -1,0 +1,112 @@
+"""Merge the cells that a query does not distinguish, so that it is evaluated on a handful of classes instead of thousands of cells."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.answers.cells import Column
+from dpcore.answers.evaluate import Prepared
+from dpcore.answers.query import Count, IsNull, Query, Term, aggregates
+from dpcore.models import Model
+from dpcore.models.model import Weights
+from dpcore.resolutions import Groups
+from dpcore.universe import Universe
+from dpcore.universe.spread import Spread
+from dpcore.workload import Axes
+
+Merged: TypeAlias = Callable[[Axes, Sequence[Groups]], Weights]
+"""Returns the expected counts in every combination of classes of cells of some columns."""
+
+
+class Merging(Prepared):
+    """A query whose forms have a class of cells wherever a plain `Prepared` has the cells. All its numbers are the same.
+
+    Two cells of a column are in one class if every condition and key of the query treats them alike, and no number needs their values.
+    """
+
+    def __init__(self, query: Query, universe: Universe, *, spreads: Mapping[int, Spread] | None = None) -> None:
+        super().__init__(query, universe, spreads=spreads)
+        inner = [each for number in query.numbers() for each in aggregates(number)]
+        self._valued = {each.column for each in inner if not isinstance(each, Count)}
+        self.kept: dict[tuple[Merged, Axes], Weights] = {}  # marginals that were computed for this query
+        self._known: dict[int, tuple[Groups, npt.NDArray[np.intp], Column]] = {}
+
+    def classes(self, column: int) -> Groups:
+        """Return the class of each cell of a column."""
+        return self._merged(column)[0]
+
+    def is_cut(self, column: int) -> bool:
+        """Return whether the query treats values within one cell of a column differently."""
+        found = self.column(column)
+        return found.pieces > found.attribute.size
+
+    def along(self, values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any]:
+        """Shape an array over a column's pieces likewise, with one piece of each class."""
+        return super().along(values[self._merged(column)[1]], axes, column)
+
+    def seen(self, column: int) -> Column:
+        """Return a column with classes as its cells."""
+        return self._merged(column)[2]
+
+    def _merged(self, column: int) -> tuple[Groups, npt.NDArray[np.intp], Column]:
+        """Return the classes of a column's cells, the pieces that are kept, and the column with only these."""
+        if column not in self._known:
+            found = self.column(column)
+            classes = np.arange(found.attribute.size) if column in self._valued else self._alike(found, column)
+            # Of a class, only the first cell is kept, with all pieces that it is cut into.
+            _, first = np.unique(classes, return_index=True)
+            kept = np.flatnonzero(np.isin(found.cell, first))
+            merged = replace(
+                found,
+                cell=classes[found.cell[kept]],
+                share=found.share[kept],
+                start=found.start[kept],
+                null=found.null[kept],
+            )
+            self._known[column] = classes, kept, merged
+        return self._known[column]
+
+    def _alike(self, found: Column, column: int) -> Groups:
+        """Number the classes of cells in the order of their first cells. A cell that is cut is a class of its own."""
+        results = [found.null.astype(np.int64)]
+        for part in self.parts(column):
+            match part:
+                case IsNull():
+                    continue
+                case Term():
+                    results.append(found.keys(part).of_piece)
+                case _:
+                    results.append(found.truths(part).astype(np.int64))
+        pieces = np.bincount(found.cell, minlength=found.attribute.size)
+        first = np.full(found.attribute.size, -1)
+        first[found.cell[::-1]] = np.arange(found.pieces)[::-1]
+        own = np.where(pieces == 1, -1, np.arange(found.attribute.size))
+        signature = np.column_stack([np.stack(results, axis=1)[first], own])
+        _, start, inverse = np.unique(signature, axis=0, return_index=True, return_inverse=True)
+        in_order = np.empty(len(start), dtype=np.intp)
+        in_order[np.argsort(start)] = np.arange(len(start))
+        return in_order[inverse.ravel()]
+
+
+def merged_by(model: Model) -> Merged:
+    """Return how a model sums its marginals by classes."""
+    own = getattr(model, "merged", None)
+    return own if own is not None else lambda axes, classes: summed(model.marginal(axes), classes)
+
+
+def summed(array: Weights, classes: Sequence[Groups]) -> Weights:
+    """Sum an array by classes of the cells of each dimension.
+
+    >>> summed(np.array([[1.0, 2.0, 3.0]]), [np.array([0]), np.array([0, 1, 0])]).tolist()
+    [[4.0, 2.0]]
+    """
+    for place, each in enumerate(classes):
+        count = int(each.max()) + 1
+        if not np.array_equal(each, np.arange(len(each))):
+            chosen = np.zeros((len(each), count))
+            chosen[np.arange(len(each)), each] = 1.0
+            array = np.moveaxis(np.tensordot(array, chosen, axes=(place, 0)), -1, place)
+    return array

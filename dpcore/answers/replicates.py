@@ -1,0 +1,187 @@
+"""Make the replicates of a release: what its model could have been if the noise had been different.
+
+1. The pilot is fitted to the release's measurements more closely than the model is. It stands for the truth.
+2. Each replicate gets fresh noise, at the recorded scales, around the pilot's counts, and is fitted as the model was.
+3. A replicate differs from the pilot as the model differs from the truth: by the noise that it has fitted, and by the structure that it has
+   smoothed away. So the root mean square of these differences is a standard error that includes bias.
+
+Everything is computed from public measurements. The seed is their hash, so a release is written with the same replicates every time.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dpcore.answers.release import Release
+from dpcore.answers.uncertainty import Fit, Scale, Uncertainty
+from dpcore.measurements import Measurement
+from dpcore.models import Model
+from dpcore.models.fitting import Transcript
+from dpcore.models.model import Weights
+from dpcore.universe import Attribute
+from dpcore.workload import Axes
+
+REPLICATES = 8  # of a model that is fitted within seconds
+LARGE, LARGE_REPLICATES = 1 << 21, 4  # from this many cells on, a dense model gets fewer
+HUGE, HUGE_REPLICATES = 1 << 24, 3
+PILOT_PER_CELL = {
+    "mwem": 1.0,
+    "adaptive": 1.5,
+    "pmw": None,
+}  # twice, or one and a half times, what the model may fit; docs/decisions/0044
+SETS, COUNTS_EACH = 24, 8  # the random counts from which the usual size of errors is learned
+RANGES_EACH = 60  # of each marginal that is predicted
+FEWEST_PREDICTED = 3  # marginals
+MOST_COLUMNS, MOST_CELLS = 4, 1 << 14  # of each of them
+
+
+def replicates_for(release: Release) -> int:
+    """Return how many replicates a release gets."""
+    cells = 0 if release.manifest["strategy"] == "adaptive" else release.universe.size
+    fewer = HUGE_REPLICATES if cells > HUGE else LARGE_REPLICATES
+    return min(REPLICATES, fewer) if cells > LARGE else REPLICATES
+
+
+def make_uncertainty(release: Release) -> Uncertainty:
+    """Fit the model of a release again, its pilot and its replicates. No file of the release is read."""
+    replicates = replicates_for(release)
+    fitted, functions = release.fitted(release.transcript)
+    model = Fit(fitted.total, functions)
+    pilot, functions = release.fitted(release.transcript, per_cell=PILOT_PER_CELL[release.manifest["strategy"]])
+    rng = np.random.default_rng(seed_of(release.transcript))
+    pure = release.manifest["spec"]["privacy"]["delta"] == 0
+    made: list[Fit] = []
+    asked = list(random_counts(list(release.universe.attributes.values()), rng))
+    known = _answers(pilot, asked)
+    squares = np.zeros(len(known))
+    expected = {each.axes: pilot.marginal(each.axes) for each in (*release.transcript.first, *release.transcript.later)}
+    for _ in range(replicates):
+        replicate, own = release.fitted(_redrawn(release.transcript, expected, rng, pure=pure))
+        made.append(Fit(replicate.total, own))
+        squares += (_answers(replicate, asked) - known) ** 2
+    columns = np.array([float(len(axes)) for axes, _ in asked])
+    scale = replace(_scale(known, squares, columns, replicates=replicates), unmeasured=_unmeasured(release, rng))
+    model, rough, *made = _alike([model, Fit(pilot.total, functions), *made])
+    return Uncertainty(model, rough, tuple(made), scale)
+
+
+def seed_of(transcript: Transcript) -> int:
+    """Return a seed that the measurements determine."""
+    digest = hashlib.sha256()
+    for each in (*transcript.first, *transcript.later):
+        digest.update(each.to_bytes())
+    return int.from_bytes(digest.digest()[:16])
+
+
+def random_counts(attributes: Sequence[Attribute], rng: np.random.Generator) -> Iterator[tuple[Axes, list[Weights]]]:
+    """Yield random counts over one to four columns: for each column, which of its cells count. Several in a row have the same columns."""
+    small = [axis for axis, each in enumerate(attributes) if each.size <= MOST_CELLS]
+    for number in range(SETS if small else 0):
+        wanted = min(1 + number % MOST_COLUMNS, len(small))
+        axes = tuple(sorted(rng.choice(small, wanted, replace=False).tolist()))
+        while math.prod(attributes[axis].size for axis in axes) > MOST_CELLS:
+            axes = axes[:-1]
+        for _ in range(COUNTS_EACH):
+            yield axes, [random_cells(attributes[axis], rng) for axis in axes]
+
+
+def random_cells(attribute: Attribute, rng: np.random.Generator) -> Weights:
+    """Return a random range of an ordered column's cells, or a random set of a few categories, as ones among zeros."""
+    cells = np.zeros(attribute.size)
+    if attribute.ordered:
+        first, last = sorted(rng.integers(0, attribute.size, 2).tolist())
+        cells[first : last + 1] = 1.0
+    else:
+        cells[rng.choice(attribute.size, rng.integers(1, max(2, attribute.size // 2 + 1)), replace=False)] = 1.0
+    return cells
+
+
+def counted(array: Weights, cells: Sequence[Weights]) -> float:
+    """Return the sum of a marginal over chosen cells of each column.
+
+    >>> counted(np.array([[1.0, 2.0], [3.0, 4.0]]), [np.array([0.0, 1.0]), np.array([1.0, 1.0])])
+    7.0
+    """
+    for each in reversed(cells):
+        array = array @ each
+    return float(array)
+
+
+def _answers(model: Model, asked: Sequence[tuple[Axes, list[Weights]]]) -> Weights:
+    marginals = {axes: model.marginal(axes) for axes in dict.fromkeys(axes for axes, _ in asked)}
+    return np.array([counted(marginals[axes], cells) for axes, cells in asked])
+
+
+def _redrawn(
+    transcript: Transcript, expected: dict[Axes, Weights], rng: np.random.Generator, *, pure: bool
+) -> Transcript:
+    """Return measurements of the expected counts, with fresh noise of the recorded kind."""
+
+    def drawn(each: Measurement) -> Measurement:
+        counts = expected[each.axes]
+        true = counts if each.cell is None else counts.ravel()[each.cell : each.cell + 1]
+        noise = (
+            rng.laplace(0.0, each.noise / math.sqrt(2), true.shape) if pure else rng.normal(0.0, each.noise, true.shape)
+        )
+        return Measurement(each.step, each.axes, each.cell, np.rint(true + noise).astype(np.int64), each.noise)
+
+    return Transcript(tuple(map(drawn, transcript.first)), tuple(map(drawn, transcript.later)))
+
+
+def _unmeasured(release: Release, rng: np.random.Generator) -> float:
+    """Return the variance of counts over columns that were never measured together, as a multiple of n (1 - n / N).
+
+    It is learned from the last third of the rounds: their marginals are predicted by a model that was fitted to the earlier ones. The
+    squared error in random ranges, less what the noise explains, is that of structure that the model could not know.
+    """
+    transcript = release.transcript
+    known = len(transcript.later) * 2 // 3
+    if not known or release.manifest["strategy"] == "pmw":
+        return 0.0
+    model = release.fit(Transcript(transcript.first, transcript.later[:known]))
+    sums = np.array([_predicted(each, model, rng) for each in transcript.later[known:]])
+    squares, rows = sums.T
+    if len(sums) < FEWEST_PREDICTED or rows.sum() <= 0:
+        return 0.0
+    found = float(squares.sum() / rows.sum())
+    error = math.sqrt(float(np.sum((squares - found * rows) ** 2)) * len(sums) / (len(sums) - 1)) / float(rows.sum())
+    return max(0.0, found - error)  # with little budget the noise alone would often give a large number
+
+
+def _predicted(measured: Measurement, model: Model, rng: np.random.Generator) -> tuple[float, float]:
+    """Return the squared error of a prediction that noise does not explain, and n (1 - n / N), summed over random ranges."""
+    predicted = model.marginal(measured.axes)
+    squares = expected = 0.0
+    for _ in range(RANGES_EACH):
+        ends = [sorted(rng.integers(0, size, 2).tolist()) for size in predicted.shape]
+        inside = tuple(slice(first, last + 1) for first, last in ends)
+        rows = float(predicted[inside].sum())
+        squares += (float(measured.values[inside].sum()) - rows) ** 2 - predicted[inside].size * measured.noise**2
+        expected += max(rows, 1.0) * max(1 - rows / model.total, 0.0)
+    return squares, expected
+
+
+def _scale(counts: Weights, squares: Weights, columns: Weights, *, replicates: int) -> Scale:
+    """Fit the usual variance of a count by its size and number of columns.
+
+    The logarithm of a mean of B squares is lower than that of its expectation, by about 1 / B.
+    """
+    if not len(counts):
+        return Scale((0.0, 0.0, 0.0, 0.0))
+    known = Scale.regressors(counts, columns)
+    # A little weight on 0 for every coefficient keeps the fit defined where all random counts are alike.
+    penalty = 1e-6 * np.eye(known.shape[1])
+    curve = np.linalg.solve(known.T @ known + penalty, known.T @ (np.log(squares / replicates + 1.0) + 1 / replicates))
+    return Scale(tuple(curve.tolist()))
+
+
+def _alike(fits: Sequence[Fit]) -> list[Fit]:
+    """Return fits that all have functions of the same marginals, in the same order. `pmw` corrects only what is wrong, so fits may differ."""
+    shapes = {axes: function.shape for fit in fits for axes, function in fit.functions.items()}
+    return [
+        Fit(fit.total, {axes: fit.functions.get(axes, np.zeros(shape)) for axes, shape in shapes.items()})
+        for fit in fits
+    ]

@@ -1,0 +1,107 @@
+"""Intervals contain the truth as often as they say, and say what they are based on."""
+
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks.coverage import seeded
+from dpcore import answer
+from dpcore.answers import replicates
+from dpcore.answers.intervals import Intervals, student
+from dpcore.answers.query import Cells, Count, Key, Output, Query, Term
+from dpcore.answers.release import Release, open_release
+from dpcore.errors import UsageError
+from tests.dpcore.answers.releases import DENSE, make_release, table
+
+ROWS = 4000
+SPEC = (
+    DENSE.replace("STRATEGY", "{name: mwem}")
+    .replace("epsilon: 20", "epsilon: 2")
+    .replace("marginals: 2", "marginals: 3")
+)
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    """A release with much noise, always the same, with as many replicates as users get."""
+    with pytest.MonkeyPatch.context() as patch, seeded(5):
+        patch.setattr(replicates, "REPLICATES", 8)
+        return open_release(make_release(tmp_path_factory.mktemp("noisy"), SPEC, rows=ROWS))
+
+
+def test_intervals_of_counts_cover_the_truth_and_those_of_the_standard_deviation_do_not(noisy: Release) -> None:
+    codes, _ = noisy.universe.encode_rows(pa.Table.from_pandas(table(ROWS, seed=1)[list(noisy.universe.names)]))
+    intervals, shape = Intervals(noisy), noisy.universe.shape
+    covered, by_deviation, by_bias = [], [], []
+    for columns in (each for size in (1, 2, 3) for each in combinations(range(len(shape)), size)):
+        keys = tuple(
+            Key(str(column), Term(column, Cells() if shape_is_ordered(noisy, column) else None)) for column in columns
+        )
+        merging, found = intervals.of(Query((Output("n", Count()),), keys=keys), level=0.95)
+        truth = np.zeros([shape[column] for column in columns])
+        np.add.at(truth, tuple(np.asarray(codes[column]) for column in columns), 1)
+        interval, differences = found[Count()], intervals.ensemble.differences(merging)[Count()]
+        value, deviation = intervals.ensemble.values(merging)[Count()], 1.96 * differences.std(axis=0, ddof=1)
+        covered.append((interval.low <= truth.ravel()) & (truth.ravel() <= interval.high))
+        by_deviation.append(np.abs(value - truth.ravel()) <= deviation)
+        by_bias.append(np.abs(value - differences.mean(axis=0) - truth.ravel()) <= deviation)
+    together = [np.concatenate(each) for each in (covered, by_deviation, by_bias)]
+    assert len(together[0]) > 400
+    ours, *controls = (float(each.mean()) for each in together)
+    assert 0.92 <= ours <= 0.99, ours
+    assert max(controls) < 0.9, controls
+
+
+def shape_is_ordered(release: Release, column: int) -> bool:
+    return release.universe.attributes[release.universe.names[column]].ordered
+
+
+def test_every_number_has_its_interval_and_its_basis(noisy: Release) -> None:
+    found = answer(
+        noisy, "select sex, count(*) as n, avg(income) as mean, median(age) as middle from release group by sex"
+    )
+    named = [f"{name}{end}" for name in ("n", "mean", "middle") for end in ("", "_low", "_high", "_basis")]
+    assert found.columns.tolist() == ["sex", *named]
+    for name in ("n", "mean", "middle"):
+        assert (found[f"{name}_low"] <= found[name]).all()
+        assert (found[name] <= found[f"{name}_high"]).all()
+    assert found.n_basis.tolist() == ["measured"] * 3
+    every = answer(
+        noisy,
+        "select count(*) as n from release where sex = 'F' and city = 'west' and smoker and income > 10 and age < 50",
+    )
+    assert every.n_basis.tolist() == ["model"]
+    assert every.n_low[0] >= 0
+
+
+def test_columns_that_no_measurement_connects_are_a_guess(tmp_path_factory: pytest.TempPathFactory) -> None:
+    alone = SPEC.replace("marginals: 3", "marginals: 1").replace("{name: mwem}", "{name: adaptive}")
+    release = open_release(make_release(tmp_path_factory.mktemp("alone"), alone, rows=500))
+    found = answer(
+        release, "select count(*) as one, count(*) filter (where smoker) as two from release where sex = 'F'"
+    )
+    assert (found.one_basis[0], found.two_basis[0]) == ("measured", "guess")
+
+
+def test_a_higher_level_gives_wider_intervals_and_an_impossible_one_is_refused(noisy: Release) -> None:
+    widths = [
+        answer(noisy, "select count(*) as n from release where smoker", level=level) for level in (0.5, 0.9, 0.99)
+    ]
+    halves = [float(each.n_high[0] - each.n_low[0]) for each in widths]
+    assert halves == sorted(halves)
+    assert halves[0] < 0.5 * halves[2]
+    for level in (0.0, 1.0, 95.0, float("nan")):
+        with pytest.raises(UsageError, match=r"use 0[.]95"):
+            answer(noisy, "select count(*) from release", level=level)
+
+
+def test_two_columns_of_the_same_name_are_refused(noisy: Release) -> None:
+    with pytest.raises(UsageError, match="rename one"):
+        answer(noisy, "select count(*) as n, count(*) as n_low from release")
+
+
+@pytest.mark.parametrize(("degrees", "expected"), [(8, 2.306), (16, 2.120), (50, 2.009)])
+def test_student_is_close_to_the_exact_quantile(degrees: int, expected: float) -> None:
+    assert student(0.95, degrees) == pytest.approx(expected, abs=0.005)

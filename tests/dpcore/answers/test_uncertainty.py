@@ -1,0 +1,71 @@
+"""What replicates need is stored compactly with a release, and restored."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.answers.release import Release, open_release
+from dpcore.answers.replicates import make_uncertainty
+from dpcore.answers.uncertainty import FEWEST, file_size, read_uncertainty, uncertainty_table, writing_options
+from dpcore.errors import UsageError
+
+
+def test_a_release_is_published_with_replicates_that_its_measurements_determine(kinds: Release) -> None:
+    stored, again = kinds.uncertainty, uncertainty_table(make_uncertainty(kinds), kinds.measurements)
+    assert stored is not None
+    assert len(stored.replicates) == 2
+    assert again.equals(pq.read_table(kinds.folder / "uncertainty.parquet"))
+    size = {name: (kinds.folder / f"{name}.parquet").stat().st_size for name in ("uncertainty", "measurements")}
+    assert size["uncertainty"] <= 4 * size["measurements"]
+
+
+def test_rounding_moves_no_count_by_more_than_a_small_part_of_its_error(kinds: Release, tmp_path: Path) -> None:
+    made = make_uncertainty(kinds)
+    written = uncertainty_table(made, kinds.measurements)
+    pq.write_table(written, tmp_path / "file", compression="zstd", **writing_options(written))
+    read = read_uncertainty(tmp_path / "file", kinds.measurements)
+    assert read.scale == made.scale
+    for before, after in zip(made.fits.values(), read.fits.values(), strict=True):
+        exact, rounded = kinds.assigned(before), kinds.assigned(after)
+        assert rounded.total == exact.total
+        for axes in [(0,), (1, 4), (2, 3)]:
+            moved = np.abs(rounded.marginal(axes) - exact.marginal(axes)).max()
+            spread = np.abs(exact.marginal(axes) - kinds.assigned(made.pilot).marginal(axes)).max()
+            assert moved <= 0.2 * spread + 0.2
+    other = [
+        np.abs(kinds.assigned(each).marginal((0,)) - kinds.assigned(made.pilot).marginal((0,))).max()
+        for each in made.replicates
+    ]
+    assert min(other) > 0.05  # a control: replicates differ from the pilot
+
+
+def test_a_file_that_would_be_too_large_has_larger_steps_or_fewer_replicates(kinds: Release) -> None:
+    made = make_uncertainty(kinds)
+    whole = uncertainty_table(made, kinds.measurements)
+    smaller = uncertainty_table(made, kinds.measurements, most_bytes=file_size(whole) - 1)
+    assert file_size(smaller) < file_size(whole)
+    least = uncertainty_table(made, kinds.measurements, most_bytes=1)
+    assert least.num_columns == 2 + min(FEWEST, len(made.replicates))
+
+
+def test_a_damaged_file_is_refused(kinds: Release, tmp_path: Path) -> None:
+    copy = shutil.copytree(kinds.folder, tmp_path / "copy")
+    (copy / "uncertainty.parquet").write_bytes(b"other")
+    with pytest.raises(UsageError, match="missing or damaged"):
+        open_release(copy).model  # noqa: B018
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_uncertainty(copy / "uncertainty.parquet", kinds.measurements)
+
+
+def test_a_release_without_the_file_is_answered_as_well(kinds: Release, tmp_path: Path) -> None:
+    copy = shutil.copytree(kinds.folder, tmp_path / "copy")
+    manifest = json.loads((copy / "manifest.json").read_text(encoding="utf-8"))
+    manifest["files"] = [each for each in manifest["files"] if each["path"] != "uncertainty.parquet"]
+    (copy / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    release = open_release(copy)
+    assert release.uncertainty is None
+    assert np.allclose(release.model.marginal((0,)), kinds.model.marginal((0,)), atol=0.1)
