@@ -84,12 +84,12 @@ def test_a_run_above_the_threshold_waits_until_it_is_resumed(form: Form, visitor
     answer = form.submit()
     assert answer.status == 201
     assert {name: value for name, value in sent(answer).items() if value} == {"release": NAME, "strategy": AS_DECLARED}
-    open_run(page)
+    run_id = answer.json()["id"]
+    open_run(page, stack.page, run_id)
     expect_state(page, "Suspended")
     expect(page.get_by_text("needs the steward's approval above epsilon 0.8").first).to_be_visible()
     visitor.shoot("run-suspended")
     page.get_by_role("button", name="Resume").click()
-    run_id = answer.json()["id"]
     with page.expect_response(lambda it: it.url.endswith(f"/flow_runs/{run_id}/resume")) as resumed:
         page.get_by_role("dialog").get_by_role("button", name="Submit").click()
     assert resumed.value.json()["status"] == "ACCEPT", resumed.value.text()
@@ -113,9 +113,10 @@ def run(stack: Stack, visitor: Visitor, form: Form, budget: str) -> str:
     answer = again.submit()
     assert answer.status == 201
     assert sent(answer) == {"release": NAME, "epsilon": EPSILON, "rows": ROWS, "note": NOTE, "strategy": AS_DECLARED}
-    open_run(visitor.page)
+    run_id = str(answer.json()["id"])
+    open_run(visitor.page, stack.page, run_id)
     expect_state(visitor.page, "Completed")
-    return str(answer.json()["id"])
+    return run_id
 
 
 def test_the_run_page_shows_what_happened(run: str, visitor: Visitor) -> None:
