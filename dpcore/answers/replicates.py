@@ -10,17 +10,19 @@ Everything is computed from public measurements. The seed is their hash, so a re
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpcore.answers.merging import merged_by
 from dpcore.answers.release import Release
 from dpcore.answers.uncertainty import Fit, Scale, Uncertainty
 from dpcore.measurements import Measurement
 from dpcore.models import Model
-from dpcore.models.fitting import Transcript
+from dpcore.models.fitting import How, Transcript
 from dpcore.models.model import Weights
+from dpcore.resolutions import Groups
 from dpcore.universe import Attribute
 from dpcore.workload import Axes
 
@@ -32,10 +34,11 @@ PILOT_PER_CELL = {
     "adaptive": 1.5,
     "pmw": None,
 }  # twice, or one and a half times, what the model may fit; docs/decisions/0044
-SETS, COUNTS_EACH = 24, 8  # the random counts from which the usual size of errors is learned
+TRIES, PILOT_TRIES = 120, 80  # the pilot continues from the model; a fit that ends by itself takes less
+SETS, COUNTS_EACH = 32, 2  # the random counts from which the usual size of errors is learned
 RANGES_EACH = 60  # of each marginal that is predicted
 FEWEST_PREDICTED = 3  # marginals
-MOST_COLUMNS, MOST_CELLS = 4, 1 << 14  # of each of them
+MOST_COLUMNS, MOST_CELLS = 4, 1 << 20  # of each of them
 
 
 def replicates_for(release: Release) -> int:
@@ -45,27 +48,38 @@ def replicates_for(release: Release) -> int:
     return min(REPLICATES, fewer) if cells > LARGE else REPLICATES
 
 
-def make_uncertainty(release: Release) -> Uncertainty:
-    """Fit the model of a release again, its pilot and its replicates. No file of the release is read."""
-    replicates = replicates_for(release)
-    fitted, functions = release.fitted(release.transcript)
-    model = Fit(fitted.total, functions)
-    pilot, functions = release.fitted(release.transcript, per_cell=PILOT_PER_CELL[release.manifest["strategy"]])
-    rng = np.random.default_rng(seed_of(release.transcript))
+def make_uncertainty(release: Release, *, pause: Callable[[], None] = lambda: None) -> Uncertainty:
+    """Fit the model of a release again, its pilot and its replicates. No file of the release is read.
+
+    Args:
+        release: The release.
+        pause: Called after every fit.
+    """
+    transcript, replicates = release.transcript, replicates_for(release)
+    used, functions = release.fitted(transcript)
+    model = Fit(used.total, functions)
+    pause()
+    how = How(per_cell=PILOT_PER_CELL[release.manifest["strategy"]], tries=PILOT_TRIES, start=functions)
+    used, functions = release.fitted(transcript, how=how, model=used)
+    pilot = Fit(used.total, functions)
+    rng = np.random.default_rng(seed_of(transcript))
+    asked = random_questions(list(release.universe.attributes.values()), rng)
+    known = _answers(used, asked)
+    expected = {each.axes: used.marginal(each.axes) for each in (*transcript.first, *transcript.later)}
     pure = release.manifest["spec"]["privacy"]["delta"] == 0
     made: list[Fit] = []
-    asked = list(random_counts(list(release.universe.attributes.values()), rng))
-    known = _answers(pilot, asked)
     squares = np.zeros(len(known))
-    expected = {each.axes: pilot.marginal(each.axes) for each in (*release.transcript.first, *release.transcript.later)}
     for _ in range(replicates):
-        replicate, own = release.fitted(_redrawn(release.transcript, expected, rng, pure=pure))
-        made.append(Fit(replicate.total, own))
-        squares += (_answers(replicate, asked) - known) ** 2
-    columns = np.array([float(len(axes)) for axes, _ in asked])
+        pause()
+        redrawn = _redrawn(transcript, expected, rng, pure=pure)
+        used, functions = release.fitted(redrawn, how=How(tries=TRIES), model=used)
+        made.append(Fit(used.total, functions))
+        squares += (_answers(used, asked) - known) ** 2
+    pause()
+    columns = np.repeat([float(len(each.axes)) for each in asked], COUNTS_EACH)
     scale = replace(_scale(known, squares, columns, replicates=replicates), unmeasured=_unmeasured(release, rng))
-    model, rough, *made = _alike([model, Fit(pilot.total, functions), *made])
-    return Uncertainty(model, rough, tuple(made), scale)
+    model, pilot, *made = _alike([model, pilot, *made])
+    return Uncertainty(model, pilot, tuple(made), scale)
 
 
 def seed_of(transcript: Transcript) -> int:
@@ -76,16 +90,35 @@ def seed_of(transcript: Transcript) -> int:
     return int.from_bytes(digest.digest()[:16])
 
 
-def random_counts(attributes: Sequence[Attribute], rng: np.random.Generator) -> Iterator[tuple[Axes, list[Weights]]]:
-    """Yield random counts over one to four columns: for each column, which of its cells count. Several in a row have the same columns."""
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """Random counts over the same columns.
+
+    Attributes:
+        axes: The columns.
+        classes: For each column, the class of every cell. All counts treat the cells of a class alike.
+        chosen: For each count, which classes of each column it has, as ones among zeros.
+    """
+
+    axes: Axes
+    classes: list[Groups]
+    chosen: list[list[Weights]]
+
+
+def random_questions(attributes: Sequence[Attribute], rng: np.random.Generator) -> list[Questions]:
+    """Return random counts over one to four columns."""
     small = [axis for axis, each in enumerate(attributes) if each.size <= MOST_CELLS]
+    found = []
     for number in range(SETS if small else 0):
         wanted = min(1 + number % MOST_COLUMNS, len(small))
         axes = tuple(sorted(rng.choice(small, wanted, replace=False).tolist()))
         while math.prod(attributes[axis].size for axis in axes) > MOST_CELLS:
             axes = axes[:-1]
-        for _ in range(COUNTS_EACH):
-            yield axes, [random_cells(attributes[axis], rng) for axis in axes]
+        masks = [np.array([random_cells(attributes[axis], rng) for _ in range(COUNTS_EACH)]) for axis in axes]
+        distinct = [np.unique(each, axis=1, return_inverse=True) for each in masks]
+        chosen = [[each[at] for each, _ in distinct] for at in range(COUNTS_EACH)]
+        found.append(Questions(axes, [classes.ravel() for _, classes in distinct], chosen))
+    return found
 
 
 def random_cells(attribute: Attribute, rng: np.random.Generator) -> Weights:
@@ -110,9 +143,9 @@ def counted(array: Weights, cells: Sequence[Weights]) -> float:
     return float(array)
 
 
-def _answers(model: Model, asked: Sequence[tuple[Axes, list[Weights]]]) -> Weights:
-    marginals = {axes: model.marginal(axes) for axes in dict.fromkeys(axes for axes, _ in asked)}
-    return np.array([counted(marginals[axes], cells) for axes, cells in asked])
+def _answers(model: Model, asked: Sequence[Questions]) -> Weights:
+    merged = merged_by(model)
+    return np.array([counted(merged(each.axes, each.classes), one) for each in asked for one in each.chosen])
 
 
 def _redrawn(
