@@ -141,13 +141,7 @@ def _evaluated(merging: Merging, model: Merged) -> dict[Number, Weights]:
 
 def _marginal(merging: Merging, model: Merged) -> Marginal:
     """Return the marginals of a model by the classes of a query, which keeps them."""
-
-    def marginal(axes: Axes) -> Weights:
-        if (model, axes) not in merging.kept:
-            merging.kept[model, axes] = model(axes, [merging.classes(axis) for axis in axes])
-        return merging.kept[model, axes]
-
-    return marginal
+    return lambda axes: merging.marginal(model, axes)
 
 
 def _share(masses: Weights, below: Weights) -> Weights:

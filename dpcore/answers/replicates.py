@@ -10,19 +10,18 @@ Everything is computed from public measurements. The seed is their hash, so a re
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from dpcore.answers.merging import merged_by
+from dpcore.answers.merging import merged_by, summed
 from dpcore.answers.release import Release
 from dpcore.answers.uncertainty import Fit, Scale, Uncertainty
 from dpcore.measurements import Measurement
-from dpcore.models import Model
+from dpcore.models import FactoredModel, Model
 from dpcore.models.fitting import How, Transcript
 from dpcore.models.model import Weights
-from dpcore.resolutions import Groups
 from dpcore.universe import Attribute
 from dpcore.workload import Axes
 
@@ -34,8 +33,8 @@ PILOT_PER_CELL = {
     "adaptive": 1.5,
     "pmw": None,
 }  # twice, or one and a half times, what the model may fit; docs/decisions/0044
-TRIES, PILOT_TRIES = 120, 80  # the pilot continues from the model; a fit that ends by itself takes less
-SETS, COUNTS_EACH = 32, 2  # the random counts from which the usual size of errors is learned
+TRIES, PILOT_TRIES = 90, 80  # the pilot continues from the model; a fit that ends by itself takes less
+SETS, COUNTS_EACH = 32, 4  # the random counts from which the usual size of errors is learned
 RANGES_EACH = 60  # of each marginal that is predicted
 FEWEST_PREDICTED = 3  # marginals
 MOST_COLUMNS, MOST_CELLS = 4, 1 << 20  # of each of them
@@ -63,7 +62,7 @@ def make_uncertainty(release: Release, *, pause: Callable[[], None] = lambda: No
     used, functions = release.fitted(transcript, how=how, model=used)
     pilot = Fit(used.total, functions)
     rng = np.random.default_rng(seed_of(transcript))
-    asked = random_questions(list(release.universe.attributes.values()), rng)
+    asked = list(random_counts(list(release.universe.attributes.values()), rng))
     known = _answers(used, asked)
     expected = {each.axes: used.marginal(each.axes) for each in (*transcript.first, *transcript.later)}
     pure = release.manifest["spec"]["privacy"]["delta"] == 0
@@ -76,7 +75,7 @@ def make_uncertainty(release: Release, *, pause: Callable[[], None] = lambda: No
         made.append(Fit(used.total, functions))
         squares += (_answers(used, asked) - known) ** 2
     pause()
-    columns = np.repeat([float(len(each.axes)) for each in asked], COUNTS_EACH)
+    columns = np.array([float(len(axes)) for axes, _ in asked])
     scale = replace(_scale(known, squares, columns, replicates=replicates), unmeasured=_unmeasured(release, rng))
     model, pilot, *made = _alike([model, pilot, *made])
     return Uncertainty(model, pilot, tuple(made), scale)
@@ -90,35 +89,16 @@ def seed_of(transcript: Transcript) -> int:
     return int.from_bytes(digest.digest()[:16])
 
 
-@dataclass(frozen=True, eq=False)
-class Questions:
-    """Random counts over the same columns.
-
-    Attributes:
-        axes: The columns.
-        classes: For each column, the class of every cell. All counts treat the cells of a class alike.
-        chosen: For each count, which classes of each column it has, as ones among zeros.
-    """
-
-    axes: Axes
-    classes: list[Groups]
-    chosen: list[list[Weights]]
-
-
-def random_questions(attributes: Sequence[Attribute], rng: np.random.Generator) -> list[Questions]:
-    """Return random counts over one to four columns."""
+def random_counts(attributes: Sequence[Attribute], rng: np.random.Generator) -> Iterator[tuple[Axes, list[Weights]]]:
+    """Yield random counts over one to four columns: for each column, which of its cells count. Several in a row have the same columns."""
     small = [axis for axis, each in enumerate(attributes) if each.size <= MOST_CELLS]
-    found = []
     for number in range(SETS if small else 0):
         wanted = min(1 + number % MOST_COLUMNS, len(small))
         axes = tuple(sorted(rng.choice(small, wanted, replace=False).tolist()))
         while math.prod(attributes[axis].size for axis in axes) > MOST_CELLS:
             axes = axes[:-1]
-        masks = [np.array([random_cells(attributes[axis], rng) for _ in range(COUNTS_EACH)]) for axis in axes]
-        distinct = [np.unique(each, axis=1, return_inverse=True) for each in masks]
-        chosen = [[each[at] for each, _ in distinct] for at in range(COUNTS_EACH)]
-        found.append(Questions(axes, [classes.ravel() for _, classes in distinct], chosen))
-    return found
+        for _ in range(COUNTS_EACH):
+            yield axes, [random_cells(attributes[axis], rng) for axis in axes]
 
 
 def random_cells(attribute: Attribute, rng: np.random.Generator) -> Weights:
@@ -132,20 +112,14 @@ def random_cells(attribute: Attribute, rng: np.random.Generator) -> Weights:
     return cells
 
 
-def counted(array: Weights, cells: Sequence[Weights]) -> float:
-    """Return the sum of a marginal over chosen cells of each column.
-
-    >>> counted(np.array([[1.0, 2.0], [3.0, 4.0]]), [np.array([0.0, 1.0]), np.array([1.0, 1.0])])
-    7.0
-    """
-    for each in reversed(cells):
-        array = array @ each
-    return float(array)
-
-
-def _answers(model: Model, asked: Sequence[Questions]) -> Weights:
+def _answers(model: Model, asked: Sequence[tuple[Axes, list[Weights]]]) -> Weights:
+    """Return how many rows a model has in the chosen cells of each count."""
     merged = merged_by(model)
-    return np.array([counted(merged(each.axes, each.classes), one) for each in asked for one in each.chosen])
+    if not isinstance(model, FactoredModel):
+        known = model.marginals(axes for axes, _ in asked)
+        merged = lambda axes, classes: summed(known[axes], classes)  # noqa: E731
+    one_class = [(axes, [np.where(each > 0, 0, -1) for each in cells]) for axes, cells in asked]
+    return np.array([merged(axes, classes).item() for axes, classes in one_class])
 
 
 def _redrawn(
