@@ -46,7 +46,9 @@ class Merging(Prepared):
             classes = [self.classes(axis) for axis in axes]
             needed = self._needed(axes)
             found = np.zeros([count_classes(each) for each in classes])
-            found[np.ix_(*needed)] = model(axes, [_only(each, some) for each, some in zip(classes, needed, strict=True)])
+            found[np.ix_(*needed)] = model(
+                axes, [_only(each, some) for each, some in zip(classes, needed, strict=True)]
+            )
             self.kept[model, axes] = found
         return self.kept[model, axes]
 

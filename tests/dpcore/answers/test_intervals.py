@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.coverage import seeded
+from benchmarks.coverage_releases import seeded
 from dpcore import answer
 from dpcore.answers import replicates
 from dpcore.answers.intervals import Intervals, student
