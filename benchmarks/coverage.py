@@ -69,7 +69,7 @@ def _wanted(arguments: argparse.Namespace, folder: Path) -> Iterator[tuple[Path,
     """Yield the folder of each release, and what it is."""
     if arguments.kept is not None:
         for path in sorted(arguments.kept.resolve().iterdir()):
-            if path.is_dir():
+            if path.is_dir() and path.with_name(f"{path.name}.json").exists():
                 data, strategy, epsilon, seed = path.name.rsplit("-", 3)
                 yield path, {"data": data, "strategy": strategy, "epsilon": float(epsilon), "seed": int(seed)}
         return

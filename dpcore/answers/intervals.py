@@ -26,6 +26,7 @@ WIDER = {"mwem": 1.05, "adaptive": 1.2, "pmw": 1.05}  # the standard error of a 
 OTHERS_WIDER = 1.15  # and that of another number by this
 CLUMPS = 3.0  # a mean over columns that were never measured together varies as if rows came in clumps of this many
 USUAL = 8  # the usual variance weighs as much as this many replicates
+ONE_ROW = 1.0  # is added to variances before their logarithms are averaged: nobody needs to know a count better
 IN_PAIRS, APART, UNCONNECTED = 1.1, 1.5, 2.0  # factors for columns that were not measured together
 MOST_LEVEL = 0.9999
 
@@ -90,8 +91,7 @@ class Intervals:
         if isinstance(number, Count):
             form = merging.form(number)
             usual = self._known.scale.usual(value, columns=len(form.axes))
-            variances = (len(differences) * squares + USUAL * usual) / (len(differences) + USUAL)
-            variances = (self._wider * factor) ** 2 * variances + self._least
+            variances = (self._wider * factor) ** 2 * _steadied(squares, usual, len(differences)) + self._least
             if factor >= APART:
                 variances = variances + self._known.scale.unmeasured * value * (
                     1 - np.minimum(value / self._total, 1.0)
@@ -132,6 +132,13 @@ def _least_variance(release: Release) -> float:
     if release.manifest["strategy"] != "pmw":
         return 0.0
     return float((release.manifest["spec"]["strategy"]["alpha"] * release.model.total) ** 2)
+
+
+def _steadied(squares: Weights, usual: Weights, replicates: int) -> Weights:
+    """Return the variances of counts, averaged with the usual ones on a logarithmic scale, so that no single large square decides."""
+    own = replicates / (replicates + USUAL)
+    averaged: Weights = np.exp(own * np.log(squares + ONE_ROW) + (1 - own) * np.log(usual + ONE_ROW))
+    return averaged
 
 
 def _narrowed(found: Interval, variances: Weights, direct: Direct, *, normal: float) -> Interval:

@@ -15,7 +15,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpcore.answers.merging import merged_by, summed
 from dpcore.answers.release import Release
 from dpcore.answers.uncertainty import Fit, Scale, Uncertainty
 from dpcore.measurements import Measurement
@@ -63,7 +62,7 @@ def make_uncertainty(release: Release, *, pause: Callable[[], None] = lambda: No
     pilot = Fit(used.total, functions)
     rng = np.random.default_rng(seed_of(transcript))
     asked = list(random_counts(list(release.universe.attributes.values()), rng))
-    known = _answers(used, asked)
+    known = counts_of(used, asked)
     expected = {each.axes: used.marginal(each.axes) for each in (*transcript.first, *transcript.later)}
     pure = release.manifest["spec"]["privacy"]["delta"] == 0
     made: list[Fit] = []
@@ -73,7 +72,7 @@ def make_uncertainty(release: Release, *, pause: Callable[[], None] = lambda: No
         redrawn = _redrawn(transcript, expected, rng, pure=pure)
         used, functions = release.fitted(redrawn, how=How(tries=TRIES), model=used)
         made.append(Fit(used.total, functions))
-        squares += (_answers(used, asked) - known) ** 2
+        squares += (counts_of(used, asked) - known) ** 2
     pause()
     columns = np.array([float(len(axes)) for axes, _ in asked])
     scale = replace(_scale(known, squares, columns, replicates=replicates), unmeasured=_unmeasured(release, rng))
@@ -112,14 +111,25 @@ def random_cells(attribute: Attribute, rng: np.random.Generator) -> Weights:
     return cells
 
 
-def _answers(model: Model, asked: Sequence[tuple[Axes, list[Weights]]]) -> Weights:
-    """Return how many rows a model has in the chosen cells of each count."""
-    merged = merged_by(model)
-    if not isinstance(model, FactoredModel):
-        known = model.marginals(axes for axes, _ in asked)
-        merged = lambda axes, classes: summed(known[axes], classes)  # noqa: E731
-    one_class = [(axes, [np.where(each > 0, 0, -1) for each in cells]) for axes, cells in asked]
-    return np.array([merged(axes, classes).item() for axes, classes in one_class])
+def counted(array: Weights, cells: Sequence[Weights]) -> float:
+    """Return the sum of a marginal over chosen cells of each column.
+
+    >>> counted(np.array([[1.0, 2.0], [3.0, 4.0]]), [np.array([0.0, 1.0]), np.array([1.0, 1.0])])
+    7.0
+    """
+    for each in reversed(cells):
+        array = array @ each
+    return float(array)
+
+
+def counts_of(model: Model, asked: Sequence[tuple[Axes, list[Weights]]]) -> Weights:
+    """Return how many rows a model has in the chosen cells of each of some counts."""
+    if isinstance(model, FactoredModel):  # it need not compute marginals of millions of cells
+        return np.array(
+            [model.merged(axes, [np.where(each > 0, 0, -1) for each in cells]).item() for axes, cells in asked]
+        )
+    marginals = model.marginals(axes for axes, _ in asked)
+    return np.array([counted(marginals[axes], cells) for axes, cells in asked])
 
 
 def _redrawn(
