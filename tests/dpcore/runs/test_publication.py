@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dpcore.answers.replicates import REPLICATES
+from dpcore.answers import replicates
 from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger import Lease, Ledger, open_ledger
 from dpcore.reporting.outcome import Report
@@ -144,7 +144,7 @@ def test_the_lease_is_renewed_after_every_fit_and_the_newest_settles_the_run(
 
     monkeypatch.setattr(Ledger, "renew", always)
     reported(paid, swap=lambda it: None, settled=True)
-    assert len(renewed) > REPLICATES
+    assert len(renewed) > replicates.REPLICATES
     with open_ledger() as ledger:
         assert ledger.run("run").fence == renewed[-1].fence
     verify_ledger()
