@@ -24,11 +24,11 @@ from dpcore.models.model import Weights
 
 # Chosen on releases of three tables, so that 95 % intervals cover 95 %: docs/decisions/0044
 WIDER = {"mwem": 0.93, "adaptive": 0.93, "pmw": 1.05}  # the standard error of a count is multiplied by this
-OTHERS_WIDER = 1.05  # and that of another number by this
+OTHERS_WIDER = 1.1  # and that of another number by this
 CLUMPS = 3.0  # a mean over columns that were never measured together varies as if rows came in clumps of this many
 USUAL = 8  # the usual variance weighs as much as this many replicates
 ONE_ROW = 1.0  # is added to variances before their logarithms are averaged: nobody needs to know a count better
-IN_PAIRS, APART, UNCONNECTED = 1.1, 1.5, 2.0  # factors for columns that were not measured together
+IN_PAIRS, APART, UNCONNECTED = 1.2, 1.5, 2.0  # factors for columns that were not measured together
 SAME_NOISE = 0.5  # a noisy sum adds this part of what an independent one would, since the model has seen the same noise
 MOST_LEVEL = 0.9999
 
