@@ -172,7 +172,7 @@ class Truth:
     def condition(self, rng: np.random.Generator) -> tuple[Condition, npt.NDArray[np.bool_], int]:
         """Draw a condition on one to four columns. Return it, which rows satisfy it, and the number of columns."""
         sizes = [each.size for each in self._attributes]
-        wanted = int(rng.choice(len(NUMBERS_OF_COLUMNS), p=NUMBERS_OF_COLUMNS)) + 1
+        wanted = min(int(rng.choice(len(NUMBERS_OF_COLUMNS), p=NUMBERS_OF_COLUMNS)) + 1, len(sizes))
         while True:
             axes = sorted(rng.choice(len(sizes), wanted, replace=False).tolist())
             if math.prod(sizes[axis] for axis in axes) <= MOST_CELLS:
