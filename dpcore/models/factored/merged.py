@@ -52,7 +52,10 @@ class _Array:
                 factor = np.take(factor, of.groups(self.version[label], other.version[label]), axis=place)
         result = [label for label in self.labels if label >= of.columns or label in needed]
         result += [label for label in other.labels if label >= of.columns]
-        operands: list[Any] = [self.values, self.labels, factor, other.labels, result]
+        # einsum knows no more than 52 labels, and a table may have more columns
+        number = {label: at for at, label in enumerate(dict.fromkeys([*self.labels, *other.labels]))}
+        one, another, both = ([number[label] for label in each] for each in (self.labels, other.labels, result))
+        operands: list[Any] = [self.values, one, factor, another, both]
         self.values = np.einsum(*operands, optimize=True)
         self.labels = result
 

@@ -57,3 +57,12 @@ def test_cells_without_a_class_are_left_out_wherever_their_columns_lie(model: Fa
 def test_a_column_with_many_classes_is_summed_where_it_lies(model: FactoredModel) -> None:
     classes = [np.array([0, -1, 0, -1, 0, -1]), np.arange(7)]
     assert np.allclose(model.merged((0, 4), classes), model.marginal((0, 4))[::2].sum(axis=0, keepdims=True), rtol=1e-9)
+
+
+def test_a_table_may_have_many_columns() -> None:
+    rng, columns = np.random.default_rng(4), 60
+    model = FactoredModel(Resolutions((3,) * columns), total=100.0)
+    model.assign({(at, at + 1): rng.normal(size=(3, 3)) for at in range(columns - 1)})
+    asked = (40, 43, 59)
+    classes = [np.array([0, 1, -1])] * 3
+    assert np.allclose(model.merged(asked, classes), model.marginal(asked)[:2, :2, :2], rtol=1e-9)
