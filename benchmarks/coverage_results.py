@@ -21,16 +21,15 @@ def summary(asked: Sequence[Asked]) -> dict[str, Any]:
     return {
         "releases": [each.name | each.costs for each in asked],
         "counts": _covered(counts),
-        "strata": {f"{key} {value}": _covered(some) for key, value, some in _strata(counts)},
+        "strata": {
+            f"{key} {value}": _covered(some) | {"half_width_of_direct": _ratio(some)}
+            for key, value, some in _strata(counts)
+        },
         "other_numbers": {
             kind: _covered([each for each in records if each.kind == kind]) for kind in ("mean", "sum", "median")
         },
         "half_width": float(np.mean([each.half for each in counts])),
         "half_width_of_direct": _ratio(counts),
-        "half_width_of_direct_by_columns": {
-            str(columns): _ratio([each for each in counts if each.columns == columns])
-            for columns in sorted({each.columns for each in counts})
-        },
         "error_of_direct": _ratio(counts, of=lambda each: NORMAL / MEAN_OF_NORMAL * abs(each.value - each.truth)),
         "controls": {name: _covered(counts, control=name) for name in _controls(counts)},
         "answer_cpu_ms_p95": {
@@ -78,7 +77,10 @@ def in_words(result: dict[str, Any]) -> str:
     lines = [f"{len(result['releases'])} releases"]
     rows = {"all counts": result["counts"]} | result["strata"] | result["other_numbers"]
     rows |= {f"control: {name}": each for name, each in result["controls"].items()}
-    lines += [f"{name:34} {each['coverage']:.3f} of {each['numbers']:,}" for name, each in rows.items()]
+    for name, each in rows.items():
+        ratio = each.get("half_width_of_direct")
+        width = "" if ratio is None else f", half width {ratio:.2f} of the direct one"
+        lines.append(f"{name:34} {each['coverage']:.3f} of {each['numbers']:,}{width}")
     ratio = result["half_width_of_direct"]
     if ratio is not None:
         lines.append(
@@ -94,7 +96,8 @@ def draw(asked: Sequence[Asked], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     counts = [record for each in asked for record in each.records if record.kind == "count"]
     epsilons = sorted({each.name["epsilon"] for each in counts})
-    across = Axis.logarithmic(epsilons, ticks=epsilons, label="epsilon")
+    around = [epsilons[0] / 2, epsilons[-1]]  # leaves room for the name of the line at 95 %
+    across = Axis.logarithmic(around, ticks=epsilons, label="epsilon")
     by_epsilon = {each: [one for one in counts if one.name["epsilon"] == each] for each in epsilons}
     _plot(by_epsilon, across, folder / "coverage-by-epsilon.svg", title="Coverage of 95 % intervals by epsilon")
     middles = {10.0 ** (power + 0.5): (10.0**power, 10.0 ** (power + 1)) for power in range(5)}

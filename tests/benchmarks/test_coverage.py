@@ -43,9 +43,9 @@ def test_a_summary_counts_each_stratum_each_control_and_the_widths_where_both_ex
     asked = [Asked(records[0].name, records, {"release_cpu_seconds": 1.0}, {kind: [5.0] for kind in KINDS})]
     result = summary(asked)
     assert result["counts"] == {"coverage": 0.75, "numbers": 4}
-    assert result["strata"]["columns 3"] == {"coverage": 0.5, "numbers": 2}
-    assert result["strata"]["size 500"] == {"coverage": pytest.approx(2 / 3), "numbers": 3}
-    assert result["strata"]["epsilon 0.1"] == {"coverage": 1.0, "numbers": 1}
+    assert result["strata"]["columns 3"] == {"coverage": 0.5, "numbers": 2, "half_width_of_direct": 0.5}
+    assert result["strata"]["size 500"]["coverage"] == pytest.approx(2 / 3)
+    assert result["strata"]["epsilon 0.1"] == {"coverage": 1.0, "numbers": 1, "half_width_of_direct": 0.25}
     assert result["other_numbers"]["mean"] == {"coverage": 1.0, "numbers": 1}
     assert result["controls"]["standard deviation"] == {"coverage": pytest.approx(1 / 3), "numbers": 3}
     assert result["half_width_of_direct"] == pytest.approx((20 + 40 + 20) / (3 * 80))
