@@ -16,7 +16,7 @@ from dpcore.answers.direct import Direct, Measured
 from dpcore.answers.ensemble import Ensemble
 from dpcore.answers.evaluate import Prepared
 from dpcore.answers.merging import Merging
-from dpcore.answers.query import Aggregate, Count, Mean, Number, Quantile, Query, aggregates
+from dpcore.answers.query import Aggregate, Count, Mean, Number, Quantile, Query, Sum, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import make_uncertainty
 from dpcore.errors import UsageError
@@ -25,7 +25,9 @@ from dpcore.models.model import Weights
 # Chosen on releases of three tables, so that 95 % intervals cover 95 %: docs/decisions/0044
 WIDER = {"mwem": 0.93, "adaptive": 0.93, "pmw": 1.05}  # the standard error of a count is multiplied by this
 OTHERS_WIDER = 1.1  # and that of another number by this
-CLUMPS = 3.0  # a mean over columns that were never measured together varies as if rows came in clumps of this many
+CLUMPS = (
+    3.0  # a mean, sum or quantile over columns never measured together varies as if rows came in clumps of this many
+)
 USUAL = 8  # the usual variance weighs as much as this many replicates
 ONE_ROW = 1.0  # is added to variances before their logarithms are averaged: nobody needs to know a count better
 IN_PAIRS, APART, UNCONNECTED = 1.2, 1.5, 2.0  # factors for columns that were not measured together
@@ -101,15 +103,14 @@ class Intervals:
         if isinstance(number, Count):
             return self._of_count(merging, number, value, differences, Judged(basis, factor, level))
         squares = np.mean(differences**2, axis=0)
-        if isinstance(number, Mean) and factor >= APART:
-            squares = squares + max(CLUMPS, self._known.scale.unmeasured) * self.ensemble.sampling_variance(
-                merging, number
-            )
+        clumps = max(CLUMPS, self._known.scale.unmeasured) if factor >= APART else 0.0
+        if clumps and isinstance(number, Mean | Sum):
+            squares = squares + clumps * self.ensemble.sampling_variance(merging, number)
         errors = student(level, len(differences)) * OTHERS_WIDER * factor
         half = errors * np.sqrt(squares)
         low, high = value - half, value + half
         if isinstance(number, Quantile):
-            ends = self.ensemble.quantile_ends(merging, number, errors)
+            ends = self.ensemble.quantile_ends(merging, number, errors, clumps=clumps)
             low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
         return Interval(value, *_within_range(merging, number, low, high), basis)
 

@@ -78,13 +78,22 @@ def test_every_number_has_its_interval_and_its_basis(noisy: Release) -> None:
     assert every.n_low[0] >= 0
 
 
-def test_columns_that_no_measurement_connects_are_a_guess(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_columns_that_no_measurement_connects_are_a_guess(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone = SPEC.replace("marginals: 3", "marginals: 1").replace("{name: mwem}", "{name: adaptive}")
     release = open_release(make_release(tmp_path_factory.mktemp("alone"), alone, rows=500))
     found = answer(
         release, "select count(*) as one, count(*) filter (where smoker) as two from release where sex = 'F'"
     )
     assert (found.one_basis[0], found.two_basis[0]) == ("measured", "guess")
+    asked = "select sum(age) as total, avg(age) as mean, median(age) as middle from release where sex = 'F'"
+    widths = []
+    for clumps in (0.0, 3.0):  # a control: without clumps, all three intervals are narrower
+        monkeypatch.setattr(intervals, "CLUMPS", clumps)
+        told = answer(release, asked)
+        widths.append([float(told[f"{name}_high"][0] - told[f"{name}_low"][0]) for name in ("total", "mean", "middle")])
+    assert all(without < with_clumps for without, with_clumps in zip(*widths, strict=True))
 
 
 def test_a_higher_level_gives_wider_intervals_and_an_impossible_one_is_refused(noisy: Release) -> None:
