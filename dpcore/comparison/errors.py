@@ -161,7 +161,7 @@ def follow_steps(
         marginals=len(several),
         columns={cells.universe.names[axes[0]]: tuple(each) for axes, each in zip(one_way, errors, strict=False)},
         cells=_distinct(
-            nlargest(6 * MOST_WORST, worst, key=lambda cell: abs(cell.released - cell.true)), most=most_cells
+            nlargest(6 * MOST_WORST, worst, key=lambda cell: abs(cell.released - cell.true)), most=MOST_WORST
         ),
     )
 
