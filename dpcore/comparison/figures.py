@@ -126,7 +126,7 @@ def buy_figures(release: str | Path, spec: str | Path, *, epsilon: float, approv
         expected.coarsen(curator)
         measured = _measure(curator, expected)
         ledger.settle(lease.run, release=None, lease=lease)
-        return _publish(ledger, made, asked, account=account, lease=lease, figures=expected.figures(measured))
+        return _publish(ledger, made, account=account, lease=lease, figures=expected.figures(measured))
 
 
 def _reserve(ledger: Ledger, made: Made, asked: Declaration, *, account: Account) -> Lease:
@@ -225,21 +225,19 @@ def _together(sets: Sequence[Axes], cells: Comparable) -> list[Axes]:
     return list(sets[: int(np.searchsorted(sizes, MOST_TOGETHER, side="right"))])
 
 
-def _publish(  # noqa: PLR0913  who bought what, and who promises it
-    ledger: Ledger, made: Made, asked: Declaration, *, account: Account, lease: Lease, figures: Sequence[Figure]
-) -> Bought:
+def _publish(ledger: Ledger, made: Made, *, account: Account, lease: Lease, figures: Sequence[Figure]) -> Bought:
     """Write the figures and their privacy statement beside the release."""
     run = ledger.run(lease.run)
     statement = state(
-        asked,
+        made.granted,
         account=account,
         run=run,
         ledger=ledger.identity(),
         head=ledger.head(),
         draws=len(figures),
-        blocks=state_blocks(ledger, asked, run=run),
+        blocks=state_blocks(ledger, made.granted, run=run),
     )
-    promise = f"{statement.said_of('These figures are')} {statement.sampling}"
+    promise = f"{statement.said_of('These figures are')} {statement.sampling_of('Their')}"
     name = str(made.release.manifest["release"])
     told = {
         "dataset": made.release.name,

@@ -113,8 +113,12 @@ class Statement:
     @property
     def sampling(self) -> str:
         """A sentence about the delta that the samplers add."""
+        return self.sampling_of("Its")
+
+    def sampling_of(self, whose: str) -> str:
+        """Return the same sentence about something else that the run has bought, such as "Their"."""
         return (
-            f"Its {self.draws:,} random draws follow their distributions up to a proved distance, which adds at most "
+            f"{whose} {self.draws:,} random draws follow their distributions up to a proved distance, which adds at most "
             f"{at_most(self.sampler_delta)} to delta."
         )
 
