@@ -68,9 +68,7 @@ def test_the_rows_that_the_limit_on_rows_per_unit_keeps_are_counted(site: Site, 
     assert found["steps"]["errors"][0] > 0  # a third of the rows belong to one person, of whom two rows are kept
 
 
-def test_the_cost_of_reading_a_column_is_that_of_an_independent_computation(
-    site: Site, found: dict[str, Any]
-) -> None:
+def test_the_cost_of_reading_a_column_is_that_of_an_independent_computation(site: Site, found: dict[str, Any]) -> None:
     columns = {column["name"]: column for column in found["columns"]}
     outside = ~site.table["city"].isin(["north", "south", "west"])
     assert columns["city"]["outside"] == pytest.approx(outside.mean(), abs=1e-9)
