@@ -63,11 +63,14 @@ def _in_short(found: Comparison) -> Iterator[str]:
     way = _way(errors.release, errors.independent, errors.bootstrap)
     said = [
         f"The error of the workload is {errors.release:.3f}. {way}",
-        f"For comparison: independent columns have an error of {errors.independent:.3f}, rows drawn from the true table {errors.bootstrap:.3f}.",
+        f"For comparison: rows with the true columns, but independent of each other, have an error of {errors.independent:.3f}.",
+        f"As many rows drawn from the true table have an error of {errors.bootstrap:.3f}, which comes from their number alone.",
     ]
     step, share = _main_cause(found)
     if share > 0:
-        said.append(f"Most of the error, {percent(share)}, comes from this: {step}. To reduce it, {REMEDIES[step]}.")
+        said.append(
+            f"The largest part of the error, {percent(share)}, comes from this: {step}. To reduce it, {REMEDIES[step]}."
+        )
     if blurred := [each for each in found.columns if (each.binning or 0) >= 0.05]:
         names = ", ".join(each.name for each in sorted(blurred, key=lambda each: -(each.binning or 0))[:5])
         said.append(f"The bins alone, without any noise, blur these columns: {names}. To reduce that, {BINNING}.")

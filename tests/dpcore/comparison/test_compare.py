@@ -209,14 +209,14 @@ def test_a_damaged_release_is_refused(site: Site, tmp_path: Path) -> None:
     copy = shutil.copytree(site.release, tmp_path / site.release.name)
     data = copy / "data" / "part-00000.parquet"
     data.write_bytes(data.read_bytes() + b"x")
-    with pytest.raises(UsageError, match="is damaged.*copy the release again"):
+    with pytest.raises(UsageError, match=r"is damaged.*copy the release again"):
         compare(copy, site.spec)
 
 
 def test_a_release_of_another_ledger_is_refused(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPFLOW_LEDGER_URL", f"sqlite:///{tmp_path}/ledger.sqlite")
     open_ledger(create=True).close()
-    with pytest.raises(UsageError, match="was made with another ledger.*DPFLOW_LEDGER_URL"):
+    with pytest.raises(UsageError, match=r"was made with another ledger.*DPFLOW_LEDGER_URL"):
         compare(site.release, site.spec)
 
 

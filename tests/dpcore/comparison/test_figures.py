@@ -115,7 +115,7 @@ def test_an_epsilon_above_the_threshold_needs_approval(site: Site) -> None:
     with using(places_of_spec(site.spec)):
         require_approval("visits", above=0.01, delta=1e-9, within_seconds=60)
         try:
-            with pytest.raises(UsageError, match="needs the steward's approval above epsilon 0.01"):
+            with pytest.raises(UsageError, match=r"needs the steward's approval above epsilon 0\.01"):
                 buy_figures(site.release, site.spec, epsilon=0.1, approved=False)
             assert buy_figures(site.release, site.spec, epsilon=0.1, approved=True).file.exists()
         finally:
