@@ -13,7 +13,7 @@ _STYLE = (
 :root{{color-scheme:light dark;--private:#8a1030}}
 *{{box-sizing:border-box}}
 body{{margin:0;background:var(--panel);color:var(--ink);font:17px/1.55 system-ui,sans-serif}}
-.private{{position:sticky;top:0;z-index:1;margin:0;padding:.5rem 1rem;background:var(--private);color:#fff;font-weight:700;text-align:center;max-width:none}}
+.private{{position:sticky;top:0;z-index:1;margin:0;padding:.5rem 1rem;background:var(--private);color:#fff;font-weight:700;text-align:center}}
 main{{max-width:60rem;margin:0 auto;padding:2.5rem 1.5rem 5rem}}
 h1{{font-size:2.1rem;line-height:1.2;margin:0 0 1.2rem;overflow-wrap:anywhere}}
 h2{{font-size:1.35rem;line-height:1.3;margin:3rem 0 .8rem;padding-top:1.2rem;border-top:1px solid var(--grid)}}
@@ -34,9 +34,10 @@ th[scope=row]{{font-weight:600;min-width:8rem;overflow-wrap:anywhere}}
 img{{max-width:100%;height:auto}}
 :focus-visible{{outline:3px solid var(--spent);outline-offset:2px}}
 @page{{margin:2cm 1.5cm;@top-center{{content:"{MARK}";font:700 9pt system-ui,sans-serif;color:#8a1030}}@bottom-center{{content:"{MARK}";font:700 9pt system-ui,sans-serif;color:#8a1030}}}}
-@media print{{main{{max-width:none;padding:0}}.wide{{overflow:visible}}.private{{position:static;color:#8a1030;background:none;border:2px solid #8a1030}}tr{{break-inside:avoid}}}}
+@media print{{main{{max-width:none;padding:0}}.wide{{overflow:visible}}.private{{position:static;color:#8a1030;background:none;border:2px solid #8a1030}}tr{{break-inside:avoid}}body::after{{content:"PRIVATE";position:fixed;top:40%;left:0;right:0;text-align:center;font-size:7rem;font-weight:700;color:#8a1030;opacity:.12;transform:rotate(-30deg)}}}}
 """
 )
+"""Browsers without margin boxes for printed pages still repeat the large word behind the text on each of them."""
 
 
 def document(title: str, parts: Iterable[str]) -> str:
@@ -56,7 +57,7 @@ def document(title: str, parts: Iterable[str]) -> str:
             f"<style>{_STYLE}</style>",
             "</head>",
             "<body>",
-            f'<p class="private" role="note">{escape(MARK)}</p>',
+            f'<header class="private">{escape(MARK)}</header>',
             "<main>",
             *parts,
             "</main>",

@@ -128,8 +128,9 @@ def test_a_page_is_marked_as_private_on_screen_and_on_every_printed_page(site: S
     written = site.written
     page = written.page.read_text(encoding="utf-8")
     assert "<title>PRIVATE: " in page
-    assert '<p class="private" role="note">PRIVATE - ' in page
+    assert '<header class="private">PRIVATE - ' in page
     assert '@top-center{content:"PRIVATE - ' in page
+    assert 'body::after{content:"PRIVATE";position:fixed' in page
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
     assert next(iter(json.loads(written.data.read_text(encoding="utf-8")))) == "private"
