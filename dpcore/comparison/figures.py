@@ -52,7 +52,7 @@ class Figure:
 
     Attributes:
         name: What it is.
-        rows: Its value in rows. The error of a marginal is the sum of the absolute differences between its counts and the released ones.
+        rows: Its value in rows; 0 if its noise makes it negative. The error of a marginal is the sum of the absolute differences between its counts and the released ones.
         noise: The standard deviation of its noise, in rows.
         share: Its value as a share of `total`.
         total: The number of rows that the release stands for, by its own noisy measurements.
@@ -202,9 +202,9 @@ class _Expected:
         return [
             Figure(
                 name=STEPS[each.step],
-                rows=int(each.values[0]),
+                rows=max(0, int(each.values[0])),
                 noise=each.noise,
-                share=float(each.values[0]) / self.total,
+                share=max(0, int(each.values[0])) / self.total,
                 total=self.total,
                 marginals=len(covered),
             )
