@@ -142,18 +142,6 @@ class Curator:
         """
         return self._select(step, expected, share, sensitivity=self._protection.sensitivity.linf, choose=_worst_cell)
 
-    def measure_marginal(self, step: str, axes: Axes, *, share: Fraction) -> Measurement:
-        """Measure a whole marginal, with the noise that suits the account's currency."""
-        return self._measure(step, lambda: self._marginal_mechanism(share), axes, cell=None)
-
-    def measure_cell(self, step: str, axes: Axes, cell: int | None, *, share: Fraction) -> Measurement:
-        """Measure one count: a cell of a marginal, or the total (no axes, cell None)."""
-
-        def mechanism() -> Noise:
-            return cell_noise(self._amount(share), currency=self._currency, protection=self._protection)
-
-        return self._measure(step, mechanism, axes, cell=cell)
-
     def measure_mean_error(self, step: str, expected: Expected, *, share: Fraction) -> Measurement:
         """Measure the weighted mean of the errors of expected marginals, in whole rows.
 
@@ -179,6 +167,35 @@ class Curator:
 
         return self._measure_error(step, expected, share, sensitivity=self._protection.sensitivity.linf, exact=exact)
 
+    def measure_marginal(self, step: str, axes: Axes, *, share: Fraction) -> Measurement:
+        """Measure a whole marginal, with the noise that suits the account's currency."""
+        return self._measure(step, lambda: self._marginal_mechanism(share), axes, cell=None)
+
+    def measure_cell(self, step: str, axes: Axes, cell: int | None, *, share: Fraction) -> Measurement:
+        """Measure one count: a cell of a marginal, or the total (no axes, cell None)."""
+
+        def mechanism() -> Noise:
+            return cell_noise(self._amount(share), currency=self._currency, protection=self._protection)
+
+        return self._measure(step, mechanism, axes, cell=cell)
+
+    def _measure(self, step: str, mechanism_of: Callable[[], Noise], axes: Axes, *, cell: int | None) -> Measurement:
+        def pay_and_draw() -> bytes:
+            mechanism = mechanism_of()
+
+            def draw(histogram: Histogram) -> bytes:
+                true = histogram.marginal(axes)
+                noisy = mechanism.draw(true if cell is None else true.ravel()[cell : cell + 1])
+                return Measurement(
+                    step=step, axes=axes, cell=cell, values=noisy, noise=mechanism.standard_deviation
+                ).to_bytes()
+
+            return self._charge_then(step, mechanism, draw)
+
+        measurement = Measurement.from_bytes(self._stored(step) or pay_and_draw(), step=step)
+        self._drawn[step] = measurement.values.size
+        return measurement
+
     def _measure_error(
         self,
         step: str,
@@ -198,23 +215,6 @@ class Curator:
                 noisy = mechanism.draw(np.array([exact(histogram, offered)], dtype=np.int64))
                 return Measurement(
                     step=step, axes=(), cell=0, values=noisy, noise=mechanism.standard_deviation
-                ).to_bytes()
-
-            return self._charge_then(step, mechanism, draw)
-
-        measurement = Measurement.from_bytes(self._stored(step) or pay_and_draw(), step=step)
-        self._drawn[step] = measurement.values.size
-        return measurement
-
-    def _measure(self, step: str, mechanism_of: Callable[[], Noise], axes: Axes, *, cell: int | None) -> Measurement:
-        def pay_and_draw() -> bytes:
-            mechanism = mechanism_of()
-
-            def draw(histogram: Histogram) -> bytes:
-                true = histogram.marginal(axes)
-                noisy = mechanism.draw(true if cell is None else true.ravel()[cell : cell + 1])
-                return Measurement(
-                    step=step, axes=axes, cell=cell, values=noisy, noise=mechanism.standard_deviation
                 ).to_bytes()
 
             return self._charge_then(step, mechanism, draw)
