@@ -65,9 +65,9 @@ def compare(release: str | Path, spec: str | Path, *, table: Any = None, allow_c
         with open_ledger(places=places) as ledger:
             made = made_from(opened, spec, ledger=ledger, with_table=table is not None)
         source = source_of(made, table)
-        folder = _folder(places, opened)
+        _require_apart(places, opened)
         found = _compared(made, source, private=places.private, allow_changed=allow_changed)
-        return _write(folder, found)
+        return _write(_folder(opened), found)
 
 
 def source_of(made: Made, table: Any) -> Source:
@@ -77,16 +77,19 @@ def source_of(made: Made, table: Any) -> Source:
     return Source.locate(made.granted.spec.source, base=made.granted.path.parent)
 
 
-def _folder(places: Places, release: Release) -> Path:
-    """Create the comparison's folder in the private folder. Raise if that lies where releases are published."""
-    private = made_private_folder().resolve()
-    published = release.folder.resolve()
-    if private.is_relative_to(published.parent):
+def _require_apart(places: Places, release: Release) -> None:
+    """Raise if the private folder lies where releases are published."""
+    published = release.folder.resolve().parent
+    if places.private.resolve().is_relative_to(published):
         raise UsageError(
-            f"the private folder {places.private} lies among the releases in {one_line(published.parent)}, where others can read; name another "
-            "one in DPFLOW_PRIVATE"
+            f"the private folder {places.private} lies among the releases in {one_line(published)}, where others can read; name another one in "
+            "DPFLOW_PRIVATE"
         )
-    folder = private
+
+
+def _folder(release: Release) -> Path:
+    """Create the folder of a comparison in the private folder."""
+    folder = made_private_folder().resolve()
     for name in (FOLDER, release.name, release.folder.resolve().name):
         folder = folder / name
         try:

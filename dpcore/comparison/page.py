@@ -58,7 +58,7 @@ def _in_short(found: Comparison) -> Iterator[str]:
     )
     if found.changed:
         yield html.paragraph(
-            "Warning: the table has changed since the release was made. Differences come from these changes, too."
+            "Warning: the table is not known to be the one that the release was made from. Differences may come from changes of the table, too."
         )
     way = _way(errors.release, errors.independent, errors.bootstrap)
     said = [
@@ -334,7 +334,7 @@ def _about(found: Comparison) -> Iterator[str]:
         ("true rows in the universe", f"{found.true_rows:,.0f}"),
         ("of them under the limit on rows per unit", f"{found.kept_rows:,.0f}"),
         ("released rows", f"{found.released_rows:,}"),
-        ("budget charged", "nothing"),
+        ("budget charged for this comparison", "nothing"),
     ]
     yield html.table("The tables", ("what", "value"), rows)
     yield html.paragraph(

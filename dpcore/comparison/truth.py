@@ -25,7 +25,7 @@ class Truth(Private):
         every: All rows that the universe and the run's blocks contain.
         kept: Those of them that count under the limit on rows per unit, drawn anew: which ones the run kept is not stored.
         columns: The values of each column as they lie in the source.
-        changed: Whether the table is not the one that the run has read.
+        changed: Whether the table is not, or may not be, the one that the run has read.
     """
 
     __slots__ = ("changed", "columns", "every", "kept")
@@ -40,7 +40,7 @@ class Truth(Private):
 
 
 def read_truth(made: Made, source: Source, cells: Comparable, *, private: Path, allow_changed: bool) -> Truth:
-    """Read the table, in three passes at most.
+    """Read the table, in at most four passes: one for each kind of rows, one for its columns, and with `discover` one for its version.
 
     Args:
         made: How the release was made.
@@ -54,14 +54,15 @@ def read_truth(made: Made, source: Source, cells: Comparable, *, private: Path, 
         UsageError: If it has changed.
     """
     coding = _coding(made)
-    if not (private / KEY_NAME).exists() and not allow_changed:
+    known = (private / KEY_NAME).exists()
+    if not known and not allow_changed:
         raise UsageError(
             f"{private} holds no {KEY_NAME}, so nobody can tell whether the table has changed since the release was made; name the private "
             "folder of its run in DPFLOW_PRIVATE, or compare anyway with --changed"
         )
-    fingerprint = Fingerprint.of_run(made.run.id, key=fingerprint_key(private))
+    fingerprint = Fingerprint.of_run(made.run.id, key=fingerprint_key(private)) if known else None
     records, version = _read(made, source, coding, fingerprint)
-    changed = version != made.run.data_version
+    changed = version is None or version != made.run.data_version
     if changed and not allow_changed:
         raise UsageError(
             "the table has changed since the release was made, or DPFLOW_PRIVATE names another folder than the run's; restore the table "
@@ -81,9 +82,12 @@ def _coding(made: Made) -> Coding:
     return Coding(universe=made.release.universe, protection=made.granted.protection, window=window)
 
 
-def _read(made: Made, source: Source, coding: Coding, fingerprint: Fingerprint) -> tuple[Records, str | None]:
-    """Read the rows that count, and the version of the table as the run computed it."""
-    records = ingest(source, coding=coding, draws=Draws.fresh(unit_key=fingerprint.unit_key()), fingerprint=fingerprint)
+def _read(made: Made, source: Source, coding: Coding, fingerprint: Fingerprint | None) -> tuple[Records, str | None]:
+    """Read the rows that count, and the version of the table as the run computed it; None without the key of the run."""
+    if fingerprint is None:
+        return ingest(source, coding=coding, draws=Draws.fresh()), None
+    draws = Draws.fresh(unit_key=fingerprint.unit_key())
+    records = ingest(source, coding=coding, draws=draws, fingerprint=fingerprint)
     undecided = made.granted.descents()
     if not undecided:
         return records, records.version
