@@ -15,6 +15,7 @@ import pytest
 from dpcore.answers.release import open_release
 from dpcore.cli.main import main
 from dpcore.comparison.compare import compare
+from dpcore.comparison.html import MARK
 from dpcore.errors import SourceError, UsageError
 from dpcore.ledger import open_ledger
 from tests.dpcore.answers.releases import EVERY_KIND, make_release, table, working_in
@@ -112,6 +113,7 @@ def test_no_byte_of_a_comparison_leaves_the_private_folder(
     with open_ledger() as ledger:
         assert (ledger.head(), ledger.balance("visits")) == before  # nothing was charged
     assert MARKER not in streams
+    assert not [path for path, content in after.items() if MARK.encode() in content]  # no copy of the page
     content = json.loads((next(private.rglob("comparison.json"))).read_text(encoding="utf-8"))
     told = [f"{content['errors'][name]:.3f}" for name in ("release", "independent", "bootstrap")]
     told += [f"{content['true_rows']:,.0f}", f"{content['kept_rows']:,.0f}", str(int(content["kept_rows"]))]
