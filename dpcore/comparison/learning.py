@@ -1,7 +1,7 @@
 """Learn on released rows and test on true ones, and learn to tell both apart.
 
-The classifier is logistic regression on indicators of cells, fitted by accelerated gradient steps. It needs no other library, and in our
-tests its accuracy is that of scikit-learn's (docs/decisions/0046).
+The classifier is logistic regression on indicators of cells, fitted by accelerated gradient steps. It needs no other library. On three real
+tables, its area under the ROC curve was within 0.004 of that of scikit-learn (docs/decisions/0046).
 """
 
 from collections.abc import Sequence
