@@ -326,8 +326,8 @@ class Synthesis:
     def publish(self, rows: SyntheticRows) -> Path:
         """Write the release and publish it atomically. A worker that has lost its lease publishes nothing."""
         self.ledger.confirm()
-        payer, lease = self._stages.granted.payer, self._lease
-        stages = self._stages
+        stages, granted = self._stages, self._stages.granted
+        granted.renew_lease()
         material = Material(
             plan=stages.plan,
             rounds=self.rounds,
@@ -335,8 +335,16 @@ class Synthesis:
             findings=stages.findings,
             chosen_limit=stages.chosen_limit,
         )
-        draft = draft_of(material, rows, payer=payer, curator=self.curator, lease=lease, seed=self._seed("values"))
-        if lease is not None:  # a run that is only replayed changes nothing
+        draft = draft_of(
+            material,
+            rows,
+            payer=granted.payer,
+            curator=self.curator,
+            lease=granted.lease,
+            renew_lease=granted.renew_lease,
+            seed=self._seed("values"),
+        )
+        if granted.lease is not None:  # a run that is only replayed changes nothing
             claim_folder(self.ledger, self.declaration.output_folder)
         published = publish(
             draft,
@@ -345,7 +353,9 @@ class Synthesis:
             in_chain=self.ledger.has_event,
             confirm=self.ledger.confirm,
         )
-        self._published = Publication(published=published, draft=draft, payer=payer, curator=self.curator, lease=lease)
+        self._published = Publication(
+            published=published, draft=draft, payer=granted.payer, curator=self.curator, lease=granted.lease
+        )
         return published.folder
 
     def settle(self) -> Outcome:
