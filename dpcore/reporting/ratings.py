@@ -31,10 +31,10 @@ class Rating(StrEnum):
     def meaning(self) -> str:
         """What the rating says about a typical count, for a legend."""
         return {
-            Rating.GOOD: f"a typical count is off by at most {GOOD_ERROR:.0%} of itself",
-            Rating.FAIR: f"off by {GOOD_ERROR:.0%} to {FAIR_ERROR:.0%}: rely on large counts only",
-            Rating.POOR: f"off by more than {FAIR_ERROR:.0%}: do not rely on single counts",
-        }[self].replace("%", " %")
+            Rating.GOOD: f"a typical count is off by at most {percent(GOOD_ERROR)} of itself",
+            Rating.FAIR: f"off by {percent(GOOD_ERROR)} to {percent(FAIR_ERROR)}: rely on large counts only",
+            Rating.POOR: f"off by more than {percent(FAIR_ERROR)}: do not rely on single counts",
+        }[self]
 
 
 def rate(error: float) -> Rating:
@@ -48,3 +48,12 @@ def rate(error: float) -> Rating:
     if error <= GOOD_ERROR:
         return Rating.GOOD
     return Rating.FAIR if error <= FAIR_ERROR else Rating.POOR
+
+
+def percent(share: float) -> str:
+    """Format a share with two significant digits, or without decimals above 100 %.
+
+    >>> percent(0.00083), percent(0.5), percent(0.996), percent(17.345)
+    ('0.083 %', '50 %', '100 %', '1,734 %')
+    """
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:,.0f} %"

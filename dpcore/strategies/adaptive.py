@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored import BYTES_PER_CELL
 from dpcore.models.fitting import FACTORED_PER_CELL, first_factored, last_factored
 from dpcore.resolutions import Resolutions
-from dpcore.strategies.candidates import Candidates
+from dpcore.strategies.candidates import Candidates, first_candidates
 from dpcore.strategies.grouping import coarser_versions
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.workload import Axes, Workload
@@ -140,6 +141,7 @@ class Adaptive(Strategy):
             for axis, (share, again) in enumerate(zip(self._first, more, strict=True))
         )
         rest = self._rest([sum(shares, Fraction(0)) for shares in first])
+        worth = self._worth_cells(rows, noise_of((1 - SELECTING) * rest / rounds)) if rounds else 0.0
         return Outline(
             first,
             rounds=rounds,
@@ -147,6 +149,7 @@ class Adaptive(Strategy):
             selecting=SELECTING,
             room=ROOM,
             candidates=self._sets,
+            offered=self._first_offers(worth),
             model_cells=self._most_cells,
         )
 
@@ -181,7 +184,7 @@ class Adaptive(Strategy):
 
         def expected() -> list[Offer]:
             noise = curator.expected_noise((1 - SELECTING) / rounds_left)
-            worth = ROOM * self.model.total / (ABSOLUTE * max(noise, LEAST_NOISE))
+            worth = self._worth_cells(self.model.total, noise)
             return self._candidates.offers(number, most_cells=worth, room=self._room(number), first=first)
 
         return curator.select_marginal(step_name(number, "select"), expected, share=SELECTING / rounds_left)
@@ -282,6 +285,26 @@ class Adaptive(Strategy):
     def _learn(self, measurement: Measurement) -> None:
         self.measurements.append(measurement)
         self._evidence.add(measurement)
+
+    def _first_offers(self, most_cells: float) -> tuple[Axes, ...]:
+        """Return the sets that the first rounds select from. As in `Candidates`, a set within a larger one is offered only if that is coarser."""
+        sizes, early = [column.size for column in self._columns], first_candidates(self._sets)
+        room = min(most_cells, SMALLEST_START * self._most_cells)
+        larger = [axes for axes in early if len(axes) > 2 and math.prod(map(sizes.__getitem__, axes)) <= room]
+        weights = self._workload.largest_weights() if larger else {}
+        inside = {
+            part
+            for axes in larger
+            for size in range(2, len(axes))
+            for part in combinations(axes, size)
+            if weights[axes] >= weights[part]
+        }
+        return tuple(axes for axes in early if axes not in inside)
+
+    @staticmethod
+    def _worth_cells(rows: float, noise: float) -> float:
+        """Return the most cells of a marginal that is worth measuring with this noise."""
+        return ROOM * rows / (ABSOLUTE * max(noise, LEAST_NOISE))
 
     def _room(self, number: int) -> int:
         """Return the most cells of the model after a round. It grows with the rounds, so that early ones do not use it up."""

@@ -1,0 +1,119 @@
+"""The part of `dpflow plan` that says what to expect: ratings of columns and pairs, and the changes that would help most."""
+
+from collections.abc import Sequence
+
+from dpcore.cli.output import mark, table, width_to_fill
+from dpcore.reporting.ratings import Rating, percent
+from dpcore.runs.planning.changes import Change
+from dpcore.runs.planning.plan import Plan
+from dpcore.runs.planning.rated import Rated, RatedColumn, RatedPair
+
+WORST = 5
+"""So many of the worst pairs are listed."""
+FEW = 15
+"""Up to so many pairs are all listed."""
+LONGEST_NAME = 40
+LEAST_NAME = 8
+OTHER_CELLS = 46
+"""The width of a table without its names, at most."""
+
+
+def summary_lines(found: Rated) -> list[str]:
+    """Count the ratings and say what each means."""
+    what = "pairs of columns" if found.asked_for == "pairs" else "columns"
+    counts = {Rating.GOOD: found.good, Rating.FAIR: found.fair, Rating.POOR: found.poor}
+    return [
+        f"expect     {', '.join(f'{mark(each)} {number:,}' for each, number in counts.items())}, of {found.number:,} {what}; from noise alone",
+        *(f"           {mark(each)}: {each.meaning}" for each in Rating),
+    ]
+
+
+def change_lines(changes: Sequence[Change]) -> list[str]:
+    """Name the changes that would help most."""
+    return _labelled("would help", [f"{number}. {each.sentence}" for number, each in enumerate(changes, start=1)])
+
+
+def column_lines(plan: Plan) -> list[str]:
+    """List the columns with their noise and ratings, and a sentence for each that is not good or looks like an id."""
+    measured = {column.name: f"{column.noise:,.1f}" for column in plan.first}
+    columns, pairs = plan.ratings.columns, bool(plan.ratings.pairs)
+    names = _shortened([each.name for each in columns])
+    heading = ("column", "cells", "noise", "alone", *(["in pairs"] if pairs else []))
+    rows = [
+        (name, f"{each.cells:,}", measured.get(each.name, "-"), *_ratings_of(each, pairs=pairs))
+        for name, each in zip(names, columns, strict=True)
+    ]
+    told = [each.sentence for each in columns if each.worst is not Rating.GOOD or each.id]
+    pairs_too = " and in pairs" if pairs else ""
+    return [
+        f"noise      the standard deviation of each count; alone{pairs_too}: its expected size, as a share of a typical count",
+        "",
+        *table([heading, *rows], right={"cells", "noise"}).splitlines(),
+        "",
+        *_labelled("columns", told),
+    ]
+
+
+def _labelled(label: str, lines: Sequence[str]) -> list[str]:
+    """Put a label before the first line, and indent the others."""
+    return [f"{'' if place else label:<10} {line}" for place, line in enumerate(lines)]
+
+
+def _ratings_of(column: RatedColumn, *, pairs: bool) -> list[str]:
+    alone = _rated(column.rating, column.error)
+    if not pairs:
+        return [alone]
+    if column.pairs_rating is None or column.pairs_error is None:
+        return [alone, "-"]
+    return [alone, _rated(column.pairs_rating, column.pairs_error)]
+
+
+def _rated(rating: Rating, error: float) -> str:
+    return f"{mark(rating)} {percent(error)}"
+
+
+def pair_lines(plan: Plan, *, every: bool) -> list[str]:
+    """List the pairs, worst first: all of them, or the worst if there are many."""
+    pairs = sorted(plan.ratings.pairs, key=lambda each: each.error, reverse=True)
+    if not pairs:
+        return []
+    shown = pairs if every or len(pairs) <= FEW else pairs[:WORST]
+    names = _shortened([" x ".join(each.columns) for each in shown])
+    rows = [(name, f"{each.cells:,}", f"{each.noise:,.1f}", _pair(each)) for name, each in zip(names, shown, strict=True)]
+    which = "pair" if len(shown) == len(pairs) else f"worst of {len(pairs):,} pairs"
+    return [
+        *table([(which, "cells", "noise", "expect"), *rows], right={"cells", "noise"}).splitlines(),
+        "",
+        *_labelled("pairs", [*_left_out(pairs, shown), *_perhaps(plan, pairs)]),
+    ]
+
+
+def _left_out(pairs: Sequence[RatedPair], shown: Sequence[RatedPair]) -> list[str]:
+    return [f"use --all to list all {len(pairs):,} of them"] if len(shown) < len(pairs) else []
+
+
+def _pair(pair: RatedPair) -> str:
+    return _rated(pair.rating, pair.error) + (", not measured" if pair.measured == "no" else "")
+
+
+def _perhaps(plan: Plan, pairs: Sequence[RatedPair]) -> list[str]:
+    """Say that not every pair is measured, if there are fewer rounds than marginals to select from."""
+    unsure = sum(each.measured == "perhaps" for each in pairs)
+    if not unsure or plan.rounds is None:
+        return []
+    return [
+        f"{plan.rounds.number:,} rounds measure what the model gets most wrong; a pair that none of them measures comes from the model alone, "
+        "with an error that only the data decide"
+    ]
+
+
+def _shortened(names: Sequence[str]) -> list[str]:
+    """Cut long names in the middle, so that a table fits the terminal.
+
+    >>> _shortened(["age", "a_column_with_a_name_that_is_longer_than_any_table_has_room_for"])
+    ['age', 'a_column_with_a_name…_table_has_room_for']
+    """
+    width = width_to_fill()
+    most = LONGEST_NAME if width is None else max(LEAST_NAME, min(LONGEST_NAME, width - OTHER_CELLS))
+    half = most // 2
+    return [name if len(name) <= most else f"{name[:half]}…{name[half + 1 - most :]}" for name in names]

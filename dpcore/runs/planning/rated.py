@@ -1,0 +1,219 @@
+"""Rate every column and every pair of columns of a planned run by its expected noise, with a sentence for each. No data is read."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+from statistics import median
+
+from dpcore.reporting.ratings import Rating, percent, rate
+from dpcore.runs.planning.noise import Terms
+from dpcore.spec import Declaration
+from dpcore.spec.advice import suspected_ids
+from dpcore.universe import Attribute, Categorical
+from dpcore.universe.leaves import Fine
+from dpcore.workload import Axes
+
+FEW_CELLS = 20
+"""A column with at most this many cells need not be made coarser."""
+MOST = 0.5
+"""A run is warned of if more than this share of what was asked for is poor."""
+BEST_SHARE = Fraction(1, 2)
+"""If noise would swamp every pair, so that there are no rounds, a pair's noise is stated for this share of the budget."""
+
+
+@dataclass(frozen=True)
+class RatedColumn:
+    """A column with the expected noise of its counts, alone and in pairs.
+
+    `error` is the expected L1 error due to noise alone, as a share of the rows. `pairs_error` is that of the median of its pairs in the
+    workload; None if it is in no pair. `id` says why the column looks like an id; None if it does not.
+    """
+
+    name: str
+    cells: int
+    error: float
+    rating: Rating
+    pairs_error: float | None
+    pairs_rating: Rating | None
+    id: str | None
+    sentence: str
+
+    @property
+    def worst(self) -> Rating:
+        """The worse of its two ratings."""
+        both = (self.rating, self.pairs_rating or self.rating)
+        return max(both, key=list(Rating).index)
+
+
+@dataclass(frozen=True)
+class RatedPair:
+    """A pair of columns in the workload, with the standard deviation of the noise of each of its counts.
+
+    `measured` is `yes` if the rounds measure every marginal that they select from, `perhaps` if there are more of them than rounds, and
+    `no` if the noise is too large. `noise` and `error` are those of a pair that is measured, even if it is not. If it is only measured as
+    part of a larger marginal, its counts are sums of that marginal's counts.
+    """
+
+    columns: tuple[str, str]
+    cells: int
+    noise: float
+    error: float
+    measured: str
+    rating: Rating
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Rated:
+    """All columns and pairs with their ratings. `asked_for` says what the numbers are of: `pairs`, or `columns` if there are no pairs.
+
+    `typical` is the median error of what was asked for. `mean` is the mean error, with each counted as at most 1: noise that is larger
+    than the counts cannot do more harm.
+    """
+
+    columns: tuple[RatedColumn, ...]
+    pairs: tuple[RatedPair, ...]
+    asked_for: str = field(init=False)
+    good: int = field(init=False)
+    fair: int = field(init=False)
+    poor: int = field(init=False)
+    typical: float = field(init=False)
+    mean: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Count the ratings."""
+        asked: Sequence[RatedColumn | RatedPair] = self.pairs or self.columns
+        ratings, errors = [each.rating for each in asked], [each.error for each in asked]
+        found = {
+            "asked_for": "pairs" if self.pairs else "columns",
+            **{each.value: ratings.count(each) for each in Rating},
+            "typical": median(errors),
+            "mean": math.fsum(min(error, 1.0) for error in errors) / len(errors),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def number(self) -> int:
+        """The number of what was asked for."""
+        return self.good + self.fair + self.poor
+
+
+def poor_warning(found: Rated, *, rows: int, guessed: bool) -> str | None:
+    """Return the warning that a plan gives, and a run before it charges anything, if most of what was asked for is poor."""
+    if found.poor <= MOST * found.number:
+        return None
+    asked = "pairs of columns" if found.asked_for == "pairs" else "columns"
+    guess = ", which is a guess: declare `expect_rows`" if guessed else ""
+    return (
+        f"{found.poor:,} of {found.number:,} {asked} would be {Rating.POOR}: expect noise of {percent(found.typical)} of a typical count "
+        f"with about {rows:,} rows{guess}; the release would be mostly noise"
+    )
+
+
+def rated(declaration: Declaration, terms: Terms, *, first: Sequence[tuple[int, float]]) -> Rated:
+    """Rate the columns and the pairs of a run on these terms.
+
+    Args:
+        declaration: The declaration of the run.
+        terms: The terms, for about as many rows as the table has.
+        first: For each column the number of its cells and its error; empty if the strategy measures single counts only.
+    """
+    pairs = tuple(_pairs(declaration, terms))
+    errors: defaultdict[str, list[float]] = defaultdict(list)
+    for pair in pairs:
+        for name in pair.columns:
+            errors[name].append(pair.error)
+    ids, shape = suspected_ids(declaration, rows=terms.rows), declaration.universe.shape
+    single = terms.round_noise() or terms.first_noise(0)  # of a count, if no column is measured as a whole
+    columns = []
+    for place, (name, attribute) in enumerate(declaration.universe.attributes.items()):
+        cells, error = first[place] if first else (shape[place], terms.error(shape[place], single))
+        pairs_error = median(errors[name]) if name in errors else None
+        columns.append(_column(name, attribute, cells=cells, error=error, pairs_error=pairs_error, why=ids.get(name)))
+    return Rated(tuple(columns), pairs)
+
+
+def _column(
+    name: str, attribute: Attribute, *, cells: int, error: float, pairs_error: float | None, why: str | None
+) -> RatedColumn:
+    alone, in_pairs = rate(error), None if pairs_error is None else rate(pairs_error)
+    size = attribute.cells if isinstance(attribute, Categorical) else attribute.size
+    has = f"{name} has {size:,} {'value' if isinstance(attribute, Categorical) else 'cell'}{'s' if size != 1 else ''}"
+    worse = pairs_error is not None and in_pairs is not alone
+    expected = f"expect noise of {percent(error)}" + (
+        "" if pairs_error is None else f" alone and {percent(pairs_error)} in pairs"
+    )
+    if worse and pairs_error is not None:
+        expected = f"expect noise of {percent(pairs_error)} in pairs"
+    if why is not None:
+        sentence = f"{name} looks like an id: {why}; leave it out of the universe, or declare coarser cells"
+    elif Rating.GOOD is alone and in_pairs in {None, Rating.GOOD}:
+        sentence = f"{has}: {expected}"
+    else:
+        sentence = f"{has}: {expected}; {_remedy(attribute)}"
+    return RatedColumn(name, cells, error, alone, pairs_error, in_pairs, why, sentence)
+
+
+def _remedy(attribute: Attribute) -> str:
+    """Say what would help a column."""
+    if attribute.size <= FEW_CELLS:
+        return "raise epsilon, or ask for fewer columns"
+    if isinstance(attribute, Categorical):
+        return "group it or raise epsilon"
+    return "declare wider bins or raise epsilon" if not isinstance(attribute, Fine) else "declare bins or raise epsilon"
+
+
+def _pairs(declaration: Declaration, terms: Terms) -> list[RatedPair]:
+    """Rate every pair in the workload of columns with more than one cell."""
+    names, shape = declaration.universe.names, declaration.universe.shape
+    wanted = [axes for axes in declaration.workload.parts() if len(axes) == 2 and min(map(shape.__getitem__, axes)) > 1]
+    if not wanted:
+        return []
+    measuring = _Measuring(terms, shape)
+    found = []
+    for axes in wanted:
+        (one, other), (noise, measured) = axes, measuring.of(axes)
+        cells = shape[one] * shape[other]
+        error = terms.error(cells, noise)
+        sentence = f"{names[one]} x {names[other]} has {cells:,} cells: {_expected(terms, error, cells, measured)}"
+        found.append(RatedPair((names[one], names[other]), cells, noise, error, measured, rate(error), sentence))
+    return found
+
+
+def _expected(terms: Terms, error: float, cells: int, measured: str) -> str:
+    said = f"expect noise of {percent(error)}"
+    if measured == "no":
+        return f"expect noise of {percent(error)} or more, so it is not measured"
+    worth = terms.outline.room is not None and error > terms.outline.room
+    return f"{said}, so it is measured with merged cells" if worth and terms.outline.model_cells is not None else said
+
+
+class _Measuring:
+    """Says with what noise the rounds measure a pair: by itself, or as part of a larger marginal."""
+
+    def __init__(self, terms: Terms, shape: Sequence[int]) -> None:
+        noise, outline = terms.round_noise(), terms.outline
+        self._all = outline.rounds >= len(outline.offered) and not terms.single
+        self._noise = terms.noise_of(BEST_SHARE) if noise is None else noise
+        self._any = noise is not None
+        self._single = terms.single
+        # A count of a pair is the sum of so many counts of a larger marginal that contains it.
+        self._sums: defaultdict[Axes, list[int]] = defaultdict(list)
+        for axes in outline.offered if self._any else ():
+            for pair in combinations(axes, 2):
+                self._sums[pair].append(math.prod(shape[axis] for axis in axes if axis not in pair))
+
+    def of(self, pair: Axes) -> tuple[float, str]:
+        """Return the noise of a pair's counts, and whether it is measured."""
+        sums = self._sums.get(pair)
+        if self._single:  # a single count of the pair, as a round measures it
+            return self._noise, "perhaps"
+        if not sums:
+            return self._noise, "no"
+        if self._all:  # the measurements are combined, weighted by their precision
+            return self._noise / math.sqrt(sum(1 / each for each in sums)), "yes"
+        return self._noise * math.sqrt(min(sums)), "perhaps"
