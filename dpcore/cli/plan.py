@@ -42,7 +42,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         help="roughly how many rows the table has; the plan is public, so give a public guess; default: as in the newest release, "
         "`output.rows`, the middle of `expect_rows`, or 100,000",
     )
-    plan.add_argument("--all", action="store_true", help="list every pair of columns, not only the worst ones")
+    plan.add_argument("--all", action="store_true", help="list every column and every pair of columns, not only the worst ones")
     plan.add_argument("--as-of", metavar="DAY", help=AS_OF)
     plan.add_argument(
         "--error",
@@ -77,13 +77,13 @@ def _plan(arguments: argparse.Namespace) -> Answer:
             ),
         )
     plan = plan_run(declaration, rows=arguments.rows, as_of=as_of)
-    lines = (wrapped(line, indent=HANGING) for line in _lines(plan, every_pair=arguments.all))
+    lines = (wrapped(line, indent=HANGING) for line in _lines(plan, everything=arguments.all))
     return Answer(
         plan.to_json(), "\n".join([f"{arguments.spec}: what a run would do", "", *lines]), exit_code=plan.exit_code
     )
 
 
-def _lines(plan: Plan, *, every_pair: bool) -> list[str]:
+def _lines(plan: Plan, *, everything: bool) -> list[str]:
     why = f" (chosen: {plan.strategy_reason})" if plan.strategy_reason else " (as the spec says)"
     return [
         *summary_lines(plan.ratings),
@@ -97,12 +97,12 @@ def _lines(plan: Plan, *, every_pair: bool) -> list[str]:
         *([] if plan.expects is None else [_expected_rows(plan.expects)]),
         *map(_discovery, plan.discovers),
         "",
-        *column_lines(plan),
-        *pair_lines(plan, every=every_pair),
+        *column_lines(plan, every=everything),
+        *pair_lines(plan, every=everything),
+        "",
         *([f"ranges     {', '.join(plan.ranges)}: coarser versions, at the same cost again"] if plan.ranges else ()),
         *_round_lines(plan.rounds, single=plan.strategy == "pmw"),
         *_candidate_lines(plan),
-        *_error_lines(plan),
         f"memory     about {_rounded(plan.costs.memory_mb)} MB",
         f"time       about {_duration(plan.costs.least_seconds)} to {_duration(plan.costs.most_seconds)}",
         *(f"warning    {warning}" for warning in plan.warnings),
@@ -221,21 +221,6 @@ def _candidate_lines(plan: Plan) -> list[str]:
         )
         lines.append(f"           with too many cells: {' and '.join(too_many)}; {instead}")
     return lines
-
-
-def _error_lines(plan: Plan) -> list[str]:
-    """State the error of the noise alone, the only part that is known without data."""
-    parts = []
-    if plan.strategy != "pmw":
-        mean = sum(column.error for column in plan.first) / len(plan.first)
-        parts.append(f"{percent(mean)} of the rows in a column, on average")
-    if plan.rounds is not None:
-        what = "count" if plan.strategy == "pmw" else f"marginal of {plan.rounds.typical_cells:,} cells"
-        parts.append(f"{percent(plan.rounds.error)} of the rows in a measured {what}")
-    return [
-        f"error      from noise alone, summed over all cells: {'; '.join(parts)}",
-        "           a release can be better where measurements overlap, or worse where its model is wrong",
-    ]
 
 
 def _rounded(number: float) -> str:

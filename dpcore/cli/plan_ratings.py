@@ -4,12 +4,14 @@ from collections.abc import Sequence
 
 from dpcore.cli.output import mark, table, width_to_fill
 from dpcore.reporting.ratings import Rating, percent
-from dpcore.runs.planning.changes import Change
+from dpcore.runs.planning.changes import Change, worst_first
 from dpcore.runs.planning.plan import Plan
 from dpcore.runs.planning.rated import Rated, RatedColumn, RatedPair
 
 WORST = 5
 """So many of the worst pairs are listed."""
+MOST_COLUMNS = 20
+"""With more columns, only the worst ones are listed."""
 FEW = 15
 """Up to so many pairs are all listed."""
 LONGEST_NAME = 40
@@ -23,8 +25,9 @@ def summary_lines(found: Rated) -> list[str]:
     what = "pairs of columns" if found.asked_for == "pairs" else "columns"
     counts = {Rating.GOOD: found.good, Rating.FAIR: found.fair, Rating.POOR: found.poor}
     return [
-        f"expect     {', '.join(f'{mark(each)} {number:,}' for each, number in counts.items())}, of {found.number:,} {what}; from noise alone",
+        f"expect     {', '.join(f'{mark(each)} {number:,}' for each, number in counts.items())}, of {found.number:,} {what}",
         *(f"           {mark(each)}: {each.meaning}" for each in Rating),
+        "           from noise alone: a release can be better where measurements overlap, or worse where its model is wrong",
     ]
 
 
@@ -33,17 +36,20 @@ def change_lines(changes: Sequence[Change]) -> list[str]:
     return _labelled("would help", [f"{number}. {each.sentence}" for number, each in enumerate(changes, start=1)])
 
 
-def column_lines(plan: Plan) -> list[str]:
-    """List the columns with their noise and ratings, and a sentence for each that is not good or looks like an id."""
+def column_lines(plan: Plan, *, every: bool) -> list[str]:
+    """List the columns with their noise and ratings, and a sentence for each that looks like an id, or for the worst that are not good."""
     measured = {column.name: f"{column.noise:,.1f}" for column in plan.first}
     columns, pairs = plan.ratings.columns, bool(plan.ratings.pairs)
+    told = _told(columns, most=len(columns) if every else WORST)
+    if not every and len(columns) > MOST_COLUMNS:
+        columns = worst_first(columns)[:MOST_COLUMNS]
     names = _shortened([each.name for each in columns])
-    heading = ("column", "cells", "noise", "alone", *(["in pairs"] if pairs else []))
+    some = len(columns) < len(plan.ratings.columns)
+    heading = (f"worst of {len(plan.ratings.columns):,} columns" if some else "column", "cells", "noise", "alone", *(["in pairs"] if pairs else []))
     rows = [
         (name, f"{each.cells:,}", measured.get(each.name, "-"), *_ratings_of(each, pairs=pairs))
         for name, each in zip(names, columns, strict=True)
     ]
-    told = [each.sentence for each in columns if each.worst is not Rating.GOOD or each.id]
     pairs_too = " and in pairs" if pairs else ""
     return [
         f"noise      the standard deviation of each count; alone{pairs_too}: its expected size, as a share of a typical count",
@@ -51,7 +57,17 @@ def column_lines(plan: Plan) -> list[str]:
         *table([heading, *rows], right={"cells", "noise"}).splitlines(),
         "",
         *_labelled("columns", told),
+        *([""] if told else []),
     ]
+
+
+def _told(columns: Sequence[RatedColumn], *, most: int) -> list[str]:
+    """Return the sentences about the worst columns."""
+    ids = [each for each in columns if each.id]
+    others = [each for each in worst_first(columns) if not each.id and each.worst is not Rating.GOOD]
+    shown = [*ids, *others][:most]
+    more = len(ids) + len(others) - len(shown)
+    return [*(each.sentence for each in shown), *([f"and {more:,} others; use --all to list them"] if more else [])]
 
 
 def _labelled(label: str, lines: Sequence[str]) -> list[str]:

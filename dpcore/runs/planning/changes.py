@@ -94,7 +94,8 @@ def _changes(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, D
     limit = privacy.max_rows_per_unit
     if limit != AUTO and limit > 1:
         fewer = _with(declaration, privacy=privacy.model_copy(update={"max_rows_per_unit": limit // 2}))
-        yield "rows per unit", f"count at most {limit // 2} rows of each {privacy.unit} instead of {limit}", fewer
+        half = f"{limit // 2} rows" if limit > 3 else "1 row"
+        yield "rows per unit", f"count at most {half} of each {privacy.unit} instead of {limit}, if few have more", fewer
     if isinstance(workload.marginals, int) and workload.marginals > 2:
         pairs = _with(declaration, workload=workload.model_copy(update={"marginals": 2}))
         yield "workload", f"ask for pairs: `marginals: 2` instead of {workload.marginals}", pairs
@@ -106,7 +107,7 @@ def _coarser(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, D
     """Group the cells of the largest column, or of all large columns."""
     calendar, attributes = declaration.calendar, declaration.universe.attributes
     days = None if calendar is None else calendar.column
-    large = [each.name for each in _worst_first(now) if attributes[each.name].size > FEW_CELLS and each.name != days]
+    large = [each.name for each in worst_first(now.columns) if attributes[each.name].size > FEW_CELLS and each.name != days]
     for names in {tuple(large[:1]), tuple(large)} - {()}:
         sizes = sorted((attributes[name].size for name in names), reverse=True)
         cells = f"{sizes[0]:,}" if len(names) == 1 else f"up to {sizes[0]:,}"
@@ -117,7 +118,7 @@ def _coarser(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, D
 def _narrower(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, Declaration]]:
     """Leave out what looks like an id, or else the worst column if it is poor."""
     ids = [each.name for each in now.columns if each.id is not None]
-    worst = [each.name for each in _worst_first(now)[:1] if each.worst is Rating.POOR]
+    worst = [each.name for each in worst_first(now.columns)[:1] if each.worst is Rating.POOR]
     names, target = ids or worst, declaration.spec.workload.target
     if not names or target in names or _holds_blocks(declaration, names) or len(names) >= len(now.columns):
         return
@@ -126,8 +127,9 @@ def _narrower(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, 
         yield "columns", f"leave out {_named(names)}", changed
 
 
-def _worst_first(now: Rated) -> list[RatedColumn]:
-    return sorted(now.columns, key=lambda each: max(each.error, each.pairs_error or 0.0), reverse=True)
+def worst_first(columns: Sequence[RatedColumn]) -> list[RatedColumn]:
+    """Sort columns by their noise, alone or in pairs, the largest first."""
+    return sorted(columns, key=lambda each: max(each.error, each.pairs_error or 0.0), reverse=True)
 
 
 def _holds_blocks(declaration: Declaration, names: Collection[str]) -> bool:

@@ -141,8 +141,7 @@ def _column(
     name: str, attribute: Attribute, *, cells: int, error: float, pairs_error: float | None, why: str | None
 ) -> RatedColumn:
     alone, in_pairs = rate(error), None if pairs_error is None else rate(pairs_error)
-    size = attribute.cells if isinstance(attribute, Categorical) else attribute.size
-    has = f"{name} has {size:,} {'value' if isinstance(attribute, Categorical) else 'cell'}{'s' if size != 1 else ''}"
+    has = f"{name} has {_size(attribute)}"
     worse = pairs_error is not None and in_pairs is not alone
     expected = f"expect noise of {percent(error)}" + (
         "" if pairs_error is None else f" alone and {percent(pairs_error)} in pairs"
@@ -156,6 +155,14 @@ def _column(
     else:
         sentence = f"{has}: {expected}; {_remedy(attribute)}"
     return RatedColumn(name, cells, error, alone, pairs_error, in_pairs, why, sentence)
+
+
+def _size(attribute: Attribute) -> str:
+    """Say how many values or cells a column has. Of a column at full resolution, it is the number that stands out of the noise."""
+    if isinstance(attribute, Categorical):
+        return f"{attribute.cells:,} value{'s' if attribute.cells > 1 else ''}"
+    number = f"{attribute.size:,} cell{'s' if attribute.size > 1 else ''}"
+    return f"about {number}" if isinstance(attribute, Fine) else number
 
 
 def _remedy(attribute: Attribute) -> str:

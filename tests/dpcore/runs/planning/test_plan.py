@@ -12,7 +12,8 @@ from dpcore import Outcome, cli, load_spec, synthesize
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency
 from dpcore.runs.planning.costs import costs_of
-from dpcore.runs.planning.plan import USUAL_ROWS, Plan, plan_run
+from dpcore.runs.planning.grounds import USUAL_ROWS
+from dpcore.runs.planning.plan import Plan, plan_run
 from dpcore.strategies.strategy import column_step
 from tests.conftest import Workspace
 from tests.dpcore.runs.test_synthesis_adaptive import ROWS, SPEC, open_account, people
