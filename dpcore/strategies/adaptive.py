@@ -149,7 +149,7 @@ class Adaptive(Strategy):
             selecting=SELECTING,
             room=ROOM,
             candidates=self._sets,
-            offered=self._first_offers(worth),
+            offered=self._offered(rounds, most_cells=worth),
             model_cells=self._most_cells,
         )
 
@@ -286,20 +286,27 @@ class Adaptive(Strategy):
         self.measurements.append(measurement)
         self._evidence.add(measurement)
 
-    def _first_offers(self, most_cells: float) -> tuple[Axes, ...]:
-        """Return the sets that the first rounds select from. As in `Candidates`, a set within a larger one is offered only if that is coarser."""
-        sizes, early = [column.size for column in self._columns], first_candidates(self._sets)
+    def _offered(self, rounds: int, *, most_cells: float) -> tuple[tuple[Axes, ...], ...]:
+        """Return the sets that rounds select from, in the order in which they are used up, as `Candidates` offers them.
+
+        A set within a larger one comes after it, unless that one is too large to be measured as it is.
+        """
+        sizes, left = [column.size for column in self._columns], list(first_candidates(self._sets))
         room = min(most_cells, SMALLEST_START * self._most_cells)
-        larger = [axes for axes in early if len(axes) > 2 and math.prod(map(sizes.__getitem__, axes)) <= room]
-        weights = self._workload.largest_weights() if larger else {}
-        inside = {
-            part
-            for axes in larger
-            for size in range(2, len(axes))
-            for part in combinations(axes, size)
-            if weights[axes] >= weights[part]
-        }
-        return tuple(axes for axes in early if axes not in inside)
+        weights = self._workload.largest_weights() if any(len(axes) > 2 for axes in left) else {}
+        layers: list[tuple[Axes, ...]] = []
+        while left and sum(map(len, layers)) < rounds:
+            inside = {
+                part
+                for axes in left
+                if len(axes) > 2 and math.prod(map(sizes.__getitem__, axes)) <= room
+                for size in range(2, len(axes))
+                for part in combinations(axes, size)
+                if weights[axes] >= weights[part]
+            }
+            layers.append(tuple(axes for axes in left if axes not in inside))
+            left = [axes for axes in left if axes in inside]
+        return tuple(layers)
 
     @staticmethod
     def _worth_cells(rows: float, noise: float) -> float:

@@ -115,7 +115,7 @@ class Mwem(Strategy):
             selecting=self._selecting(choice),
             room=ROOM,
             candidates=self._sets,
-            offered=self._worth_offering(choice) if choice.rounds else (),
+            offered=self._groups(choice),
             model_cells=None,
         )
 
@@ -229,6 +229,13 @@ class Mwem(Strategy):
         sets = self._worth_offering(self._choice)
         fewest = min(self._measured[axes] for axes in sets)
         return [axes for axes in sets if self._measured[axes] == fewest]
+
+    def _groups(self, choice: Choice) -> tuple[tuple[Axes, ...], ...]:
+        """Return the offered marginals as often as the rounds go through all of them, or once."""
+        if not choice.rounds:
+            return ()
+        sets = self._worth_offering(choice)
+        return (sets,) * max(1, choice.rounds // len(sets))
 
     def _worth_offering(self, choice: Choice) -> tuple[Axes, ...]:
         """Return the chosen marginals, or the smallest one if the spec wants rounds although noise would swamp every marginal."""

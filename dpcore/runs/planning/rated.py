@@ -52,8 +52,8 @@ class RatedColumn:
 class RatedPair:
     """A pair of columns in the workload, with the standard deviation of the noise of each of its counts.
 
-    `measured` is `yes` if the rounds measure every marginal that they select from, `perhaps` if there are more of them than rounds, and
-    `no` if the noise is too large. `noise` and `error` are those of a pair that is measured, even if it is not. If it is only measured as
+    `measured` is `yes` if there are enough rounds to measure it, `perhaps` if that depends on the selections, and `no` if the noise is
+    too large. `noise` and `error` are those of a pair that is measured, even if it is not. If it is only measured as
     part of a larger marginal, its counts are sums of that marginal's counts.
     """
 
@@ -203,24 +203,26 @@ class _Measuring:
     """Says with what noise the rounds measure a pair: by itself, or as part of a larger marginal."""
 
     def __init__(self, terms: Terms, shape: Sequence[int]) -> None:
-        noise, outline = terms.round_noise(), terms.outline
-        self._all = outline.rounds >= len(outline.offered) and not terms.single
+        noise = terms.round_noise()
         self._noise = terms.noise_of(BEST_SHARE) if noise is None else noise
-        self._any = noise is not None
         self._single = terms.single
         # A count of a pair is the sum of so many counts of a larger marginal that contains it.
-        self._sums: defaultdict[Axes, list[int]] = defaultdict(list)
-        for axes in outline.offered if self._any else ():
-            for pair in combinations(axes, 2):
-                self._sums[pair].append(math.prod(shape[axis] for axis in axes if axis not in pair))
+        self._surely: defaultdict[Axes, list[int]] = defaultdict(list)
+        self._perhaps: defaultdict[Axes, list[int]] = defaultdict(list)
+        rounds = terms.outline.rounds
+        for group in terms.outline.offered:
+            sums = self._surely if len(group) <= rounds and not self._single else self._perhaps
+            rounds = max(0, rounds - len(group))
+            for axes in group:
+                for pair in combinations(axes, 2):
+                    sums[pair].append(math.prod(shape[axis] for axis in axes if axis not in pair))
 
     def of(self, pair: Axes) -> tuple[float, str]:
         """Return the noise of a pair's counts, and whether it is measured."""
-        sums = self._sums.get(pair)
         if self._single:  # a single count of the pair, as a round measures it
             return self._noise, "perhaps"
-        if not sums:
-            return self._noise, "no"
-        if self._all:  # the measurements are combined, weighted by their precision
-            return self._noise / math.sqrt(sum(1 / each for each in sums)), "yes"
-        return self._noise * math.sqrt(min(sums)), "perhaps"
+        if pair in self._surely:  # the measurements are combined, weighted by their precision
+            return self._noise / math.sqrt(sum(1 / each for each in self._surely[pair])), "yes"
+        if pair in self._perhaps:
+            return self._noise * math.sqrt(min(self._perhaps[pair])), "perhaps"
+        return self._noise, "no"
