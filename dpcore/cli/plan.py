@@ -42,7 +42,9 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         help="roughly how many rows the table has; the plan is public, so give a public guess; default: as in the newest release, "
         "`output.rows`, the middle of `expect_rows`, or 100,000",
     )
-    plan.add_argument("--all", action="store_true", help="list every column and every pair of columns, not only the worst ones")
+    plan.add_argument(
+        "--all", action="store_true", help="list every column and every pair of columns, not only the worst ones"
+    )
     plan.add_argument("--as-of", metavar="DAY", help=AS_OF)
     plan.add_argument(
         "--error",

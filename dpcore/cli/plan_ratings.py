@@ -9,7 +9,7 @@ from dpcore.runs.planning.plan import Plan
 from dpcore.runs.planning.rated import Rated, RatedColumn, RatedPair
 
 WORST = 5
-"""So many of the worst pairs are listed."""
+"""So many of the worst pairs are listed, and twice as many of the worst columns."""
 MOST_COLUMNS = 20
 """With more columns, only the worst ones are listed."""
 FEW = 15
@@ -39,13 +39,20 @@ def change_lines(changes: Sequence[Change]) -> list[str]:
 def column_lines(plan: Plan, *, every: bool) -> list[str]:
     """List the columns with their noise and ratings, and a sentence for each that looks like an id, or for the worst that are not good."""
     measured = {column.name: f"{column.noise:,.1f}" for column in plan.first}
-    columns, pairs = plan.ratings.columns, bool(plan.ratings.pairs)
+    columns, pairs = list(plan.ratings.columns), bool(plan.ratings.pairs)
     told = _told(columns, most=len(columns) if every else WORST)
     if not every and len(columns) > MOST_COLUMNS:
-        columns = worst_first(columns)[:MOST_COLUMNS]
-    names = _shortened([each.name for each in columns])
+        columns = worst_first(columns)[: 2 * WORST]
+    most = _name_width()
+    names = [_shortened(each.name, most) for each in columns]
     some = len(columns) < len(plan.ratings.columns)
-    heading = (f"worst of {len(plan.ratings.columns):,} columns" if some else "column", "cells", "noise", "alone", *(["in pairs"] if pairs else []))
+    heading = (
+        f"worst of {len(plan.ratings.columns):,} columns" if some else "column",
+        "cells",
+        "noise",
+        "alone",
+        *(["in pairs"] if pairs else []),
+    )
     rows = [
         (name, f"{each.cells:,}", measured.get(each.name, "-"), *_ratings_of(each, pairs=pairs))
         for name, each in zip(names, columns, strict=True)
@@ -94,8 +101,11 @@ def pair_lines(plan: Plan, *, every: bool) -> list[str]:
     if not pairs:
         return []
     shown = pairs if every or len(pairs) <= FEW else pairs[:WORST]
-    names = _shortened([" x ".join(each.columns) for each in shown])
-    rows = [(name, f"{each.cells:,}", f"{each.noise:,.1f}", _pair(each)) for name, each in zip(names, shown, strict=True)]
+    most = _name_width()
+    names = [_both(each.columns, most) for each in shown]
+    rows = [
+        (name, f"{each.cells:,}", f"{each.noise:,.1f}", _pair(each)) for name, each in zip(names, shown, strict=True)
+    ]
     which = "pair" if len(shown) == len(pairs) else f"worst of {len(pairs):,} pairs"
     return [
         *table([(which, "cells", "noise", "expect"), *rows], right={"cells", "noise"}).splitlines(),
@@ -123,13 +133,29 @@ def _perhaps(plan: Plan, pairs: Sequence[RatedPair]) -> list[str]:
     ]
 
 
-def _shortened(names: Sequence[str]) -> list[str]:
-    """Cut long names in the middle, so that a table fits the terminal.
-
-    >>> _shortened(["age", "a_column_with_a_name_that_is_longer_than_any_table_has_room_for"])
-    ['age', 'a_column_with_a_name…_table_has_room_for']
-    """
+def _name_width() -> int:
     width = width_to_fill()
-    most = LONGEST_NAME if width is None else max(LEAST_NAME, min(LONGEST_NAME, width - OTHER_CELLS))
+    return LONGEST_NAME if width is None else max(LEAST_NAME, min(LONGEST_NAME, width - OTHER_CELLS))
+
+
+def _shortened(name: str, most: int) -> str:
+    """Cut a long name in the middle, so that a table fits the terminal.
+
+    >>> _shortened("age", 8), _shortened("age_at_admission", 8)
+    ('age', 'age_…ion')
+    """
     half = most // 2
-    return [name if len(name) <= most else f"{name[:half]}…{name[half + 1 - most :]}" for name in names]
+    return name if len(name) <= most else f"{name[:half]}…{name[half + 1 - most :]}"
+
+
+def _both(columns: tuple[str, str], most: int) -> str:
+    """Join the names of a pair. If one is short, the other may be longer.
+
+    >>> _both(("age", "diagnosis_by_chapter"), 17), _both(("admission_source", "admission_type"), 17)
+    ('age x diagn…apter', 'adm…rce x adm…ype')
+    """
+    one, other = columns
+    room = most - len(" x ")
+    first = max((room + 1) // 2, room - len(other))
+    one = _shortened(one, first)
+    return f"{one} x {_shortened(other, room - len(one))}"

@@ -11,7 +11,7 @@ from dpcore.runs.planning.rated import FEW_CELLS, Rated, RatedColumn
 from dpcore.spec import Declaration
 from dpcore.spec.advice import MOST_EPSILON
 from dpcore.spec.categories import CategoricalSpec
-from dpcore.spec.release import AUTO, ReleaseSpec
+from dpcore.spec.release import ReleaseSpec
 from dpcore.spec.workload import MarginalSpec, WorkloadSpec
 from dpcore.universe import Attribute, Categorical, Universe
 
@@ -92,10 +92,14 @@ def _changes(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, D
         more = 2 * privacy.epsilon
         yield "epsilon", f"raise epsilon from {at_most(privacy.epsilon)} to {at_most(more)}", at(declaration, more)
     limit = privacy.max_rows_per_unit
-    if limit != AUTO and limit > 1:
+    if isinstance(limit, int) and limit > 1:  # not `auto`
         fewer = _with(declaration, privacy=privacy.model_copy(update={"max_rows_per_unit": limit // 2}))
         half = f"{limit // 2} rows" if limit > 3 else "1 row"
-        yield "rows per unit", f"count at most {half} of each {privacy.unit} instead of {limit}, if few have more", fewer
+        yield (
+            "rows per unit",
+            f"count at most {half} of each {privacy.unit} instead of {limit}, if few have more",
+            fewer,
+        )
     if isinstance(workload.marginals, int) and workload.marginals > 2:
         pairs = _with(declaration, workload=workload.model_copy(update={"marginals": 2}))
         yield "workload", f"ask for pairs: `marginals: 2` instead of {workload.marginals}", pairs
@@ -107,7 +111,9 @@ def _coarser(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, D
     """Group the cells of the largest column, or of all large columns."""
     calendar, attributes = declaration.calendar, declaration.universe.attributes
     days = None if calendar is None else calendar.column
-    large = [each.name for each in worst_first(now.columns) if attributes[each.name].size > FEW_CELLS and each.name != days]
+    large = [
+        each.name for each in worst_first(now.columns) if attributes[each.name].size > FEW_CELLS and each.name != days
+    ]
     for names in {tuple(large[:1]), tuple(large)} - {()}:
         sizes = sorted((attributes[name].size for name in names), reverse=True)
         cells = f"{sizes[0]:,}" if len(names) == 1 else f"up to {sizes[0]:,}"
@@ -116,9 +122,11 @@ def _coarser(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, D
 
 
 def _narrower(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, Declaration]]:
-    """Leave out what looks like an id, or else the worst column if it is poor."""
+    """Leave out what looks like an id, or else the worst column if it is poor and too small to be made coarser."""
     ids = [each.name for each in now.columns if each.id is not None]
-    worst = [each.name for each in worst_first(now.columns)[:1] if each.worst is Rating.POOR]
+    worst = [
+        each.name for each in worst_first(now.columns)[:1] if each.worst is Rating.POOR and each.cells <= FEW_CELLS
+    ]
     names, target = ids or worst, declaration.spec.workload.target
     if not names or target in names or _holds_blocks(declaration, names) or len(names) >= len(now.columns):
         return

@@ -219,9 +219,7 @@ def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
     return PlannedTotal(*expected, share=float(declaration.totalling), noise=noise, margin=margin_of(noise))
 
 
-def _warnings(
-    expects: PlannedTotal | None, first: tuple[PlannedColumn, ...], poor: str | None
-) -> Iterator[str]:
+def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...], poor: str | None) -> Iterator[str]:
     """Yield warnings about problems that are known before anything is charged."""
     if poor:
         yield poor

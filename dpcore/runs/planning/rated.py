@@ -52,9 +52,9 @@ class RatedColumn:
 class RatedPair:
     """A pair of columns in the workload, with the standard deviation of the noise of each of its counts.
 
-    `measured` is `yes` if there are enough rounds to measure it, `perhaps` if that depends on the selections, and `no` if the noise is
-    too large. `noise` and `error` are those of a pair that is measured, even if it is not. If it is only measured as
-    part of a larger marginal, its counts are sums of that marginal's counts.
+    `measured` is `yes` if there are enough rounds to measure it, `perhaps` if that depends on the selections, and `no` if the noise is too
+    large. `noise` and `error` are those of a measured pair, even if it may not be measured. A pair may be measured as part of a larger
+    marginal; its counts are then sums of that marginal's counts. If it is not known of which one, the median is stated.
     """
 
     columns: tuple[str, str]
@@ -224,5 +224,5 @@ class _Measuring:
         if pair in self._surely:  # the measurements are combined, weighted by their precision
             return self._noise / math.sqrt(sum(1 / each for each in self._surely[pair])), "yes"
         if pair in self._perhaps:
-            return self._noise * math.sqrt(min(self._perhaps[pair])), "perhaps"
+            return self._noise * math.sqrt(median(self._perhaps[pair])), "perhaps"
         return self._noise, "no"
