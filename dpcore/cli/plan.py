@@ -10,9 +10,9 @@ from dpcore.cli.specs import AS_OF, Subparsers, add_verb, day_of
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run
-from dpcore.runs.planning.limits import PlannedLimit
 from dpcore.reporting.ratings import percent
 from dpcore.runs.planning.grounds import MOST_ROWS
+from dpcore.runs.planning.limits import PlannedLimit
 from dpcore.runs.planning.plan import Plan, PlannedRounds, PlannedTotal, plan_run
 from dpcore.runs.planning.scope import PlannedDiscovery
 from dpcore.runs.planning.target import Target, epsilon_for

@@ -127,10 +127,11 @@ def _perhaps(plan: Plan, pairs: Sequence[RatedPair]) -> list[str]:
     unsure = sum(each.measured == "perhaps" for each in pairs)
     if not unsure or plan.rounds is None:
         return []
-    return [
+    told = (
         f"{plan.rounds.number:,} rounds measure what the model gets most wrong; a pair that none of them measures comes from the model alone, "
-        "with an error that only the data decide"
-    ]
+        "with an error that no plan can know"
+    )
+    return [told]
 
 
 def _name_width() -> int:

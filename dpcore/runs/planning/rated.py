@@ -131,30 +131,30 @@ def rated(declaration: Declaration, terms: Terms, *, first: Sequence[tuple[int, 
     single = terms.round_noise() or terms.first_noise(0)  # of a count, if no column is measured as a whole
     columns = []
     for place, (name, attribute) in enumerate(declaration.universe.attributes.items()):
-        cells, error = first[place] if first else (shape[place], terms.error(shape[place], single))
+        alone = first[place] if first else (shape[place], terms.error(shape[place], single))
         pairs_error = median(errors[name]) if name in errors else None
-        columns.append(_column(name, attribute, cells=cells, error=error, pairs_error=pairs_error, why=ids.get(name)))
+        columns.append(_column(name, attribute, alone=alone, pairs_error=pairs_error, why=ids.get(name)))
     return Rated(tuple(columns), pairs)
 
 
 def _column(
-    name: str, attribute: Attribute, *, cells: int, error: float, pairs_error: float | None, why: str | None
+    name: str, attribute: Attribute, *, alone: tuple[int, float], pairs_error: float | None, why: str | None
 ) -> RatedColumn:
-    alone, in_pairs = rate(error), None if pairs_error is None else rate(pairs_error)
+    cells, error = alone
+    rating, in_pairs = rate(error), None if pairs_error is None else rate(pairs_error)
     has = f"{name} has {_size(attribute)}"
-    worse = pairs_error is not None and in_pairs is not alone
     expected = f"expect noise of {percent(error)}" + (
         "" if pairs_error is None else f" alone and {percent(pairs_error)} in pairs"
     )
-    if worse and pairs_error is not None:
+    if pairs_error is not None and in_pairs is not rating:
         expected = f"expect noise of {percent(pairs_error)} in pairs"
     if why is not None:
         sentence = f"{name} looks like an id: {why}; leave it out of the universe, or declare coarser cells"
-    elif Rating.GOOD is alone and in_pairs in {None, Rating.GOOD}:
+    elif rating is Rating.GOOD and in_pairs in {None, Rating.GOOD}:
         sentence = f"{has}: {expected}"
     else:
         sentence = f"{has}: {expected}; {_remedy(attribute)}"
-    return RatedColumn(name, cells, error, alone, pairs_error, in_pairs, why, sentence)
+    return RatedColumn(name, cells, error, rating, pairs_error, in_pairs, why, sentence)
 
 
 def _size(attribute: Attribute) -> str:
@@ -186,12 +186,12 @@ def _pairs(declaration: Declaration, terms: Terms) -> list[RatedPair]:
         (one, other), (noise, measured) = axes, measuring.of(axes)
         cells = shape[one] * shape[other]
         error = terms.error(cells, noise)
-        sentence = f"{names[one]} x {names[other]} has {cells:,} cells: {_expected(terms, error, cells, measured)}"
+        sentence = f"{names[one]} x {names[other]} has {cells:,} cells: {_expected(terms, error, measured)}"
         found.append(RatedPair((names[one], names[other]), cells, noise, error, measured, rate(error), sentence))
     return found
 
 
-def _expected(terms: Terms, error: float, cells: int, measured: str) -> str:
+def _expected(terms: Terms, error: float, measured: str) -> str:
     said = f"expect noise of {percent(error)}"
     if measured == "no":
         return f"expect noise of {percent(error)} or more, so it is not measured"

@@ -82,7 +82,7 @@ def check_pairs(plan: Plan, strategy: Strategy, *, measured: str, rel: float = 1
     ],
 )
 def test_a_pair_is_measured_with_the_noise_of_its_plan(
-    workspace: Workspace, strategy: str, epsilon: float, currency: Currency, order: int, measured: str
+    workspace: Workspace, strategy: str, *, epsilon: float, currency: Currency, order: int, measured: str
 ) -> None:
     delta = 0.0 if currency is Currency.PURE else 1e-9
     few_columns(workspace, strategy, epsilon=epsilon, delta=delta)
