@@ -172,18 +172,13 @@ def width_to_fill() -> int | None:
 
 
 def wrapped(line: str, *, indent: int) -> str:
-    """Wrap a line at the terminal's width. The lines that follow are indented."""
+    """Wrap a line at the terminal's width, but not between a number and its percent sign. The lines that follow are indented."""
     width = width_to_fill()
     if width is None or len(line) <= width:
         return line
-    return textwrap.fill(
-        line,
-        width,
-        subsequent_indent=" " * indent,
-        drop_whitespace=True,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    together, apart = line.replace(" %", "\0%"), " " * indent
+    lines = textwrap.wrap(together, width, subsequent_indent=apart, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
 
 
 def rule(width: int) -> str:

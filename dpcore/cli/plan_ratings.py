@@ -74,7 +74,7 @@ def _told(columns: Sequence[RatedColumn], *, most: int) -> list[str]:
     others = [each for each in worst_first(columns) if not each.id and each.worst is not Rating.GOOD]
     shown = [*ids, *others][:most]
     more = len(ids) + len(others) - len(shown)
-    return [*(each.sentence for each in shown), *([f"and {more:,} others; use --all to list them"] if more else [])]
+    return [*(each.sentence for each in shown), *([f"{more:,} more with --all"] if more else [])]
 
 
 def _labelled(label: str, lines: Sequence[str]) -> list[str]:
@@ -115,7 +115,7 @@ def pair_lines(plan: Plan, *, every: bool) -> list[str]:
 
 
 def _left_out(pairs: Sequence[RatedPair], shown: Sequence[RatedPair]) -> list[str]:
-    return [f"use --all to list all {len(pairs):,} of them"] if len(shown) < len(pairs) else []
+    return [f"all {len(pairs):,} with --all"] if len(shown) < len(pairs) else []
 
 
 def _pair(pair: RatedPair) -> str:

@@ -8,6 +8,9 @@ FAIR_ERROR = 0.5
 """Up to this error, a rating is fair: large counts can be used, small ones cannot. Above it, a typical count is wrong by more than half of
 itself, and the rating is poor."""
 
+LARGEST_SHARE = 10.0
+"""A larger share is not worth its digits."""
+
 
 class Rating(StrEnum):
     """How far the counts of a column, or of a marginal, can be trusted.
@@ -51,9 +54,11 @@ def rate(error: float) -> Rating:
 
 
 def percent(share: float) -> str:
-    """Format a share with two significant digits, or without decimals above 100 %.
+    """Format a share with two significant digits, without decimals above 100 %, and above 1,000 % only as that.
 
-    >>> percent(0.00083), percent(0.5), percent(0.996), percent(17.345)
-    ('0.083 %', '50 %', '100 %', '1,734 %')
+    >>> percent(0.00083), percent(0.5), percent(0.996), percent(7.345), percent(644.87)
+    ('0.083 %', '50 %', '100 %', '734 %', 'over 1,000 %')
     """
+    if share > LARGEST_SHARE:
+        return f"over {percent(LARGEST_SHARE)}"
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:,.0f} %"

@@ -7,7 +7,7 @@ from heapq import nsmallest
 from dpcore.errors import DpflowError
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.ratings import Rating, percent
-from dpcore.runs.planning.rated import FEW_CELLS, Rated, RatedColumn
+from dpcore.runs.planning.rated import FEW_CELLS, MOST, Rated, RatedColumn
 from dpcore.spec import Declaration
 from dpcore.spec.advice import MOST_EPSILON
 from dpcore.spec.categories import CategoricalSpec
@@ -17,23 +17,23 @@ from dpcore.universe import Attribute, Categorical, Universe
 
 MOST_CHANGES = 2
 MOST_NAMED = 3
+MORE = (2, 5, 10)
 WORTH = 0.95
-"""A change is named only if it reduces the mean error at least to this share of what it was."""
+"""A change is named only if it reduces the burden of noise at least to this share of what it was."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a plan expects of the pairs (or columns): their median and their mean error, and how many of them are poor."""
+    """What a plan expects of the pairs (or columns): their typical error, and how many of them are poor."""
 
     typical: float
-    mean: float
     poor: int
     number: int
 
     @classmethod
     def of(cls, plan: Rated) -> "Figures":
         """Return the figures of a plan."""
-        return cls(plan.typical, plan.mean, plan.poor, plan.number)
+        return cls(plan.typical, plan.poor, plan.number)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def helpful_changes(declaration: Declaration, now: Rated, *, plan: Plan) -> tupl
     """Return the two changes of different kinds that would help most, the better one first. There may be fewer."""
     if now.good == now.number:
         return ()
-    best: dict[str, tuple[tuple[float, float], Change]] = {}
+    best: dict[str, tuple[float, Change]] = {}
     for kind, what, changed in _changes(declaration, now):
         try:
             later, refused = plan(changed)
@@ -66,31 +66,34 @@ def helpful_changes(declaration: Declaration, now: Rated, *, plan: Plan) -> tupl
             continue  # the changed spec cannot run, for example because of the size of its model
         if later.asked_for != now.asked_for:
             continue  # no pair is left to compare
-        score = later.mean, later.typical
-        helps = later.mean <= WORTH * now.mean or (now.mean >= 1 and later.typical <= WORTH * now.typical)
+        score = later.burden
+        helps = score <= WORTH * now.burden
+        if kind in best and (kind == "epsilon" and not _mostly_poor(best[kind][1].after)):
+            continue  # the smallest epsilon that is enough
         if helps and (kind not in best or score < best[kind][0]):
             said = f"{what}: {_effect(now, later)}" + ("; the account cannot pay for that" if refused else "")
             best[kind] = score, Change(kind, said, Figures.of(now), Figures.of(later), refused)
     return tuple(change for _, change in nsmallest(MOST_CHANGES, best.values(), key=lambda each: each[0]))
 
 
+def _mostly_poor(found: Figures) -> bool:
+    return found.poor > MOST * found.number
+
+
 def _effect(now: Rated, later: Rated) -> str:
-    what = now.asked_for
-    if now.mean < 1:
-        said = f"mean noise {percent(now.mean)} -> {percent(later.mean)}"
-    else:  # the noise is larger than the counts everywhere, and perhaps still is after the change
-        said = f"median noise {percent(now.typical)} -> {percent(later.typical)}"
+    said = f"typical noise {percent(now.typical)} -> {percent(later.typical)}"
     if now.poor or later.poor:
-        said += f", poor {what} {now.poor:,} of {now.number:,} -> {later.poor:,} of {later.number:,}"
+        said += f", poor {now.asked_for} {now.poor:,} of {now.number:,} -> {later.poor:,} of {later.number:,}"
     return said
 
 
 def _changes(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, Declaration]]:
     """Yield each change to try: its kind, what to do, and the changed declaration."""
     privacy, workload = declaration.spec.privacy, declaration.spec.workload
-    if 2 * privacy.epsilon <= MOST_EPSILON:
-        more = 2 * privacy.epsilon
-        yield "epsilon", f"raise epsilon from {at_most(privacy.epsilon)} to {at_most(more)}", at(declaration, more)
+    # Twice the epsilon, or if most would still be poor, up to ten times.
+    for more in (times * privacy.epsilon for times in (MORE if _mostly_poor(Figures.of(now)) else MORE[:1])):
+        if more <= MOST_EPSILON:
+            yield "epsilon", f"raise epsilon from {at_most(privacy.epsilon)} to {at_most(more)}", at(declaration, more)
     limit = privacy.max_rows_per_unit
     if isinstance(limit, int) and limit > 1:  # not `auto`
         fewer = _with(declaration, privacy=privacy.model_copy(update={"max_rows_per_unit": limit // 2}))
@@ -122,10 +125,10 @@ def _coarser(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, D
 
 
 def _narrower(declaration: Declaration, now: Rated) -> Iterator[tuple[str, str, Declaration]]:
-    """Leave out what looks like an id, or else the worst column if it is poor and too small to be made coarser."""
+    """Leave out what looks like an id, or else the worst column if it is not good and too small to be made coarser."""
     ids = [each.name for each in now.columns if each.id is not None]
     worst = [
-        each.name for each in worst_first(now.columns)[:1] if each.worst is Rating.POOR and each.cells <= FEW_CELLS
+        each.name for each in worst_first(now.columns)[:1] if each.worst is not Rating.GOOD and each.cells <= FEW_CELLS
     ]
     names, target = ids or worst, declaration.spec.workload.target
     if not names or target in names or _holds_blocks(declaration, names) or len(names) >= len(now.columns):

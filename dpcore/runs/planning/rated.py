@@ -8,7 +8,7 @@ from fractions import Fraction
 from itertools import combinations
 from statistics import median
 
-from dpcore.reporting.ratings import Rating, percent, rate
+from dpcore.reporting.ratings import GOOD_ERROR, Rating, percent, rate
 from dpcore.runs.planning.noise import Terms
 from dpcore.spec import Declaration
 from dpcore.spec.advice import suspected_ids
@@ -20,6 +20,7 @@ FEW_CELLS = 20
 """A column with at most this many cells need not be made coarser."""
 MOST = 0.5
 """A run is warned of if more than this share of what was asked for is poor."""
+LEAST_ERROR = 1e-9
 BEST_SHARE = Fraction(1, 2)
 """If noise would swamp every pair, so that there are no rounds, a pair's noise is stated for this share of the budget."""
 
@@ -70,8 +71,7 @@ class RatedPair:
 class Rated:
     """All columns and pairs with their ratings. `asked_for` says what the numbers are of: `pairs`, or `columns` if there are no pairs.
 
-    `typical` is the median error of what was asked for. `mean` is the mean error, with each counted as at most 1: noise that is larger
-    than the counts cannot do more harm.
+    `typical` is the geometric mean of the errors of what was asked for: a few very large ones do not decide it.
     """
 
     columns: tuple[RatedColumn, ...]
@@ -81,7 +81,6 @@ class Rated:
     fair: int = field(init=False)
     poor: int = field(init=False)
     typical: float = field(init=False)
-    mean: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the ratings."""
@@ -90,16 +89,24 @@ class Rated:
         found = {
             "asked_for": "pairs" if self.pairs else "columns",
             **{each.value: ratings.count(each) for each in Rating},
-            "typical": median(errors),
-            "mean": math.fsum(min(error, 1.0) for error in errors) / len(errors),
+            "typical": _geometric_mean(errors, least=LEAST_ERROR),
         }
         for name, value in found.items():
             object.__setattr__(self, name, value)
 
     @property
+    def burden(self) -> float:
+        """The geometric mean of the errors, as if none were smaller than a good one: less noise than that is no help."""
+        return _geometric_mean([each.error for each in self.pairs or self.columns], least=GOOD_ERROR)
+
+    @property
     def number(self) -> int:
         """The number of what was asked for."""
         return self.good + self.fair + self.poor
+
+
+def _geometric_mean(errors: Sequence[float], *, least: float) -> float:
+    return math.exp(math.fsum(math.log(max(error, least)) for error in errors) / len(errors))
 
 
 def poor_warning(found: Rated, *, rows: int, guessed: bool) -> str | None:
@@ -199,6 +206,12 @@ def _expected(terms: Terms, error: float, measured: str) -> str:
     return f"{said}, so it is measured with merged cells" if worth and terms.outline.model_cells is not None else said
 
 
+def _most_cells(terms: Terms, noise: float) -> float:
+    """Return the most cells of a marginal that is measured as it is."""
+    limits = (terms.worth_cells(noise), terms.outline.model_cells)
+    return min(math.inf if limit is None else limit for limit in limits)
+
+
 class _Measuring:
     """Says with what noise the rounds measure a pair: by itself, or as part of a larger marginal."""
 
@@ -209,13 +222,14 @@ class _Measuring:
         # A count of a pair is the sum of so many counts of a larger marginal that contains it.
         self._surely: defaultdict[Axes, list[int]] = defaultdict(list)
         self._perhaps: defaultdict[Axes, list[int]] = defaultdict(list)
-        rounds = terms.outline.rounds
+        rounds, most = terms.outline.rounds, _most_cells(terms, self._noise)
         for group in terms.outline.offered:
             sums = self._surely if len(group) <= rounds and not self._single else self._perhaps
             rounds = max(0, rounds - len(group))
             for axes in group:
-                for pair in combinations(axes, 2):
-                    sums[pair].append(math.prod(shape[axis] for axis in axes if axis not in pair))
+                if len(axes) == 2 or math.prod(map(shape.__getitem__, axes)) <= most:  # not if cells are merged
+                    for pair in combinations(axes, 2):
+                        sums[pair].append(math.prod(shape[axis] for axis in axes if axis not in pair))
 
     def of(self, pair: Axes) -> tuple[float, str]:
         """Return the noise of a pair's counts, and whether it is measured."""

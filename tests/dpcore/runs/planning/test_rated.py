@@ -215,21 +215,25 @@ def test_each_change_has_the_figures_of_the_changed_spec(workspace: Workspace) -
     plan = plan_run(load_spec(workspace.spec), rows=20_000)
     group, raise_epsilon = plan.changes
     assert (group.kind, raise_epsilon.kind) == ("cells", "epsilon")
-    assert group.sentence.startswith("group code and age into 20 cells instead of up to 1,290 each: mean noise ")
-    assert raise_epsilon.sentence.startswith("raise epsilon from 1 to 2: mean noise ")
+    assert group.sentence.startswith("group code and age into 20 cells instead of up to 1,290 each: typical noise ")
+    assert raise_epsilon.sentence.startswith("raise epsilon from 1 to 2: typical noise ")
     before = plan.ratings
     for each in plan.changes:
-        assert (each.before.poor, each.before.mean, each.before.number) == (before.poor, before.mean, before.number)
-        assert each.after.mean < each.before.mean
+        assert (each.before.poor, each.before.typical, each.before.number) == (
+            before.poor,
+            before.typical,
+            before.number,
+        )
+        assert each.after.typical < each.before.typical
     text = workspace.spec.read_text(encoding="utf-8")
     workspace.spec.write_text(text.replace("epsilon: 1.0", "epsilon: 2.0"), encoding="utf-8")
     raised = plan_run(load_spec(workspace.spec), rows=20_000).ratings
-    assert raised.mean == pytest.approx(raise_epsilon.after.mean)
+    assert raised.typical == pytest.approx(raise_epsilon.after.typical)
     assert raised.poor == raise_epsilon.after.poor
     (workspace.folder / "codes.txt").write_text("\n".join(f"c{each}" for each in range(20)), encoding="utf-8")
     workspace.spec.write_text(text.replace("max: 59, width: 1", "max: 59, width: 3"), encoding="utf-8")
     grouped = plan_run(load_spec(workspace.spec), rows=20_000).ratings
-    assert grouped.mean == pytest.approx(group.after.mean)
+    assert grouped.typical == pytest.approx(group.after.typical)
     assert grouped.poor == group.after.poor
 
 
@@ -247,7 +251,7 @@ def test_fewer_rows_of_a_person_and_pairs_instead_of_triples_are_tried_too(works
         ("marginals: 2", "marginals: 3"),
         ("epsilon: 1.0", "epsilon: 11"),
     )
-    assert plan_run(load_spec(workspace.spec), rows=200).ratings.mean == pytest.approx(fewer.after.mean)
+    assert plan_run(load_spec(workspace.spec), rows=200).ratings.typical == pytest.approx(fewer.after.typical)
 
 
 def test_a_change_that_the_account_cannot_pay_says_so(workspace: Workspace) -> None:
