@@ -101,7 +101,6 @@ def _lines(plan: Plan, *, everything: bool) -> list[str]:
         "",
         *column_lines(plan, every=everything),
         *pair_lines(plan, every=everything),
-        "",
         *([f"ranges     {', '.join(plan.ranges)}: coarser versions, at the same cost again"] if plan.ranges else ()),
         *_round_lines(plan.rounds, single=plan.strategy == "pmw"),
         *_candidate_lines(plan),

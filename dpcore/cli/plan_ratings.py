@@ -107,10 +107,11 @@ def pair_lines(plan: Plan, *, every: bool) -> list[str]:
         (name, f"{each.cells:,}", f"{each.noise:,.1f}", _pair(each)) for name, each in zip(names, shown, strict=True)
     ]
     which = "pair" if len(shown) == len(pairs) else f"worst of {len(pairs):,} pairs"
+    notes = _labelled("pairs", [*_left_out(pairs, shown), *_perhaps(plan, pairs)])
     return [
         *table([(which, "cells", "noise", "expect"), *rows], right={"cells", "noise"}).splitlines(),
+        *(["", *notes] if notes else []),
         "",
-        *_labelled("pairs", [*_left_out(pairs, shown), *_perhaps(plan, pairs)]),
     ]
 
 

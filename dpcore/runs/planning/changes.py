@@ -64,8 +64,8 @@ def helpful_changes(declaration: Declaration, now: Rated, *, plan: Plan) -> tupl
             later, refused = plan(changed)
         except DpflowError:
             continue  # the changed spec cannot run, for example because of the size of its model
-        if later.asked_for != now.asked_for:
-            continue  # no pair is left to compare
+        if later.asked_for != now.asked_for or (kind == "workload" and later.number < now.number):
+            continue  # pairs that are not asked for any more are no better
         score = later.burden
         helps = score <= WORTH * now.burden
         if kind in best and (kind == "epsilon" and not _mostly_poor(best[kind][1].after)):
