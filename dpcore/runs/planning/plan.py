@@ -8,6 +8,7 @@ from fractions import Fraction
 from statistics import median
 from typing import Any
 
+from dpcore.errors import DpflowError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, smallest_share, total_noise
@@ -204,9 +205,12 @@ def warning_before(declaration: Declaration, *, currency: Currency, amount: int)
         amount: The amount that the run has reserved.
     """
     rows, source = approximate_rows(declaration, None)
-    found = expecting(declaration, amount=amount, currency=currency, rows=rows)
-    # The run has checked its budget already: no share is too small.
-    terms = terms_of(found, strategy_for(found), currency=currency, rows=rows, smallest=Fraction(1))
+    try:
+        found = expecting(declaration, amount=amount, currency=currency, rows=rows)
+        # The run has checked its budget already: no share is too small.
+        terms = terms_of(found, strategy_for(found), currency=currency, rows=rows, smallest=Fraction(1))
+    except DpflowError:
+        return None  # a warning never stops a run
     return poor_warning(_rated(found, terms), rows=rows, guessed=source == GUESS)
 
 
