@@ -144,17 +144,17 @@ def _shortened(name: str, most: int) -> str:
     """Cut a long name in the middle, so that a table fits the terminal.
 
     >>> _shortened("age", 8), _shortened("age_at_admission", 8)
-    ('age', 'age_…ion')
+    ('age', 'age..ion')
     """
     half = most // 2
-    return name if len(name) <= most else f"{name[:half]}…{name[half + 1 - most :]}"
+    return name if len(name) <= most else f"{name[: half - 1]}..{name[half + 1 - most :]}"
 
 
 def _both(columns: tuple[str, str], most: int) -> str:
     """Join the names of a pair. If one is short, the other may be longer.
 
     >>> _both(("age", "diagnosis_by_chapter"), 17), _both(("admission_source", "admission_type"), 17)
-    ('age x diagn…apter', 'adm…rce x adm…ype')
+    ('age x diag..apter', 'ad..rce x ad..ype')
     """
     one, other = columns
     room = most - len(" x ")

@@ -190,13 +190,16 @@ def _workload_without(workload: WorkloadSpec, names: Collection[str], *, columns
 
 def _over(declaration: Declaration, spec: ReleaseSpec, attributes: dict[str, Attribute]) -> Declaration:
     universe = Universe(attributes)
-    workload = spec.workload.over(universe)
+    same = spec.workload is declaration.spec.workload
+    workload = declaration.workload if same else spec.workload.over(universe)
     return replace(declaration, spec=spec, universe=universe, workload=workload, provisional=None)
 
 
 def _with(declaration: Declaration, **parts: object) -> Declaration:
     spec = declaration.spec.model_copy(update=parts)
-    return replace(declaration, spec=spec, workload=spec.workload.over(declaration.universe))
+    # The parts of a large workload are listed once, so the same one is kept if it does not change.
+    workload = spec.workload.over(declaration.universe) if "workload" in parts else declaration.workload
+    return replace(declaration, spec=spec, workload=workload)
 
 
 def _named(names: Sequence[str]) -> str:

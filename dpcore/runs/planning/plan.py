@@ -29,7 +29,7 @@ from dpcore.runs.planning.scope import (
 )
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
-from dpcore.strategies import has_levels, strategy_for
+from dpcore.strategies import Strategy, has_levels, strategy_for
 
 FINEST_THAT_FITS = 2  # adaptive coarsens in steps: it measures about this many times fewer cells than the limit
 
@@ -133,10 +133,10 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
     grounds = grounds_of(declaration, rows=rows, as_of=as_of)
     declared, currency = declaration, grounds.currency
     limits = planned_limit(declaration, currency=currency, rows=grounds.rows) if declaration.lacks_limit else None
-    declaration, terms = _granted(declaration, grounds)
+    declaration, terms, strategy = _granted(declaration, grounds)
     privacy, columns = declaration.spec.privacy, declaration.universe.attributes
     refused = grounds.refusal(declaration, amount=terms.amount)
-    rounds = _rounds(declaration, terms, at_most=strategy_for(declaration).rounds)
+    rounds = _rounds(declaration, terms, at_most=strategy.rounds)
     number, cells = (rounds.number, rounds.typical_cells) if rounds else (0, 0)
     expects, first = _expects(declaration, terms), _first(declaration, terms)
     ratings = _rated(declaration, terms)
@@ -169,8 +169,8 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
     )
 
 
-def _granted(declaration: Declaration, grounds: Grounds) -> tuple[Declaration, Terms]:
-    """Return the declaration as the run's strategy will see it, and the run's terms.
+def _granted(declaration: Declaration, grounds: Grounds) -> tuple[Declaration, Terms, Strategy]:
+    """Return the declaration as the run's strategy will see it, the run's terms, and the strategy.
 
     It is narrowed to the run's blocks, has a limit on rows per unit, and has the likely cells of columns at full resolution.
     """
@@ -181,7 +181,7 @@ def _granted(declaration: Declaration, grounds: Grounds) -> tuple[Declaration, T
     amount = amount_to_reserve(declaration, strategy, currency=currency, smallest=smallest)
     granted = expecting(declaration.covering(grounds.blocks), amount=amount, currency=currency, rows=rows)
     planned = strategy if granted is declaration else strategy_for(granted)
-    return granted, terms_of(granted, planned, currency=currency, rows=rows, smallest=smallest)
+    return granted, terms_of(granted, planned, currency=currency, rows=rows, smallest=smallest), planned
 
 
 def _rated(declaration: Declaration, terms: Terms) -> Rated:
@@ -191,7 +191,7 @@ def _rated(declaration: Declaration, terms: Terms) -> Rated:
 
 def _replanned(changed: Declaration, grounds: Grounds) -> tuple[Rated, str | None]:
     """Rate the run of a changed declaration, and say why the account would not pay for it."""
-    declaration, terms = _granted(changed, grounds)
+    declaration, terms, _ = _granted(changed, grounds)
     refused = grounds.refusal(declaration, amount=terms.amount)
     return _rated(declaration, terms), None if refused is None else str(refused)
 
