@@ -133,7 +133,8 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
     grounds = grounds_of(declaration, rows=rows, as_of=as_of)
     declared, currency = declaration, grounds.currency
     limits = planned_limit(declaration, currency=currency, rows=grounds.rows) if declaration.lacks_limit else None
-    declaration, terms, strategy = _granted(declaration, grounds)
+    known = _declared(declaration.limited(AUTO_LIMITS[0]))
+    declaration, terms, strategy = _granted(declaration, grounds, known=known)
     privacy, columns = declaration.spec.privacy, declaration.universe.attributes
     refused = grounds.refusal(declaration, amount=terms.amount)
     rounds = _rounds(declaration, terms, at_most=strategy.rounds)
@@ -163,25 +164,35 @@ def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None =
         ranges=tuple(name for name in declaration.spec.workload.ranges or () if has_levels(columns[name].size)),
         rounds=rounds,
         ratings=ratings,
-        changes=helpful_changes(declared, ratings, plan=lambda changed: _replanned(changed, grounds)),
+        changes=helpful_changes(
+            declared, ratings, plan=lambda changed: _replanned(changed, grounds, before=(declared, known))
+        ),
         costs=costs_of(declaration, rows=grounds.rows, rounds=number, cells=cells),
         warnings=tuple(_warnings(expects, first, poor)),
     )
 
 
-def _granted(declaration: Declaration, grounds: Grounds) -> tuple[Declaration, Terms, Strategy]:
+def _granted(
+    declaration: Declaration, grounds: Grounds, *, known: tuple[Strategy, Fraction] | None = None
+) -> tuple[Declaration, Terms, Strategy]:
     """Return the declaration as the run's strategy will see it, the run's terms, and the strategy.
 
     It is narrowed to the run's blocks, has a limit on rows per unit, and has the likely cells of columns at full resolution.
     """
     declaration = declaration.limited(AUTO_LIMITS[0])
-    strategy, currency, rows = strategy_for(declaration), grounds.currency, grounds.rows
+    currency, rows = grounds.currency, grounds.rows
     # A run checks its budget before it knows its blocks and the cells of columns at full resolution.
-    smallest = smallest_share(declaration, strategy)
+    strategy, smallest = known or _declared(declaration)
     amount = amount_to_reserve(declaration, strategy, currency=currency, smallest=smallest)
     granted = expecting(declaration.covering(grounds.blocks), amount=amount, currency=currency, rows=rows)
     planned = strategy if granted is declaration else strategy_for(granted)
     return granted, terms_of(granted, planned, currency=currency, rows=rows, smallest=smallest), planned
+
+
+def _declared(declaration: Declaration) -> tuple[Strategy, Fraction]:
+    """Return the strategy of a declaration and its smallest share. Both are the same for every epsilon and limit on rows per unit."""
+    strategy = strategy_for(declaration)
+    return strategy, smallest_share(declaration, strategy)
 
 
 def _rated(declaration: Declaration, terms: Terms) -> Rated:
@@ -189,9 +200,13 @@ def _rated(declaration: Declaration, terms: Terms) -> Rated:
     return rated(declaration, terms, first=first)
 
 
-def _replanned(changed: Declaration, grounds: Grounds) -> tuple[Rated, str | None]:
+def _replanned(
+    changed: Declaration, grounds: Grounds, *, before: tuple[Declaration, tuple[Strategy, Fraction]]
+) -> tuple[Rated, str | None]:
     """Rate the run of a changed declaration, and say why the account would not pay for it."""
-    declaration, terms, _ = _granted(changed, grounds)
+    declared, known = before
+    same = changed.universe is declared.universe and changed.workload is declared.workload
+    declaration, terms, _ = _granted(changed, grounds, known=known if same else None)
     refused = grounds.refusal(declaration, amount=terms.amount)
     return _rated(declaration, terms), None if refused is None else str(refused)
 
