@@ -50,7 +50,10 @@ class _Array:
                 factor = np.take(factor, of.groups(self.version[label], other.version[label]), axis=place)
         result = [label for label in self.labels if label >= of.columns or label in needed]
         result += [label for label in other.labels if label >= of.columns]
-        operands: list[Any] = [self.values, self.labels, factor, other.labels, result]
+        # Numbered anew: einsum has names for 52 dimensions only, and a table may have more columns.
+        numbers = {label: number for number, label in enumerate(dict.fromkeys((*self.labels, *other.labels)))}
+        mine, others, kept = ([numbers[label] for label in each] for each in (self.labels, other.labels, result))
+        operands: list[Any] = [self.values, mine, factor, others, kept]
         self.values = np.einsum(*operands, optimize=True)
         self.labels = result
 

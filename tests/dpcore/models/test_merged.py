@@ -39,3 +39,12 @@ def test_other_classes_have_other_sums(model: FactoredModel) -> None:
 def test_no_columns_and_single_classes_have_all_rows(model: FactoredModel) -> None:
     assert float(model.merged((), [])) == pytest.approx(1000.0)
     assert model.merged((0, 4), [np.zeros(6, dtype=int), np.zeros(7, dtype=int)]).item() == pytest.approx(1000.0)
+
+
+def test_a_table_may_have_more_columns_than_einsum_has_letters() -> None:
+    rng, resolutions = np.random.default_rng(3), Resolutions((3,) * 60)
+    wide = FactoredModel(resolutions, total=1000.0)
+    wide.assign({(column, column + 1): rng.normal(size=(3, 3)) for column in range(59)})
+    for columns in ((0, 59), (10, 30, 58)):
+        classes = [np.arange(3)] * len(columns)
+        assert np.allclose(wide.merged(columns, classes), wide.marginal(columns), rtol=1e-9)
