@@ -1,8 +1,8 @@
 """Draw counts as bars with error bars: upright for a column with an order, lying for categories. Small enough for a phone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from dpcore.reporting.count import Count
 from dpcore.reporting.plots.drawing import at, line, panel, text
 
 SMALL = 340.0
@@ -11,39 +11,6 @@ SMALL = 340.0
 _EACH, _LABEL, _VALUE, _EDGE = 22.0, 124.0, 96.0, 10.0
 _HEIGHT, _TOP, _CAP = 120.0, 30.0, 2.5
 _MOST_LETTERS = 16
-
-
-@dataclass(frozen=True)
-class Count:
-    """A count, and the ends of its interval.
-
-    Attributes:
-        label: The value, or the values, that were counted.
-        value: The count.
-        low: The lower end of its interval.
-        high: The upper end.
-        apart: Whether it stands apart from the others, such as the rows without a value.
-    """
-
-    label: str
-    value: float
-    low: float
-    high: float
-    apart: bool = False
-
-    @property
-    def words(self) -> str:
-        """The count and its interval as text.
-
-        >>> Count("F", 1234.5, 1200.0, 1280.0).words
-        'F 1,234 (1,200 to 1,280)'
-        """
-        return f"{self.label} {self.value:,.0f} ({self.low:,.0f} to {self.high:,.0f})"
-
-    @property
-    def half(self) -> float:
-        """How far the farther end of the interval is from the count."""
-        return max(self.high - self.value, self.value - self.low)
 
 
 def counts_words(counts: Sequence[Count], *, most: int = 5) -> str:
