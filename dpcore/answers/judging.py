@@ -13,7 +13,7 @@ from dpcore.answers.release import Release
 from dpcore.models.model import Weights
 from dpcore.release.draft import Judgement
 from dpcore.reporting.count import Count
-from dpcore.reporting.portrait import ColumnPicture, CountTable, PairPicture, Portrait
+from dpcore.reporting.portrait import GUESS, MODEL, PARTS, ColumnPicture, CountTable, PairPicture, Portrait
 from dpcore.reporting.ratings import FAIR_ERROR, Rating, rate
 from dpcore.universe import Universe
 from dpcore.workload import Axes, Workload
@@ -38,7 +38,8 @@ def judge(release: Release, workload: Workload) -> Judgement:
     intervals = Intervals(release)
     intervals.ensemble.keep(dict.fromkeys((*listed, *pairs)))
     found = {axes: errors_of(intervals, universe, axes) for axes in dict.fromkeys((*listed, *pairs))}
-    tables = {axes: _table(universe, each) for axes, each in found.items()}
+    together = _together(release)
+    tables = {axes: _table(universe, each, _basis(each, together)) for axes, each in found.items()}
     pictures = [axes for axes in listed if len(axes) == 1][:MOST_PICTURES]
     portrait = Portrait(
         columns=tuple(
@@ -125,14 +126,28 @@ def _pairs(
         axes = (one, other)
         if axes in tables:
             table = tables[axes]
-            known = None if table.basis == Basis.GUESS else dependence.get(axes)
+            known = None if table.basis == GUESS else dependence.get(axes)
         else:
             columns = (universe.names[one], universe.names[other])
-            table, known = CountTable(columns, universe.shape[one] * universe.shape[other], None, Basis.MODEL), None
+            table, known = CountTable(columns, universe.shape[one] * universe.shape[other], None, MODEL), None
         yield PairPicture(first, second, table, known)
 
 
-def _table(universe: Universe, found: CountErrors) -> CountTable:
+def _together(release: Release) -> set[Axes]:
+    """Return the pairs of columns that a measurement covers, at any resolution."""
+    column = release.resolutions.column
+    sets = {tuple(sorted(map(column, each.axes))) for each in release.measurements if each.cell is None}
+    return {pair for axes in sets for pair in combinations(axes, 2)}
+
+
+def _basis(found: CountErrors, together: set[Axes]) -> str:
+    """Return what a table is based on. The model infers more from measurements of all pairs than from those of other columns."""
+    if found.basis is Basis.MODEL and all(pair in together for pair in combinations(found.axes, 2)):
+        return PARTS
+    return str(found.basis)
+
+
+def _table(universe: Universe, found: CountErrors, basis: str) -> CountTable:
     """Return a marginal as a table with an example: its largest count, or the largest that is not good, if the table is not."""
     columns = tuple(universe.names[axis] for axis in found.axes)
     relative = found.expected / np.maximum(found.counts, 1.0)
@@ -143,4 +158,4 @@ def _table(universe: Universe, found: CountErrors) -> CountTable:
     at = int(np.argmax(np.where(chosen, found.counts, -1.0)))
     value, low, high = (float(each[at]) for each in (found.counts, found.low, found.high))
     example = Count(cell_label(universe, found, at), value, low, high)
-    return CountTable(columns, len(found.counts), found.share, str(found.basis), example)
+    return CountTable(columns, len(found.counts), found.share, basis, example)

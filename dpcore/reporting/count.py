@@ -26,9 +26,9 @@ class Count:
         """The count and its interval as text.
 
         >>> Count("F", 1234.5, 1200.0, 1280.0).words
-        'F 1,234 (1,200 to 1,280)'
+        'F: 1,234 (1,200 to 1,280)'
         """
-        return f"{self.label} {self.value:,.0f} ({self.low:,.0f} to {self.high:,.0f})"
+        return f"{self.label}: {self.value:,.0f} ({self.low:,.0f} to {self.high:,.0f})"
 
     @property
     def half(self) -> float:

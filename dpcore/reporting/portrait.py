@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from dpcore.reporting.count import Count
 from dpcore.reporting.ratings import Rating, rate
 
-MEASURED, MODEL, GUESS = "measured", "model", "guess"
-"""What counts are based on, as in `dpflow answer`."""
+MEASURED, PARTS, MODEL, GUESS = "measured", "parts", "model", "guess"
+"""What counts are based on, as in `dpflow answer`, but for `parts`: by the model, from measurements of all pairs of its columns."""
 
 _BASIS_WORDS = {
     MEASURED: "measured together",
-    MODEL: "inferred through other columns",
-    GUESS: "never measured, not even through other columns",
+    PARTS: "measured together in pairs or coarser groups",
+    MODEL: "inferred: columns of it were never measured together",
+    GUESS: "guessed: no measurement connects its columns",
 }
 FEW = 3
 
@@ -40,8 +41,15 @@ class CountTable:
 
     @property
     def rating(self) -> Rating:
-        """How far it can be trusted. A guess is never good: nothing says that its columns are independent, as it takes them to be."""
-        return Rating.POOR if self.error is None or self.basis == GUESS else rate(self.error)
+        """How far it can be trusted.
+
+        The expected error cannot know of a relation between columns that were never measured together. So such a table is at best fair,
+        and a guess is poor.
+        """
+        if self.error is None or self.basis == GUESS:
+            return Rating.POOR
+        found = rate(self.error)
+        return Rating.FAIR if self.basis == MODEL and found is Rating.GOOD else found
 
     @property
     def name(self) -> str:

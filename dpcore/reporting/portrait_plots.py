@@ -1,7 +1,7 @@
 """Draw the portrait of a release: its columns, and its pairs of columns. The card and the Prefect pages have the same pictures."""
 
 from dpcore.reporting.plots import Tile, counts_plot, counts_words, tiles_plot
-from dpcore.reporting.portrait import GUESS, MEASURED, ColumnPicture, PairPicture, Portrait
+from dpcore.reporting.portrait import GUESS, MODEL, ColumnPicture, PairPicture, Portrait
 from dpcore.reporting.ratings import Rating
 
 SHADES = (0.01, 0.05, 0.2, 0.5)
@@ -25,13 +25,15 @@ def pairs_plot(portrait: Portrait) -> str:
         tiles[pair.second, pair.first] = _dependence(pair)
         tiles[pair.first, pair.second] = _trust(pair)
     legend = [
-        (Tile("shade-3", "35"), "below the diagonal: dependence in percent"),
-        (Tile("shade-0", "?"), "dependence not known"),
-        (Tile("good", "✓m"), "good, measured together"),
-        (Tile("good", "✓i"), "good, inferred"),
-        (Tile("fair", "~m"), "fair: large counts only"),
+        (Tile("shade-3", "35"), "dependence in percent"),
+        (Tile("shade-1", "2?"), "inferred: may be more"),
+        (Tile("shade-0", "?"), "not known"),
+        (Tile("good", "✓m"), "good: measured together"),
+        (Tile("fair", "~m"), "fair: measured, but noisy"),
+        (Tile("fair", "~i"), "fair: inferred"),
         (Tile("poor", "✗m"), "poor: too much noise"),
-        (Tile("poor", "✗"), "poor: never measured"),
+        (Tile("poor", "✗i"), "poor: inferred and noisy"),
+        (Tile("poor", "✗"), "poor: guessed"),
     ]
     return tiles_plot(portrait.paired, tiles, legend, title="Pairs of columns", words=pairs_words(portrait))
 
@@ -51,10 +53,11 @@ def _dependence(pair: PairPicture) -> Tile:
     if pair.dependence is None:
         return Tile("shade-0", "?")
     shade = sum(pair.dependence >= least for least in SHADES)
-    return Tile(f"shade-{shade}", f"{100 * pair.dependence:.0f}")
+    doubt = "?" if pair.table.basis == MODEL else ""
+    return Tile(f"shade-{shade}", f"{100 * pair.dependence:.0f}{doubt}")
 
 
 def _trust(pair: PairPicture) -> Tile:
     rating, basis = pair.table.rating, pair.table.basis
-    letter = "" if basis == GUESS else "m" if basis == MEASURED else "i"
+    letter = {MODEL: "i", GUESS: ""}.get(basis, "m")
     return Tile(str(rating), f"{rating.symbol}{letter}")

@@ -14,12 +14,12 @@ class Markup(str):
 
 
 def markup(words: str) -> Markup:
-    """Return a text as HTML, escaped unless it is HTML already.
+    """Return a text as HTML, escaped unless it is HTML already. No line ends before a percent sign.
 
-    >>> markup("a < b"), markup(Markup("<b>a</b>"))
-    ('a &lt; b', '<b>a</b>')
+    >>> markup("a < b"), markup(Markup("<b>a</b>")), markup("5 %")
+    ('a &lt; b', '<b>a</b>', '5&nbsp;%')
     """
-    return words if isinstance(words, Markup) else Markup(escape(words))
+    return words if isinstance(words, Markup) else Markup(escape(words).replace(" %", "&nbsp;%"))
 
 
 def joined(*parts: str) -> Markup:

@@ -19,11 +19,11 @@ from dpcore.release.card.elements import (
 )
 from dpcore.release.statement import Statement
 from dpcore.reporting.plots import percent
-from dpcore.reporting.portrait import GUESS, ColumnPicture, CountTable, PairPicture, Portrait
+from dpcore.reporting.portrait import GUESS, MODEL, ColumnPicture, CountTable, PairPicture, Portrait
 from dpcore.reporting.portrait_plots import column_plot, column_words, pairs_plot, pairs_words
 from dpcore.reporting.ratings import Rating
 
-OPEN_COLUMNS, LISTED, MOST_PAIRS = 12, 5, 100
+OPEN_COLUMNS, LISTED, MOST_PAIRS = 12, 5, 150
 
 
 def summary(portrait: Portrait) -> Iterator[Markup]:
@@ -60,7 +60,9 @@ def _reason(found: CountTable) -> str:
         return "No measurement connects these columns, so they are taken to be independent, which may be wrong."
     if found.error is None:
         return "It has too many counts to tell."
-    return f"Its {found.cells:,} counts are off by {percent(found.error)} of themselves on average. Larger groups are more accurate."
+    if found.basis == MODEL:
+        return "Columns of it were never measured together, so a relation between them may be missing."
+    return f"A typical one of its {found.cells:,} counts is off by {percent(found.error)} of itself. Larger groups are more accurate."
 
 
 def _numbers(portrait: Portrait) -> str:
@@ -142,11 +144,11 @@ def pairs(portrait: Portrait) -> Iterator[Markup]:
             joined(strong("m, measured"), ": one noisy measurement covers both columns, maybe in coarser groups."),
             joined(
                 strong("i, inferred"),
-                ": both were measured with other columns. A relation that shows in no measurement is missing.",
+                ": they were measured with other columns, but never together. A relation between the two may be missing, whatever the error says.",
             ),
             joined(
-                strong("✗ without a letter"),
-                ": no measurement connects them. Do not look for a relation between them here.",
+                strong("✗ without a letter, guessed"),
+                ": no measurement connects them, so they are taken to be independent.",
             ),
         ]
     )

@@ -21,6 +21,7 @@ li{margin:0 0 .5rem}
 .poor{color:var(--poor);font-weight:600;white-space:nowrap}
 .pictures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(20rem,100%),1fr));gap:1.4rem;margin:0 0 1.2rem}
 figure{margin:0;min-width:0}
+figure img{width:100%}
 figcaption{font-size:.95rem;margin:0 0 .4rem;overflow-wrap:anywhere}
 .wide{overflow-x:auto;margin:0 0 1.2rem}
 .wide img{max-width:none}

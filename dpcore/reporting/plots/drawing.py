@@ -17,6 +17,7 @@ _STYLE = """
 .panel{fill:var(--panel);stroke:var(--grid)}
 text{fill:var(--ink);font:13px system-ui,sans-serif}
 .quiet{fill:var(--quiet);font-size:12px}
+.small{font-size:12px}
 .end{text-anchor:end}
 .middle{text-anchor:middle}
 .grid{stroke:var(--grid)}

@@ -56,5 +56,5 @@ def tiles_plot(
 def _tile(tile: Tile, x: float, y: float) -> str:
     side = at(_SIDE - 2)
     drawn = f'<rect class="{tile.kind}" x="{at(x + 1)}" y="{at(y + 1)}" width="{side}" height="{side}" rx="3"/>'
-    kind = "middle" if tile.kind in {"shade-0", "shade-1", "shade-2", "shade-3"} else "middle on"
+    kind = "small middle" if tile.kind in {"shade-0", "shade-1", "shade-2", "shade-3"} else "small middle on"
     return drawn + (text(x + _SIDE / 2, y + 17.5, tile.mark, kind) if tile.mark else "")

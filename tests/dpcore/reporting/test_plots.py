@@ -300,7 +300,7 @@ def test_whatever_the_counts_are_they_are_drawn_within_the_panel(
 
 
 def test_counts_are_told_in_words_the_largest_first() -> None:
-    assert counts_words(COUNTS, most=1) == "The largest of 3 counts, with 95 % intervals: 20 to 39 300 (250 to 360)."
+    assert counts_words(COUNTS, most=1) == "The largest of 3 counts, with 95 % intervals: 20 to 39: 300 (250 to 360)."
     assert counts_words([]) == "There are no counts."
 
 
