@@ -30,8 +30,8 @@ def summary(portrait: Portrait) -> Iterator[Markup]:
     """Yield in words what can be relied on and what not."""
     yield heading("What you can rely on")
     yield paragraph(
-        "The counts of the real table are protected by noise, so every figure is an estimate. Beside it stands its 95 % interval: in about "
-        "95 of 100 cases it contains the count of the real table. The narrower the interval, the more you can trust the figure."
+        "The counts of the real table are protected by noise, so every figure is an estimate. Beside it stands its 95 % interval, which is made "
+        "to contain the real count in 95 of 100 cases. The narrower the interval, the more you can trust the figure."
     )
     if portrait.trusted:
         yield paragraph(joined(rated(Rating.GOOD), ". You can trust figures such as these:"))
@@ -193,7 +193,7 @@ def tables(portrait: Portrait) -> Iterator[Markup]:
     if portrait.left_out:
         named = "; ".join(" × ".join(each) for each in portrait.left_out[:LISTED])  # noqa: RUF001  a sign of multiplication
         yield paragraph(
-            f"{len(portrait.left_out):,} tables are not listed, because they have too many counts: {named}"
+            f"Not listed, because of too many counts, are {len(portrait.left_out):,} of its tables: {named}"
             f"{'; …' if len(portrait.left_out) > LISTED else ''}. dpflow answer gives each of their counts with its interval."
         )
     yield paragraph("For any other number and its interval, run in this folder:")

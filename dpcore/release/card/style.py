@@ -43,6 +43,9 @@ main{max-width:none;padding:0}
 .wide img{max-width:100%}
 pre{white-space:pre-wrap;overflow-wrap:anywhere}
 figure,tr{break-inside:avoid}
+table{width:100%;font-size:.75rem}
+th,td{padding-right:.6rem;overflow-wrap:anywhere}
+td:not(.number,.rating),th[scope=row]{min-width:0}
 details::details-content{content-visibility:visible;block-size:auto}
 }
 """
