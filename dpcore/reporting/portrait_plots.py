@@ -1,7 +1,7 @@
 """Draw the portrait of a release: its columns, and its pairs of columns. The card and the Prefect pages have the same pictures."""
 
-from dpcore.reporting.plots import Tile, counts_plot, counts_words, tiles_plot
-from dpcore.reporting.portrait import GUESS, MODEL, ColumnPicture, PairPicture, Portrait
+from dpcore.reporting.plots import Tile, counts_plot, counts_words, percent, tiles_plot
+from dpcore.reporting.portrait import GUESS, MODEL, ColumnPicture, CountTable, PairPicture, Portrait
 from dpcore.reporting.ratings import Rating
 
 SHADES = (0.01, 0.05, 0.2, 0.5)
@@ -16,6 +16,13 @@ def column_plot(column: ColumnPicture) -> str:
 def column_words(column: ColumnPicture) -> str:
     """Describe the distribution of a column in words."""
     return f"{column.name}. {counts_words(column.counts)}"
+
+
+def error_words(table: CountTable) -> str:
+    """Return a table's expected error for a reader, as far as it is known. Of columns that were never measured together, it may be larger."""
+    if table.error is None or table.basis == GUESS:
+        return "not known"
+    return f"at least {percent(table.error)}" if table.basis == MODEL else percent(table.error)
 
 
 def pairs_plot(portrait: Portrait) -> str:

@@ -1,10 +1,8 @@
 """The page of a release's data in Markdown: what can be relied on, and the pictures of its card. All of it is public."""
 
-
 from dpcore.reporting.outcome import Report
-from dpcore.reporting.plots import percent
 from dpcore.reporting.portrait import CountTable, Portrait
-from dpcore.reporting.portrait_plots import column_plot, column_words, pairs_plot, pairs_words
+from dpcore.reporting.portrait_plots import column_plot, column_words, error_words, pairs_plot, pairs_words
 from dpcore.reporting.ratings import Rating
 from flows.pages.markdown import image, page, plain, table
 
@@ -55,6 +53,6 @@ def _row(found: CountTable) -> list[str]:
     return [
         " × ".join(map(plain, found.columns)),  # noqa: RUF001  a sign of multiplication
         f"{found.rating.symbol} {found.rating}",
-        "not known" if found.error is None else percent(found.error),
+        error_words(found),
         "" if found.example is None else plain(found.example.words),
     ]

@@ -20,7 +20,7 @@ from dpcore.release.card.elements import (
 from dpcore.release.statement import Statement
 from dpcore.reporting.plots import percent
 from dpcore.reporting.portrait import GUESS, MODEL, ColumnPicture, CountTable, PairPicture, Portrait
-from dpcore.reporting.portrait_plots import column_plot, column_words, pairs_plot, pairs_words
+from dpcore.reporting.portrait_plots import column_plot, column_words, error_words, pairs_plot, pairs_words
 from dpcore.reporting.ratings import Rating
 
 OPEN_COLUMNS, LISTED, MOST_PAIRS = 12, 5, 150
@@ -160,7 +160,7 @@ def pairs(portrait: Portrait) -> Iterator[Markup]:
             rated(each.table.rating),
             each.table.basis_words,
             "not known" if each.dependence is None else percent(each.dependence),
-            "not known" if each.table.error is None else percent(each.table.error),
+            error_words(each.table),
         )
         for each in shown
     ]
@@ -207,7 +207,7 @@ def _listed(caption: str, found: Sequence[CountTable]) -> Markup:
             each.name,
             rated(each.rating),
             f"{each.cells:,}",
-            "not known" if each.error is None else percent(each.error),
+            error_words(each),
             each.basis_words,
             "" if each.example is None else each.example.words,
         )

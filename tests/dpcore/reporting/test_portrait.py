@@ -3,7 +3,7 @@
 import pytest
 
 from dpcore.reporting.portrait import GUESS, MEASURED, MODEL, PARTS, Portrait
-from dpcore.reporting.portrait_plots import column_words, pairs_plot, pairs_words
+from dpcore.reporting.portrait_plots import column_words, error_words, pairs_plot, pairs_words
 from dpcore.reporting.ratings import Rating
 from tests.dpcore.reporting.portraits import count_table, portrait
 from tests.dpcore.reporting.test_plots import elements, texts
@@ -54,3 +54,9 @@ def test_the_pairs_are_told_in_words_and_drawn_with_symbols() -> None:
     assert len(elements(svg, "rect", "poor")) == 1 + 3  # and those of the legend
     assert "only one column" in pairs_words(portrait("age"))
     assert column_words(found.columns[0]).startswith("age. The counts, with 95 % intervals: 20 to 39: 300 (250 to 360)")
+
+
+def test_an_error_that_is_not_known_is_not_told() -> None:
+    told = [error_words(count_table("age", "sex", basis=basis)) for basis in (MEASURED, PARTS, MODEL, GUESS)]
+    assert told == ["5.0 %", "5.0 %", "at least 5.0 %", "not known"]
+    assert error_words(count_table("age", "sex", error=None)) == "not known"
