@@ -177,7 +177,7 @@ def test_a_release_whose_run_was_not_settled_is_compared_with_its_own_manifest(w
     run.begin()
     release = run.publish(run.sample())
     run.close()
-    assert verify_ledger(releases=[release]).files == 5
+    assert verify_ledger(releases=[release]).files == 6
     (release / "card.html").write_bytes(b"")
     with pytest.raises(LedgerDamaged, match=r"card\.html has 0 bytes"):
         verify_ledger(releases=[release])
