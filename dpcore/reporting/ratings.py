@@ -8,6 +8,9 @@ FAIR_ERROR = 0.5
 """Up to this error, a rating is fair: large counts can be used, small ones cannot. Above it, a typical count is wrong by more than half of
 itself, and the rating is poor."""
 
+LARGEST_SHARE = 10.0
+"""A larger share is not worth its digits."""
+
 
 class Rating(StrEnum):
     """How far the counts of a column, or of a marginal, can be trusted.
@@ -31,10 +34,10 @@ class Rating(StrEnum):
     def meaning(self) -> str:
         """What the rating says about a typical count, for a legend."""
         return {
-            Rating.GOOD: f"a typical count is off by at most {GOOD_ERROR:.0%} of itself",
-            Rating.FAIR: f"off by {GOOD_ERROR:.0%} to {FAIR_ERROR:.0%}: rely on large counts only",
-            Rating.POOR: f"off by more than {FAIR_ERROR:.0%}: do not rely on single counts",
-        }[self].replace("%", " %")
+            Rating.GOOD: f"a typical count is off by at most {percent(GOOD_ERROR)} of itself",
+            Rating.FAIR: f"off by {percent(GOOD_ERROR)} to {percent(FAIR_ERROR)}: rely on large counts only",
+            Rating.POOR: f"off by more than {percent(FAIR_ERROR)}: do not rely on single counts",
+        }[self]
 
 
 def rate(error: float) -> Rating:
@@ -48,3 +51,14 @@ def rate(error: float) -> Rating:
     if error <= GOOD_ERROR:
         return Rating.GOOD
     return Rating.FAIR if error <= FAIR_ERROR else Rating.POOR
+
+
+def percent(share: float) -> str:
+    """Format a share with two significant digits, without decimals above 100 %, and above 1,000 % only as that.
+
+    >>> percent(0.00083), percent(0.5), percent(0.996), percent(7.345), percent(644.87)
+    ('0.083 %', '50 %', '100 %', '734 %', 'over 1,000 %')
+    """
+    if share > LARGEST_SHARE:
+        return f"over {percent(LARGEST_SHARE)}"
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:,.0f} %"
