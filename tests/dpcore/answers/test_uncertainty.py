@@ -10,7 +10,17 @@ import pytest
 
 from dpcore.answers.release import Release, open_release
 from dpcore.answers.replicates import make_uncertainty
-from dpcore.answers.uncertainty import FEWEST, file_size, read_uncertainty, uncertainty_table, writing_options
+from dpcore.answers.uncertainty import (
+    FEWEST,
+    Fit,
+    Scale,
+    Uncertainty,
+    file_size,
+    read_uncertainty,
+    restored,
+    uncertainty_table,
+    writing_options,
+)
 from dpcore.errors import UsageError
 
 
@@ -69,3 +79,13 @@ def test_a_release_without_the_file_is_answered_as_well(kinds: Release, tmp_path
     release = open_release(copy)
     assert release.uncertainty is None
     assert np.allclose(release.model.marginal((0,)), kinds.model.marginal((0,)), atol=0.1)
+
+
+def test_a_model_that_was_never_corrected_is_stored_and_restored() -> None:
+    """`pmw` corrects nothing if no count is wrong by more than 2 alpha rows."""
+    plain = Uncertainty(Fit(10.0, {}), Fit(11.0, {}), (Fit(12.0, {}), Fit(13.0, {})), Scale((0.0, 0.0, 0.0, 0.0)))
+    table = uncertainty_table(plain, ())
+    assert table.num_rows == 0
+    found = restored(table, ())
+    assert [each.total for each in found.fits.values()] == [10.0, 11.0, 12.0, 13.0]
+    assert all(not each.functions for each in found.fits.values())
