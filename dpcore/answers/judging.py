@@ -7,7 +7,15 @@ from itertools import combinations
 import numpy as np
 
 from dpcore.answers.distributions import cell_label, column_counts
-from dpcore.answers.errors import MOST_CELLS, MOST_CELLS_EACH, CountErrors, errors_of, errors_table, listed_marginals
+from dpcore.answers.errors import (
+    LEVEL,
+    MOST_CELLS,
+    MOST_CELLS_EACH,
+    CountErrors,
+    errors_of,
+    errors_table,
+    listed_marginals,
+)
 from dpcore.answers.intervals import Basis, Intervals
 from dpcore.answers.release import Release
 from dpcore.models.model import Weights
@@ -55,6 +63,8 @@ def judge(release: Release, workload: Workload) -> Judgement:
         tables=tuple(sorted((tables[axes] for axes in listed), key=_trust)),
         left_out=tuple(tuple(names[axis] for axis in axes) for axes in left_out),
         more_columns=len(names) - len(pictures),
+        level=LEVEL,
+        total=release.model.total,
     )
     return Judgement(errors_table(universe, (found[axes] for axes in listed)), portrait)
 

@@ -111,6 +111,7 @@ class Portrait:
         left_out: The tables of the workload whose errors are not listed, because they are too large or too many.
         more_columns: The number of columns without a picture.
         level: The level of all intervals.
+        total: The number of rows by the model. A release may have another number of rows, if its spec says so.
     """
 
     columns: tuple[ColumnPicture, ...]
@@ -120,6 +121,7 @@ class Portrait:
     left_out: tuple[tuple[str, ...], ...] = ()
     more_columns: int = 0
     level: float = 0.95
+    total: float = 0.0
 
     @property
     def trusted(self) -> tuple[CountTable, ...]:

@@ -40,7 +40,7 @@ def card(draft: Draft, *, files: Sequence[Mapping[str, Any]], portrait: Portrait
             paragraph(f"Release {draft.name}", kind="kind"),
             f"<h1>{escape(title)}</h1>",
             *_introduction(draft),
-            *(() if portrait is None else _shown(portrait)),
+            *(() if portrait is None or not portrait.tables else _shown(portrait)),
             *promise(draft.statement),
             *making.values(draft),
             *making.rounds(draft.rounds),

@@ -33,6 +33,7 @@ def summary(portrait: Portrait) -> Iterator[Markup]:
         "The counts of the real table are protected by noise, so every figure is an estimate. Beside it stands its 95 % interval, which is made "
         "to contain the real count in 95 of 100 cases. The narrower the interval, the more you can trust the figure."
     )
+    yield paragraph(f"All counts are estimates for the real table, of which about {portrait.total:,.0f} rows count.")
     if portrait.trusted:
         yield paragraph(joined(rated(Rating.GOOD), ". You can trust figures such as these:"))
         yield bullets(_figure(each) for each in portrait.trusted)

@@ -17,6 +17,7 @@ from dpcore.release import Draft, SyntheticRows
 from dpcore.release.card import STYLE, card
 from dpcore.release.statement import Bookkeeping, ChosenLimit, Statement
 from dpcore.reporting.outcome import Round
+from dpcore.reporting.portrait import Portrait
 from dpcore.resolutions import Resolutions
 from dpcore.spec import load_spec
 from tests.conftest import Workspace
@@ -254,7 +255,8 @@ def test_pictures_come_first_then_the_promise_then_how_it_was_made(draft: Draft)
         "How to read the data",
         "How to check the receipt",
     ]
-    assert headings(Page(card(draft, files=FILES, portrait=None)))[0] == "What is promised"
+    for nothing in (None, Portrait((), (), (), ())):  # without replicates, or with more cells than can be listed
+        assert headings(Page(card(draft, files=FILES, portrait=nothing)))[0] == "What is promised"
 
 
 def test_the_summary_names_figures_that_can_be_trusted_and_others_that_cannot(draft: Draft) -> None:
@@ -264,13 +266,20 @@ def test_the_summary_names_figures_that_can_be_trusted_and_others_that_cannot(dr
         count_table("smoker", error=0.9, cells=4321),
         count_table("sex", "city", basis="guess"),
     )
-    page = Page(card(draft, files=FILES, portrait=replace(PORTRAIT, tables=tables, left_out=(("age", "sex", "city"),))))
+    page = Page(
+        card(
+            draft,
+            files=FILES,
+            portrait=replace(PORTRAIT, total=4321.2, tables=tables, left_out=(("age", "sex", "city"),)),
+        )
+    )
     text = " ".join(page.text.split())
     trusted, _, doubtful = text.partition("Do not rely on figures such as these:")
     told = "✓ good . You can trust figures such as these: sex × age : for example, 120 rows have sex x"  # noqa: RUF001
     assert told in trusted
     assert "A typical one of its 4,321 counts is off by 90.0\xa0% of itself" in page.text
     assert "No measurement connects these columns" in doubtful
+    assert "of which about 4,321 rows count" in text
     assert "Not listed, because of too many counts, are 1 of its tables: age × sex × city." in doubtful  # noqa: RUF001
     assert "Of 4 columns, 4 are good; of 6 pairs of columns, 4 are good, 1 is fair, 1 is poor." in text
 
