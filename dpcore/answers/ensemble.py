@@ -1,13 +1,13 @@
 """Evaluate a query on all replicates of a release: each has its own model, and its own distribution of values within cells."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from dpcore.answers.evaluate import Marginal, Prepared
-from dpcore.answers.merging import Merged, Merging, merged_by
+from dpcore.answers.merging import Merged, Merging, merged_by, summed
 from dpcore.answers.query import Count, Mean, Number, Quantile, Query, Sum, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import seed_of
@@ -32,9 +32,33 @@ class Ensemble:
     def __init__(self, release: Release, known: Uncertainty) -> None:
         self._release = release
         self._known = known
+        self._kept: list[dict[Axes, Weights]] = []
+
+    def keep(self, sets: Iterable[Axes]) -> None:
+        """Compute the marginals of some columns on all models at once, each of which is built once. Questions about them then take little time."""
+        wanted, known = tuple(sets), self._known
+        fits = (known.model, known.pilot, *known.replicates)
+        self._kept = [self._release.assigned(fit).marginals(wanted) for fit in fits]
+
+    def _from_kept(self, at: int, otherwise: Callable[[], Merged]) -> Merged:
+        """Return a model that looks first at what was kept of it."""
+
+        def merged(axes: Axes, classes: Sequence[Groups]) -> Weights:
+            if self._kept and axes in self._kept[at]:
+                return summed(self._kept[at][axes], classes)
+            return otherwise()(axes, classes)
+
+        return merged
 
     @cached_property
     def _models(self) -> list[Merged]:
+        return [
+            self._from_kept(at, lambda at=at: self._built[at - 1])  # type: ignore[misc]
+            for at in range(1, 2 + len(self._known.replicates))
+        ]
+
+    @cached_property
+    def _built(self) -> list[Merged]:
         fits = [self._known.pilot, *self._known.replicates]
         first = self._release.assigned(fits[0])
         cells = getattr(first, "cells", math.prod(first.shape))
@@ -50,6 +74,10 @@ class Ensemble:
 
     @cached_property
     def _model(self) -> Merged:
+        return self._from_kept(0, lambda: self._built_model)
+
+    @cached_property
+    def _built_model(self) -> Merged:
         return merged_by(self._release.model)
 
     def merging(self, query: Query) -> Merging:

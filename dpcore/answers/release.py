@@ -32,6 +32,7 @@ class Release:
         universe: The columns, with the cells that the run has found.
         resolutions: The columns and their coarser versions, which the axes of measurements refer to.
         measurements: All noisy measurements, in the order of their charges.
+        known: What it knows about its errors, for a release that is not yet in its folder.
     """
 
     folder: Path
@@ -39,6 +40,7 @@ class Release:
     universe: Universe
     resolutions: Resolutions
     measurements: tuple[Measurement, ...]
+    known: Uncertainty | None = None
 
     @property
     def name(self) -> str:
@@ -53,6 +55,8 @@ class Release:
     @cached_property
     def uncertainty(self) -> Uncertainty | None:
         """What the release knows about its errors; None for a release that was published without it."""
+        if self.known is not None:
+            return self.known
         if all(each["path"] != UNCERTAINTY for each in self.manifest["files"]):
             return None
         _require_unchanged(self.folder, self.manifest, UNCERTAINTY)

@@ -142,20 +142,24 @@ def read_uncertainty(path: Path, measurements: Sequence[Measurement]) -> Uncerta
         UsageError: If the file cannot be read, or does not suit the measurements.
     """
     try:
-        table = pq.read_table(path)
-        public = json.loads((table.schema.metadata or {})[_METADATA])
-        shapes = {tuple(each["axes"]): tuple(each["shape"]) for each in public["sets"]}
-        fits = {}
-        for name, total in public["totals"].items():
-            step = FINE_STEP if name in FINE else float.fromhex(public["step"])
-            steps = _steps(tuple(shapes), measurements, step=step)
-            functions = _functions(table[name].to_numpy(), shapes, steps)
-            fits[name] = Fit(float.fromhex(total), functions)
-        curve = tuple(float.fromhex(each) for each in public["curve"])
-        scale = Scale(curve, float.fromhex(public["unmeasured"]))
-        return Uncertainty(fits.pop("model"), fits.pop("pilot"), tuple(fits.values()), scale)
+        return restored(pq.read_table(path), measurements)
     except (OSError, pa.ArrowException, KeyError, ValueError, TypeError, RecursionError):
         raise UsageError(f"{UNCERTAINTY} cannot be read; copy the release again") from None
+
+
+def restored(table: pa.Table, measurements: Sequence[Measurement]) -> Uncertainty:
+    """Return what a table of `uncertainty_table` holds. It is rounded, so answers are the same before and after it is written."""
+    public = json.loads((table.schema.metadata or {})[_METADATA])
+    shapes = {tuple(each["axes"]): tuple(each["shape"]) for each in public["sets"]}
+    fits = {}
+    for name, total in public["totals"].items():
+        step = FINE_STEP if name in FINE else float.fromhex(public["step"])
+        steps = _steps(tuple(shapes), measurements, step=step)
+        functions = _functions(table[name].to_numpy(), shapes, steps)
+        fits[name] = Fit(float.fromhex(total), functions)
+    curve = tuple(float.fromhex(each) for each in public["curve"])
+    scale = Scale(curve, float.fromhex(public["unmeasured"]))
+    return Uncertainty(fits.pop("model"), fits.pop("pilot"), tuple(fits.values()), scale)
 
 
 def _steps(sets: Iterable[Axes], measurements: Sequence[Measurement], *, step: float) -> dict[Axes, Weights | float]:

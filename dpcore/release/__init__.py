@@ -2,7 +2,7 @@
 
 from dpcore.release.covered import BlocksStatement, state_blocks
 from dpcore.release.dataset_folder import release_id, reservation_numbers
-from dpcore.release.draft import Codes, Draft, SyntheticRows
+from dpcore.release.draft import Codes, Draft, Judgement, SyntheticRows
 from dpcore.release.integrity import MANIFEST
 from dpcore.release.ownership import adopt_folder, check_owner, claim_folder
 from dpcore.release.publishing import Published, check_writable, publish
@@ -14,6 +14,7 @@ __all__ = [
     "ChosenLimit",
     "Codes",
     "Draft",
+    "Judgement",
     "Published",
     "Statement",
     "SyntheticRows",

@@ -12,6 +12,7 @@ from dpcore.descent import Finding
 from dpcore.measurements import Measurement
 from dpcore.release.statement import Statement
 from dpcore.reporting.outcome import Round
+from dpcore.reporting.portrait import Portrait
 from dpcore.resolutions import Resolutions
 from dpcore.spec import Declaration
 
@@ -27,11 +28,19 @@ class SyntheticRows:
 
 
 @dataclass(frozen=True, eq=False)
+class Judgement:
+    """What a release says about its own accuracy: the table of `errors.parquet`, and the figures of its pictures."""
+
+    errors: pa.Table
+    portrait: Portrait
+
+
+@dataclass(frozen=True, eq=False)
 class Draft:
     """The content of a release: the model's rows, the measurements, the privacy statement and the discovered values.
 
     `uncertainty` returns the table of `uncertainty.parquet` for a size of at most so many bytes, and how to write it. It takes longer than
-    the rest; None to publish without it.
+    the rest; None to publish without it. `judge` returns the release's judgement by that table.
     """
 
     declaration: Declaration
@@ -45,3 +54,4 @@ class Draft:
     findings: Sequence[Finding] = ()
     warnings: Sequence[str] = ()
     uncertainty: Callable[[int], tuple[pa.Table, dict[str, Any]]] | None = None
+    judge: Callable[[pa.Table], Judgement] | None = None

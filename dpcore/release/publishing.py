@@ -32,11 +32,13 @@ from dpcore.release.integrity import (
     read_manifest,
 )
 from dpcore.release.measured import MEASUREMENTS, measurement_schema, measurement_tables
+from dpcore.reporting.portrait import Portrait
 from dpcore.spec.described import describe_universe
 
 ROWS_PER_GROUP = 1 << 18
 LEAST_FREE_BYTES = 4 << 20
-UNCERTAINTY = "uncertainty.parquet"
+UNCERTAINTY, ERRORS = "uncertainty.parquet", "errors.parquet"
+MOST_LEFT_OUT = 100  # of the marginals without errors, so many are named in the manifest
 UNCERTAINTY_BYTES = 3.8  # for each byte of the measurements; at most 4 are promised
 
 
@@ -67,12 +69,14 @@ class Published:
             folder, so nobody reads the file again.
         manifest_sha256: The SHA-256 of that manifest, even if the file changes later.
         appeared: Whether this call published it. Otherwise an identical release was already there.
+        portrait: The figures of its pictures; None if this call did not compute them, or the release has no replicates.
     """
 
     folder: Path
     manifest: Mapping[str, Any]
     manifest_sha256: str
     appeared: bool
+    portrait: Portrait | None = None
 
 
 def publish(
@@ -139,11 +143,12 @@ def _appeared_or_same(
     if _is_free(final):
         try:
             with _draft_beside(final) as folder:
-                manifest, digest = _write(folder, draft, created=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"))
+                now = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+                manifest, digest, portrait = _write(folder, draft, created=now)
                 confirm()
                 if _renamed(folder, final):
                     _require_written(folder, final, run=draft.statement.run)
-                    return Published(final, manifest, digest, appeared=True)
+                    return Published(final, manifest, digest, appeared=True, portrait=portrait)
         except FileNotFoundError:
             if _is_free(final):
                 raise  # otherwise a faster worker has removed this draft as a leftover
@@ -151,9 +156,9 @@ def _appeared_or_same(
     if (told := _moment_and_head(written)) and in_chain(told[1]):
         statement = replace(draft.statement, ledger_head=told[1])
         with _draft_beside(final) as folder:
-            manifest, digest = _write(folder, replace(draft, statement=statement), created=told[0])
+            manifest, digest, portrait = _write(folder, replace(draft, statement=statement), created=told[0])
         if hashlib.sha256(written).hexdigest() == digest and not damage(final, manifest):
-            return Published(final, manifest, digest, appeared=False)
+            return Published(final, manifest, digest, appeared=False, portrait=portrait)
     raise _another(final, "its files are not those that this run would write", run=draft.statement.run)
 
 
@@ -194,8 +199,8 @@ def _require_written(folder: DraftFolder, final: Path, *, run: str) -> None:
         raise _another(final, "the draft was swapped while it was being written", run=run)
 
 
-def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str, Any], str]:
-    """Write all files of a release. Return its manifest, as a reader of the file gets it, and the file's SHA-256."""
+def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str, Any], str, Portrait | None]:
+    """Write all files of a release. Return its manifest, as a reader of the file gets it, the file's SHA-256, and its portrait."""
     footer = {b"dpflow": json.dumps(draft.statement.to_json()).encode()}
     universe = draft.declaration.universe
     measured = measurement_tables(universe, draft.measurements, draft.resolutions)
@@ -204,11 +209,17 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         _write_parquet(folder, "data/part-00000.parquet", _decoded(draft), universe.schema.with_metadata(footer)),
         _write_parquet(folder, MEASUREMENTS, measured, schema.with_metadata({**schema.metadata, **footer})),
     ]
+    judgement = None
     if draft.uncertainty is not None:
         table, options = draft.uncertainty(int(UNCERTAINTY_BYTES * files[1]["bytes"]))
         schema = table.schema.with_metadata({**table.schema.metadata, **footer})
         files.append(_write_parquet(folder, UNCERTAINTY, iter([table]), schema, **options))
-    files.append(_write_text(folder, "card.html", card(draft, files=files)))
+        if draft.judge is not None:
+            judgement = draft.judge(table)
+            schema = judgement.errors.schema.with_metadata(footer)
+            files.append(_write_parquet(folder, ERRORS, iter([judgement.errors]), schema, **_for_floats(schema)))
+    portrait = None if judgement is None else judgement.portrait
+    files.append(_write_text(folder, "card.html", card(draft, files=files, portrait=portrait)))
     manifest = {
         "format": 1,
         "dataset": draft.declaration.spec.dataset,
@@ -223,6 +234,7 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         "universe": describe_universe(draft.declaration),
         "strategy": draft.declaration.strategy.name,
         "rounds": [asdict(each) for each in draft.rounds],
+        **({} if portrait is None else {"errors": _listed_errors(portrait)}),
         "files": files,
     }
     written = json.dumps(manifest, indent=2) + "\n"
@@ -238,7 +250,25 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         )
     listed = _write_text(folder, MANIFEST, written)
     folder.sync()
-    return json.loads(written), str(listed["sha256"])
+    return json.loads(written), str(listed["sha256"]), portrait
+
+
+def _listed_errors(portrait: Portrait) -> dict[str, Any]:
+    """Return what `errors.parquet` lists, and what it leaves out."""
+    left_out = portrait.left_out
+    return {
+        "level": portrait.level,
+        "marginals": len(portrait.tables),
+        "left_out": len(left_out),
+        "left_out_marginals": [list(each) for each in left_out[:MOST_LEFT_OUT]],
+    }
+
+
+def _for_floats(schema: pa.Schema) -> dict[str, Any]:
+    """Return the options for a small file of floats: their bytes are kept apart, and all else has a dictionary."""
+    floats = [field.name for field in schema if pa.types.is_float32(field.type)]
+    others = [field.name for field in schema if not pa.types.is_float32(field.type)]
+    return {"use_dictionary": others, "column_encoding": dict.fromkeys(floats, "BYTE_STREAM_SPLIT")}
 
 
 def _decoded(draft: Draft) -> Iterator[pa.Table]:

@@ -38,6 +38,7 @@ class ChosenLimit:
         spent: The price of the histogram, as a share of the run's budget.
         noise: The standard deviation of the noise of its counts.
         units: The noisy number of units by their number of rows.
+        lost: The share of the rows that the limit removes, estimated from those numbers; None if they tell nothing.
     """
 
     rows: int
@@ -45,6 +46,7 @@ class ChosenLimit:
     spent: float
     noise: float
     units: dict[str, int]
+    lost: float | None = None
 
     @property
     def words(self) -> str:

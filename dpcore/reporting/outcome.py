@@ -9,6 +9,7 @@ import numpy as np
 from dpcore.ledger import Account, Balance, Run
 from dpcore.measurements import Measurement
 from dpcore.models import Model
+from dpcore.reporting.portrait import Portrait
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Report:
-    """A finished run. `privacy`, `columns` and `files` are those of its release's manifest.
+    """A finished run. `privacy`, `columns` and `files` are those of its release's manifest, `portrait` the figures of its pictures, if known.
 
     In an account with blocks, `before` and `after` are balances of the run's most used block, and `overall` is the balance of the
     account's most used block.
@@ -78,6 +79,7 @@ class Report:
     privacy: dict[str, Any]
     columns: dict[str, str]
     files: Sequence[dict[str, Any]]
+    portrait: Portrait | None = None
 
 
 def distance(model: Model, measurement: Measurement) -> float:

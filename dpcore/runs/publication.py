@@ -3,28 +3,40 @@
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from dpcore.answers.judging import judge
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import make_uncertainty, replicates_for
-from dpcore.answers.uncertainty import Uncertainty, uncertainty_table, writing_options
+from dpcore.answers.uncertainty import Uncertainty, restored, uncertainty_table, writing_options
 from dpcore.curator.curator import Curator
 from dpcore.descent import Finding
 from dpcore.ledger import Account, Balance, Lease, Ledger
 from dpcore.measurements import Measurement
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, sampler_delta
-from dpcore.release import MANIFEST, ChosenLimit, Draft, Published, SyntheticRows, release_id, state, state_blocks
+from dpcore.release import (
+    MANIFEST,
+    ChosenLimit,
+    Draft,
+    Judgement,
+    Published,
+    SyntheticRows,
+    release_id,
+    state,
+    state_blocks,
+)
 from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.reporting.outcome import Outcome, Report, Round
 from dpcore.reporting.promises import release_promise
 from dpcore.runs.empty_columns import empty_column_warnings
 from dpcore.runs.expected_rows import NoisyTotal, small_total_warning
 from dpcore.runs.rounds import Plan
+from dpcore.workload import Workload
 
 progress = logging.getLogger("dpcore.progress")
 
@@ -104,6 +116,7 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         blocks=state_blocks(ledger, declaration, run=run),
         chosen_limit=material.chosen_limit,
     )
+    made = _unwritten(material)
     return Draft(
         declaration=declaration,
         rows=rows,
@@ -115,20 +128,24 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         seed=seed,
         findings=material.findings,
         warnings=tuple(material.warnings()),
-        uncertainty=_uncertainty(material, renew_lease),
+        uncertainty=_uncertainty(made, renew_lease),
+        judge=_judge(made, declaration.workload),
     )
 
 
-def _uncertainty(
-    material: Material, renew_lease: Callable[[], None]
-) -> Callable[[int], tuple[pa.Table, dict[str, Any]]]:
-    """Return a function that makes the release's replicates, keeps them, and returns their table."""
+def _unwritten(material: Material) -> Release:
+    """Return the release before it is in a folder, with as much of its manifest as answers need."""
     declaration, strategy = material.plan.declaration, material.plan.strategy
     public = {
         "strategy": declaration.strategy.name,
         "spec": declaration.spec.model_dump(mode="json", include={"privacy", "strategy"}),
+        "discovered": [asdict(each) for each in material.findings],
     }
-    made = Release(Path(), public, declaration.universe, strategy.resolutions, tuple(strategy.measurements))
+    return Release(Path(), public, declaration.universe, strategy.resolutions, tuple(strategy.measurements))
+
+
+def _uncertainty(made: Release, renew_lease: Callable[[], None]) -> Callable[[int], tuple[pa.Table, dict[str, Any]]]:
+    """Return a function that makes the release's replicates, keeps them, and returns their table."""
 
     @cache
     def fits() -> Uncertainty:
@@ -140,6 +157,16 @@ def _uncertainty(
         return written, writing_options(written)
 
     return table
+
+
+def _judge(made: Release, workload: Workload) -> Callable[[pa.Table], Judgement]:
+    """Return a function that judges the release by its replicates as they are written, so that `dpflow answer` gives the same figures."""
+
+    def judged(table: pa.Table) -> Judgement:
+        progress.info("computing the errors of the workload's counts, and the pictures of the card")
+        return judge(replace(made, known=restored(table, made.measurements)), workload)
+
+    return judged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +240,7 @@ class Publication:
             privacy=manifest["privacy"],
             columns=manifest["columns"],
             files=manifest["files"],
+            portrait=self.published.portrait,
         )
 
 

@@ -118,4 +118,6 @@ def choice_of(declaration: Declaration, units: NoisyUnits, *, currency: Currency
         spent: The price of the histogram, as a share of the run's budget.
     """
     limit = chosen_limit(expected_errors(declaration, units, currency=currency))
-    return ChosenLimit(rows=limit, of=AUTO_LIMITS, spent=spent, noise=units.noise, units=units.by_bucket())
+    whole = units.rows(BEYOND)
+    lost = 1 - units.rows(limit) / whole if whole else None
+    return ChosenLimit(rows=limit, of=AUTO_LIMITS, spent=spent, noise=units.noise, units=units.by_bucket(), lost=lost)

@@ -1,4 +1,4 @@
-"""Artifacts of runs and accounts in the Prefect UI: live progress, release, rounds, budget. All of it is public.
+"""Artifacts of runs and accounts in the Prefect UI: live progress, release, data, rounds, budget. All of it is public.
 
 A failure here never loses a run. If the server does not answer, a running run shows no progress, and a finished one has no pages
 until it is retried.
@@ -6,6 +6,7 @@ until it is retried.
 
 import logging
 import time
+from collections.abc import Iterator
 from uuid import UUID
 
 from prefect import get_client
@@ -22,6 +23,7 @@ from dpcore.reporting.overview import AccountOverview
 from dpcore.runs.synthesis import Synthesis
 from flows.pages.account import account_page
 from flows.pages.announcements import announce
+from flows.pages.data import data_page
 from flows.pages.keys import key
 from flows.pages.run import budget_page, release_page, rounds_page
 
@@ -82,7 +84,7 @@ class Watch:
 
 
 def publish_report(report: Report, *, note: str) -> None:
-    """Write the release, rounds and budget pages of a finished run, and report how much of the account is used.
+    """Write the release, data, rounds and budget pages of a finished run, and report how much of the account is used.
 
     Raises:
         DpflowError: The server failed. The release is published all the same, and the message says so.
@@ -90,11 +92,7 @@ def publish_report(report: Report, *, note: str) -> None:
     account = report.account
     failure = None
     try:
-        for kind, text, about in (
-            ("release", release_page(report, note=note), "The release: where it is, what it promises, how to read it"),
-            ("rounds", rounds_page(report), "The rounds: what was measured, with how much noise, and what it improved"),
-            ("budget", budget_page(report), "The budget before and after the run"),
-        ):
+        for kind, text, about in _pages(report, note=note):
             create_markdown_artifact(text, key=key(kind, account.name), description=about)
         announce(account, report.overall, ledger=report.privacy["ledger"])
     except Exception as error:  # noqa: BLE001  the message must say that the release is published, whatever fails
@@ -105,6 +103,15 @@ def publish_report(report: Report, *, note: str) -> None:
             f"the release is finished and paid for, at {report.outcome.release}, but its pages could not be written to the Prefect "
             f"server ({failure}); check that the server is running, then retry the run: nothing is charged or drawn again"
         )
+
+
+def _pages(report: Report, *, note: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the kind, the text and the description of each page of a finished run."""
+    yield "release", release_page(report, note=note), "The release: where it is, what it promises, how to read it"
+    if report.portrait is not None:
+        yield "data", data_page(report, report.portrait), "The data: its columns and their pairs, and what to rely on"
+    yield "rounds", rounds_page(report), "The rounds: what was measured, with how much noise, and what it improved"
+    yield "budget", budget_page(report), "The budget before and after the run"
 
 
 def publish_account(found: AccountOverview) -> bool:

@@ -28,7 +28,7 @@ def release_page(report: Report, *, note: str) -> str:
         f"**{plain(privacy['guarantee'])}**",
         *(f"**Warning:** {plain(warning)}." for warning in outcome.warnings),
         f"Note: {plain(note)}" if note.strip() else "",
-        "The release is in this folder. Its `card.html` tells recipients the same as this page.",
+        "The release is in this folder. Its `card.html` is for recipients: pictures of the data, what to rely on, and the promise.",
         code(outcome.release),
         "## How to read it",
         code(_reading(outcome.release)),

@@ -45,6 +45,10 @@ def test_the_guide_to_using_a_release_works_on_the_one_that_the_tutorial_made(fo
     assert "epsilon 1\n" in printed
     assert "emergency" in printed + capfd.readouterr().out
     assert len(names["visits"]) > 8_000
+    departments = names["departments"]
+    assert len(departments) == names["visits"].department.nunique() == 10
+    assert (departments.low <= departments["count"]).all()
+    assert (departments["count"] <= departments.high).all()
 
 
 @pytest.mark.usefixtures("shown")

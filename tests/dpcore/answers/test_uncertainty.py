@@ -17,6 +17,7 @@ from dpcore.answers.uncertainty import (
     Uncertainty,
     file_size,
     read_uncertainty,
+    restored,
     uncertainty_table,
     writing_options,
 )
@@ -52,14 +53,6 @@ def test_rounding_moves_no_count_by_more_than_a_small_part_of_its_error(kinds: R
     assert min(other) > 0.05  # a control: replicates differ from the pilot
 
 
-def test_a_model_that_has_learned_nothing_is_restored(tmp_path: Path) -> None:
-    nothing = Fit(7.0, {})
-    written = uncertainty_table(Uncertainty(nothing, nothing, (nothing,), Scale((0.0, 0.0, 0.0, 0.0))), [])
-    pq.write_table(written, tmp_path / "file", compression="zstd", **writing_options(written))
-    read = read_uncertainty(tmp_path / "file", [])
-    assert [(fit.total, fit.functions) for fit in read.fits.values()] == 3 * [(7.0, {})]
-
-
 def test_a_file_that_would_be_too_large_has_larger_steps_or_fewer_replicates(kinds: Release) -> None:
     made = make_uncertainty(kinds)
     whole = uncertainty_table(made, kinds.measurements)
@@ -86,3 +79,13 @@ def test_a_release_without_the_file_is_answered_as_well(kinds: Release, tmp_path
     release = open_release(copy)
     assert release.uncertainty is None
     assert np.allclose(release.model.marginal((0,)), kinds.model.marginal((0,)), atol=0.1)
+
+
+def test_a_model_that_was_never_corrected_is_stored_and_restored() -> None:
+    """`pmw` corrects nothing if no count is wrong by more than 2 alpha rows."""
+    plain = Uncertainty(Fit(10.0, {}), Fit(11.0, {}), (Fit(12.0, {}), Fit(13.0, {})), Scale((0.0, 0.0, 0.0, 0.0)))
+    table = uncertainty_table(plain, ())
+    assert table.num_rows == 0
+    found = restored(table, ())
+    assert [each.total for each in found.fits.values()] == [10.0, 11.0, 12.0, 13.0]
+    assert all(not each.functions for each in found.fits.values())

@@ -15,15 +15,18 @@ import pytest
 from dpcore import synthesize
 from dpcore.release import Draft, SyntheticRows
 from dpcore.release.card import STYLE, card
-from dpcore.release.statement import Bookkeeping, Statement
+from dpcore.release.statement import Bookkeeping, ChosenLimit, Statement
 from dpcore.reporting.outcome import Round
+from dpcore.reporting.portrait import Portrait
 from dpcore.resolutions import Resolutions
 from dpcore.spec import load_spec
 from tests.conftest import Workspace
 from tests.dpcore.reporting.contrast import colours_of, contrast
+from tests.dpcore.reporting.portraits import count_table, portrait
 
 HOSTILE = "<script>alert(1)</script>\"'&|`"
 FILES = [{"path": "data/part-00000.parquet", "rows": 1234, "bytes": 56789, "sha256": "ab" * 32}]
+PORTRAIT = portrait("sex", "age", "smoker", "city")
 VOID = {"meta", "img"}
 
 STATEMENT = Statement(
@@ -97,7 +100,7 @@ def draft(workspace: Workspace) -> Draft:
 
 
 def test_the_card_tells_the_promise_the_columns_the_rounds_the_files_and_how_to_check_them(draft: Draft) -> None:
-    page = Page(card(draft, files=FILES))
+    page = Page(card(draft, files=FILES, portrait=PORTRAIT))
     for told in (
         STATEMENT.sentence,
         "at most 2.719 times as likely with one table as with the other, plus 1e-09",
@@ -106,6 +109,7 @@ def test_the_card_tells_the_promise_the_columns_the_rounds_the_files_and_how_to_
         "string, dictionary-encoded",
         "sex × age",  # noqa: RUF001  a sign of multiplication
         "56,789",
+        "errors.parquet",
         "ab" * 32,
         "2" * 64,
         "dpflow ledger verify --releases . --head",
@@ -116,7 +120,7 @@ def test_the_card_tells_the_promise_the_columns_the_rounds_the_files_and_how_to_
 
 
 def test_the_page_is_well_formed_for_people_who_do_not_see_it(draft: Draft) -> None:
-    page = Page(card(draft, files=FILES))
+    page = Page(card(draft, files=FILES, portrait=PORTRAIT))
     assert page.open == []
     attributes = dict(page.tags)
     assert attributes["html"] == {"lang": "en"}
@@ -126,14 +130,15 @@ def test_the_page_is_well_formed_for_people_who_do_not_see_it(draft: Draft) -> N
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
     tables = sum(tag == "table" for tag, _ in page.tags)
-    assert tables == len(page.all("caption")) == 5
+    assert tables == len(page.all("caption")) == 8
     assert all(found["scope"] in {"row", "col"} for tag, found in page.tags if tag == "th")
     assert all(found["alt"] for tag, found in page.tags if tag == "img")
-    assert "30.0 % of the rows" in str(attributes["img"]["alt"])
+    assert "30.0 % of the rows" in str(attributes["img"]["alt"])  # the last picture is that of the rounds
+    assert len([tag for tag, _ in page.tags if tag == "figure"]) == len(page.all("figcaption")) // 2 == 4
 
 
 def test_the_page_runs_nothing_and_asks_nobody(draft: Draft) -> None:
-    page = Page(card(draft, files=FILES))
+    page = Page(card(draft, files=FILES, portrait=PORTRAIT))
     assert outside(page) == []
     policy = [found["content"] for tag, found in page.tags if found.get("http-equiv") == "Content-Security-Policy"]
     assert policy == ["default-src 'none'; img-src data:; style-src 'unsafe-inline'"]
@@ -162,17 +167,21 @@ def test_no_name_becomes_markup(draft: Draft, workspace: Workspace) -> None:
     workspace.spec.write_text(text.replace("[F, M]", f"[F, {json.dumps(HOSTILE)}]"), encoding="utf-8")
     odd_rounds = [replace(each, columns=(HOSTILE, "age")) for each in draft.rounds]
     odd_statement = replace(STATEMENT, unit=HOSTILE, account=HOSTILE, run=HOSTILE)
+    odd_portrait = portrait(HOSTILE, "age", "smoker", "city")
     odd = replace(
         draft, declaration=load_spec(workspace.spec), rounds=odd_rounds, statement=odd_statement, name=HOSTILE
     )
-    plain, page = Page(card(draft, files=FILES)), Page(card(odd, files=[{**FILES[0], "path": HOSTILE}]))
+    plain, page = (
+        Page(card(draft, files=FILES, portrait=PORTRAIT)),
+        Page(card(odd, files=[{**FILES[0], "path": HOSTILE}], portrait=odd_portrait)),
+    )
     assert [tag for tag, _ in page.tags] == [tag for tag, _ in plain.tags]
     assert outside(page) == []
     assert page.text.count(HOSTILE) > 10
 
 
 def test_the_same_draft_gives_the_same_page(draft: Draft) -> None:
-    assert card(draft, files=FILES) == card(draft, files=FILES)
+    assert card(draft, files=FILES, portrait=PORTRAIT) == card(draft, files=FILES, portrait=PORTRAIT)
 
 
 @pytest.mark.parametrize(
@@ -187,11 +196,11 @@ def test_the_same_draft_gives_the_same_page(draft: Draft) -> None:
     ids=["replace-one", "pure", "weak", "row", "weight"],
 )
 def test_the_promise_is_told_as_it_is(draft: Draft, changes: dict[str, Any], told: str) -> None:
-    assert told in Page(card(replace(draft, statement=replace(STATEMENT, **changes)), files=FILES)).text
+    assert told in Page(card(replace(draft, statement=replace(STATEMENT, **changes)), files=FILES, portrait=None)).text
 
 
 def test_a_release_without_rounds_has_a_card_too(draft: Draft) -> None:
-    page = Page(card(replace(draft, rounds=[]), files=FILES))
+    page = Page(card(replace(draft, rounds=[]), files=FILES, portrait=None))
     assert "There were no rounds" in str(dict(page.tags)["img"]["alt"])
     assert len(page.all("caption")) == 4
 
@@ -200,7 +209,7 @@ def test_a_release_without_rounds_has_a_card_too(draft: Draft) -> None:
 def test_every_text_of_the_card_stands_out(dark: bool) -> None:
     colours = colours_of(STYLE, dark=dark)
     used = set(re.findall(r"[{;]color:var\(--([a-z-]+)\)", STYLE))
-    assert used == {"ink", "quiet"}
+    assert used == {"ink", "quiet", "good", "fair", "poor"}
     assert all(contrast(colours[name], colours["panel"]) >= 4.5 for name in used)
     edges = set(re.findall(r"(?:outline|border|border-left):\dpx solid var\(--([a-z-]+)\)", STYLE))
     assert edges == {"outline", "spent"}
@@ -225,3 +234,86 @@ def test_every_release_has_its_card_and_lists_it(workspace: Workspace) -> None:
     guarantee = (f"{sentence}.", sampling)
     for told in (*guarantee, *(file["sha256"] for file in manifest["files"] if file != listed)):
         assert told in page.text
+
+
+def headings(page: Page) -> list[str]:
+    return page.all("h2")
+
+
+def test_pictures_come_first_then_the_promise_then_how_it_was_made(draft: Draft) -> None:
+    page = Page(card(draft, files=FILES, portrait=PORTRAIT))
+    assert headings(page) == [
+        "What you can rely on",
+        "The columns",
+        "Pairs of columns",
+        "The best and the worst tables of counts",
+        "What is promised",
+        "What was protected",
+        "The possible values",
+        "How the model was made",
+        "Files",
+        "How to read the data",
+        "How to check the receipt",
+    ]
+    for nothing in (None, Portrait((), (), (), ())):  # without replicates, or with more cells than can be listed
+        assert headings(Page(card(draft, files=FILES, portrait=nothing)))[0] == "What is promised"
+
+
+def test_the_summary_names_figures_that_can_be_trusted_and_others_that_cannot(draft: Draft) -> None:
+    tables = (
+        count_table("sex", "age"),
+        count_table("age", "city", error=0.4),
+        count_table("smoker", error=0.9, cells=4321),
+        count_table("sex", "city", basis="guess"),
+    )
+    page = Page(
+        card(
+            draft,
+            files=FILES,
+            portrait=replace(PORTRAIT, total=4321.2, tables=tables, left_out=(("age", "sex", "city"),)),
+        )
+    )
+    text = " ".join(page.text.split())
+    trusted, _, doubtful = text.partition("Do not rely on figures such as these:")
+    told = "✓ good . You can trust figures such as these: sex × age : for example, 120 rows have sex x"  # noqa: RUF001
+    assert told in trusted
+    assert "A typical one of its 4,321 counts is off by 90.0\xa0% of itself" in page.text
+    assert "No measurement connects these columns" in doubtful
+    assert "of which about 4,321 rows count" in text
+    assert "Not listed, because of too many counts, are 1 of its tables: age × sex × city." in doubtful  # noqa: RUF001
+    assert "Of 4 columns, 4 are good; of 6 pairs of columns, 4 are good, 1 is fair, 1 is poor." in text
+
+
+def test_a_distance_above_a_hundred_percent_is_explained(draft: Draft) -> None:
+    page = Page(card(replace(draft, rounds=[replace(draft.rounds[0], before=2.5)]), files=FILES, portrait=None))
+    assert "the noise alone may add up to more than 100\xa0%" in page.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (
+            {"max_rows_per_unit": 1},
+            "At most 1 row of each person is kept, chosen at random. How many rows this left out",
+        ),
+        ({"max_rows_per_unit": 2}, "At most 2 rows of each person are kept"),
+        ({"chosen_limit": ChosenLimit(2, (1, 2), 0.02, 5.0, {"1": 90}, 0.125)}, "left out about 12.5\xa0% of the rows"),
+        ({"chosen_limit": ChosenLimit(2, (1, 2), 0.02, 5.0, {"1": 0})}, "does not tell how many rows"),
+    ],
+    ids=["one", "several", "chosen", "unknown"],
+)
+def test_the_card_says_how_many_rows_the_limit_removed(draft: Draft, changes: dict[str, Any], told: str) -> None:
+    page = Page(card(replace(draft, statement=replace(STATEMENT, **changes)), files=FILES, portrait=PORTRAIT))
+    assert told in page.text
+    rows = replace(STATEMENT, unit="row", max_rows_per_unit=1)
+    assert "chosen at random" not in Page(card(replace(draft, statement=rows), files=FILES, portrait=PORTRAIT)).text
+
+
+def test_a_wide_table_is_folded(draft: Draft) -> None:
+    wide = portrait(*(f"a_column_with_a_long_name_{number}" for number in range(100)))
+    text = card(draft, files=FILES, portrait=replace(wide, more_columns=40))
+    page = Page(text)
+    assert "88 more columns" in page.all("summary")
+    assert "40 more columns have no picture here" in page.text
+    assert "The 150 pairs with the strongest dependence as a table" in page.all("summary")
+    assert len(text) < 1_500_000

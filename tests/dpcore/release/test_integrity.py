@@ -79,7 +79,8 @@ def test_an_unchanged_release_passes(release: Path, capsys: pytest.CaptureFixtur
 def test_every_flipped_byte_of_every_file_is_found_and_named(release: Path) -> None:
     files = files_of(release)
     assert [path.relative_to(release).as_posix() for path in files] == [
-        *("card.html", "data/part-00000.parquet", "manifest.json", "measurements.parquet", "uncertainty.parquet"),
+        *("card.html", "data/part-00000.parquet", "errors.parquet", "manifest.json", "measurements.parquet"),
+        "uncertainty.parquet",
     ]
     flipped = 0
     for path, place in positions(files):
@@ -176,7 +177,7 @@ def test_a_release_whose_run_was_not_settled_is_compared_with_its_own_manifest(w
     run.begin()
     release = run.publish(run.sample())
     run.close()
-    assert verify_ledger(releases=[release]).files == 5
+    assert verify_ledger(releases=[release]).files == 6
     (release / "card.html").write_bytes(b"")
     with pytest.raises(LedgerDamaged, match=r"card\.html has 0 bytes"):
         verify_ledger(releases=[release])

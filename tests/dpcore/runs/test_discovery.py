@@ -120,7 +120,7 @@ def test_the_heavy_values_are_found_and_each_level_is_charged_its_part(
 def test_the_card_says_what_was_found_and_at_what_price(codes: Callable[..., Path]) -> None:
     card = Path(synthesize(codes(currency=Currency.ZCDP)).release, "card.html").read_text(encoding="utf-8")
     assert "except for dx, cost. These were discovered in the data with noisy counts" in card
-    assert "10.0 %" in card or "10 %" in card
+    assert "10.0&nbsp;%" in card or "10&nbsp;%" in card
 
 
 def test_a_spec_that_declares_everything_buys_and_says_nothing_of_it(workspace: Workspace) -> None:

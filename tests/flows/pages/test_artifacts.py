@@ -25,11 +25,13 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours
 from dpcore.reporting.outcome import Report, Round
 from flows.pages import artifacts
+from flows.pages.data import MOST_BYTES, data_page
 from flows.pages.keys import key
 from flows.pages.markdown import code, plain, table
 from flows.pages.run import MOST_ROUNDS, budget_page, release_page, rounds_page
 from flows.synthesize import synthesize
 from tests.conftest import Workspace
+from tests.dpcore.reporting.portraits import portrait
 
 HOSTILE = "a|b`c`<script>alert(1)</script>\n# x\r\n![i](http://evil.example/i.png) **b** www.evil.example &amp; \\"
 MARKER = "Zq7_private%"
@@ -235,6 +237,32 @@ def test_a_page_of_very_many_rounds_shows_the_first_and_the_last() -> None:
     assert Rendered(rounds_page(replace(REPORT, rounds=[]))).cells == []
 
 
+def test_the_page_of_the_data_has_the_pictures_of_the_card_and_says_what_to_rely_on() -> None:
+    found = portrait("age", "sex", "city", "job")
+    page = Rendered(data_page(REPORT, found))
+    assert len(page.sources) == 1 + 4
+    assert all(source.startswith("data:image/svg+xml;base64,") for source in page.sources)
+    assert page.alts[0].startswith("6 pairs: 4 good, 1 fair, 1 poor.")
+    assert page.alts[1].startswith("age. The counts, with 95 % intervals: 20 to 39: 300 (250 to 360)")
+    rows = [row[:2] for row in page.cells[1:]]
+    assert ["age × sex", "✓ good"] in rows  # noqa: RUF001  a sign of multiplication
+    assert any(rating == "✗ poor" for _, rating in rows)
+
+
+def test_the_page_of_a_wide_table_stays_small_and_says_where_the_rest_is() -> None:
+    wide = portrait(*(f"column_{number}" for number in range(100)))
+    text = data_page(REPORT, wide)
+    assert len(text) < MOST_BYTES + 20_000
+    assert re.search(r"The pictures of \d+ more columns are in `card.html`", text)
+
+
+def test_no_name_in_a_picture_becomes_markup() -> None:
+    odd, plain_page = portrait(HOSTILE, "b", "c"), Rendered(data_page(REPORT, portrait("a", "b", "c")))
+    page = Rendered(data_page(REPORT, odd))
+    assert page.tags == plain_page.tags
+    assert len(page.sources) == 4
+
+
 class Server:
     """Stands for the server: takes progress, or fails."""
 
@@ -347,13 +375,14 @@ def test_a_run_has_its_pages_and_a_retry_goes_on_with_its_progress(workspace: Wo
     workspace.open_account()
     outcome = synthesize(str(workspace.spec), note="for <b>the</b> board")
     first = artifacts_of(outcome["run"])
-    assert sorted(first) == ["budget-visits", "progress-visits", "release-visits", "rounds-visits"]
+    assert sorted(first) == ["budget-visits", "data-visits", "progress-visits", "release-visits", "rounds-visits"]
     assert [(progress.data, progress.type) for progress in first["progress-visits"]] == [(100, "progress")]
     assert first["progress-visits"][0].description == "4 of 4 rounds made, 100 % of its budget spent"
     page = Rendered(first["release-visits"][0].data)
     assert outcome["release"] in page.text
     assert "for <b>the</b> board" in page.text
     assert len(Rendered(first["rounds-visits"][0].data).cells) == 1 + 4
+    assert len(Rendered(first["data-visits"][0].data).sources) == 1 + 4  # the pairs, and each column
     with get_client(sync_client=True) as client:
         client.set_flow_run_state(outcome["run"], Scheduled(), force=True)
         flow_run = client.read_flow_run(outcome["run"])

@@ -1,0 +1,129 @@
+"""The last part of the card: the columns and their values, how the model was made, the files, and how to check the receipt."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dpcore.release.card.elements import Markup, code, folded, heading, image, paragraph, table
+from dpcore.release.draft import Draft
+from dpcore.release.statement import Statement
+from dpcore.reporting.formatting import column_type
+from dpcore.reporting.outcome import Round
+from dpcore.reporting.plots import percent, rounds_plot, rounds_words
+from dpcore.universe import Attribute
+
+_MOST_LABELS, _MOST_CELLS = 8, 10_000
+FEW_ROUNDS = 12
+
+
+def values(draft: Draft) -> Iterator[Markup]:
+    """Yield the columns and their possible values."""
+    universe = draft.declaration.universe
+    rows = [
+        (field.name, column_type(str(field.type)), _values(universe.attributes[field.name]))
+        for field in universe.schema
+    ]
+    yield heading("The possible values")
+    found = {each.column: each for each in draft.findings}
+    if found:
+        yield paragraph(
+            f"The possible values of the columns were declared in advance, not taken from the data, except for {', '.join(found)}. "
+            "These were discovered in the data with noisy counts, whose price is part of the promise above."
+        )
+    else:
+        yield paragraph("The possible values of the columns were declared in advance, not taken from the data.")
+    yield table("The columns and their possible values", ("column", "type", "values"), rows)
+    if found:
+        figures = ("cells", "counts", "noise", "share of the budget")
+        prices = [
+            (
+                each.column,
+                f"{len(each.cells):,}",
+                f"{sum(level.candidates for level in each.levels):,}",
+                f"{max(level.noise for level in each.levels):,.1f}",
+                percent(each.spent),
+            )
+            for each in found.values()
+        ]
+        caption = (
+            "Discovered columns: the number of cells found, the number of noisy counts used, the largest standard deviation of their "
+            "noise, and the share of the run's budget spent"
+        )
+        yield table(caption, ("column", *figures), prices, right=figures)
+
+
+def rounds(made: Sequence[Round]) -> Iterator[Markup]:
+    """Yield what each round measured, and how much that improved the model."""
+    yield heading("How the model was made")
+    yield paragraph(
+        "Each round measured, with noise, a table of counts that the model got wrong, and corrected the model with the result. "
+        "Once model and measurement are about as far apart as noise alone would make them, nothing is left to learn."
+    )
+    yield paragraph(
+        "The distance adds up the differences of all counts of the measured table, in percent of the rows. In a table with many small counts, the "
+        "noise alone may add up to more than 100 %. This says nothing about the error of the model, which has many measurements to go by: the "
+        "expected errors above do."
+    )
+    yield Markup(f"<p>{image(rounds_plot(made), rounds_words(made))}</p>")
+    if made:
+        figures = ("cells", "noise", "before", "after", "noise alone", "spent")
+        rows = [
+            (
+                f"{each.number}",
+                " × ".join(each.columns),  # noqa: RUF001  a sign of multiplication
+                f"{each.cells:,}",
+                f"{each.noise:,.1f}",
+                *map(percent, (each.before, each.after, each.noise_floor, each.spent)),
+            )
+            for each in made
+        ]
+        caption = (
+            "The rounds: the standard deviation of the noise in a count; the distance between model and measurement before and after the "
+            "correction, and from noise alone, in percent of the rows; and the share of the run's budget spent so far"
+        )
+        listed = table(caption, ("round", "measured", *figures), rows, right=figures)
+        yield folded(f"All {len(made):,} rounds", [listed]) if len(made) > FEW_ROUNDS else listed
+
+
+def files(listed: Sequence[Mapping[str, Any]]) -> Iterator[Markup]:
+    """Yield the other files, and how to read them."""
+    yield heading("Files")
+    rows = [(file["path"], f"{file['rows']:,}", f"{file['bytes']:,}", file["sha256"]) for file in listed]
+    yield table("The files beside this page", ("file", "rows", "bytes", "sha256"), rows, right=("rows", "bytes"))
+    yield paragraph(
+        "measurements.parquet holds the noisy counts themselves, which are more accurate than the rows. errors.parquet holds the counts of the "
+        "model with their intervals, and uncertainty.parquet what dpflow answer needs for the intervals of other numbers. manifest.json holds the "
+        "promise, the columns and the rounds in machine-readable form."
+    )
+    yield heading("How to read the data")
+    yield paragraph("In Python, from this folder, use either line:")
+    yield code(
+        "import duckdb; rows = duckdb.read_parquet('data/*.parquet')",
+        "import pandas; rows = pandas.read_parquet('data')",
+    )
+
+
+def receipt(statement: Statement) -> Iterator[Markup]:
+    """Yield how to check the release against the ledger."""
+    yield heading("How to check the receipt")
+    yield paragraph(
+        "Every charge is recorded in a ledger whose events form a hash chain. The head below identifies the whole history up to this "
+        "release. Anyone with access to the ledger can run this command from this folder. It checks that the ledger still holds that "
+        "history, and recomputes every price in it:"
+    )
+    yield code(f"dpflow ledger verify --releases . --head {statement.ledger_head}")
+    rows = [
+        ("ledger", statement.ledger),
+        ("ledger head", statement.ledger_head),
+        ("sha256 of the spec", statement.spec_sha256),
+        ("made by", ", ".join(f"{name} {number}" for name, number in statement.versions.items())),
+    ]
+    yield table("The receipt", ("what", "value"), rows)
+
+
+def _values(attribute: Attribute) -> str:
+    if attribute.size > _MOST_CELLS:
+        return f"{attribute.size:,} cells"
+    labels = attribute.labels
+    if len(labels) <= _MOST_LABELS:
+        return ", ".join(labels)
+    return f"{labels[0]}, {labels[1]}, … {labels[-1]}: {len(labels):,} cells"

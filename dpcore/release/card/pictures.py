@@ -1,0 +1,223 @@
+"""The first part of the card: what can be relied on, pictures of the columns and their pairs, and the best and worst tables of counts."""
+
+from collections.abc import Iterator, Sequence
+
+from dpcore.release.card.elements import (
+    Markup,
+    bullets,
+    code,
+    folded,
+    heading,
+    image,
+    joined,
+    paragraph,
+    picture,
+    rated,
+    scrolling,
+    strong,
+    table,
+)
+from dpcore.release.statement import Statement
+from dpcore.reporting.plots import percent
+from dpcore.reporting.portrait import GUESS, MODEL, ColumnPicture, CountTable, PairPicture, Portrait
+from dpcore.reporting.portrait_plots import column_plot, column_words, error_words, pairs_plot, pairs_words
+from dpcore.reporting.ratings import Rating
+
+OPEN_COLUMNS, LISTED, MOST_PAIRS = 12, 5, 150
+
+
+def summary(portrait: Portrait) -> Iterator[Markup]:
+    """Yield in words what can be relied on and what not."""
+    yield heading("What you can rely on")
+    yield paragraph(
+        "The counts of the real table are protected by noise, so every figure is an estimate. Beside it stands its 95 % interval, which is made "
+        "to contain the real count in 95 of 100 cases. The narrower the interval, the more you can trust the figure."
+    )
+    yield paragraph(f"All counts are estimates for the real table, of which about {portrait.total:,.0f} rows count.")
+    if portrait.trusted:
+        yield paragraph(joined(rated(Rating.GOOD), ". You can trust figures such as these:"))
+        yield bullets(_figure(each) for each in portrait.trusted)
+    if portrait.doubtful:
+        yield paragraph(
+            joined(rated(Rating.POOR), " or ", rated(Rating.FAIR), ". Do not rely on figures such as these:")
+        )
+        yield bullets(joined(_figure(each), ". ", _reason(each)) for each in portrait.doubtful)
+    else:
+        yield paragraph("No table of counts that this release was made for is fair or poor.")
+    yield paragraph(_numbers(portrait))
+
+
+def _figure(found: CountTable) -> Markup:
+    example = found.example
+    if example is None:
+        return joined(strong(found.name))
+    told = f": for example, {example.value:,.0f} rows have {example.label}; interval {example.low:,.0f} to {example.high:,.0f}"
+    return joined(strong(found.name), told)
+
+
+def _reason(found: CountTable) -> str:
+    """Say why a table is not good."""
+    if found.basis == GUESS:
+        return "No measurement connects these columns, so they are taken to be independent, which may be wrong."
+    if found.error is None:
+        return "It has too many counts to tell."
+    if found.basis == MODEL:
+        return "Columns of it were never measured together, so a relation between them may be missing."
+    return f"A typical one of its {found.cells:,} counts is off by {percent(found.error)} of itself. Larger groups are more accurate."
+
+
+def _numbers(portrait: Portrait) -> str:
+    columns = [each.table for each in portrait.columns]
+    parts = [f"Of {len(columns):,} columns, {_by_rating(columns)}"]
+    if portrait.pairs:
+        parts.append(
+            f"of {len(portrait.pairs):,} pairs of columns, {_by_rating([each.table for each in portrait.pairs])}"
+        )
+    return f"{'; '.join(parts)}."
+
+
+def _by_rating(tables: Sequence[CountTable]) -> str:
+    numbers = [(rating, sum(each.rating is rating for each in tables)) for rating in Rating]
+    return ", ".join(f"{number:,} {'is' if number == 1 else 'are'} {rating}" for rating, number in numbers if number)
+
+
+def limit_words(statement: Statement) -> str:
+    """Say how many rows the limit on rows per unit removed, as far as public figures tell."""
+    if statement.unit == "row":
+        return ""
+    most, unit, chosen = statement.max_rows_per_unit, statement.unit, statement.chosen_limit
+    kept = f"At most {most:,} row{'' if most == 1 else 's'} of each {unit} {'is' if most == 1 else 'are'} kept, chosen at random."
+    if chosen is None:
+        return f"{kept} How many rows this left out was not measured, so no public figure tells. All counts and intervals are about the kept rows."
+    if chosen.lost is None:
+        return f"{kept} The noisy histogram of rows per {unit} does not tell how many rows this left out."
+    return (
+        f"{kept} By the noisy histogram of rows per {unit}, this left out about {percent(max(chosen.lost, 0.0))} of the rows. All counts "
+        "and intervals are about the kept rows."
+    )
+
+
+def columns(portrait: Portrait) -> Iterator[Markup]:
+    """Yield the pictures of all columns, the first ones open."""
+    yield heading("The columns")
+    yield paragraph(
+        "Bars are counts of rows. The thin line at the end of a bar is its 95 % interval. Hatched bars are rows without a value."
+    )
+    yield paragraph(joined(*_meanings()))
+    yield _grid(portrait.columns[:OPEN_COLUMNS])
+    if more := portrait.columns[OPEN_COLUMNS:]:
+        yield folded(f"{len(more):,} more columns", [_grid(more)])
+    if portrait.more_columns:
+        yield paragraph(
+            f"{portrait.more_columns:,} more columns have no picture here. errors.parquet has their counts."
+        )
+
+
+def _meanings() -> Iterator[str]:
+    for rating in Rating:
+        yield rated(rating)
+        yield f": {rating.meaning}. "
+
+
+def _grid(pictures: Sequence[ColumnPicture]) -> Markup:
+    drawn = [
+        picture(
+            column_plot(each),
+            column_words(each),
+            caption=joined(strong(each.name), " ", rated(each.table.rating), f", {each.table.cells:,} values"),
+        )
+        for each in pictures
+    ]
+    return Markup("\n".join(["<div class=pictures>", *drawn, "</div>"]))
+
+
+def pairs(portrait: Portrait) -> Iterator[Markup]:
+    """Yield the picture of all pairs, and their table."""
+    if not portrait.pairs:
+        return
+    yield heading("Pairs of columns")
+    yield paragraph(
+        "Below the diagonal: how much two columns tell about each other, from 0 (nothing) to 100 (each determines the other). The darker, the "
+        "more. Above the diagonal: whether counts by both columns can be trusted."
+    )
+    yield bullets(
+        [
+            joined(strong("m, measured"), ": one noisy measurement covers both columns, maybe in coarser groups."),
+            joined(
+                strong("i, inferred"),
+                ": they were measured with other columns, but never together. A relation between the two may be missing, whatever the error says.",
+            ),
+            joined(
+                strong("✗ without a letter, guessed"),
+                ": no measurement connects them, so they are taken to be independent.",
+            ),
+        ]
+    )
+    yield scrolling(image(pairs_plot(portrait), pairs_words(portrait)), about="Pairs of columns")
+    shown = sorted(portrait.pairs, key=_dependent)[:MOST_PAIRS]
+    rows = [
+        (
+            each.table.name,
+            rated(each.table.rating),
+            each.table.basis_words,
+            "not known" if each.dependence is None else percent(each.dependence),
+            error_words(each.table),
+        )
+        for each in shown
+    ]
+    which = (
+        "All pairs" if len(shown) == len(portrait.pairs) else f"The {len(shown):,} pairs with the strongest dependence"
+    )
+    heads = ("pair", "rating", "how it is known", "dependence", "expected error")
+    caption = f"{which}. Expected error: of a count, in percent of the mean count"
+    yield folded(f"{which} as a table", [table(caption, heads, rows, right=heads[3:])])
+
+
+def _dependent(pair: PairPicture) -> tuple[float, str]:
+    return -(pair.dependence or 0.0), pair.table.name
+
+
+def tables(portrait: Portrait) -> Iterator[Markup]:
+    """Yield the best and the worst tables of counts."""
+    several = [each for each in portrait.tables if len(each.columns) > 1] or list(portrait.tables)
+    if not several:
+        return
+    yield heading("The best and the worst tables of counts")
+    yield paragraph(
+        "These are tables of the workload, which this release was made for. The expected error is that of a count, in percent of the table's mean "
+        "count, so large counts are more accurate. errors.parquet has every count of all these tables with its interval."
+    )
+    yield _listed(f"The {min(LISTED, len(several)):,} best", several[:LISTED])
+    if len(several) > LISTED:
+        worst = several[LISTED:][-LISTED:][::-1]
+        yield _listed(f"The {len(worst):,} worst", worst)
+    if portrait.left_out:
+        named = "; ".join(" × ".join(each) for each in portrait.left_out[:LISTED])  # noqa: RUF001  a sign of multiplication
+        yield paragraph(
+            f"Not listed, because of too many counts, are {len(portrait.left_out):,} of its tables: {named}"
+            f"{'; …' if len(portrait.left_out) > LISTED else ''}. dpflow answer gives each of their counts with its interval."
+        )
+    yield paragraph("For any other number and its interval, run in this folder:")
+    yield code(f'dpflow answer . "select {_column(portrait)}, count(*) from release group by all"')  # noqa: S608  a command for the reader
+
+
+def _listed(caption: str, found: Sequence[CountTable]) -> Markup:
+    heads = ("table", "rating", "counts", "expected error", "how it is known", "a count, with its interval")
+    rows = [
+        (
+            each.name,
+            rated(each.rating),
+            f"{each.cells:,}",
+            error_words(each),
+            each.basis_words,
+            "" if each.example is None else each.example.words,
+        )
+        for each in found
+    ]
+    return table(caption, heads, rows, right=heads[2:4])
+
+
+def _column(portrait: Portrait) -> str:
+    """Return the first column as SQL names it."""
+    name = portrait.columns[0].name
+    return name if name.isidentifier() else '\\"' + name.replace('"', '""') + '\\"'

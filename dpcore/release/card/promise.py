@@ -1,0 +1,80 @@
+"""The second part of the card: what is promised, and what was protected."""
+
+import math
+from collections.abc import Iterator
+
+from dpcore.release.card.elements import Markup, heading, paragraph, table
+from dpcore.release.covered import consequences, coverage
+from dpcore.release.statement import Statement
+from dpcore.reporting.formatting import at_most, figure, up
+
+
+def weighed(statement: Statement) -> Markup:
+    """Say that rows were counted several times."""
+    return paragraph(
+        f"A row of the real table counted {statement.weighing}. All counts, and the number of rows here, are therefore sums of "
+        f"{statement.weight}, not numbers of real rows."
+    )
+
+
+def promise(statement: Statement) -> Iterator[Markup]:
+    """Yield the promise in words and in figures."""
+    whom = "row" if statement.unit == "row" else statement.unit
+    adding = statement.neighbours == "add-remove"
+    step = f"in one {whom} that only one of them contains" if adding else f"in one {whom} that is replaced by another"
+    plus = f", plus {at_most(statement.delta)}" if statement.delta else ""
+    booked = statement.bookkeeping
+    yield heading("What is promised")
+    yield paragraph(statement.sentence, kind="promise")
+    yield paragraph(
+        f"This release limits how much anyone can learn about one {whom} beyond what the other rows of the table reveal. The "
+        "limit holds whatever else they know, and whatever they can feasibly compute, now or later."
+    )
+    yield paragraph(
+        f"In numbers: take two tables that differ {step}. Any output, and any conclusion drawn from it, is at most "
+        f"{_factor(statement.epsilon)} as likely with one table as with the other{plus}."
+    )
+    yield paragraph(
+        "This promise covers this release alone. Other releases of the same table add to it; the steward's ledger keeps the total. "
+        "Facts about many people at once, such as that smoking is harmful, are meant to be visible and are not hidden."
+    )
+    yield paragraph(statement.sampling)
+    if statement.blocks is not None:
+        yield paragraph(consequences(statement.blocks, unit=statement.unit, rows=statement.max_rows_per_unit))
+    yield heading("What was protected")
+    terms = [
+        ("epsilon", at_most(statement.epsilon)),
+        ("delta", at_most(statement.delta)),
+        ("additional delta of the samplers", at_most(statement.sampler_delta)),
+        *(
+            (name, at_most(amount))
+            for name, amount in (("rho", statement.rho), ("mu", statement.mu))
+            if amount is not None
+        ),
+        ("unit", statement.unit),
+        ("maximum rows per unit", _limit(statement)),
+        *([] if statement.weight is None else [("a row counts", statement.weighing)]),
+        (
+            "neighbours",
+            f"{statement.neighbours}: {'one unit added or removed' if adding else 'one unit replaced by another'}",
+        ),
+        *([] if statement.blocks is None else [("covers", coverage(statement.blocks))]),
+        ("accounting", statement.accounting),
+        ("account", statement.account),
+        ("run", statement.run),
+        (f"spent (bookkeeping), in {booked.counts}", f"{figure(booked.spent)} of {figure(booked.reserved)} reserved"),
+    ]
+    yield table("The terms of the promise", ("term", "as promised"), terms)
+
+
+def _limit(statement: Statement) -> str:
+    """Return the limit on rows per unit, and how it was chosen if it was not declared."""
+    chosen = "" if statement.chosen_limit is None else f", {statement.chosen_limit.words}"
+    return f"{statement.max_rows_per_unit:,}{chosen}"
+
+
+def _factor(epsilon: float) -> str:
+    """Describe the factor by which an epsilon can change a probability."""
+    return (
+        f"{up(math.exp(epsilon), places=3)} times" if epsilon <= 10 else f"e to the power of {at_most(epsilon)} times"
+    )

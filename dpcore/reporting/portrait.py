@@ -1,0 +1,151 @@
+"""What a release shows and how far it can be trusted, as figures: its columns, its pairs of columns, and its tables of counts.
+
+Everything here is computed from a published model and its replicates. `answers.judging` computes it, and the card and the Prefect pages show it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dpcore.reporting.count import Count
+from dpcore.reporting.ratings import Rating, rate
+
+MEASURED, PARTS, MODEL, GUESS = "measured", "parts", "model", "guess"
+"""What counts are based on, as in `dpflow answer`, but for `parts`: by the model, from measurements of all pairs of its columns."""
+
+_BASIS_WORDS = {
+    MEASURED: "measured together",
+    PARTS: "measured together in pairs or coarser groups",
+    MODEL: "inferred: columns of it were never measured together",
+    GUESS: "guessed: no measurement connects its columns",
+}
+FEW = 3
+
+
+@dataclass(frozen=True)
+class CountTable:
+    """A table of counts by some columns.
+
+    Attributes:
+        columns: The columns.
+        cells: The number of counts.
+        error: All expected errors together, as a share of the rows; None if there are too many counts to tell.
+        basis: What the counts are based on.
+        example: A large count of it: of a table that is not good, a large one that is off by more than usual.
+    """
+
+    columns: tuple[str, ...]
+    cells: int
+    error: float | None
+    basis: str
+    example: Count | None = None
+
+    @property
+    def rating(self) -> Rating:
+        """How far it can be trusted.
+
+        The expected error cannot know of a relation between columns that were never measured together. So such a table is at best fair,
+        and a guess is poor.
+        """
+        if self.error is None or self.basis == GUESS:
+            return Rating.POOR
+        found = rate(self.error)
+        return Rating.FAIR if self.basis == MODEL and found is Rating.GOOD else found
+
+    @property
+    def name(self) -> str:
+        """Its columns, joined."""
+        return " × ".join(self.columns)  # noqa: RUF001  a sign of multiplication
+
+    @property
+    def basis_words(self) -> str:
+        """What its counts are based on, for a reader."""
+        return _BASIS_WORDS[self.basis]
+
+
+@dataclass(frozen=True)
+class ColumnPicture:
+    """A column: its distribution, and its table of counts.
+
+    Attributes:
+        table: Its table of counts.
+        counts: The bars of its picture, of which each may have several cells.
+        ordered: Whether its values have an order.
+    """
+
+    table: CountTable
+    counts: tuple[Count, ...]
+    ordered: bool
+
+    @property
+    def name(self) -> str:
+        """The column."""
+        return self.table.columns[0]
+
+
+@dataclass(frozen=True)
+class PairPicture:
+    """Two columns, by their positions among those that are shown.
+
+    Attributes:
+        first: The first column.
+        second: The second one, which comes later.
+        table: Their table of counts.
+        dependence: Their normalised mutual information by the model, from 0 to 1; None if it is not known.
+    """
+
+    first: int
+    second: int
+    table: CountTable
+    dependence: float | None
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """The figures of a release's pictures.
+
+    Attributes:
+        columns: The columns of the pictures, maybe not all.
+        paired: The names of the columns whose pairs are shown, maybe not all.
+        pairs: All pairs of those.
+        tables: The known tables of counts, from the best to the worst.
+        left_out: The tables of the workload whose errors are not listed, because they are too large or too many.
+        more_columns: The number of columns without a picture.
+        level: The level of all intervals.
+        total: The number of rows by the model. A release may have another number of rows, if its spec says so.
+    """
+
+    columns: tuple[ColumnPicture, ...]
+    paired: tuple[str, ...]
+    pairs: tuple[PairPicture, ...]
+    tables: tuple[CountTable, ...]
+    left_out: tuple[tuple[str, ...], ...] = ()
+    more_columns: int = 0
+    level: float = 0.95
+    total: float = 0.0
+
+    @property
+    def trusted(self) -> tuple[CountTable, ...]:
+        """A few of the best tables, each about other columns. Tables of several columns come first."""
+        several = [each for each in self.tables if len(each.columns) > 1]
+        single = [each for each in self.tables if len(each.columns) == 1]
+        return _different(each for each in (*several, *single) if each.rating is Rating.GOOD and each.example)
+
+    @property
+    def doubtful(self) -> tuple[CountTable, ...]:
+        """A few of the worst tables, likewise."""
+        return _different(each for each in self.tables[::-1] if each.rating is not Rating.GOOD and each.example)
+
+
+def _different(tables: Iterable[CountTable]) -> tuple[CountTable, ...]:
+    """Return the first few tables that have no column in common; if there are fewer, also others, but no part of one that is there."""
+    wanted = list(tables)
+    found: list[CountTable] = []
+    for apart in (set.isdisjoint, _neither_within):
+        for table in wanted:
+            if len(found) < FEW and all(apart(set(table.columns), set(other.columns)) for other in found):
+                found.append(table)
+    return tuple(sorted(found, key=wanted.index))
+
+
+def _neither_within(one: set[str], other: set[str]) -> bool:
+    return not (one <= other or other <= one)

@@ -1,0 +1,70 @@
+"""Draw the portrait of a release: its columns, and its pairs of columns. The card and the Prefect pages have the same pictures."""
+
+from dpcore.reporting.plots import Tile, counts_plot, counts_words, percent, tiles_plot
+from dpcore.reporting.portrait import GUESS, MODEL, ColumnPicture, CountTable, PairPicture, Portrait
+from dpcore.reporting.ratings import Rating
+
+SHADES = (0.01, 0.05, 0.2, 0.5)
+"""From these dependences on, tiles are darker."""
+
+
+def column_plot(column: ColumnPicture) -> str:
+    """Draw the distribution of a column."""
+    return counts_plot(column.counts, title=column.name, upright=column.ordered)
+
+
+def column_words(column: ColumnPicture) -> str:
+    """Describe the distribution of a column in words."""
+    return f"{column.name}. {counts_words(column.counts)}"
+
+
+def error_words(table: CountTable) -> str:
+    """Return a table's expected error for a reader, as far as it is known. Of columns that were never measured together, it may be larger."""
+    if table.error is None or table.basis == GUESS:
+        return "not known"
+    return f"at least {percent(table.error)}" if table.basis == MODEL else percent(table.error)
+
+
+def pairs_plot(portrait: Portrait) -> str:
+    """Draw all pairs of columns: their dependence below the diagonal, and above it how far they can be trusted."""
+    tiles: dict[tuple[int, int], Tile] = {}
+    for pair in portrait.pairs:
+        tiles[pair.second, pair.first] = _dependence(pair)
+        tiles[pair.first, pair.second] = _trust(pair)
+    legend = [
+        (Tile("shade-3", "35"), "dependence in percent"),
+        (Tile("shade-1", "2?"), "inferred: may be more"),
+        (Tile("shade-0", "?"), "not known"),
+        (Tile("good", "✓m"), "good: measured together"),
+        (Tile("fair", "~m"), "fair: measured, but noisy"),
+        (Tile("fair", "~i"), "fair: inferred"),
+        (Tile("poor", "✗m"), "poor: too much noise"),
+        (Tile("poor", "✗i"), "poor: inferred and noisy"),
+        (Tile("poor", "✗"), "poor: guessed"),
+    ]
+    return tiles_plot(portrait.paired, tiles, legend, title="Pairs of columns", words=pairs_words(portrait))
+
+
+def pairs_words(portrait: Portrait) -> str:
+    """Describe the pairs in words: how many are good, fair and poor, and which depend most on each other."""
+    if not portrait.pairs:
+        return "There is only one column, so there are no pairs."
+    numbers = [sum(pair.table.rating is rating for pair in portrait.pairs) for rating in Rating]
+    told = ", ".join(f"{number:,} {rating}" for number, rating in zip(numbers, Rating, strict=True))
+    known = sorted((pair for pair in portrait.pairs if pair.dependence), key=lambda pair: -(pair.dependence or 0.0))[:3]
+    strongest = "; ".join(f"{pair.table.name} {100 * (pair.dependence or 0.0):.0f} %" for pair in known)
+    return f"{len(portrait.pairs):,} pairs: {told}." + (f" The strongest dependences: {strongest}." if known else "")
+
+
+def _dependence(pair: PairPicture) -> Tile:
+    if pair.dependence is None:
+        return Tile("shade-0", "?")
+    shade = sum(pair.dependence >= least for least in SHADES)
+    doubt = "?" if pair.table.basis == MODEL else ""
+    return Tile(f"shade-{shade}", f"{100 * pair.dependence:.0f}{doubt}")
+
+
+def _trust(pair: PairPicture) -> Tile:
+    rating, basis = pair.table.rating, pair.table.basis
+    letter = {MODEL: "i", GUESS: ""}.get(basis, "m")
+    return Tile(str(rating), f"{rating.symbol}{letter}")

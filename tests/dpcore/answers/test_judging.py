@@ -1,0 +1,94 @@
+"""The portrait of a release: pictures of all columns, pairs with what is known about them, and no more than a page can show."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from dpcore.answers import judging
+from dpcore.answers.judging import judge, mutual_information
+from dpcore.answers.release import Release
+from dpcore.release import Judgement
+from dpcore.reporting.portrait import GUESS, MEASURED, MODEL, PARTS
+from dpcore.reporting.ratings import Rating
+from dpcore.workload import Workload
+
+
+@pytest.fixture(scope="module")
+def judged(kinds: Release) -> Judgement:
+    return judge(kinds, workload(kinds))
+
+
+def workload(release: Release) -> Workload:
+    return Workload.all_of(attributes=len(release.universe.names), order=2)
+
+
+def test_the_release_was_published_with_the_same_errors(kinds: Release, judged: Judgement) -> None:
+    written = pq.read_table(kinds.folder / "errors.parquet")
+    assert written.replace_schema_metadata(None).equals(judged.errors.replace_schema_metadata(None))
+
+
+def test_the_bars_of_a_column_have_all_rows(kinds: Release, judged: Judgement) -> None:
+    assert [each.name for each in judged.portrait.columns] == list(kinds.universe.names)
+    for column in judged.portrait.columns:
+        assert len(column.counts) <= 21
+        assert sum(each.value for each in column.counts) == pytest.approx(kinds.model.total, rel=1e-6)
+        assert all(each.low <= each.value <= each.high for each in column.counts)
+    by_name = {each.name: each for each in judged.portrait.columns}
+    assert [each.label for each in by_name["sex"].counts] == ["F", "M", "missing"]
+    assert [each.label for each in by_name["age"].counts][:2] == ["0 to 25", "25 to 50"]
+    assert [each.apart for each in by_name["age"].counts][-2:] == [False, True]
+    assert by_name["grade"].counts[-1].label == "other"
+
+
+def test_each_pair_says_whether_it_was_measured(kinds: Release, judged: Judgement) -> None:
+    names, column = kinds.universe.names, kinds.resolutions.column
+    together = {
+        pair
+        for each in kinds.measurements
+        for pair in combinations(sorted(names[column(axis)] for axis in each.axes), 2)
+    }
+    pairs = judged.portrait.pairs
+    assert len(pairs) == len(names) * (len(names) - 1) // 2
+    for pair in pairs:
+        known = pair.table.basis in {MEASURED, PARTS}
+        assert known == (tuple(sorted(pair.table.columns)) in together)
+        if pair.table.basis == MODEL:
+            assert pair.table.rating is not Rating.GOOD
+        if pair.table.basis == GUESS:
+            assert (pair.dependence, pair.table.rating) == (None, Rating.POOR)
+    assert {MEASURED, GUESS} <= {pair.table.basis for pair in pairs}
+
+
+def test_tables_come_from_the_best_to_the_worst(judged: Judgement) -> None:
+    order = [(list(Rating).index(each.rating), each.error) for each in judged.portrait.tables]
+    assert order == sorted(order)
+    assert all(each.rating is Rating.GOOD for each in judged.portrait.trusted)
+    assert all(each.rating is not Rating.GOOD for each in judged.portrait.doubtful)
+
+
+def test_of_a_wide_table_the_columns_with_the_strongest_dependence_are_paired(
+    kinds: Release, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in (("MOST_PAIRED", 3), ("MOST_PICTURES", 2)):
+        monkeypatch.setattr(judging, name, most)
+    few = judge(kinds, Workload.of([(0,)])).portrait
+    assert (len(few.paired), len(few.pairs), len(few.columns)) == (3, 3, 2)
+    assert few.more_columns == len(kinds.universe.names) - 2
+    every = judge(replace(kinds), Workload.of([(0,)])).portrait
+    assert every == few  # the same release has the same portrait
+
+
+def test_dependence_is_that_of_mutual_information() -> None:
+    rng = np.random.default_rng(1)
+    independent = np.outer([10.0, 30.0], [5.0, 1.0, 4.0])
+    assert mutual_information(independent) == pytest.approx(0.0, abs=1e-9)
+    joint = rng.random((4, 5))
+    joint /= joint.sum()
+    rows, columns = joint.sum(axis=1), joint.sum(axis=0)
+    shared = np.sum(joint * np.log(joint / np.outer(rows, columns)))
+    entropies = [-np.sum(each * np.log(each)) for each in (rows, columns)]
+    assert mutual_information(1000 * joint) == pytest.approx(shared / np.sqrt(np.prod(entropies)), rel=1e-6)
+    assert mutual_information(np.array([[7.0, 0.0]])) == 0.0  # a constant tells nothing
