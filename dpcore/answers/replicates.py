@@ -75,7 +75,9 @@ def make_uncertainty(release: Release, *, pause: Callable[[], None] = lambda: No
         squares += (counts_of(used, asked) - known) ** 2
     pause()
     columns = np.array([float(len(axes)) for axes, _ in asked])
-    scale = replace(_scale(known, squares, columns, replicates=replicates), unmeasured=_unmeasured(release, rng))
+    scale = replace(
+        _scale(known, squares, columns, replicates=replicates), unmeasured=_rounded(_unmeasured(release, rng))
+    )
     model, pilot, *made = _alike([model, pilot, *made])
     return Uncertainty(model, pilot, tuple(made), scale)
 
@@ -192,7 +194,16 @@ def _scale(counts: Weights, squares: Weights, columns: Weights, *, replicates: i
     # A little weight on 0 for every coefficient keeps the fit defined where all random counts are alike.
     penalty = 1e-6 * np.eye(known.shape[1])
     curve = np.linalg.solve(known.T @ known + penalty, known.T @ (np.log(squares / replicates + 1.0) + 1 / replicates))
-    return Scale(tuple(curve.tolist()))
+    return Scale(tuple(map(_rounded, curve.tolist())))
+
+
+def _rounded(number: float) -> float:
+    """Round to nine digits, so that a process with another number of threads, which sums in another order, writes the same file.
+
+    >>> _rounded(0.1 + 0.2)
+    0.3
+    """
+    return float(f"{number:.9g}")
 
 
 def _alike(fits: Sequence[Fit]) -> list[Fit]:
