@@ -240,7 +240,7 @@ def _rounded_up(number: float) -> int:
 def _with_rounds(terms: Terms, rows: int, hard_rounds: int) -> Bounds | None:
     times, miss = max(1, hard_rounds + terms.restarts), terms.beta / 4
     try:
-        gate, noise = terms.parts(times)
+        (gate, noise), rows_error = terms.parts(times), terms.total_error
     except UsageError:  # so little for each that no noise can be bought
         return None
     threshold_scale, value_scale = gate.scales
@@ -248,7 +248,7 @@ def _with_rounds(terms: Terms, rows: int, hard_rounds: int) -> Bounds | None:
     gate_error += laplace_bound(value_scale, miss=miss / (terms.queries * (1 + terms.restarts)))
     return Bounds(
         rows=rows,
-        rows_error=terms.total_error,
+        rows_error=rows_error,
         hard_rounds=hard_rounds,
         threshold=math.floor(terms.alpha * rows) - gate_error,
         gate=gate,

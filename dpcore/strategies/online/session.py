@@ -7,7 +7,7 @@ are answered again, by a new gate.
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -55,10 +55,25 @@ class OnlineSession:
     All public choices are functions of the transcript. `bounds` describes the theorem that the answers follow.
     """
 
-    def __init__(
-        self, shape: tuple[int, ...], *, terms: Terms, ledger: Ledger, run_id: str, gatekeeper: Gatekeeper
+    def __init__(  # noqa: PLR0913  the universe, the promise, the run, and the form of the model
+        self,
+        shape: tuple[int, ...],
+        *,
+        terms: Terms,
+        ledger: Ledger,
+        run_id: str,
+        gatekeeper: Gatekeeper,
+        begin_weights: Callable[[tuple[int, ...]], PublicWeights] = weights_for,
     ) -> None:
         """Begin a session, or continue it from its transcript. The first time, the number of rows is measured and paid for.
+
+        Args:
+            shape: The number of cells of every column of the universe.
+            terms: What the session promises, and what it may spend.
+            ledger: Holds the transcript.
+            run_id: The session's run.
+            gatekeeper: Compares and measures.
+            begin_weights: Makes the uniform model, dense or factored; by default the one that suits the universe's size.
 
         Raises:
             UsageError: If the measured table has too few rows for the theorem. The message says what to change.
@@ -79,7 +94,8 @@ class OnlineSession:
             else gatekeeper.measure(TOTAL, _EVERYTHING, terms.total_noise)
         )
         self.bounds: Bounds = bounds_for(terms, rows=max(1, int(total.values[0])))
-        self._weights: PublicWeights = weights_for(shape, total=float(self.bounds.rows))
+        self._weights = begin_weights(shape)
+        self._weights.model.rescale(float(self.bounds.rows))
         self._replay(stored)
 
     @property

@@ -44,18 +44,16 @@ def expected_rows(weights: PublicWeights, query: CountQuery) -> int:
     return round(float(query.on(weights.model.marginal(query.axes))))
 
 
-def weights_for(shape: tuple[int, ...], *, total: float) -> PublicWeights:
+def weights_for(shape: tuple[int, ...]) -> PublicWeights:
     """Return the uniform distribution in the form that suits the universe's size."""
-    if math.prod(shape) <= DENSE_CELLS:
-        return DenseWeights(shape, total=total)
-    return FactoredWeights(shape, total=total)
+    return DenseWeights(shape) if math.prod(shape) <= DENSE_CELLS else FactoredWeights(shape)
 
 
 class DenseWeights:
     """Every cell of the universe has its weight."""
 
-    def __init__(self, shape: tuple[int, ...], *, total: float) -> None:
-        self._model = DenseModel(shape, total=total)
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._model = DenseModel(shape, total=1.0)
 
     @property
     def model(self) -> Model:
@@ -74,8 +72,8 @@ class DenseWeights:
 class FactoredWeights:
     """One function for each set of columns that was learned: their sum is the logarithm of the distribution."""
 
-    def __init__(self, shape: tuple[int, ...], *, total: float) -> None:
-        self._model = FactoredModel(Resolutions(shape), total=total)
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self._model = FactoredModel(Resolutions(shape), total=1.0)
         self._functions: dict[Axes, Weights] = {}
 
     @property
