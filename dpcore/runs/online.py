@@ -5,12 +5,12 @@ import json
 import math
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from dpcore.curator.gate import CountQuery, Gatekeeper
-from dpcore.errors import UsageError
+from dpcore.errors import RunHeld, UsageError
 from dpcore.ledger import Lease, Ledger, RunState, open_ledger
 from dpcore.models import Model
 from dpcore.places import places_of_spec, using
@@ -141,7 +141,8 @@ def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
                 yield Online(session, universe=declaration.universe, ledger=ledger, lease=lease)
             finally:
                 if ledger.run(lease.run).state is RunState.OPEN:
-                    session.suspend()
+                    with suppress(RunHeld):  # a worker that has taken over the session goes on with it
+                        session.suspend()
         finally:
             engine.close()
 

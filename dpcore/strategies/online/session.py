@@ -141,8 +141,11 @@ class OnlineSession:
 
     def _compared(self, query: CountQuery) -> OnlineAnswer:
         """Answer a new query: from the model if it is accurate enough, else by a count."""
+        key = query.key
         self._finish_measuring()
-        key, expected = query.key, expected_rows(self._weights, query)
+        if key in self._answers:  # it closed the last gate, and the session was interrupted before it was measured
+            return self._answers[key]
+        expected = expected_rows(self._weights, query)
         if self._hard >= self.bounds.hard_rounds:
             return self._remember(key, max(0, expected), hard=False)
         opened = self._open()

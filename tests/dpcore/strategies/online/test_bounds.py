@@ -61,9 +61,7 @@ def test_laplace_noise_has_its_own_bound() -> None:
     assert noise_bound(DiscreteLaplace(scale=5.0, sensitivity=ONE), miss=0.01) == laplace_bound(5.0, miss=0.01)
 
 
-@pytest.mark.parametrize(
-    ("currency", "epsilon"), [(Currency.ZCDP, 1.0), (Currency.GDP, 1.0), (Currency.PURE, 10.0)]
-)
+@pytest.mark.parametrize(("currency", "epsilon"), [(Currency.ZCDP, 1.0), (Currency.GDP, 1.0), (Currency.PURE, 10.0)])
 def test_all_gates_and_counts_that_may_be_needed_are_paid_for(currency: Currency, epsilon: float) -> None:
     wanted = terms(currency, epsilon)
     found = bounds_for(wanted, rows=1_000_000)
