@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dpcore.audit.case import Case
 from dpcore.audit.cases.asking import asking
 from dpcore.audit.cases.calibrated import calibrated
+from dpcore.audit.cases.gates import gates
 from dpcore.audit.cases.histograms import noisy_histogram
 from dpcore.audit.cases.limits import limits
 from dpcore.audit.cases.maxima import noisy_max
@@ -36,6 +37,7 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "measuring-step": measuring,
     "limit-choice": limits,
     "asking-step": asking,
+    "gate-step": gates,
 }
 """By name, in display order."""
 
