@@ -312,7 +312,10 @@ def test_every_draw_of_a_question_is_paid_for(workspace: Workspace, what: str, c
     if what == "top":
         described = replace(described, attribute=query.attribute)  # type: ignore[type-var]
     exact = query.read(column)
-    with replayed(tuple(words for draw in recording.draws for words in draw.words)) as left:
+    within = [taken for taken in recording.taken if taken.operation is not None]  # a session compares without a draw
+    assert within
+    assert all(taken.operation == row and taken.caller == ENTROPY for taken in within)
+    with replayed(tuple(taken.content for taken in within)) as left:
         again = described.answer(exact)  # type: ignore[attr-defined]
     assert left == []
     assert str(again) == str(answer)
