@@ -51,7 +51,7 @@ class TopCategories:
         The operating system's, through `entropy`, for the selections and for which rows of a unit are kept.
 
     Reference:
-        Durfee and Rogers 2019, Practical differentially private top-k selection with pay-what-you-get composition, Lemma 4.2.
+        Durfee and Rogers 2019, Practical differentially private top-k selection with pay-what-you-get composition.
 
     Attributes:
         k: How many categories are selected.

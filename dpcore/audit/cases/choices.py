@@ -99,7 +99,7 @@ def top_categories() -> Case:
     return Case(
         name=TopCategories.name,
         theorem="Each category's count moves by at most what a unit counts, so selecting the largest noisy count k times, without those selected before, costs k selections.",
-        reference="Durfee and Rogers 2019, Lemma 4.2",
+        reference="Durfee and Rogers 2019",
         prices=_SELECTIONS,
         checks=(sound, StreamCheck(setting="100 selections", draw=_first(replaced, ["a"]))),
         bugs=(
