@@ -1,5 +1,7 @@
 """Comparisons of counts with a threshold: answered in order, ended by the last positive, with noise that suits the neighbours."""
 
+from typing import Any, ClassVar
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ ROWS = np.arange(1000)
 
 class TestCountsAbove(ChoosingContract):
     kind = CountsAbove
-    asked = {"threshold": 100, "positives": 2}
+    asked: ClassVar[dict[str, Any]] = {"threshold": 100, "positives": 2}
 
 
 def made(*, threshold=500, positives=1, protection=ROW):

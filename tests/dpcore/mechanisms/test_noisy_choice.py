@@ -1,5 +1,7 @@
 """Choices between named properties: the right one, by each wish, with noise that suits the wish."""
 
+from typing import Any, ClassVar
+
 import numpy as np
 import pytest
 
@@ -15,12 +17,12 @@ NAMES = ("old", "older", "not old")
 
 class TestNoisyChoice(ChoosingContract):
     kind = NoisyChoice
-    asked = {"candidates": ["a", "b"], "wanted": "nearest", "target": 7}
+    asked: ClassVar[dict[str, Any]] = {"candidates": ["a", "b"], "wanted": "nearest", "target": 7}
 
 
 class TestNoisyChoiceOfTheMost(ChoosingContract):
     kind = NoisyChoice
-    asked = {"candidates": ["a", "b"], "wanted": "most", "target": None}
+    asked: ClassVar[dict[str, Any]] = {"candidates": ["a", "b"], "wanted": "most", "target": None}
 
 
 def made(wanted, target=None, *, protection=ROW, delta=0.0, candidates=NAMES):

@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 from itertools import product
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ AGE = Integer(minimum=0, maximum=99)
 
 class TestNoisyQuantiles(ChoosingContract):
     kind = NoisyQuantiles
-    asked = {"attribute": AGE, "step": 1, "shares": ["0.25", "0.5", "0.75"]}
+    asked: ClassVar[dict[str, Any]] = {"attribute": AGE, "step": 1, "shares": ["0.25", "0.5", "0.75"]}
 
 
 def made(shares, protection=ROW, *, epsilon=8.0, attribute=AGE, step=1):

@@ -1,6 +1,7 @@
 """Top categories: the right order with much budget, the right probabilities with little, one price for all."""
 
 from collections import Counter
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ CITY = Categorical(("north", "south", "west", "east"), missing=True)
 
 class TestTopCategories(ChoosingContract):
     kind = TopCategories
-    asked = {"attribute": CITY, "k": 3}
+    asked: ClassVar[dict[str, Any]] = {"attribute": CITY, "k": 3}
 
 
 def made(k, protection=ROW, *, epsilon=20.0, delta=0.0, attribute=CITY):
