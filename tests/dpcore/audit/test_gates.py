@@ -32,4 +32,4 @@ def test_half_the_price_of_a_gate_is_noticed(monkeypatch: pytest.MonkeyPatch) ->
         gates().checks[0].charged
         == price(SparseVector(epsilon=4.0, sensitivity=1, positives=1, monotone=False), Currency.PURE) // 2
     )
-    assert not gates().checks[0].run(effort=1.0).sound
+    assert not gates().checks[0].run(effort=0.5).sound
