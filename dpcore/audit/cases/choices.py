@@ -51,9 +51,15 @@ def _values(drawn: NoisyQuantiles, values: Sequence[int]) -> Draw:
 def noisy_quantiles() -> Case:
     """Return the audit of quantiles. Between two candidates, the scores of a replaced row move apart by half of what the noise allows for."""
     replaced, high = _quantile(REPLACED), _quantile(ROW, "0.9")
-    sound = _priced("the median of 0 or 1, replaced", replaced, _values(replaced, [0]), _values(replaced, [1]))
+    sound = _priced(
+        "the median of 0 or 1, replaced", replaced, _values(replaced, [0]), _values(replaced, [1]), draws=MORE_DRAWS
+    )
     added = _priced(
-        "a ninth decile, one row added", high, _values(high, [0] * 9 + [1]), _values(high, [0] * 9 + [1, 1])
+        "a ninth decile, one row added",
+        high,
+        _values(high, [0] * 9 + [1]),
+        _values(high, [0] * 9 + [1, 1]),
+        draws=MORE_DRAWS,
     )
     forgetful = replace(high, epsilon=10 * high.epsilon)
     return Case(
@@ -66,7 +72,12 @@ def noisy_quantiles() -> Case:
             Bug(
                 name="persons taken for rows",
                 how="persons have six rows each, but the unit is declared to be one row",
-                check=replace(sound, here=once(_values(replaced, [0] * 6)), there=once(_values(replaced, [1] * 6))),
+                check=replace(
+                    sound,
+                    here=once(_values(replaced, [0] * 6)),
+                    there=once(_values(replaced, [1] * 6)),
+                    draws=FEW_DRAWS,
+                ),
             ),
             Bug(
                 name="denominator forgotten",
@@ -75,6 +86,7 @@ def noisy_quantiles() -> Case:
                     added,
                     here=once(_values(forgetful, [0] * 9 + [1])),
                     there=once(_values(forgetful, [0] * 9 + [1, 1])),
+                    draws=FEW_DRAWS,
                 ),
             ),
         ),

@@ -104,7 +104,7 @@ class SessionChargeCheck:
     @property
     def setting(self) -> str:
         """The input that is checked, in words."""
-        return "words drawn in an online session with a hard query"
+        return "words drawn in a session for a hard query"
 
     def run(self, *, effort: float) -> Finding:  # noqa: ARG002  one session is enough
         """Open a session, ask one hard query, and observe every request for random words."""
