@@ -1,6 +1,7 @@
 """A small private table with a spec and an account, in a folder of its own that is also the working folder."""
 
 import gc
+import importlib
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,7 +14,6 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 
-from dpcore.answers import replicates
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency, budget_of
 from dpcore.privacy.protection import Neighbours
@@ -33,7 +33,7 @@ def pytest_configure() -> None:
     signed nothing is enough. This is a hook, so that a benchmark, which only imports this file, measures what users have.
     """
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
-    replicates.REPLICATES = 2  # most tests of releases ask for no interval, and each replicate is a fit
+    importlib.import_module("tests.few_replicates")
 
 
 def pytest_collection_finish() -> None:

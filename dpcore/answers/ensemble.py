@@ -8,7 +8,7 @@ import numpy as np
 
 from dpcore.answers.evaluate import Marginal, Prepared
 from dpcore.answers.merging import Merged, Merging, merged_by
-from dpcore.answers.query import Count, Mean, Number, Quantile, Query, aggregates
+from dpcore.answers.query import Count, Mean, Number, Quantile, Query, Sum, aggregates
 from dpcore.answers.release import Release
 from dpcore.answers.replicates import seed_of
 from dpcore.answers.uncertainty import Fit, Uncertainty
@@ -60,10 +60,12 @@ class Ensemble:
         """Return all numbers of a query by the released model, each with one entry for every group."""
         return _evaluated(plain, self._model)
 
-    def sampling_variance(self, plain: Merging, number: Mean) -> Weights:
-        """Return the variance that a mean would have if the rows of each group were a random sample."""
+    def sampling_variance(self, plain: Merging, number: Mean | Sum) -> Weights:
+        """Return the variance that a mean or sum would have if the rows of each group were a random sample, of a random size for a sum."""
         masses = plain.rows(number).totals(_marginal(plain, self._model), along=number.column)
         values, rows = plain.column(number.column).means, np.maximum(masses.sum(axis=1), 1.0)
+        if isinstance(number, Sum):
+            return np.asarray(masses @ values**2)
         means = (masses @ values) / rows
         found: Weights = np.maximum(masses @ values**2 / rows - means**2, 0.0) / rows
         return found
@@ -80,8 +82,10 @@ class Ensemble:
                 found[number].append(values - pilot[number])
         return {number: np.array(each) for number, each in found.items()}
 
-    def quantile_ends(self, merging: Merging, number: Quantile, errors: float) -> tuple[Weights, Weights]:
-        """Return the ends of a quantile's interval, this many standard errors to either side.
+    def quantile_ends(
+        self, merging: Merging, number: Quantile, errors: float, *, clumps: float = 0.0
+    ) -> tuple[Weights, Weights]:
+        """Return the ends of a quantile's interval, this many standard errors to either side, as if rows also came in clumps of so many.
 
         The standard error is that of the share of rows below the quantile. The ends are the model's quantiles at that share, less and
         more: values may be whole and far apart, so that all replicates have the same quantile and yet none is certain (Woodruff 1952).
@@ -95,7 +99,8 @@ class Ensemble:
         )
         below = np.where(before, 1.0, inside)  # the part of each piece that lies below the model's quantile
         shares = [_share(each, below) for each in masses[1:]]
-        error = errors * np.sqrt(np.mean([(each - shares[0]) ** 2 for each in shares[1:]], axis=0))
+        sampled = clumps * number.share * (1 - number.share) / np.maximum(ends[:, -1], 1.0)
+        error = errors * np.sqrt(np.mean([(each - shares[0]) ** 2 for each in shares[1:]], axis=0) + sampled)
         low, high = np.clip(number.share - error, 0.0, 1.0), np.clip(number.share + error, 0.0, 1.0)
         return merging.quantiles(number.column, masses[0], low), merging.quantiles(number.column, masses[0], high)
 
@@ -141,13 +146,7 @@ def _evaluated(merging: Merging, model: Merged) -> dict[Number, Weights]:
 
 def _marginal(merging: Merging, model: Merged) -> Marginal:
     """Return the marginals of a model by the classes of a query, which keeps them."""
-
-    def marginal(axes: Axes) -> Weights:
-        if (model, axes) not in merging.kept:
-            merging.kept[model, axes] = model(axes, [merging.classes(axis) for axis in axes])
-        return merging.kept[model, axes]
-
-    return marginal
+    return lambda axes: merging.marginal(model, axes)
 
 
 def _share(masses: Weights, below: Weights) -> Weights:

@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dpcore.answers.cells import Column
-from dpcore.answers.evaluate import Prepared
+from dpcore.answers.evaluate import Form, Prepared
 from dpcore.answers.query import Count, IsNull, Query, Term, aggregates
 from dpcore.models import Model
+from dpcore.models.factored.merged import count_classes
 from dpcore.models.model import Weights
 from dpcore.resolutions import Groups
 from dpcore.universe import Universe
@@ -37,6 +39,35 @@ class Merging(Prepared):
     def classes(self, column: int) -> Groups:
         """Return the class of each cell of a column."""
         return self._merged(column)[0]
+
+    def marginal(self, model: Merged, axes: Axes) -> Weights:
+        """Return a model's counts in every combination of classes of some columns. Where no number of the query counts, it may be zero."""
+        if (model, axes) not in self.kept:
+            classes = [self.classes(axis) for axis in axes]
+            needed = self._needed(axes)
+            found = np.zeros([count_classes(each) for each in classes])
+            found[np.ix_(*needed)] = model(
+                axes, [_only(each, some) for each, some in zip(classes, needed, strict=True)]
+            )
+            self.kept[model, axes] = found
+        return self.kept[model, axes]
+
+    def _needed(self, axes: Axes) -> list[npt.NDArray[np.intp]]:
+        """Return, for each of some columns, the classes in which a number of the query counts rows; at least one."""
+        found = [np.zeros(count_classes(self.classes(axis)), dtype=np.bool_) for axis in axes]
+        for form in self._all_forms:
+            if form.axes == axes:
+                for place, column in enumerate(form.columns):
+                    others = tuple(other for other in range(len(axes)) if other != place)
+                    found[place][column.cell[np.broadcast_to(form.holds.any(axis=others), column.pieces)]] = True
+        for each in found:
+            each[0] |= not each.any()
+        return [np.flatnonzero(each) for each in found]
+
+    @cached_property
+    def _all_forms(self) -> list[Form]:
+        inner = [each for number in self.query.numbers() for each in aggregates(number)]
+        return [form for each in inner for form in (self.form(each), self.rows(each))]
 
     def is_cut(self, column: int) -> bool:
         """Return whether the query treats values within one cell of a column differently."""
@@ -91,6 +122,13 @@ class Merging(Prepared):
         return in_order[inverse.ravel()]
 
 
+def _only(classes: Groups, some: npt.NDArray[np.intp]) -> Groups:
+    """Number some classes from 0, and leave the others out."""
+    renumbered = np.full(count_classes(classes), -1, dtype=np.intp)
+    renumbered[some] = np.arange(len(some))
+    return renumbered[classes]
+
+
 def merged_by(model: Model) -> Merged:
     """Return how a model sums its marginals by classes."""
     own = getattr(model, "merged", None)
@@ -98,15 +136,15 @@ def merged_by(model: Model) -> Merged:
 
 
 def summed(array: Weights, classes: Sequence[Groups]) -> Weights:
-    """Sum an array by classes of the cells of each dimension.
+    """Sum an array by classes of the cells of each dimension. Cells of class -1 are left out.
 
     >>> summed(np.array([[1.0, 2.0, 3.0]]), [np.array([0]), np.array([0, 1, 0])]).tolist()
     [[4.0, 2.0]]
     """
     for place, each in enumerate(classes):
-        count = int(each.max()) + 1
         if not np.array_equal(each, np.arange(len(each))):
-            chosen = np.zeros((len(each), count))
-            chosen[np.arange(len(each)), each] = 1.0
+            counted = np.flatnonzero(each >= 0)
+            chosen = np.zeros((len(each), count_classes(each)))
+            chosen[counted, each[counted]] = 1.0
             array = np.moveaxis(np.tensordot(array, chosen, axes=(place, 0)), -1, place)
     return array

@@ -12,7 +12,7 @@ from dpcore.answers.uncertainty import Fit, Uncertainty, read_uncertainty
 from dpcore.errors import UsageError
 from dpcore.measurements import EXPECTED_TOTAL, Measurement
 from dpcore.models import DenseModel, FactoredModel, Functions, Model
-from dpcore.models.fitting import SignedSteps, Transcript, fit_dense, fit_factored
+from dpcore.models.fitting import How, SignedSteps, Transcript, fit_dense, fit_factored
 from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, one_line, open_regular, read_regular
 from dpcore.release.measured import MEASUREMENTS, read_measurements
@@ -65,25 +65,30 @@ class Release:
         return self.fit(self.transcript) if known is None else self.assigned(known.model)
 
     def fit(self, transcript: Transcript, *, per_cell: float | None = None) -> Model:
-        """Fit the release's kind of model to a transcript, as the run did. The arguments are those of `fitted`."""
-        return self.fitted(transcript, per_cell=per_cell)[0]
+        """Fit the release's kind of model to a transcript, as the run did; with `per_cell`, more or less closely."""
+        return self.fitted(transcript, how=How(per_cell=per_cell))[0]
 
-    def fitted(self, transcript: Transcript, *, per_cell: float | None = None) -> tuple[Model, Functions]:
-        """Fit the release's kind of model to a transcript, as the run did, and return its functions, too.
+    def fitted(
+        self, transcript: Transcript, *, how: How | None = None, model: Model | None = None
+    ) -> tuple[Model, Functions]:
+        """Fit the release's kind of model to a transcript, and return its functions, too.
 
         Args:
             transcript: Measurements like those of the release.
-            per_cell: See `fit_dense`; None for what the run used.
+            how: How it is fitted; None as the run did. `pmw` has only one way.
+            model: A model that this method has returned for measurements of the same marginals. It is used again, which saves time.
         """
-        shape, rough = self.universe.shape, {} if per_cell is None else {"per_cell": per_cell}
+        shape, orders = self.universe.shape, self.universe.orders
         match self.manifest["strategy"]:
             case "mwem":
-                return fit_dense(shape, transcript, orders=self.universe.orders, **rough)
+                dense = model if isinstance(model, DenseModel) else None
+                return fit_dense(shape, transcript, orders=orders, how=how, model=dense)
             case "pmw":
                 told = self.manifest["spec"]["strategy"]
                 return SignedSteps.of(shape, rounds=told["rounds"], alpha=told["alpha"]).fitted(shape, transcript)
             case "adaptive":
-                return fit_factored(self.resolutions, transcript, orders=self.universe.orders, **rough)
+                factored = model if isinstance(model, FactoredModel) else None
+                return fit_factored(self.resolutions, transcript, orders=orders, how=how, model=factored)
         raise UsageError(f"the release was made by another version of dpflow; answer with the one in its {MANIFEST}")
 
     def assigned(self, fit: Fit) -> Model:

@@ -10,7 +10,7 @@ Everything is computed from public measurements. The seed is their hash, so a re
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,8 +18,8 @@ import numpy as np
 from dpcore.answers.release import Release
 from dpcore.answers.uncertainty import Fit, Scale, Uncertainty
 from dpcore.measurements import Measurement
-from dpcore.models import Model
-from dpcore.models.fitting import Transcript
+from dpcore.models import FactoredModel, Model
+from dpcore.models.fitting import How, Transcript
 from dpcore.models.model import Weights
 from dpcore.universe import Attribute
 from dpcore.workload import Axes
@@ -32,10 +32,11 @@ PILOT_PER_CELL = {
     "adaptive": 1.5,
     "pmw": None,
 }  # twice, or one and a half times, what the model may fit; docs/decisions/0044
-SETS, COUNTS_EACH = 24, 8  # the random counts from which the usual size of errors is learned
+TRIES, PILOT_TRIES = 90, 80  # the pilot continues from the model; a fit that ends by itself takes less
+SETS, COUNTS_EACH = 32, 4  # the random counts from which the usual size of errors is learned
 RANGES_EACH = 60  # of each marginal that is predicted
 FEWEST_PREDICTED = 3  # marginals
-MOST_COLUMNS, MOST_CELLS = 4, 1 << 14  # of each of them
+MOST_COLUMNS, MOST_CELLS = 4, 1 << 20  # of each of them
 
 
 def replicates_for(release: Release) -> int:
@@ -45,27 +46,38 @@ def replicates_for(release: Release) -> int:
     return min(REPLICATES, fewer) if cells > LARGE else REPLICATES
 
 
-def make_uncertainty(release: Release) -> Uncertainty:
-    """Fit the model of a release again, its pilot and its replicates. No file of the release is read."""
-    replicates = replicates_for(release)
-    fitted, functions = release.fitted(release.transcript)
-    model = Fit(fitted.total, functions)
-    pilot, functions = release.fitted(release.transcript, per_cell=PILOT_PER_CELL[release.manifest["strategy"]])
-    rng = np.random.default_rng(seed_of(release.transcript))
+def make_uncertainty(release: Release, *, pause: Callable[[], None] = lambda: None) -> Uncertainty:
+    """Fit the model of a release again, its pilot and its replicates. No file of the release is read.
+
+    Args:
+        release: The release.
+        pause: Called after every fit.
+    """
+    transcript, replicates = release.transcript, replicates_for(release)
+    used, functions = release.fitted(transcript)
+    model = Fit(used.total, functions)
+    pause()
+    how = How(per_cell=PILOT_PER_CELL[release.manifest["strategy"]], tries=PILOT_TRIES, start=functions)
+    used, functions = release.fitted(transcript, how=how, model=used)
+    pilot = Fit(used.total, functions)
+    rng = np.random.default_rng(seed_of(transcript))
+    asked = list(random_counts(list(release.universe.attributes.values()), rng))
+    known = counts_of(used, asked)
+    expected = {each.axes: used.marginal(each.axes) for each in (*transcript.first, *transcript.later)}
     pure = release.manifest["spec"]["privacy"]["delta"] == 0
     made: list[Fit] = []
-    asked = list(random_counts(list(release.universe.attributes.values()), rng))
-    known = _answers(pilot, asked)
     squares = np.zeros(len(known))
-    expected = {each.axes: pilot.marginal(each.axes) for each in (*release.transcript.first, *release.transcript.later)}
     for _ in range(replicates):
-        replicate, own = release.fitted(_redrawn(release.transcript, expected, rng, pure=pure))
-        made.append(Fit(replicate.total, own))
-        squares += (_answers(replicate, asked) - known) ** 2
+        pause()
+        redrawn = _redrawn(transcript, expected, rng, pure=pure)
+        used, functions = release.fitted(redrawn, how=How(tries=TRIES), model=used)
+        made.append(Fit(used.total, functions))
+        squares += (counts_of(used, asked) - known) ** 2
+    pause()
     columns = np.array([float(len(axes)) for axes, _ in asked])
     scale = replace(_scale(known, squares, columns, replicates=replicates), unmeasured=_unmeasured(release, rng))
-    model, rough, *made = _alike([model, Fit(pilot.total, functions), *made])
-    return Uncertainty(model, rough, tuple(made), scale)
+    model, pilot, *made = _alike([model, pilot, *made])
+    return Uncertainty(model, pilot, tuple(made), scale)
 
 
 def seed_of(transcript: Transcript) -> int:
@@ -110,8 +122,13 @@ def counted(array: Weights, cells: Sequence[Weights]) -> float:
     return float(array)
 
 
-def _answers(model: Model, asked: Sequence[tuple[Axes, list[Weights]]]) -> Weights:
-    marginals = {axes: model.marginal(axes) for axes in dict.fromkeys(axes for axes, _ in asked)}
+def counts_of(model: Model, asked: Sequence[tuple[Axes, list[Weights]]]) -> Weights:
+    """Return how many rows a model has in the chosen cells of each of some counts."""
+    if isinstance(model, FactoredModel):  # it need not compute marginals of millions of cells
+        return np.array(
+            [model.merged(axes, [np.where(each > 0, 0, -1) for each in cells]).item() for axes, cells in asked]
+        )
+    marginals = model.marginals(axes for axes, _ in asked)
     return np.array([counted(marginals[axes], cells) for axes, cells in asked])
 
 

@@ -1,16 +1,22 @@
 """What a verb returns, as data for programs and as text for people; and the tables and budget bars of that text."""
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, ClassVar
 
+from dpcore.reporting.ratings import Rating
+
 _AHEAD = 200
 """How many rows of a listing are read ahead to choose its column widths."""
 
 _MARKS, _PLAIN_MARKS = ("█", "▒", "·"), ("#", "=", ".")
+LEAST_WIDTH = 60
+"""A narrower terminal wraps the lines itself."""
 _NOTHING = 10**6
 """A rest of at most one part in this many is rounding error, and the bar is drawn full."""
 
@@ -151,6 +157,30 @@ def legend() -> str:
     return f"{first} spent   {second} reserved   {third} left"
 
 
+def mark(rating: Rating) -> str:
+    """Return a rating as its symbol and its word. A terminal that cannot print the symbol gets a plain one."""
+    symbol = rating.symbol
+    if not _printable("".join(each.symbol for each in Rating)):
+        symbol = {Rating.GOOD: "+", Rating.FAIR: "~", Rating.POOR: "x"}[rating]
+    return f"{symbol} {rating}"
+
+
+def width_to_fill() -> int | None:
+    """Return the width of the terminal, or of COLUMNS; None if the output goes elsewhere, where lines are searched and not wrapped."""
+    columns = shutil.get_terminal_size((0, 0)).columns
+    return max(columns, LEAST_WIDTH) if columns else None
+
+
+def wrapped(line: str, *, indent: int) -> str:
+    """Wrap a line at the terminal's width, but not between a number and its percent sign. The lines that follow are indented."""
+    width = width_to_fill()
+    if width is None or len(line) <= width:
+        return line
+    together, apart = line.replace(" %", "\0%"), " " * indent
+    lines = textwrap.wrap(together, width, subsequent_indent=apart, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines).replace("\0", " ")
+
+
 def rule(width: int) -> str:
     """Draw a line to go below a heading."""
     return ("-" if _marks() is _PLAIN_MARKS else "─") * width
@@ -165,8 +195,12 @@ def _cells(part: int, whole: int, width: int) -> int:
 
 
 def _marks() -> tuple[str, str, str]:
+    return _MARKS if _printable("".join(_MARKS)) else _PLAIN_MARKS
+
+
+def _printable(text: str) -> bool:
     try:
-        "".join(_MARKS).encode(sys.stdout.encoding or "utf-8")
+        text.encode(sys.stdout.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
-        return _PLAIN_MARKS
-    return _MARKS
+        return False
+    return True

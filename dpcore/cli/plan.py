@@ -4,23 +4,28 @@ import argparse
 import math
 from pathlib import Path
 
-from dpcore.cli.output import Answer, table
+from dpcore.cli.output import Answer, wrapped
+from dpcore.cli.plan_ratings import change_lines, column_lines, pair_lines, summary_lines
 from dpcore.cli.specs import AS_OF, Subparsers, add_verb, day_of
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run
+from dpcore.reporting.ratings import percent
+from dpcore.runs.planning.grounds import MOST_ROWS
 from dpcore.runs.planning.limits import PlannedLimit
-from dpcore.runs.planning.plan import Plan, PlannedColumn, PlannedRounds, PlannedTotal, plan_run
+from dpcore.runs.planning.plan import Plan, PlannedRounds, PlannedTotal, plan_run
 from dpcore.runs.planning.scope import PlannedDiscovery
 from dpcore.runs.planning.target import Target, epsilon_for
 from dpcore.spec import Declaration, load_spec
 
-MOST_ROWS = 10**12
 _ROWS_FROM = {
     "given": "as given with --rows",
+    "earlier release": "the noisy total of the newest release; if that has changed, give the number with --rows",
+    "expect_rows": "the middle of `expect_rows`; if you know better, give the number with --rows",
     "output.rows": "from `output.rows`; if the table has another number of rows, give it with --rows",
     "a guess": "a guess; give the number with --rows",
 }
+HANGING = 11  # the indent of a wrapped line, below the text after its label
 FEWEST_CELLS = 4  # that a pair of columns can have
 WORTH_SAYING = 0.01  # a smaller unspent share of the budget is not mentioned
 
@@ -34,7 +39,11 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         "--rows",
         metavar="N",
         type=int,
-        help="roughly how many rows the table has; the plan is public, so give a public guess; default: `output.rows`, or 100,000",
+        help="roughly how many rows the table has; the plan is public, so give a public guess; default: as in the newest release, "
+        "`output.rows`, the middle of `expect_rows`, or 100,000",
+    )
+    plan.add_argument(
+        "--all", action="store_true", help="list every column and every pair of columns, not only the worst ones"
     )
     plan.add_argument("--as-of", metavar="DAY", help=AS_OF)
     plan.add_argument(
@@ -70,12 +79,18 @@ def _plan(arguments: argparse.Namespace) -> Answer:
             ),
         )
     plan = plan_run(declaration, rows=arguments.rows, as_of=as_of)
-    return Answer(plan.to_json(), f"{arguments.spec}: what a run would do\n\n{_text(plan)}")
+    lines = (wrapped(line, indent=HANGING) for line in _lines(plan, everything=arguments.all))
+    return Answer(
+        plan.to_json(), "\n".join([f"{arguments.spec}: what a run would do", "", *lines]), exit_code=plan.exit_code
+    )
 
 
-def _text(plan: Plan) -> str:
+def _lines(plan: Plan, *, everything: bool) -> list[str]:
     why = f" (chosen: {plan.strategy_reason})" if plan.strategy_reason else " (as the spec says)"
-    lines = [
+    return [
+        *summary_lines(plan.ratings),
+        *change_lines(plan.changes),
+        "",
         f"strategy   {plan.strategy}{why}",
         f"universe   {plan.universe.columns:,} columns, {_universe_cells(plan)} cells",
         f"rows       about {plan.rows:,}: {_ROWS_FROM[plan.rows_from]}",
@@ -84,21 +99,15 @@ def _text(plan: Plan) -> str:
         *([] if plan.expects is None else [_expected_rows(plan.expects)]),
         *map(_discovery, plan.discovers),
         "",
-        "noise: standard deviation of each count; error: its effect summed over all cells, as a share of the rows",
-        table(
-            [("measured first", "cells", "noise", "error"), *map(_column_row, plan.first)],
-            right={"cells", "noise", "error"},
-        ),
-        "",
+        *column_lines(plan, every=everything),
+        *pair_lines(plan, every=everything),
         *([f"ranges     {', '.join(plan.ranges)}: coarser versions, at the same cost again"] if plan.ranges else ()),
         *_round_lines(plan.rounds, single=plan.strategy == "pmw"),
         *_candidate_lines(plan),
-        *_error_lines(plan),
         f"memory     about {_rounded(plan.costs.memory_mb)} MB",
         f"time       about {_duration(plan.costs.least_seconds)} to {_duration(plan.costs.most_seconds)}",
         *(f"warning    {warning}" for warning in plan.warnings),
     ]
-    return "\n".join(lines)
 
 
 def _budget_lines(plan: Plan) -> list[str]:
@@ -110,11 +119,13 @@ def _budget_lines(plan: Plan) -> list[str]:
     ]
     if plan.unspent > WORTH_SAYING:
         lines.append(
-            f"unspent    at least {_percent(plan.unspent)} of it: the noise is already as small as it can be; a smaller epsilon would do"
+            f"unspent    at least {percent(plan.unspent)} of it: the noise is already as small as it can be; a smaller epsilon would do"
         )
     if account.remaining is None or account.remaining_epsilon is None:
         return [*lines, f"account    not open yet, so {currency} is assumed: {account.missing}"]
     left = f"{currency.symbol} {down(account.remaining, places=BOOKED_PLACES)}"
+    if account.refused is not None:
+        return [*lines, f"refused    {account.refused}", f"has        {left}, without this run"]
     following = next_run(
         account.remaining_epsilon, new_blocks=account.new_block_epsilon, block=f"block {account.block}"
     )
@@ -143,8 +154,8 @@ def _universe_cells(plan: Plan) -> str:
 def _limit_lines(limits: PlannedLimit) -> list[str]:
     """Say how the limit on rows per unit is chosen, and what each limit costs."""
     most = limits.costs[-1].rows_per_unit
-    costs = ", ".join(f"{each.rows_per_unit}: {_percent(each.error)}" for each in limits.costs)
-    bought = f"for {_percent(limits.share)} of the budget, with noise {limits.noise:.1f}"
+    costs = ", ".join(f"{each.rows_per_unit}: {percent(each.error)}" for each in limits.costs)
+    bought = f"for {percent(limits.share)} of the budget, with noise {limits.noise:.1f}"
     return [
         f"limit      1 to {most} rows of each {limits.unit}: the run first counts the units by their number of rows, {bought}",
         "           it then takes the limit with the least expected error, from noise and from lost rows",
@@ -155,7 +166,7 @@ def _limit_lines(limits: PlannedLimit) -> list[str]:
 
 def _expected_rows(total: PlannedTotal) -> str:
     return (
-        f"expects    {total.least:,} to {total.most:,} rows: the run first measures the total, for {_percent(total.share)} of the budget, with noise "
+        f"expects    {total.least:,} to {total.most:,} rows: the run first measures the total, for {percent(total.share)} of the budget, with noise "
         f"{total.noise:.1f}; it stops if the noisy total is more than {math.ceil(total.margin):,} outside"
     )
 
@@ -165,16 +176,12 @@ def _discovery(found: PlannedDiscovery) -> str:
     if found.places is not None:
         return (
             f"finds      {found.name}: the distribution over {found.places:,} values, in {levels} with noise {found.noise:.1f}, "
-            f"for {_percent(found.share)} of the budget; a value stands out with about {found.least:,} rows or more"
+            f"for {percent(found.share)} of the budget; a value stands out with about {found.least:,} rows or more"
         )
     return (
         f"finds      {found.name}: at most {found.cells:,} cells, in {levels} with noise {found.noise:.1f}, "
-        f"for {_percent(found.share)} of the budget; finds values with about {found.least:,} rows or more"
+        f"for {percent(found.share)} of the budget; finds values with about {found.least:,} rows or more"
     )
-
-
-def _column_row(column: PlannedColumn) -> tuple[str, ...]:
-    return column.name, f"{column.cells:,}", f"{column.noise:.1f}", _percent(column.error)
 
 
 def _round_lines(rounds: PlannedRounds | None, *, single: bool) -> list[str]:
@@ -217,25 +224,6 @@ def _candidate_lines(plan: Plan) -> list[str]:
     return lines
 
 
-def _error_lines(plan: Plan) -> list[str]:
-    """State the error of the noise alone, the only part that is known without data."""
-    parts = []
-    if plan.strategy != "pmw":
-        mean = sum(column.error for column in plan.first) / len(plan.first)
-        parts.append(f"{_percent(mean)} of the rows in a column, on average")
-    if plan.rounds is not None:
-        what = "count" if plan.strategy == "pmw" else f"marginal of {plan.rounds.typical_cells:,} cells"
-        parts.append(f"{_percent(plan.rounds.error)} of the rows in a measured {what}")
-    return [
-        f"error      from noise alone, summed over all cells: {'; '.join(parts)}",
-        "           a release can be better where measurements overlap, or worse where its model is wrong",
-    ]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:,.0f} %"
-
-
 def _rounded(number: float) -> str:
     """Format a number with two significant digits.
 
@@ -269,12 +257,12 @@ def _target_text(target: Target, *, found: bool, one_row: bool) -> str:
     currency = Currency(target.currency)
     paid = "" if currency is Currency.PURE else f" ({currency.symbol} {figure(target.amount)})"
     how = "like every single column" if target.rounds is None else f"if one of the {target.rounds} rounds measures it"
-    now = "too little for any run" if target.spec_error is None else f"an error of {_percent(target.spec_error)}"
+    now = "too little for any run" if target.spec_error is None else f"an error of {percent(target.spec_error)}"
     lines = [
         f"epsilon    {at_most(target.epsilon)} at delta {at_most(target.delta)}{paid}; the spec has {at_most(target.spec_epsilon)}: {now}",
         f"marginal   {' x '.join(target.columns)}: {'at most ' if found else ''}{cells(target.cells)} cells, measured with noise {target.noise:,.1f}, {how}",
         f"rows       about {target.rows:,}: {_ROWS_FROM[target.rows_from]}",
-        f"error      {_percent(target.error)} of the rows; at most {at_most(100 * target.wanted)} % was asked for",
+        f"error      {percent(target.error)} of the rows; at most {at_most(100 * target.wanted)} % was asked for",
         "           from noise alone, summed over all cells; a release can be better or worse",
     ]
     if one_row:

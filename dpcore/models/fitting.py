@@ -47,6 +47,25 @@ class Transcript:
         return cls(tuple(each for each in every if not in_round(each.step)), later)
 
 
+@dataclass(frozen=True, eq=False)
+class How:
+    """How a model is fitted, if otherwise than in a run.
+
+    Attributes:
+        per_cell: Parameters that the last model may fit for each cell that stands out; None as in a run. More give a rougher model.
+        tries: The most evaluations for the last refinement; None as in a run.
+        start: The functions from which the last refinement starts; None for those of the first model.
+    """
+
+    per_cell: float | None = None
+    tries: int | None = None
+    start: Functions | None = None
+
+    def at_most(self, tries: int) -> int:
+        """Return the number of tries, if a run takes so many."""
+        return tries if self.tries is None else min(tries, self.tries)
+
+
 def in_round(step: str) -> bool:
     """Return whether a step belongs to a round.
 
@@ -67,10 +86,12 @@ def first_dense(model: DenseModel, evidence: Evidence) -> Functions:
 
 
 def last_dense(
-    model: DenseModel, evidence: Evidence, base: Functions, *, orders: Orders, per_cell: float = DENSE_PER_CELL
+    model: DenseModel, evidence: Evidence, base: Functions, *, orders: Orders, how: How | None = None
 ) -> Functions:
     """Build the last model from the first one, so that early measurements have no more influence than late ones."""
-    functions = refine(model, evidence, base, tries=last_tries(math.prod(model.shape)), per_cell=per_cell)
+    how = how or How()
+    per_cell = DENSE_PER_CELL if how.per_cell is None else how.per_cell
+    functions = refine(model, evidence, base, tries=how.at_most(last_tries(math.prod(model.shape))), per_cell=per_cell)
     return keep_trends(model, evidence, functions, resolutions=Resolutions(model.shape), orders=orders)
 
 
@@ -80,15 +101,22 @@ def first_factored(model: FactoredModel, evidence: Evidence) -> Functions:
 
 
 def last_factored(
-    model: FactoredModel, evidence: Evidence, base: Functions, *, orders: Orders, per_cell: float = FACTORED_PER_CELL
+    model: FactoredModel, evidence: Evidence, base: Functions, *, orders: Orders, how: How | None = None
 ) -> Functions:
     """Build the last model from the first one, likewise."""
-    functions = refine(model, evidence, base, tries=LAST_TRIES, per_cell=per_cell)
+    how = how or How()
+    per_cell = FACTORED_PER_CELL if how.per_cell is None else how.per_cell
+    functions = refine(model, evidence, base, tries=how.at_most(LAST_TRIES), per_cell=per_cell)
     return keep_trends(model, evidence, functions, resolutions=model.resolutions, orders=orders)
 
 
 def fit_dense(
-    shape: Sequence[int], transcript: Transcript, *, orders: Orders, per_cell: float = DENSE_PER_CELL
+    shape: Sequence[int],
+    transcript: Transcript,
+    *,
+    orders: Orders,
+    how: How | None = None,
+    model: DenseModel | None = None,
 ) -> tuple[DenseModel, Functions]:
     """Return the dense model of a transcript, and its functions.
 
@@ -96,29 +124,42 @@ def fit_dense(
         shape: The number of cells of each column.
         transcript: The measurements.
         orders: The ordered columns.
-        per_cell: Parameters that the last model may fit for each cell that stands out. A larger number gives a rougher model.
+        how: How it is fitted.
+        model: A model of this shape that is used again, to save its memory. What it was before does not matter.
     """
-    evidence = _evidence(transcript.first)
-    model = DenseModel(tuple(shape), total=evidence.total)
-    base = first_dense(model, evidence)
+    how, evidence = how or How(), _evidence(transcript.first)
+    model = model or DenseModel(tuple(shape), total=evidence.total)
+    if (base := how.start) is None:
+        model.rescale(evidence.total)
+        base = first_dense(model, evidence)
     for each in transcript.later:
         evidence.add(each)
     model.rescale(evidence.total)
-    return model, last_dense(model, evidence, base, orders=orders, per_cell=per_cell)
+    return model, last_dense(model, evidence, base, orders=orders, how=how)
 
 
 def fit_factored(
-    resolutions: Resolutions, transcript: Transcript, *, orders: Orders, per_cell: float = FACTORED_PER_CELL
+    resolutions: Resolutions,
+    transcript: Transcript,
+    *,
+    orders: Orders,
+    how: How | None = None,
+    model: FactoredModel | None = None,
 ) -> tuple[FactoredModel, Functions]:
-    """Return the factored model of a transcript, and its functions. The arguments are those of `fit_dense`."""
-    evidence = _evidence(transcript.first)
-    model = FactoredModel(resolutions, total=evidence.total)
-    base = first_factored(model, evidence)
+    """Return the factored model of a transcript, and its functions. The arguments are those of `fit_dense`.
+
+    A `model` that is used again must have been fitted to the same marginals. Its junction tree then need not be built again.
+    """
+    how, evidence = how or How(), _evidence(transcript.first)
+    first = FactoredModel(resolutions, total=evidence.total)
+    base = first_factored(first, evidence) if how.start is None else how.start
+    if model is None:
+        model = first
     for each in transcript.later:
         evidence.add(each)
         model.make_room([each.axes])  # one after the other, as in the rounds: their order decides the tree
     model.rescale(evidence.total)
-    return model, last_factored(model, evidence, base, orders=orders, per_cell=per_cell)
+    return model, last_factored(model, evidence, base, orders=orders, how=how)
 
 
 def _evidence(measurements: Iterable[Measurement]) -> Evidence:

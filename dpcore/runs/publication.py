@@ -72,7 +72,14 @@ class Payer:
 
 
 def draft_of(  # noqa: PLR0913  all that a release is made from
-    material: Material, rows: SyntheticRows, *, payer: Payer, curator: Curator, lease: Lease | None, seed: int
+    material: Material,
+    rows: SyntheticRows,
+    *,
+    payer: Payer,
+    curator: Curator,
+    lease: Lease | None,
+    renew_lease: Callable[[], None],
+    seed: int,
 ) -> Draft:
     """Assemble the draft of a release.
 
@@ -82,6 +89,7 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         payer: The account that paid for the run.
         curator: Knows the number of draws.
         lease: The lease on the run; None if the run is settled and only replayed.
+        renew_lease: Called again and again while replicates are fitted, which may take longer than a lease.
         seed: The public seed for values within cells.
     """
     declaration, strategy, ledger = material.plan.declaration, material.plan.strategy, payer.ledger
@@ -107,11 +115,13 @@ def draft_of(  # noqa: PLR0913  all that a release is made from
         seed=seed,
         findings=material.findings,
         warnings=tuple(material.warnings()),
-        uncertainty=_uncertainty(material),
+        uncertainty=_uncertainty(material, renew_lease),
     )
 
 
-def _uncertainty(material: Material) -> Callable[[int], tuple[pa.Table, dict[str, Any]]]:
+def _uncertainty(
+    material: Material, renew_lease: Callable[[], None]
+) -> Callable[[int], tuple[pa.Table, dict[str, Any]]]:
     """Return a function that makes the release's replicates, keeps them, and returns their table."""
     declaration, strategy = material.plan.declaration, material.plan.strategy
     public = {
@@ -123,7 +133,7 @@ def _uncertainty(material: Material) -> Callable[[int], tuple[pa.Table, dict[str
     @cache
     def fits() -> Uncertainty:
         progress.info("fitting %d replicates of the model, for the intervals of answers", replicates_for(made))
-        return make_uncertainty(made)
+        return make_uncertainty(made, pause=renew_lease)
 
     def table(most_bytes: int) -> tuple[pa.Table, dict[str, Any]]:
         written = uncertainty_table(fits(), made.measurements, most_bytes=most_bytes)

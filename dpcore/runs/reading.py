@@ -67,6 +67,10 @@ class Reading:
         """Count records that were read before."""
         return self._table.engine.count(records, universe)
 
+    def renew(self) -> None:
+        """Renew the lease, if a third of it is over."""
+        self.lease = self._ledger.renew(self.lease)
+
     def records(self, universe: Universe, *, tallies: bool = False) -> Private:
         """Read and encode the columns of a universe, or only count the rows of each unit in it.
 

@@ -30,6 +30,11 @@ class Granted:
         """The lease on the run; None if the run is settled and only replayed."""
         return None if self.reading is None else self.reading.lease
 
+    def renew_lease(self) -> None:
+        """Renew the lease, if there is one, during long work that changes nothing in the ledger."""
+        if self.reading is not None:
+            self.reading.renew()
+
     @property
     def count(self) -> Count | None:
         """Reads and counts the table; None if the run is settled and only replayed."""

@@ -31,6 +31,7 @@ from dpcore.reporting.outcome import Outcome, Report, Round, without
 from dpcore.runs.discovery import Discovery
 from dpcore.runs.expected_rows import STEP, NoisyTotal, open_universe, unexpected_sentence, weak_check_warning
 from dpcore.runs.paying import amount_to_reserve, claim_of, paying_account, total_noise
+from dpcore.runs.planning.plan import warning_before
 from dpcore.runs.publication import Material, Payer, Publication, draft_of
 from dpcore.runs.reading import Reading, Table
 from dpcore.runs.reservation import day_to_read, reserve_run
@@ -142,11 +143,13 @@ class Synthesis:
         lease = self.ledger.lease(self.run_id)
         self._claim_output(lease)
         if not declaration.lacks_limit:
-            self._warn_of_weak_check(declaration, amount)
+            self._warn(declaration, amount)
         return Reading(declaration, table=self._table, ledger=self.ledger, lease=lease, blocks=self.blocks)
 
-    def _warn_of_weak_check(self, declaration: Declaration, amount: int) -> None:
-        """Warn if the noise of the total is too large for the check of the expected rows."""
+    def _warn(self, declaration: Declaration, amount: int) -> None:
+        """Warn if most of what was asked for would be poor, or if the noise of the total is too large for the check of the expected rows."""
+        if warning := warning_before(declaration, currency=self.account.currency, amount=amount):
+            progress.warning("warning: %s; `dpflow plan` names the changes that would help most", warning)
         expected = declaration.spec.privacy.expect_rows
         if expected is not None:
             noise = total_noise(declaration, currency=self.account.currency, amount=amount)
@@ -206,7 +209,7 @@ class Synthesis:
         )
         progress.info("at most %d rows of each %s count, %s", chosen.rows, limited.protection.unit, chosen.words)
         if reading is not None:
-            self._warn_of_weak_check(limited, self.requested())
+            self._warn(limited, self.requested())
 
     def _buy_limit(self, declaration: Declaration) -> ChosenLimit:
         units = NoisyUnits.of(self.curator.measure_units(LIMIT_STEP, share=declaration.limiting))
@@ -326,8 +329,8 @@ class Synthesis:
     def publish(self, rows: SyntheticRows) -> Path:
         """Write the release and publish it atomically. A worker that has lost its lease publishes nothing."""
         self.ledger.confirm()
-        payer, lease = self._stages.granted.payer, self._lease
-        stages = self._stages
+        stages, granted = self._stages, self._stages.granted
+        granted.renew_lease()
         material = Material(
             plan=stages.plan,
             rounds=self.rounds,
@@ -335,8 +338,16 @@ class Synthesis:
             findings=stages.findings,
             chosen_limit=stages.chosen_limit,
         )
-        draft = draft_of(material, rows, payer=payer, curator=self.curator, lease=lease, seed=self._seed("values"))
-        if lease is not None:  # a run that is only replayed changes nothing
+        draft = draft_of(
+            material,
+            rows,
+            payer=granted.payer,
+            curator=self.curator,
+            lease=granted.lease,
+            renew_lease=granted.renew_lease,
+            seed=self._seed("values"),
+        )
+        if granted.lease is not None:  # a run that is only replayed changes nothing
             claim_folder(self.ledger, self.declaration.output_folder)
         published = publish(
             draft,
@@ -345,7 +356,9 @@ class Synthesis:
             in_chain=self.ledger.has_event,
             confirm=self.ledger.confirm,
         )
-        self._published = Publication(published=published, draft=draft, payer=payer, curator=self.curator, lease=lease)
+        self._published = Publication(
+            published=published, draft=draft, payer=granted.payer, curator=self.curator, lease=granted.lease
+        )
         return published.folder
 
     def settle(self) -> Outcome:

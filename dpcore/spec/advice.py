@@ -15,6 +15,8 @@ DELTA_TIMES_ROWS = 0.1
 FEW_CELLS = 50
 """A column with fewer cells than this cannot identify people, whatever its name."""
 MANY_VALUES = 10_000
+ROWS_PER_VALUE = 0.5
+"""A column with more values than this share of the rows has a value of its own for most people."""
 MANY_NUMBERS = 100_000
 
 _ID_WORD = re.compile(
@@ -58,14 +60,34 @@ def budget_advice(*, epsilon: float, delta: float, expect_rows: tuple[int, int] 
         )
 
 
+def suspected_ids(declaration: Declaration, *, rows: int | None) -> dict[str, str]:
+    """Return the columns that look like ids, each with the reason. The declaration tells, by name and by number of cells.
+
+    Args:
+        declaration: The declaration of the run.
+        rows: The fewest rows that the table may have; None if nobody has said.
+    """
+    found, discovered = {}, declaration.descents()
+    for name, attribute in declaration.universe.attributes.items():
+        why = _why_an_id(name, attribute, found=name in discovered)
+        if why is None and rows is not None:
+            why = _as_many_as_rows(attribute, rows)
+        if why is not None:
+            found[name] = why
+    return found
+
+
 def _about_columns(declaration: Declaration) -> Iterator[str]:
     expected = declaration.spec.privacy.expect_rows
-    for name, attribute in declaration.universe.attributes.items():
-        if (why := _why_an_id(name, attribute, found=name in declaration.descents())) is None:
-            if expected is None or not isinstance(attribute, Categorical) or attribute.cells < expected[0]:
-                continue
-            why = f"it has {attribute.cells:,} values, as many as there may be rows"
+    for name, why in suspected_ids(declaration, rows=None if expected is None else expected[0]).items():
         yield f"`{name}` looks like an id: {why}; leave columns that identify people out of the universe, or declare coarser cells"
+
+
+def _as_many_as_rows(attribute: Attribute, rows: int) -> str | None:
+    """Return the reason if the column has about as many values as the table has rows."""
+    if not isinstance(attribute, Categorical) or attribute.cells < max(FEW_CELLS, ROWS_PER_VALUE * rows):
+        return None
+    return f"it has {attribute.cells:,} values, about as many as there may be rows"
 
 
 def _why_an_id(name: str, attribute: Attribute, *, found: bool) -> str | None:

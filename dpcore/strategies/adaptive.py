@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.factored import BYTES_PER_CELL
 from dpcore.models.fitting import FACTORED_PER_CELL, first_factored, last_factored
 from dpcore.resolutions import Resolutions
-from dpcore.strategies.candidates import Candidates
+from dpcore.strategies.candidates import Candidates, first_candidates
 from dpcore.strategies.grouping import coarser_versions
 from dpcore.strategies.strategy import NOTHING, Given, NoiseOf, Outline, Strategy, column_step, step_name
 from dpcore.workload import Axes, Workload
@@ -140,6 +141,7 @@ class Adaptive(Strategy):
             for axis, (share, again) in enumerate(zip(self._first, more, strict=True))
         )
         rest = self._rest([sum(shares, Fraction(0)) for shares in first])
+        worth = self._worth_cells(rows, noise_of((1 - SELECTING) * rest / rounds)) if rounds else 0.0
         return Outline(
             first,
             rounds=rounds,
@@ -147,6 +149,7 @@ class Adaptive(Strategy):
             selecting=SELECTING,
             room=ROOM,
             candidates=self._sets,
+            offered=self._offered(rounds, most_cells=worth),
             model_cells=self._most_cells,
         )
 
@@ -181,7 +184,7 @@ class Adaptive(Strategy):
 
         def expected() -> list[Offer]:
             noise = curator.expected_noise((1 - SELECTING) / rounds_left)
-            worth = ROOM * self.model.total / (ABSOLUTE * max(noise, LEAST_NOISE))
+            worth = self._worth_cells(self.model.total, noise)
             return self._candidates.offers(number, most_cells=worth, room=self._room(number), first=first)
 
         return curator.select_marginal(step_name(number, "select"), expected, share=SELECTING / rounds_left)
@@ -282,6 +285,33 @@ class Adaptive(Strategy):
     def _learn(self, measurement: Measurement) -> None:
         self.measurements.append(measurement)
         self._evidence.add(measurement)
+
+    def _offered(self, rounds: int, *, most_cells: float) -> tuple[tuple[Axes, ...], ...]:
+        """Return the sets that rounds select from, in the order in which they are used up, as `Candidates` offers them.
+
+        A set within a larger one comes after it, unless that one is too large to be measured as it is.
+        """
+        sizes, left = [column.size for column in self._columns], list(first_candidates(self._sets))
+        room = min(most_cells, SMALLEST_START * self._most_cells)
+        weights = self._workload.largest_weights() if any(len(axes) > 2 for axes in left) else {}
+        layers: list[tuple[Axes, ...]] = []
+        while left and sum(map(len, layers)) < rounds:
+            inside = {
+                part
+                for axes in left
+                if len(axes) > 2 and math.prod(map(sizes.__getitem__, axes)) <= room
+                for size in range(2, len(axes))
+                for part in combinations(axes, size)
+                if weights[axes] >= weights[part]
+            }
+            layers.append(tuple(axes for axes in left if axes not in inside))
+            left = [axes for axes in left if axes in inside]
+        return tuple(layers)
+
+    @staticmethod
+    def _worth_cells(rows: float, noise: float) -> float:
+        """Return the most cells of a marginal that is worth measuring with this noise."""
+        return ROOM * rows / (ABSOLUTE * max(noise, LEAST_NOISE))
 
     def _room(self, number: int) -> int:
         """Return the most cells of the model after a round. It grows with the rounds, so that early ones do not use it up."""

@@ -43,9 +43,9 @@ class Candidates:
         self._measured: Counter[Axes] = Counter()
         self._waiting: defaultdict[Axes, list[Axes]] = defaultdict(list)
         every = list(sets)
-        smallest = min(map(len, every), default=0)
-        early = every if len(every) <= MOST_SETS else [columns for columns in every if len(columns) == smallest]
-        self._candidates = {columns: _Candidate(columns, _ladder(model, columns)) for columns in early}
+        self._candidates = {
+            columns: _Candidate(columns, _ladder(model, columns)) for columns in first_candidates(every)
+        }
         for columns in every:
             if columns not in self._candidates:
                 for part in combinations(columns, len(columns) - 1):
@@ -99,6 +99,12 @@ class Candidates:
     def _offer(self, axes: Axes, columns: Axes) -> Offer:
         expected = np.rint(self._model.marginal(axes)).astype(np.int64)
         return Offer(axes, expected, self._weights.get(columns, 1))
+
+
+def first_candidates(sets: Sequence[Axes]) -> Sequence[Axes]:
+    """Return the sets that are candidates from the start: all, or only the smallest if there are very many."""
+    smallest = min(map(len, sets), default=0)
+    return sets if len(sets) <= MOST_SETS else [columns for columns in sets if len(columns) == smallest]
 
 
 def _ladder(model: FactoredModel, columns: Axes) -> list[Axes]:

@@ -115,6 +115,7 @@ class Mwem(Strategy):
             selecting=self._selecting(choice),
             room=ROOM,
             candidates=self._sets,
+            offered=self._groups(choice),
             model_cells=None,
         )
 
@@ -225,9 +226,20 @@ class Mwem(Strategy):
         first = [axes for axes in self._target_pairs if axes in self._choice.worth and not self._measured[axes]]
         if first and 2 * number <= self.rounds:
             return first
-        sets = self._choice.sets or (min(self._sets, key=self._cells),)
+        sets = self._worth_offering(self._choice)
         fewest = min(self._measured[axes] for axes in sets)
         return [axes for axes in sets if self._measured[axes] == fewest]
+
+    def _groups(self, choice: Choice) -> tuple[tuple[Axes, ...], ...]:
+        """Return the offered marginals as often as the rounds go through all of them, or once."""
+        if not choice.rounds:
+            return ()
+        sets = self._worth_offering(choice)
+        return (sets,) * max(1, choice.rounds // len(sets))
+
+    def _worth_offering(self, choice: Choice) -> tuple[Axes, ...]:
+        """Return the chosen marginals, or the smallest one if the spec wants rounds although noise would swamp every marginal."""
+        return choice.sets or (min(self._sets, key=self._cells),)
 
     def _cells(self, axes: Axes) -> int:
         return math.prod(self.model.shape[axis] for axis in axes)

@@ -69,6 +69,7 @@ class Pmw(Strategy):
             selecting=Fraction(1, 2),
             room=None,
             candidates=self._workload.marginals,
+            offered=(self._workload.marginals,),
             model_cells=None,
         )
 

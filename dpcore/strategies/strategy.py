@@ -23,6 +23,8 @@ class Outline:
         selecting: The fraction of a round's budget that its selection gets.
         room: A marginal is measured only if its expected noise in all cells is at most this many times the rows; None if there is no limit.
         candidates: The sets of columns that the rounds select from.
+        offered: Those of them that are worth their noise, in groups: rounds select from a group until all of it was measured, and then
+            from the next one.
         model_cells: The most cells of the model; None if it has as many as the universe.
     """
 
@@ -32,6 +34,7 @@ class Outline:
     selecting: Fraction
     room: float | None
     candidates: tuple[Axes, ...]
+    offered: tuple[tuple[Axes, ...], ...]
     model_cells: int | None
 
     @property

@@ -39,7 +39,7 @@ def test_every_table_has_a_spec_that_says_unit_row(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in TABLES if name != "census_kdd"])
 def test_every_row_lies_within_the_declared_universe(name: str) -> None:
-    _skip_without_data()
+    skip_without_data()
     table = load(name)
     assert list(table.frame) == list(table.original) == list(table.sizes)
     assert len(table.frame) == len(table.original)
@@ -48,7 +48,7 @@ def test_every_row_lies_within_the_declared_universe(name: str) -> None:
 
 
 def test_the_codes_of_adult_are_the_ones_of_the_literature() -> None:
-    _skip_without_data()
+    skip_without_data()
     table = load("adult_discretized")
     pd.testing.assert_frame_equal(table.frame, table.original)
 
@@ -123,7 +123,8 @@ def test_a_sample_of_the_marginals_tells_about_the_error_of_all(monkeypatch: pyt
     assert workload_error(_table(8), independent_columns(_table(8), seed=1), order=3) == pytest.approx(whole, rel=0.05)
 
 
-def _skip_without_data() -> None:
+def skip_without_data() -> None:
+    """Skip a test of the benchmark tables if they are not here: they are never copied into the project."""
     try:
         folder = shared_data()
     except SystemExit:

@@ -107,6 +107,29 @@ class LedgerLeases(LedgerStoreTests):
         clock.advance(1)
         timed.lease("run", holder=ANOTHER)
 
+    def test_a_lease_is_renewed_once_a_third_of_it_is_over(self, timed: Ledger, url: str, clock: Clock) -> None:
+        lease = timed.lease("run", holder=ELSEWHERE, seconds=60)
+        clock.advance(19)
+        assert timed.renew(lease) == lease
+        clock.advance(1)
+        renewed = timed.renew(lease)
+        assert renewed == Lease("run", 2)
+        clock.advance(59)
+        with self.refused(url, RunHeld, "held by process 4711 on elsewhere"):
+            timed.lease("run", holder=ANOTHER)
+        with self.refused(url, RunHeld, "taken over"):
+            timed.charge(lease, step="measure", amount=1, mechanism=MECHANISM)
+        timed.settle("run", release="release-1", lease=renewed)
+        assert_sound(timed)
+
+    def test_a_lease_that_another_worker_has_taken_is_not_renewed(self, timed: Ledger, url: str, clock: Clock) -> None:
+        lease = timed.lease("run", holder=ELSEWHERE, seconds=60)
+        clock.advance(60)
+        timed.lease("run", holder=ANOTHER)
+        clock.advance(60)
+        with self.refused(url, RunHeld, "taken over"):
+            timed.renew(lease)
+
     def test_the_same_worker_takes_over_from_itself_at_once(self, timed: Ledger) -> None:
         assert timed.lease("run", holder=ELSEWHERE) == Lease("run", 1)
         assert timed.lease("run", holder=ELSEWHERE) == Lease("run", 2)

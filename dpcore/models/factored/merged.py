@@ -4,6 +4,7 @@ A marginal of four columns may have millions of cells, of which a question needs
 out clique by clique. But an array never has more than the classes of a column, once its cells no longer decide about other columns.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,11 +28,12 @@ class _Array:
     def classed(self, column: int, classes: Groups, of: Resolutions, *, kept: int | None) -> None:
         """Replace a column's cells by their classes. If `kept` is a version of the column, keep that beside the classes."""
         place = self.labels.index(column)
-        here, count = self.version[column], int(classes.max()) + 1
+        here, count = self.version[column], count_classes(classes)
         both = classes if kept is None else classes + count * of.groups(here, kept)
         size = count if kept is None else count * of.shape_of((kept,))[0]
+        counted = np.flatnonzero(classes >= 0)
         chosen = np.zeros((len(both), size))
-        chosen[np.arange(len(both)), both] = 1.0
+        chosen[counted, both[counted]] = 1.0
         summed = np.tensordot(self.values, chosen, axes=(place, 0))
         del self.labels[place]
         if kept is None:
@@ -50,7 +52,10 @@ class _Array:
                 factor = np.take(factor, of.groups(self.version[label], other.version[label]), axis=place)
         result = [label for label in self.labels if label >= of.columns or label in needed]
         result += [label for label in other.labels if label >= of.columns]
-        operands: list[Any] = [self.values, self.labels, factor, other.labels, result]
+        # einsum knows no more than 52 labels, and a table may have more columns
+        number = {label: at for at, label in enumerate(dict.fromkeys([*self.labels, *other.labels]))}
+        one, another, both = ([number[label] for label in each] for each in (self.labels, other.labels, result))
+        operands: list[Any] = [self.values, one, factor, another, both]
         self.values = np.einsum(*operands, optimize=True)
         self.labels = result
 
@@ -69,18 +74,48 @@ class _Array:
         self.labels = wanted
 
 
+def count_classes(classes: Groups) -> int:
+    """Return the number of classes, at least one. Cells of class -1 are left out.
+
+    >>> count_classes(np.array([0, 1, -1])), count_classes(np.array([-1]))
+    (2, 1)
+    """
+    return max(int(classes.max()) + 1, 1)
+
+
 def merged_marginal(across: Across, columns: Axes, classes: Sequence[Groups]) -> Weights:
     """Return the probabilities of the classes of these columns' cells.
 
     Args:
         across: A calibrated distribution.
         columns: At least one column, ascending.
-        classes: For each column, the class of every cell, numbered from 0.
+        classes: For each column, the class of every cell, numbered from 0. Cells of class -1 are left out.
     """
     of_column = {column: np.asarray(each, dtype=np.intp) for column, each in zip(columns, classes, strict=True)}
     home = across.tree.home(across.scopes.of(columns))
-    clique = across.middle(columns) if home is None else home
+    clique = _root(across, columns, of_column) if home is None else home
     return _given(across, Part(clique, None, columns), of_column).values
+
+
+def _root(across: Across, columns: Axes, classes: Mapping[int, Groups]) -> int:
+    """Return the clique towards which the arrays that cliques pass on have the fewest cells: near the columns with many classes."""
+    tree, cells = across.tree, across.scopes.cells
+    count = {column: count_classes(each) for column, each in classes.items()}
+    part = tree.covering(across.scopes.of(columns))
+    costs: dict[int, int] = {}
+    for clique in tree.order:
+        if clique in part:
+            parent = tree.parents.get(clique, clique)
+            if parent not in costs:
+                costs[clique] = 0
+                continue
+            shared = tree.separator(clique, parent)
+            down, up = (
+                math.prod(count[column] for column in columns if tree.beyond[ends] >> column & 1)
+                for ends in ((parent, clique), (clique, parent))
+            )
+            costs[clique] = costs[parent] + cells(shared) * (down - up)
+    return min(costs, key=costs.__getitem__)
 
 
 def _given(across: Across, part: Part, classes: Mapping[int, Groups]) -> _Array:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
+from dpcore.descent.tree import CELL_NOISE
 from dpcore.mechanisms.pricing import cell_noise, marginal_noise
 from dpcore.models.evidence import LEAST_NOISE
 from dpcore.privacy.accounting import Currency
@@ -14,6 +15,7 @@ from dpcore.runs.paying import amount_to_reserve
 from dpcore.spec import Declaration
 from dpcore.spec.release import PmwSpec
 from dpcore.strategies import Outline, Strategy
+from dpcore.universe.leaves import Fine
 
 ABSOLUTE = math.sqrt(2 / math.pi)  # the mean absolute value of Gaussian noise with standard deviation 1
 
@@ -41,7 +43,7 @@ class Terms:
         if place in self.trees and not self.single:
             amount = int(self.amount * self.trees[place])
             return (_noise(amount, self.currency, protection=self.protection, single=False),)
-        return tuple(self._noise_of(share) for share in self.outline.first[place])
+        return tuple(self.noise_of(share) for share in self.outline.first[place])
 
     def first_noise(self, place: int) -> float:
         """Return the combined noise of these measurements."""
@@ -49,7 +51,7 @@ class Terms:
 
     def round_noise(self) -> float | None:
         """Return the noise of a round's measurement; None without rounds."""
-        return None if self.outline.measuring is None else self._noise_of(self.outline.measuring)
+        return None if self.outline.measuring is None else self.noise_of(self.outline.measuring)
 
     def worth_cells(self, noise: float) -> int | None:
         """Return the maximum number of cells of a marginal that is worth measuring with this noise; None if the strategy has no such rule."""
@@ -60,7 +62,8 @@ class Terms:
         """Return the expected L1 error due to noise alone, as a share of the rows."""
         return cells * noise * ABSOLUTE / self.rows
 
-    def _noise_of(self, share: Fraction) -> float:
+    def noise_of(self, share: Fraction) -> float:
+        """Return the noise that a share of the strategy's budget buys."""
         amount = int(self.amount * self.left * share)
         return _noise(amount, self.currency, protection=self.protection, single=self.single)
 
@@ -80,6 +83,22 @@ def terms_of(
     names, descents = declaration.universe.names, declaration.descents()
     trees = {names.index(name): descents[name].share / descents[name].levels for name in declaration.fine}
     return Terms(amount, currency, protection, single=single, rows=rows, outline=outline, left=left, trees=trees)
+
+
+def expecting(declaration: Declaration, *, amount: int, currency: Currency, rows: int) -> Declaration:
+    """Return the declaration with as many cells in each column at full resolution as stand out of its tree's noise.
+
+    These are the cells that the model will learn, about. The real ones are found in the data.
+    """
+    descents, found = declaration.descents(), {}
+    for name in declaration.fine:
+        attribute, descent = declaration.universe.attributes[name], descents[name]
+        level = int(amount * descent.share / descent.levels)
+        noise = _noise(level, currency, protection=declaration.protection, single=False)
+        if isinstance(attribute, Fine):
+            cells = max(1, min(attribute.cells, int(rows / (CELL_NOISE * noise))))
+            found[name] = attribute.cut_at([attribute.places * part // cells for part in range(1, cells)])
+    return declaration.discovered(found) if found else declaration
 
 
 @lru_cache(maxsize=10_000)

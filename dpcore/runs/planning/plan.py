@@ -2,24 +2,22 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import date
+from fractions import Fraction
 from statistics import median
 from typing import Any
 
-from dpcore.descent.tree import CELL_NOISE
-from dpcore.errors import UsageError
-from dpcore.ledger import Account, Balance, open_ledger
-from dpcore.ledger.refusals import refuse_if_closed
-from dpcore.mechanisms.pricing import currency_for
-from dpcore.places import places_of_spec
+from dpcore.errors import DpflowError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
-from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
 from dpcore.runs.expected_rows import FAINT, margin_of, weak_check_warning
-from dpcore.runs.paying import check_remaining, paying_account, total_noise
+from dpcore.runs.paying import amount_to_reserve, smallest_share, total_noise
+from dpcore.runs.planning.changes import Change, helpful_changes
 from dpcore.runs.planning.costs import Costs, costs_of
+from dpcore.runs.planning.grounds import GUESS, Grounds, Payer, approximate_rows, grounds_of
 from dpcore.runs.planning.limits import PlannedLimit, planned_limit
-from dpcore.runs.planning.noise import Terms, terms_of
+from dpcore.runs.planning.noise import Terms, expecting, terms_of
+from dpcore.runs.planning.rated import Rated, poor_warning, rated
 from dpcore.runs.planning.scope import (
     PlannedAmounts,
     PlannedCandidates,
@@ -29,30 +27,11 @@ from dpcore.runs.planning.scope import (
     planned_discovery,
     unspent_share,
 )
-from dpcore.runs.reservation import blocks_to_read, day_to_read, scarcest
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS
-from dpcore.strategies import has_levels, strategy_for
+from dpcore.strategies import Strategy, has_levels, strategy_for
 
-USUAL_ROWS = 100_000
 FINEST_THAT_FITS = 2  # adaptive coarsens in steps: it measures about this many times fewer cells than the limit
-
-
-@dataclass(frozen=True)
-class Payer:
-    """The account, and its remaining budget after the run. `missing` says why there is no account to charge.
-
-    If the account is kept by block, the remaining budget is that of `block`, the run's most used block. A run that reads only new blocks
-    can ask for `new_block_epsilon`.
-    """
-
-    name: str
-    currency: str
-    remaining: float | None
-    remaining_epsilon: float | None
-    missing: str | None
-    block: str | None = None
-    new_block_epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +87,9 @@ class Plan:
     Its errors are those of the noise alone. A release may be better, since the model combines overlapping measurements and does not fit all
     their noise, or worse, where the model is wrong; this depends on the data. Columns in `ranges` are also measured in coarser versions,
     for the same price again. `unspent` is the share of the budget that cannot be spent. If the run chooses the limit on rows per unit, `limits`
-    says by what, and all other figures are those of one row per unit.
+    says by what, and all other figures are those of one row per unit. `ratings` rates every column and pair by its expected noise, and
+    `changes` are the two changes of the spec that would help most. `blocks` are those that the run reads. If the account would not pay,
+    `exit_code` is that of the refused run, and `account` says why.
     """
 
     dataset: str
@@ -117,18 +98,22 @@ class Plan:
     universe: PlannedUniverse
     rows: int
     rows_from: str
+    blocks: tuple[str, ...] | None
     epsilon: float
     delta: float
     amount: float
     amounts: PlannedAmounts
     unspent: float
     account: Payer
+    exit_code: int
     limits: PlannedLimit | None
     expects: PlannedTotal | None
     discovers: tuple[PlannedDiscovery, ...]
     first: tuple[PlannedColumn, ...]
     ranges: tuple[str, ...]
     rounds: PlannedRounds | None
+    ratings: Rated
+    changes: tuple[Change, ...]
     costs: Costs
     warnings: tuple[str, ...] = ()
 
@@ -137,58 +122,111 @@ class Plan:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class Grounds:
-    """The basis of a plan: the account, or why there is none; its currency; the number of rows and where it comes from."""
-
-    account: tuple[Account, str | None, Balance] | str
-    currency: Currency
-    rows: int
-    rows_from: str
-
-
 def plan_run(declaration: Declaration, *, rows: int | None, as_of: date | None = None) -> Plan:
-    """Plan a run. Raise the errors that the run would raise.
+    """Plan a run, even if the account cannot pay for it. Raise the other errors that the run would raise.
 
     Args:
         declaration: The declaration of the run.
-        rows: The approximate number of rows: a public guess. None for the spec's `output.rows`, or `USUAL_ROWS` without it.
+        rows: The approximate number of rows: a public guess. None for that of an earlier release, of the spec, or `USUAL_ROWS`.
         as_of: With `blocks`, the day as of which blocks are complete; None for today in UTC.
     """
     grounds = grounds_of(declaration, rows=rows, as_of=as_of)
-    limits = (
-        planned_limit(declaration, currency=grounds.currency, rows=grounds.rows) if declaration.lacks_limit else None
-    )
-    declaration = declaration.limited(AUTO_LIMITS[0])
-    strategy = strategy_for(declaration)
+    declared, currency = declaration, grounds.currency
+    limits = planned_limit(declaration, currency=currency, rows=grounds.rows) if declaration.lacks_limit else None
+    known = _declared(declaration.limited(AUTO_LIMITS[0]))
+    declaration, terms, strategy = _granted(declaration, grounds, known=known)
     privacy, columns = declaration.spec.privacy, declaration.universe.attributes
-    terms = terms_of(declaration, strategy, currency=grounds.currency, rows=grounds.rows)
-    payer = _payer(declaration, grounds.account, currency=grounds.currency, amount=terms.amount)
+    refused = grounds.refusal(declaration, amount=terms.amount)
     rounds = _rounds(declaration, terms, at_most=strategy.rounds)
     number, cells = (rounds.number, rounds.typical_cells) if rounds else (0, 0)
     expects, first = _expects(declaration, terms), _first(declaration, terms)
+    ratings = _rated(declaration, terms)
+    poor = poor_warning(ratings, rows=grounds.rows, guessed=grounds.rows_from == GUESS)
     return Plan(
         dataset=declaration.spec.dataset,
         strategy=declaration.strategy.name,
         strategy_reason=declaration.strategy_reason,
-        universe=PlannedUniverse.of(declaration.universe),
+        universe=PlannedUniverse.of(declared.covering(grounds.blocks).universe),
         rows=grounds.rows,
         rows_from=grounds.rows_from,
+        blocks=grounds.blocks,
         epsilon=privacy.epsilon,
         delta=privacy.delta,
         amount=terms.amount / AMOUNT_OF_ONE,
         amounts=PlannedAmounts.of(privacy.epsilon, delta=privacy.delta),
         unspent=unspent_share(terms),
-        account=payer,
+        account=grounds.payer(declaration, amount=terms.amount, refused=refused),
+        exit_code=refused.exit_code if refused else 0,
         limits=limits,
         expects=expects,
         discovers=planned_discovery(declaration, terms),
         first=first,
         ranges=tuple(name for name in declaration.spec.workload.ranges or () if has_levels(columns[name].size)),
         rounds=rounds,
+        ratings=ratings,
+        changes=helpful_changes(
+            declared, ratings, plan=lambda changed: _replanned(changed, grounds, before=(declared, known))
+        ),
         costs=costs_of(declaration, rows=grounds.rows, rounds=number, cells=cells),
-        warnings=tuple(_warnings(expects, first)),
+        warnings=tuple(_warnings(expects, first, poor)),
     )
+
+
+def _granted(
+    declaration: Declaration, grounds: Grounds, *, known: tuple[Strategy, Fraction] | None = None
+) -> tuple[Declaration, Terms, Strategy]:
+    """Return the declaration as the run's strategy will see it, the run's terms, and the strategy.
+
+    It is narrowed to the run's blocks, has a limit on rows per unit, and has the likely cells of columns at full resolution.
+    """
+    declaration = declaration.limited(AUTO_LIMITS[0])
+    currency, rows = grounds.currency, grounds.rows
+    # A run checks its budget before it knows its blocks and the cells of columns at full resolution.
+    strategy, smallest = known or _declared(declaration)
+    amount = amount_to_reserve(declaration, strategy, currency=currency, smallest=smallest)
+    granted = expecting(declaration.covering(grounds.blocks), amount=amount, currency=currency, rows=rows)
+    planned = strategy if granted is declaration else strategy_for(granted)
+    return granted, terms_of(granted, planned, currency=currency, rows=rows, smallest=smallest), planned
+
+
+def _declared(declaration: Declaration) -> tuple[Strategy, Fraction]:
+    """Return the strategy of a declaration and its smallest share. Both are the same for every epsilon and limit on rows per unit."""
+    strategy = strategy_for(declaration)
+    return strategy, smallest_share(declaration, strategy)
+
+
+def _rated(declaration: Declaration, terms: Terms) -> Rated:
+    first = [] if terms.single else [(column.cells, column.error) for column in _first(declaration, terms)]
+    return rated(declaration, terms, first=first)
+
+
+def _replanned(
+    changed: Declaration, grounds: Grounds, *, before: tuple[Declaration, tuple[Strategy, Fraction]]
+) -> tuple[Rated, str | None]:
+    """Rate the run of a changed declaration, and say why the account would not pay for it."""
+    declared, known = before
+    same = changed.universe is declared.universe and changed.workload is declared.workload
+    declaration, terms, _ = _granted(changed, grounds, known=known if same else None)
+    refused = grounds.refusal(declaration, amount=terms.amount)
+    return _rated(declaration, terms), None if refused is None else str(refused)
+
+
+def warning_before(declaration: Declaration, *, currency: Currency, amount: int) -> str | None:
+    """Return the warning that most of what a run asks for is poor, in the words of its plan; None if it is not.
+
+    Args:
+        declaration: The declaration of the run, with its blocks and its limit on rows per unit.
+        currency: The account's currency.
+        amount: The amount that the run has reserved.
+    """
+    rows, source = approximate_rows(declaration, None)
+    try:
+        found = expecting(declaration, amount=amount, currency=currency, rows=rows)
+        # The run has checked its budget already: no share is too small.
+        terms = terms_of(found, strategy_for(found), currency=currency, rows=rows, smallest=Fraction(1))
+    except DpflowError:
+        return None  # a warning never stops a run
+    return poor_warning(_rated(found, terms), rows=rows, guessed=source == GUESS)
 
 
 def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
@@ -200,8 +238,10 @@ def _expects(declaration: Declaration, terms: Terms) -> PlannedTotal | None:
     return PlannedTotal(*expected, share=float(declaration.totalling), noise=noise, margin=margin_of(noise))
 
 
-def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...]) -> Iterator[str]:
+def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...], poor: str | None) -> Iterator[str]:
     """Yield warnings about problems that are known before anything is charged."""
+    if poor:
+        yield poor
     if expects is None:
         return
     if weak := weak_check_warning((expects.least, expects.most), noise=expects.noise):
@@ -214,71 +254,12 @@ def _warnings(expects: PlannedTotal | None, first: tuple[PlannedColumn, ...]) ->
         )
 
 
-def grounds_of(declaration: Declaration, *, rows: int | None, as_of: date | None) -> Grounds:
-    """Return the basis of a plan. Raise if the account does not match the spec."""
-    found = _account(declaration, as_of=day_to_read(declaration, as_of))
-    # Without an account: the default currency of a new one with this budget.
-    privacy = declaration.spec.privacy
-    unopened = currency_for(
-        privacy.epsilon, delta=privacy.delta, unit=privacy.unit, neighbours=declaration.protection.neighbours
-    )
-    guessed, source = _rows(declaration, rows)
-    return Grounds(found, unopened if isinstance(found, str) else found[0].currency, rows=guessed, rows_from=source)
-
-
-def _account(declaration: Declaration, *, as_of: date) -> tuple[Account, str | None, Balance] | str:
-    """Return the account and the run's scarcest block, or the reason why there is none. Raise if the account does not match the spec."""
-    try:
-        ledger = open_ledger(places=places_of_spec(declaration.path))
-    except UsageError as error:
-        return str(error)
-    with ledger:
-        name = declaration.spec.dataset
-        if name not in {account.name for account in ledger.accounts()}:
-            return f"the ledger has no account '{name}'"
-        account = paying_account(ledger, declaration)
-        refuse_if_closed(account)
-        names = blocks_to_read(ledger, declaration, as_of=as_of)
-        return account, *scarcest(ledger, account, names=names)
-
-
-def _payer(
-    declaration: Declaration, found: tuple[Account, str | None, Balance] | str, *, currency: Currency, amount: int
-) -> Payer:
-    """Return the remaining budget of the account. Raise if the ledger would refuse the run."""
-    if isinstance(found, str):
-        return Payer(declaration.spec.dataset, currency.value, remaining=None, remaining_epsilon=None, missing=found)
-    account, block, balance = found
-    check_remaining(account, declaration, amount=amount, remaining=balance.remaining, block=block)
-    left = balance.remaining - account.weight * amount
-    after = replace(account, across_used=account.across_used + amount)
-    return Payer(
-        account.name,
-        currency.value,
-        remaining=left / AMOUNT_OF_ONE,
-        remaining_epsilon=next_epsilon(after, left),
-        missing=None,
-        block=block,
-        new_block_epsilon=new_block_epsilon(after),
-    )
-
-
-def _rows(declaration: Declaration, rows: int | None) -> tuple[int, str]:
-    if rows is not None:
-        return rows, "given"
-    wanted = declaration.spec.output.rows
-    return (USUAL_ROWS, "a guess") if wanted == "noisy" else (wanted, "output.rows")
-
-
 def _first(declaration: Declaration, terms: Terms) -> tuple[PlannedColumn, ...]:
     """Return the measurements for the first model."""
     columns = {name: each.size for name, each in declaration.universe.attributes.items()}
     planned = []
-    for place, (name, most) in enumerate([("total", 1)] if terms.single else columns.items()):
+    for place, (name, cells) in enumerate([("total", 1)] if terms.single else columns.items()):
         noise = terms.first_noise(place)
-        # of a column at full resolution, the model learns the cells that stand out of the tree's noise
-        standing_out = int(terms.rows / (CELL_NOISE * noise)) if place in terms.trees and not terms.single else most
-        cells = max(1, min(most, standing_out))
         planned.append(PlannedColumn(name, cells, terms.measured(place), noise=noise, error=terms.error(cells, noise)))
     return tuple(planned)
 

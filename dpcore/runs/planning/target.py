@@ -7,11 +7,12 @@ from functools import cached_property, lru_cache
 from math import inf, prod
 from typing import Any
 
-from dpcore.errors import BudgetRefused, UsageError
+from dpcore.errors import UsageError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.runs.paying import smallest_share
+from dpcore.runs.planning.changes import at
+from dpcore.runs.planning.grounds import grounds_of
 from dpcore.runs.planning.noise import Terms, terms_of
-from dpcore.runs.planning.plan import grounds_of, plan_run
 from dpcore.spec import Declaration
 from dpcore.spec.release import AUTO_LIMITS, PmwSpec
 from dpcore.strategies import strategy_for
@@ -75,7 +76,7 @@ def epsilon_for(
             "the error must be above 0 and below 2: it is an L1 distance, as a share of the rows; ask for one such as 0.02"
         )
     grounds = grounds_of(declaration, rows=rows, as_of=as_of)
-    declaration = declaration.limited(AUTO_LIMITS[0])
+    declaration = declaration.limited(AUTO_LIMITS[0]).covering(grounds.blocks)
     search = _Search(declaration, _axes(declaration, columns), currency=grounds.currency, rows=grounds.rows)
     index = search.least(error)
     if index is None:
@@ -83,13 +84,8 @@ def epsilon_for(
             f"no epsilon up to {MOST_EPSILON:g} makes the error of {_named(columns)} so small: at {MOST_EPSILON:g} it is "
             f"{search.error(_LAST):.3g} of the rows; allow a larger error, fewer or coarser columns, or fewer `rounds`"
         )
-    enough = _at(declaration, _epsilon(index))
-    try:
-        plan_run(enough, rows=rows, as_of=as_of)
-        refused = None
-    except BudgetRefused as refusal:
-        refused = str(refusal)
     terms = search.terms(index)
+    refused = grounds.refusal(at(declaration, _epsilon(index)), amount=terms.amount)
     return Target(
         dataset=declaration.spec.dataset,
         strategy=declaration.strategy.name,
@@ -107,7 +103,7 @@ def epsilon_for(
         rounds=terms.outline.rounds if search.joint else None,
         spec_epsilon=declaration.spec.privacy.epsilon,
         spec_error=search.error_now,
-        refused=refused,
+        refused=None if refused is None else str(refused),
     )
 
 
@@ -178,7 +174,7 @@ class _Search:
         return own if before == terms.outline else SLACK * self.error_in(replace(terms, outline=before))
 
     def _terms(self, index: int) -> Terms:
-        return self._terms_of(_at(self._declaration, _epsilon(index)))
+        return self._terms_of(at(self._declaration, _epsilon(index)))
 
     def _terms_of(self, declaration: Declaration) -> Terms:
         return terms_of(declaration, self._strategy, currency=self._currency, rows=self._rows, smallest=self._smallest)
@@ -208,12 +204,6 @@ def _epsilon(index: int) -> float:
     """
     decade, step = divmod(index, STEPS)
     return float(f"{100 + step}e{decade - DECADES}")
-
-
-def _at(declaration: Declaration, epsilon: float) -> Declaration:
-    """Return the declaration with another epsilon, for planning only: its digest is not updated."""
-    privacy = declaration.spec.privacy.model_copy(update={"epsilon": epsilon})
-    return replace(declaration, spec=declaration.spec.model_copy(update={"privacy": privacy}))
 
 
 def _axes(declaration: Declaration, columns: Sequence[str]) -> Axes:

@@ -1,14 +1,16 @@
 """Intervals contain the truth as often as they say, and say what they are based on."""
 
+import math
 from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks.coverage import seeded
+from benchmarks.coverage_releases import seeded
 from dpcore import answer
-from dpcore.answers import replicates
+from dpcore.answers import intervals, replicates
+from dpcore.answers.direct import Direct
 from dpcore.answers.intervals import Intervals, student
 from dpcore.answers.query import Cells, Count, Key, Output, Query, Term
 from dpcore.answers.release import Release, open_release
@@ -33,17 +35,17 @@ def noisy(tmp_path_factory: pytest.TempPathFactory) -> Release:
 
 def test_intervals_of_counts_cover_the_truth_and_those_of_the_standard_deviation_do_not(noisy: Release) -> None:
     codes, _ = noisy.universe.encode_rows(pa.Table.from_pandas(table(ROWS, seed=1)[list(noisy.universe.names)]))
-    intervals, shape = Intervals(noisy), noisy.universe.shape
+    made, shape = Intervals(noisy), noisy.universe.shape
     covered, by_deviation, by_bias = [], [], []
     for columns in (each for size in (1, 2, 3) for each in combinations(range(len(shape)), size)):
         keys = tuple(
             Key(str(column), Term(column, Cells() if shape_is_ordered(noisy, column) else None)) for column in columns
         )
-        merging, found = intervals.of(Query((Output("n", Count()),), keys=keys), level=0.95)
+        merging, found = made.of(Query((Output("n", Count()),), keys=keys), level=0.95)
         truth = np.zeros([shape[column] for column in columns])
         np.add.at(truth, tuple(np.asarray(codes[column]) for column in columns), 1)
-        interval, differences = found[Count()], intervals.ensemble.differences(merging)[Count()]
-        value, deviation = intervals.ensemble.values(merging)[Count()], 1.96 * differences.std(axis=0, ddof=1)
+        interval, differences = found[Count()], made.ensemble.differences(merging)[Count()]
+        value, deviation = made.ensemble.values(merging)[Count()], 1.96 * differences.std(axis=0, ddof=1)
         covered.append((interval.low <= truth.ravel()) & (truth.ravel() <= interval.high))
         by_deviation.append(np.abs(value - truth.ravel()) <= deviation)
         by_bias.append(np.abs(value - differences.mean(axis=0) - truth.ravel()) <= deviation)
@@ -76,13 +78,22 @@ def test_every_number_has_its_interval_and_its_basis(noisy: Release) -> None:
     assert every.n_low[0] >= 0
 
 
-def test_columns_that_no_measurement_connects_are_a_guess(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_columns_that_no_measurement_connects_are_a_guess(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone = SPEC.replace("marginals: 3", "marginals: 1").replace("{name: mwem}", "{name: adaptive}")
     release = open_release(make_release(tmp_path_factory.mktemp("alone"), alone, rows=500))
     found = answer(
         release, "select count(*) as one, count(*) filter (where smoker) as two from release where sex = 'F'"
     )
     assert (found.one_basis[0], found.two_basis[0]) == ("measured", "guess")
+    asked = "select sum(age) as total, avg(age) as mean, median(age) as middle from release where sex = 'F'"
+    widths = []
+    for clumps in (0.0, 3.0):  # a control: without clumps, all three intervals are narrower
+        monkeypatch.setattr(intervals, "CLUMPS", clumps)
+        told = answer(release, asked)
+        widths.append([float(told[f"{name}_high"][0] - told[f"{name}_low"][0]) for name in ("total", "mean", "middle")])
+    assert all(without < with_clumps for without, with_clumps in zip(*widths, strict=True))
 
 
 def test_a_higher_level_gives_wider_intervals_and_an_impossible_one_is_refused(noisy: Release) -> None:
@@ -105,3 +116,23 @@ def test_two_columns_of_the_same_name_are_refused(noisy: Release) -> None:
 @pytest.mark.parametrize(("degrees", "expected"), [(8, 2.306), (16, 2.120), (50, 2.009)])
 def test_student_is_close_to_the_exact_quantile(degrees: int, expected: float) -> None:
     assert student(0.95, degrees) == pytest.approx(expected, abs=0.005)
+
+
+def test_bias_that_all_replicates_agree_on_is_not_averaged_away() -> None:
+    usual = np.full(2, 100.0)
+    biased, spread = np.full(8, 60.0), np.array([60.0, -60.0] * 4)
+    found = intervals._steadied(np.stack([biased, spread], axis=1), usual)
+    assert found[0] == pytest.approx(60.0**2 + math.sqrt(101.0), rel=0.01)
+    assert found[1] == pytest.approx(math.sqrt(60.0**2 * 100.0), rel=0.02)  # half of the way, by logarithms
+
+
+def test_a_noisy_sum_moves_the_interval_and_never_widens_it() -> None:
+    value, variances = np.array([100.0, 100.0, 100.0]), np.array([400.0, 400.0, 400.0])
+    sums = Direct(np.array([140.0, 140.0, 0.0]), np.array([400.0, 1.0, math.inf]))
+    low, high = intervals._combined(value, variances, sums, errors=2.0, normal=1.96)
+    plain = 2.0 * 20.0
+    assert 100 - plain < low[0] < 100
+    assert 140 < high[0] < 140 + plain
+    assert high[1] - 140 < 2.0  # the sum is nearly exact
+    assert low[1] == 100  # but the number itself stays inside
+    assert (low[2], high[2]) == (100 - plain, 100 + plain)

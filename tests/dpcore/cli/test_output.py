@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dpcore.cli.main import _write
-from dpcore.cli.output import Answer, Listing, bar, legend, rule
+from dpcore.cli.output import Answer, Listing, bar, legend, mark, rule, wrapped
+from dpcore.reporting.ratings import Rating
 
 
 def listing(items: Iterator[Any]) -> Listing:
@@ -84,5 +85,20 @@ def test_a_terminal_without_such_letters_gets_plain_ones(monkeypatch: pytest.Mon
     assert bar(spent=2, reserved=1, whole=4, width=4) == "##=."
     assert legend() == "# spent   = reserved   . left"
     assert rule(3) == "---"
+    assert [mark(each) for each in Rating] == ["+ good", "~ fair", "x poor"]
     _write("Zürich\n")
     assert screen.getvalue() == b"Z\\xfcrich\n"
+
+
+def test_a_line_is_wrapped_for_a_terminal_only_and_keeps_numbers_with_their_percent_signs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = f"noise      {'about 7 % ' * 12}".rstrip()
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = wrapped(line, indent=11).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert all(each.startswith(" " * 11 + "about") for each in lines[1:])
+    assert " ".join(" ".join(lines).split()) == " ".join(line.split())
+    assert not any(each.endswith("7") for each in lines)
+    monkeypatch.delenv("COLUMNS")
+    assert wrapped(line, indent=11) == line  # the output of a test goes to no terminal

@@ -39,3 +39,30 @@ def test_other_classes_have_other_sums(model: FactoredModel) -> None:
 def test_no_columns_and_single_classes_have_all_rows(model: FactoredModel) -> None:
     assert float(model.merged((), [])) == pytest.approx(1000.0)
     assert model.merged((0, 4), [np.zeros(6, dtype=int), np.zeros(7, dtype=int)]).item() == pytest.approx(1000.0)
+
+
+def test_cells_without_a_class_are_left_out_wherever_their_columns_lie(model: FactoredModel) -> None:
+    rng, shape = np.random.default_rng(3), (6, 5, 4, 3, 7)
+    for size in (1, 2, 3, 4):
+        for columns in combinations(range(5), size):
+            kept = [rng.random(shape[column]) < 0.5 for column in columns]
+            kept[0][0] = True
+            whole = model.marginal(columns)
+            expected = whole[np.ix_(*map(np.flatnonzero, kept))].sum()
+            found = model.merged(columns, [np.where(each, 0, -1) for each in kept])
+            assert found.shape == (1,) * size
+            assert found.item() == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_column_with_many_classes_is_summed_where_it_lies(model: FactoredModel) -> None:
+    classes = [np.array([0, -1, 0, -1, 0, -1]), np.arange(7)]
+    assert np.allclose(model.merged((0, 4), classes), model.marginal((0, 4))[::2].sum(axis=0, keepdims=True), rtol=1e-9)
+
+
+def test_a_table_may_have_many_columns() -> None:
+    rng, columns = np.random.default_rng(4), 60
+    model = FactoredModel(Resolutions((3,) * columns), total=100.0)
+    model.assign({(at, at + 1): rng.normal(size=(3, 3)) for at in range(columns - 1)})
+    asked = (40, 43, 59)
+    classes = [np.array([0, 1, -1])] * 3
+    assert np.allclose(model.merged(asked, classes), model.marginal(asked)[:2, :2, :2], rtol=1e-9)

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from dpcore.answers import replicates
 from dpcore.errors import DpflowError, LedgerDamaged
-from dpcore.ledger import open_ledger
+from dpcore.ledger import Lease, Ledger, open_ledger
 from dpcore.reporting.outcome import Report
 from dpcore.runs.publication import Publication
 from dpcore.runs.synthesis import Synthesis
@@ -129,6 +130,24 @@ def test_the_report_is_of_what_was_written(paid: Workspace, swap: str, settled: 
     if swap != "nothing":
         with pytest.raises(LedgerDamaged):
             verify_ledger()
+
+
+def test_the_lease_is_renewed_after_every_fit_and_the_newest_settles_the_run(
+    paid: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    renewed: list[Lease] = []
+
+    def always(ledger: Ledger, lease: Lease) -> Lease:
+        ledger.leased(lease)
+        renewed.append(ledger.lease(lease.run))
+        return renewed[-1]
+
+    monkeypatch.setattr(Ledger, "renew", always)
+    reported(paid, swap=lambda it: None, settled=True)
+    assert len(renewed) > replicates.REPLICATES
+    with open_ledger() as ledger:
+        assert ledger.run("run").fence == renewed[-1].fence
+    verify_ledger()
 
 
 def test_a_release_that_was_recorded_is_reported_from_the_bytes_that_were_compared(paid: Workspace) -> None:

@@ -450,7 +450,8 @@ def test_a_used_up_block_of_a_series_leaves_the_next_ones_their_whole_budget(
         ledger.reserve("other", account="visits", amount=AMOUNT_OF_ONE, claim="test", blocks=["2024-02"])
     for verb in ("run", "plan"):
         assert dpflow(verb, site.spec, "--as-of", "2024-03-01") == 3
-        told = capsys.readouterr().err
+        printed = capsys.readouterr()
+        told = printed.err if verb == "run" else printed.out
         assert "block '2024-02' of account 'visits' cannot pay" in told
         assert (
             f"new blocks have their whole budget: a run that reads only those can ask for epsilon {EPSILON:.4f}" in told
@@ -627,11 +628,14 @@ def test_the_cap_across_blocks_bounds_what_all_runs_cost_a_person(site: Site, ne
     refused: list[Callable[[], object]] = [
         lambda: site.run("2024-06-01"),
         lambda: check_run(load_spec(site.spec), resume=None, as_of=later),
-        lambda: plan_run(load_spec(site.spec), rows=None),
     ]
+    words = "the cap across blocks of account 'visits' cannot pay 200 epsilon: 0 "
     for ask in refused:
-        with pytest.raises(BudgetRefused, match="the cap across blocks of account 'visits' cannot pay 200 epsilon: 0 "):
+        with pytest.raises(BudgetRefused, match=words):
             ask()
+    plan = plan_run(load_spec(site.spec), rows=None, as_of=later)
+    assert words in str(plan.account.refused)
+    assert (plan.exit_code, plan.blocks) == (3, ("2024-05",))
     with open_ledger() as ledger:
         assert (ledger.head(), used(ledger)) == (head, blocks)  # no block was opened or sealed for nothing
         ledger.raise_across("visits", cap=4 * int(EPSILON) * AMOUNT_OF_ONE, epsilon=4 * EPSILON, reason="one more")

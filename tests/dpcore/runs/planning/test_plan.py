@@ -12,7 +12,8 @@ from dpcore import Outcome, cli, load_spec, synthesize
 from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import Currency
 from dpcore.runs.planning.costs import costs_of
-from dpcore.runs.planning.plan import USUAL_ROWS, Plan, plan_run
+from dpcore.runs.planning.grounds import USUAL_ROWS, Payer
+from dpcore.runs.planning.plan import Plan, plan_run
 from dpcore.strategies.strategy import column_step
 from tests.conftest import Workspace
 from tests.dpcore.runs.test_synthesis_adaptive import ROWS, SPEC, open_account, people
@@ -163,6 +164,11 @@ def test_what_would_remain_is_what_remains_after_the_run(workspace: Workspace, c
     outcome = synthesize(workspace.spec)
     assert planned.remaining == pytest.approx(outcome.remaining, rel=1e-6)
     assert planned.remaining_epsilon == pytest.approx(outcome.remaining_epsilon, rel=1e-6)
+    again = plan_run(load_spec(workspace.spec), rows=None)
+    assert (again.rows, again.rows_from) == (outcome.rows, "earlier release")
+    for damage in ("{", "[]", '{"release": 7}', '{"release": "../.."}'):
+        (workspace.folder / "releases" / "visits" / "latest.json").write_text(damage, encoding="utf-8")
+        assert plan_run(load_spec(workspace.spec), rows=None).rows_from == "a guess"
 
 
 def test_the_number_of_rows_is_as_given_or_as_the_spec_wants_or_a_guess(
@@ -184,8 +190,7 @@ def test_json_has_every_figure(workspace: Workspace, capsys: pytest.CaptureFixtu
     assert dpflow("plan", workspace.spec, "--rows", 3000, "--json") == 0
     plan = json.loads(capsys.readouterr().out)
     assert set(plan) == set(Plan.__dataclass_fields__)
-    terms = {"name", "currency", "remaining", "remaining_epsilon", "missing", "block", "new_block_epsilon"}
-    assert set(plan["account"]) == terms
+    assert set(plan["account"]) == set(Payer.__dataclass_fields__)
     assert [column["name"] for column in plan["first"]] == ["sex", "age", "smoker", "city"]
     for column in plan["first"]:
         assert column["error"] == pytest.approx(column["cells"] * column["noise"] * 0.797885 / 3000, rel=1e-5)
@@ -209,7 +214,6 @@ def test_a_workload_of_single_columns_has_no_rounds(workspace: Workspace, capsys
         ([("epsilon: 1.0", "epsilon: 1e-5")], Currency.ZCDP, 2),
         ([("epsilon: 1.0", "epsilon: 1e-8")], Currency.ZCDP, 2),
         ([("epsilon: 1.0", "epsilon: 1e-3")], Currency.GDP, 2),
-        ([("epsilon: 1.0", "epsilon: 11")], Currency.ZCDP, 3),
         ([("min: 0, max: 99, width: 25", "min: 0, max: 9999999, width: 1")], Currency.ZCDP, 2),
         ([("name: mwem, rounds: 4", "name: pmw, rounds: 2")], Currency.ZCDP, 2),
         ([("add-remove", "replace-one")], Currency.ZCDP, 2),
@@ -232,12 +236,35 @@ def test_a_plan_refuses_what_a_run_would_refuse_in_the_same_words(
     assert said[0] == said[1] != ""
 
 
-def test_a_closed_account_refuses_a_plan(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_account_cannot_pay_is_planned_and_refused_in_the_words_of_the_run(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace.open_account(currency=Currency.ZCDP)
+    payable = plan_run(load_spec(workspace.spec), rows=None)
+    assert (payable.account.refused, payable.exit_code) == (None, 0)
+    workspace.write_spec(("epsilon: 1.0", "epsilon: 11"))
+    assert dpflow("run", workspace.spec) == 3
+    refused = capsys.readouterr().err.partition(" (ledger ")[0].removeprefix("dpflow: ")
+    assert "cannot pay" in refused
+    assert dpflow("plan", workspace.spec) == 3
+    text = capsys.readouterr().out
+    assert f"refused    {refused}\n" in text
+    assert "✓ good" in text  # what to expect is said all the same
+    assert dpflow("plan", workspace.spec, "--json") == 3
+    planned = json.loads(capsys.readouterr().out)
+    assert (planned["account"]["refused"], planned["exit_code"]) == (refused, 3)
+    assert planned["account"]["remaining_epsilon"] == pytest.approx(10)  # nothing was taken from it
+    assert planned["ratings"]["pairs"]
+
+
+def test_a_closed_account_is_planned_for_and_said_to_be_closed(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
     workspace.open_account()
     with open_ledger() as ledger:
         ledger.close_account("visits", reason="done")
     assert dpflow("plan", workspace.spec) == 2
-    assert "is closed" in capsys.readouterr().err
+    assert "refused    account 'visits' is closed" in capsys.readouterr().out
 
 
 def test_more_of_anything_costs_more(workspace: Workspace) -> None:

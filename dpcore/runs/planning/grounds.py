@@ -1,0 +1,167 @@
+"""The basis of a plan: the account and its blocks, the currency, and the approximate number of rows. All of it is public."""
+
+import json
+import math
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import DpflowError, UsageError
+from dpcore.ledger import Account, Balance, open_ledger
+from dpcore.ledger.refusals import refuse_if_closed
+from dpcore.mechanisms.pricing import currency_for
+from dpcore.places import places_of_spec
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
+from dpcore.release.dataset_folder import LATEST
+from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, read_regular
+from dpcore.reporting.formatting import new_block_epsilon, next_epsilon
+from dpcore.runs.paying import check_remaining, paying_account
+from dpcore.runs.reservation import blocks_to_read, day_to_read, scarcest
+from dpcore.spec import Declaration
+from dpcore.universe.blocks import choose
+
+USUAL_ROWS, GUESS = 100_000, "a guess"
+MOST_ROWS = 10**12
+
+
+@dataclass(frozen=True)
+class Payer:
+    """The account, and its remaining budget after the run. `missing` says why there is no account to charge.
+
+    `refused` says why the account would not pay for the run; `remaining` is then what remains without the run. If the account is kept by
+    block, the remaining budget is that of `block`, the run's most used block. A run that reads only new blocks can ask for
+    `new_block_epsilon`.
+    """
+
+    name: str
+    currency: str
+    remaining: float | None
+    remaining_epsilon: float | None
+    missing: str | None
+    block: str | None = None
+    new_block_epsilon: float | None = None
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """The basis of a plan.
+
+    Attributes:
+        account: The account, the run's scarcest block and its balance; or the reason why there is no account.
+        blocks: The blocks that the run reads; None if the whole table is one block.
+        currency: The account's currency, or the default one if there is no account.
+        rows: About how many rows the run counts.
+        rows_from: Where this number comes from.
+    """
+
+    account: tuple[Account, str | None, Balance] | str
+    blocks: tuple[str, ...] | None
+    currency: Currency
+    rows: int
+    rows_from: str
+
+    def refusal(self, declaration: Declaration, *, amount: int) -> DpflowError | None:
+        """Return the error with which the account would refuse the run; None if it would pay, or if there is no account."""
+        if isinstance(self.account, str):
+            return None
+        account, block, balance = self.account
+        try:
+            refuse_if_closed(account)
+            check_remaining(account, declaration, amount=amount, remaining=balance.remaining, block=block)
+        except DpflowError as error:
+            return error
+        return None
+
+    def payer(self, declaration: Declaration, *, amount: int, refused: DpflowError | None) -> Payer:
+        """Return the account with what remains after the run, or without it if it is refused."""
+        if isinstance(self.account, str):
+            name = declaration.spec.dataset
+            return Payer(
+                name, self.currency.value, remaining=None, remaining_epsilon=None, missing=self.account, refused=None
+            )
+        account, block, balance = self.account
+        spent = 0 if refused else amount
+        left = balance.remaining - account.weight * spent
+        after = replace(account, across_used=account.across_used + spent)
+        return Payer(
+            account.name,
+            self.currency.value,
+            remaining=left / AMOUNT_OF_ONE,
+            remaining_epsilon=next_epsilon(after, left),
+            missing=None,
+            block=block,
+            new_block_epsilon=new_block_epsilon(after),
+            refused=None if refused is None else str(refused),
+        )
+
+
+def grounds_of(declaration: Declaration, *, rows: int | None, as_of: date | None) -> Grounds:
+    """Return the basis of a plan. Raise if the account does not match the spec, or if there is no block to read."""
+    found, blocks = _account(declaration, as_of=day_to_read(declaration, as_of))
+    guessed, source = approximate_rows(declaration, rows)
+    # Without an account: the default currency of a new one with this budget.
+    privacy = declaration.spec.privacy
+    unopened = currency_for(
+        privacy.epsilon, delta=privacy.delta, unit=privacy.unit, neighbours=declaration.protection.neighbours
+    )
+    currency = unopened if isinstance(found, str) else found[0].currency
+    return Grounds(found, blocks, currency, rows=guessed, rows_from=source)
+
+
+def _account(
+    declaration: Declaration, *, as_of: date
+) -> tuple[tuple[Account, str | None, Balance] | str, tuple[str, ...] | None]:
+    """Return the account with the run's scarcest block, or the reason why there is none; and the blocks that the run reads."""
+    name = declaration.spec.dataset
+    try:
+        ledger = open_ledger(places=places_of_spec(declaration.path))
+    except UsageError as error:
+        return str(error), _all_new(declaration, as_of=as_of)
+    with ledger:
+        if name not in {account.name for account in ledger.accounts()}:
+            return f"the ledger has no account '{name}'", _all_new(declaration, as_of=as_of)
+        account = paying_account(ledger, declaration)
+        names = blocks_to_read(ledger, declaration, as_of=as_of)
+        return (account, *scarcest(ledger, account, names=names)), names
+
+
+def _all_new(declaration: Declaration, *, as_of: date) -> tuple[str, ...] | None:
+    """Return the blocks that the first run of a new account reads."""
+    calendar, blocks = declaration.calendar, declaration.spec.blocks
+    if calendar is None or blocks is None:
+        return None
+    return tuple(block.name for block in choose(calendar, window=blocks.window, as_of=as_of, covered=()))
+
+
+def approximate_rows(declaration: Declaration, given: int | None) -> tuple[int, str]:
+    """Return the approximate number of rows, and where it comes from: the user, an earlier release, the spec, or a guess."""
+    if given is not None:
+        return given, "given"
+    spec = declaration.spec
+    if (earlier := _earlier_rows(declaration)) is not None:
+        return earlier, "earlier release"
+    if spec.output.rows != "noisy":
+        return spec.output.rows, "output.rows"
+    if spec.privacy.expect_rows is not None:
+        low, high = spec.privacy.expect_rows
+        return max(1, round(math.sqrt(max(low, 1) * high))), "expect_rows"
+    return USUAL_ROWS, GUESS
+
+
+def _earlier_rows(declaration: Declaration) -> int | None:
+    """Return the noisy number of rows of the dataset's newest release, if a run of this spec would count the same rows."""
+    folder, spec = declaration.output_folder, declaration.spec
+    try:
+        note = json.loads(read_regular(folder / LATEST, limit=LARGEST_NOTE))
+        newest = folder / Path(str(note["release"])).name
+        manifest: dict[str, Any] = json.loads(read_regular(newest / MANIFEST, limit=LARGEST_MANIFEST))
+        rows, before = manifest["rows"], manifest["spec"]
+        now = spec.model_dump(mode="json")
+        same = before["output"]["rows"] == "noisy" and before.get("blocks") == now["blocks"]
+        counted = ("unit", "max_rows_per_unit", "weight")
+        same = same and all(before["privacy"].get(key) == now["privacy"][key] for key in counted)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None  # there is no release, or nothing that can be read as one
+    return rows if same and isinstance(rows, int) and 1 <= rows <= MOST_ROWS else None

@@ -1,0 +1,242 @@
+"""Rate every column and every pair of columns of a planned run by its expected noise, with a sentence for each. No data is read."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+from statistics import median
+
+from dpcore.reporting.ratings import GOOD_ERROR, Rating, percent, rate
+from dpcore.runs.planning.noise import Terms
+from dpcore.spec import Declaration
+from dpcore.spec.advice import suspected_ids
+from dpcore.universe import Attribute, Categorical
+from dpcore.universe.leaves import Fine
+from dpcore.workload import Axes
+
+FEW_CELLS = 20
+"""A column with at most this many cells need not be made coarser."""
+MOST = 0.5
+"""A run is warned of if more than this share of what was asked for is poor."""
+LEAST_ERROR = 1e-9
+BEST_SHARE = Fraction(1, 2)
+"""If noise would swamp every pair, so that there are no rounds, a pair's noise is stated for this share of the budget."""
+
+
+@dataclass(frozen=True)
+class RatedColumn:
+    """A column with the expected noise of its counts, alone and in pairs.
+
+    `error` is the expected L1 error due to noise alone, as a share of the rows. `pairs_error` is that of the median of its pairs in the
+    workload; None if it is in no pair. `id` says why the column looks like an id; None if it does not.
+    """
+
+    name: str
+    cells: int
+    error: float
+    rating: Rating
+    pairs_error: float | None
+    pairs_rating: Rating | None
+    id: str | None
+    sentence: str
+
+    @property
+    def worst(self) -> Rating:
+        """The worse of its two ratings."""
+        both = (self.rating, self.pairs_rating or self.rating)
+        return max(both, key=list(Rating).index)
+
+
+@dataclass(frozen=True)
+class RatedPair:
+    """A pair of columns in the workload, with the standard deviation of the noise of each of its counts.
+
+    `measured` is `yes` if there are enough rounds to measure it, `perhaps` if that depends on the selections, and `no` if the noise is too
+    large. `noise` and `error` are those of a measured pair, even if it may not be measured. A pair may be measured as part of a larger
+    marginal; its counts are then sums of that marginal's counts. If it is not known of which one, the median is stated.
+    """
+
+    columns: tuple[str, str]
+    cells: int
+    noise: float
+    error: float
+    measured: str
+    rating: Rating
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Rated:
+    """All columns and pairs with their ratings. `asked_for` says what the numbers are of: `pairs`, or `columns` if there are no pairs.
+
+    `typical` is the geometric mean of the errors of what was asked for: a few very large ones do not decide it.
+    """
+
+    columns: tuple[RatedColumn, ...]
+    pairs: tuple[RatedPair, ...]
+    asked_for: str = field(init=False)
+    good: int = field(init=False)
+    fair: int = field(init=False)
+    poor: int = field(init=False)
+    typical: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Count the ratings."""
+        asked: Sequence[RatedColumn | RatedPair] = self.pairs or self.columns
+        ratings, errors = [each.rating for each in asked], [each.error for each in asked]
+        found = {
+            "asked_for": "pairs" if self.pairs else "columns",
+            **{each.value: ratings.count(each) for each in Rating},
+            "typical": _geometric_mean(errors, least=LEAST_ERROR),
+        }
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def burden(self) -> float:
+        """The geometric mean of the errors, as if none were smaller than a good one: less noise than that is no help."""
+        return _geometric_mean([each.error for each in self.pairs or self.columns], least=GOOD_ERROR)
+
+    @property
+    def number(self) -> int:
+        """The number of what was asked for."""
+        return self.good + self.fair + self.poor
+
+
+def _geometric_mean(errors: Sequence[float], *, least: float) -> float:
+    return math.exp(math.fsum(math.log(max(error, least)) for error in errors) / len(errors))
+
+
+def poor_warning(found: Rated, *, rows: int, guessed: bool) -> str | None:
+    """Return the warning that a plan gives, and a run before it charges anything, if most of what was asked for is poor."""
+    if found.poor <= MOST * found.number:
+        return None
+    asked = "pairs of columns" if found.asked_for == "pairs" else "columns"
+    guess = ", which is a guess: declare `expect_rows`" if guessed else ""
+    return (
+        f"{found.poor:,} of {found.number:,} {asked} would be {Rating.POOR}: expect noise of {percent(found.typical)} of a typical count "
+        f"with about {rows:,} rows{guess}; the release would be mostly noise"
+    )
+
+
+def rated(declaration: Declaration, terms: Terms, *, first: Sequence[tuple[int, float]]) -> Rated:
+    """Rate the columns and the pairs of a run on these terms.
+
+    Args:
+        declaration: The declaration of the run.
+        terms: The terms, for about as many rows as the table has.
+        first: For each column the number of its cells and its error; empty if the strategy measures single counts only.
+    """
+    pairs = tuple(_pairs(declaration, terms))
+    errors: defaultdict[str, list[float]] = defaultdict(list)
+    for pair in pairs:
+        for name in pair.columns:
+            errors[name].append(pair.error)
+    ids, shape = suspected_ids(declaration, rows=terms.rows), declaration.universe.shape
+    single = terms.round_noise() or terms.first_noise(0)  # of a count, if no column is measured as a whole
+    columns = []
+    for place, (name, attribute) in enumerate(declaration.universe.attributes.items()):
+        alone = first[place] if first else (shape[place], terms.error(shape[place], single))
+        pairs_error = median(errors[name]) if name in errors else None
+        columns.append(_column(name, attribute, alone=alone, pairs_error=pairs_error, why=ids.get(name)))
+    return Rated(tuple(columns), pairs)
+
+
+def _column(
+    name: str, attribute: Attribute, *, alone: tuple[int, float], pairs_error: float | None, why: str | None
+) -> RatedColumn:
+    cells, error = alone
+    rating, in_pairs = rate(error), None if pairs_error is None else rate(pairs_error)
+    has = f"{name} has {_size(attribute)}"
+    expected = f"expect noise of {percent(error)}" + (
+        "" if pairs_error is None else f" alone and {percent(pairs_error)} in pairs"
+    )
+    if pairs_error is not None and in_pairs is not rating:
+        expected = f"expect noise of {percent(pairs_error)} in pairs"
+    if why is not None:
+        sentence = f"{name} looks like an id: {why}; leave it out of the universe, or declare coarser cells"
+    elif rating is Rating.GOOD and in_pairs in {None, Rating.GOOD}:
+        sentence = f"{has}: {expected}"
+    else:
+        sentence = f"{has}: {expected}; {_remedy(attribute)}"
+    return RatedColumn(name, cells, error, rating, pairs_error, in_pairs, why, sentence)
+
+
+def _size(attribute: Attribute) -> str:
+    """Say how many values or cells a column has. Of a column at full resolution, it is the number that stands out of the noise."""
+    if isinstance(attribute, Categorical):
+        return f"{attribute.cells:,} value{'s' if attribute.cells > 1 else ''}"
+    number = f"{attribute.size:,} cell{'s' if attribute.size > 1 else ''}"
+    return f"about {number}" if isinstance(attribute, Fine) else number
+
+
+def _remedy(attribute: Attribute) -> str:
+    """Say what would help a column."""
+    if attribute.size <= FEW_CELLS:
+        return "raise epsilon, or ask for fewer columns"
+    if isinstance(attribute, Categorical):
+        return "group it or raise epsilon"
+    return "declare wider bins or raise epsilon" if not isinstance(attribute, Fine) else "declare bins or raise epsilon"
+
+
+def _pairs(declaration: Declaration, terms: Terms) -> list[RatedPair]:
+    """Rate every pair in the workload of columns with more than one cell."""
+    names, shape = declaration.universe.names, declaration.universe.shape
+    wanted = [axes for axes in declaration.workload.parts() if len(axes) == 2 and min(map(shape.__getitem__, axes)) > 1]
+    if not wanted:
+        return []
+    measuring = _Measuring(terms, shape)
+    found = []
+    for axes in wanted:
+        (one, other), (noise, measured) = axes, measuring.of(axes)
+        cells = shape[one] * shape[other]
+        error = terms.error(cells, noise)
+        sentence = f"{names[one]} x {names[other]} has {cells:,} cells: {_expected(terms, error, measured)}"
+        found.append(RatedPair((names[one], names[other]), cells, noise, error, measured, rate(error), sentence))
+    return found
+
+
+def _expected(terms: Terms, error: float, measured: str) -> str:
+    said = f"expect noise of {percent(error)}"
+    if measured == "no":
+        return f"expect noise of {percent(error)} or more, so it is not measured"
+    worth = terms.outline.room is not None and error > terms.outline.room
+    return f"{said}, so it is measured with merged cells" if worth and terms.outline.model_cells is not None else said
+
+
+def _most_cells(terms: Terms, noise: float) -> float:
+    """Return the most cells of a marginal that is measured as it is."""
+    limits = (terms.worth_cells(noise), terms.outline.model_cells)
+    return min(math.inf if limit is None else limit for limit in limits)
+
+
+class _Measuring:
+    """Says with what noise the rounds measure a pair: by itself, or as part of a larger marginal."""
+
+    def __init__(self, terms: Terms, shape: Sequence[int]) -> None:
+        noise = terms.round_noise()
+        self._noise = terms.noise_of(BEST_SHARE) if noise is None else noise
+        self._single = terms.single
+        # A count of a pair is the sum of so many counts of a larger marginal that contains it.
+        self._surely: defaultdict[Axes, list[int]] = defaultdict(list)
+        self._perhaps: defaultdict[Axes, list[int]] = defaultdict(list)
+        rounds, most = terms.outline.rounds, _most_cells(terms, self._noise)
+        for group in terms.outline.offered:
+            sums = self._surely if len(group) <= rounds and not self._single else self._perhaps
+            rounds = max(0, rounds - len(group))
+            for axes in group:
+                if len(axes) == 2 or math.prod(map(shape.__getitem__, axes)) <= most:  # not if cells are merged
+                    for pair in combinations(axes, 2):
+                        sums[pair].append(math.prod(shape[axis] for axis in axes if axis not in pair))
+
+    def of(self, pair: Axes) -> tuple[float, str]:
+        """Return the noise of a pair's counts, and whether it is measured."""
+        if self._single:  # a single count of the pair, as a round measures it
+            return self._noise, "perhaps"
+        if pair in self._surely:  # the measurements are combined, weighted by their precision
+            return self._noise / math.sqrt(sum(1 / each for each in self._surely[pair])), "yes"
+        if pair in self._perhaps:
+            return self._noise * math.sqrt(median(self._perhaps[pair])), "perhaps"
+        return self._noise, "no"
