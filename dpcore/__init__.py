@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dpcore.errors import DpflowError
     from dpcore.ledger import Account, Balance
     from dpcore.reporting.outcome import Outcome
+    from dpcore.runs.online import open_online
     from dpcore.runs.steps import synthesize
     from dpcore.spec import json_schema, load_spec
 
@@ -25,6 +26,7 @@ __all__ = [
     "ask",
     "json_schema",
     "load_spec",
+    "open_online",
     "open_release",
     "synthesize",
 ]
@@ -38,6 +40,7 @@ _MODULES = {
     "ask": "dpcore.curator.ask",
     "json_schema": "dpcore.spec",
     "load_spec": "dpcore.spec",
+    "open_online": "dpcore.runs.online",
     "open_release": "dpcore.answers.release",
     "synthesize": "dpcore.runs.steps",
 }

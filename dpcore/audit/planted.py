@@ -11,11 +11,14 @@ import numpy.typing as npt
 from dpcore.audit.events import Outcomes
 from dpcore.curator.ask import ask
 from dpcore.curator.curator import Curator
+from dpcore.curator.gate import CountQuery, Gate, Gatekeeper
+from dpcore.ledger import Operation, OperationState
 from dpcore.mechanisms import DiscreteLaplace, Mechanism
 from dpcore.mechanisms.currency_noise import Noise
 from dpcore.mechanisms.descriptions import Description
 from dpcore.mechanisms.exact import Exact
 from dpcore.mechanisms.sampling import entropy
+from dpcore.mechanisms.sparse_vector import SparseVector
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
 from dpcore.tables.histogram import Histogram
@@ -155,6 +158,52 @@ class LateCurator(Curator):
     def _charge_then(self, step: str, mechanism: Mechanism, draw: Callable[[Histogram], bytes]) -> bytes:
         output = draw(self._received[0]) if self._received else b""
         return super()._charge_then(step, mechanism, lambda _: output)
+
+
+class TrueErrorGate(Gate):
+    """A gate that looks at the true error: it compares it with the threshold without noise."""
+
+    __slots__ = ("_threshold",)
+
+    def __init__(self, histogram: Histogram, mechanism: SparseVector, *, threshold: int) -> None:
+        super().__init__(histogram, mechanism.begin(threshold))
+        self._threshold = threshold
+
+    def compare(self, query: CountQuery, *, expected: int) -> bool:
+        """Compare without noise. The noisy comparison is drawn, but not used."""
+        super().compare(query, expected=expected)
+        return abs(int(query.on(self._histogram.marginal(query.axes))) - expected) >= self._threshold
+
+
+class FreeGatekeeper(Gatekeeper):
+    """A gatekeeper that opens gates without charging."""
+
+    def open_gate(self, step: str, mechanism: SparseVector, *, threshold: int) -> tuple[Operation, Gate]:
+        """Return a gate that nobody has paid for."""
+        unpaid = Operation(
+            run=self._lease.run,
+            step=step,
+            attempt=1,
+            state=OperationState.CHARGED,
+            amount=0,
+            mechanism={},
+            fence=self._lease.fence,
+            sha256=None,
+            output=None,
+        )
+        return unpaid, Gate(self._histogram, mechanism.begin(threshold))
+
+    def close_gate(self, operation: Operation, record: bytes) -> None:
+        """Store nothing: the ledger accepts no result without a charge."""
+
+
+class LateGatekeeper(Gatekeeper):
+    """A gatekeeper that draws the noise of a gate's threshold before it charges."""
+
+    def open_gate(self, step: str, mechanism: SparseVector, *, threshold: int) -> tuple[Operation, Gate]:
+        """Return a gate that was drawn before it was charged."""
+        gate = Gate(self._histogram, mechanism.begin(threshold))
+        return self._charge(step, mechanism), gate
 
 
 def answered_free(account: str, query: Any, *columns: Any) -> Any:  # noqa: ARG001  nobody pays

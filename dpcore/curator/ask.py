@@ -50,7 +50,7 @@ def ask(account: str, query: Query[Answer], *columns: Any, **more: Any) -> Answe
 
     Args:
         account: The account that pays. It must protect the same unit under the same neighbours as the query.
-        query: A NoisyCount, BoundedSum, BoundedMean or NoisyHistogram.
+        query: A NoisyCount, BoundedSum, BoundedMean, NoisyHistogram, NoisyQuantiles, TopCategories, NoisyChoice or CountsAbove.
         columns: The positional arguments of the query's `draw`.
         more: The keyword arguments of the query's `draw`: `ids` and `weights`.
 
@@ -82,7 +82,8 @@ def _require_columns(query: Query[Any], columns: tuple[Any, ...], more: dict[str
     """Raise, before anything is reserved, unless this is a query and it accepts these columns."""
     if not all(hasattr(query, part) for part in ("protection", "price", "describe", "read", "answer")):
         raise UsageError(
-            "only a query with a protection can be asked: a NoisyCount, BoundedSum, BoundedMean or NoisyHistogram"
+            "only a query with a protection can be asked: a NoisyCount, BoundedSum, BoundedMean, NoisyHistogram, NoisyQuantiles, "
+            "TopCategories, NoisyChoice or CountsAbove"
         )
     try:
         signature(query.read).bind(*columns, **more)

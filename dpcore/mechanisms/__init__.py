@@ -7,17 +7,21 @@ from dpcore.errors import UsageError
 from dpcore.mechanisms.above_threshold import AboveThreshold
 from dpcore.mechanisms.bounded_mean import BoundedMean
 from dpcore.mechanisms.bounded_sum import BoundedSum
+from dpcore.mechanisms.counts_above import CountsAbove
 from dpcore.mechanisms.descriptions import Description
 from dpcore.mechanisms.exponential import ExponentialMechanism, Flavour
 from dpcore.mechanisms.gaussian import DiscreteGaussian
 from dpcore.mechanisms.laplace import DiscreteLaplace
+from dpcore.mechanisms.noisy_choice import NoisyChoice, Wanted
 from dpcore.mechanisms.noisy_count import NoisyCount
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
+from dpcore.mechanisms.noisy_quantiles import NoisyQuantiles
 from dpcore.mechanisms.noisy_value import NoisyValue
 from dpcore.mechanisms.randomized_response import RandomizedResponse
 from dpcore.mechanisms.rounded import RoundedGaussian, analytic_gaussian, classic_gaussian
 from dpcore.mechanisms.sparse_vector import SparseVector
+from dpcore.mechanisms.top_categories import TopCategories
 from dpcore.privacy.accounting import Currency
 
 __all__ = [
@@ -25,19 +29,24 @@ __all__ = [
     "AboveThreshold",
     "BoundedMean",
     "BoundedSum",
+    "CountsAbove",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "ExponentialMechanism",
     "Flavour",
     "MaxNoise",
     "Mechanism",
+    "NoisyChoice",
     "NoisyCount",
     "NoisyHistogram",
+    "NoisyQuantiles",
     "NoisyValue",
     "RandomizedResponse",
     "ReportNoisyMax",
     "RoundedGaussian",
     "SparseVector",
+    "TopCategories",
+    "Wanted",
     "analytic_gaussian",
     "classic_gaussian",
     "from_description",
@@ -68,6 +77,10 @@ KINDS = (
     BoundedSum,
     BoundedMean,
     NoisyHistogram,
+    NoisyQuantiles,
+    TopCategories,
+    NoisyChoice,
+    CountsAbove,
 )
 """All mechanisms that a ledger row may describe."""
 

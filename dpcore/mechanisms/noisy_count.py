@@ -114,12 +114,8 @@ class NoisyCount:
 
     def read(self, property_of_rows: Column, *, ids: Column = None, weights: Column = None) -> Exact:
         """Return the exact number of rows, bounded by unit, for `answer` to add noise. Raise for unusable columns."""
-        check_given(self.protection, ids=ids, weights=weights)
-        truth = Boolean()
-        parts = [truth.encode(part) == _TRUE for part in read_column(property_of_rows, reads=truth.reads)]
-        has = np.concatenate([np.empty(0, dtype=np.bool_), *parts])
-        _, times = bounded_rows(has.astype(np.int64), has, protection=self.protection, ids=ids, weights=weights)
-        return Exact(np.array([times.sum()], dtype=np.int64))
+        found = count_rows(property_of_rows, protection=self.protection, ids=ids, weights=weights)
+        return Exact(np.array([found], dtype=np.int64))
 
     def answer(self, exact: Exact) -> int:
         """Return the number with its noise."""
@@ -136,3 +132,13 @@ class NoisyCount:
 
     def _on_counts(self) -> Noise:
         return self.noise.at(self.scale, sensitivity=self.sensitivity)
+
+
+def count_rows(property_of_rows: Column, *, protection: Protection, ids: Column, weights: Column) -> int:
+    """Return the exact number of rows with a property, which is private. Of these rows, each unit keeps at most as many as declared."""
+    check_given(protection, ids=ids, weights=weights)
+    truth = Boolean()
+    parts = [truth.encode(part) == _TRUE for part in read_column(property_of_rows, reads=truth.reads)]
+    has = np.concatenate([np.empty(0, dtype=np.bool_), *parts])
+    _, times = bounded_rows(has.astype(np.int64), has, protection=protection, ids=ids, weights=weights)
+    return int(times.sum())

@@ -15,14 +15,18 @@ from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, ExponentialMech
 from dpcore.mechanisms.above_threshold import AboveThreshold
 from dpcore.mechanisms.bounded_mean import BoundedMean
 from dpcore.mechanisms.bounded_sum import BoundedSum
+from dpcore.mechanisms.counts_above import CountsAbove
 from dpcore.mechanisms.currency_noise import NoiseKind
 from dpcore.mechanisms.grid import ValueGrid
+from dpcore.mechanisms.noisy_choice import NoisyChoice, Wanted
 from dpcore.mechanisms.noisy_count import NoisyCount
 from dpcore.mechanisms.noisy_histogram import NoisyHistogram
 from dpcore.mechanisms.noisy_max import MaxNoise, ReportNoisyMax
+from dpcore.mechanisms.noisy_quantiles import NoisyQuantiles
 from dpcore.mechanisms.noisy_value import NoisyValue
 from dpcore.mechanisms.randomized_response import RandomizedResponse
 from dpcore.mechanisms.sparse_vector import SparseVector
+from dpcore.mechanisms.top_categories import TopCategories
 from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.universe import Boolean, Integer, Universe
 
@@ -77,6 +81,16 @@ def on_a_mean(mechanism: Any) -> Any:
 
 def on_a_table(mechanism: Any) -> Any:
     return np.concatenate([counts.ravel() for counts in mechanism.draw(TABLE).values()])
+
+
+def on_properties(mechanism: Any) -> Any:
+    halves = [TABLE["days"] % 2 == 0, TABLE["days"] % 2 == 1]
+    answers = [mechanism.draw(*halves, ids=TABLE["person"]) for _ in range(30)]
+    return [len(answer) for answer in answers]
+
+
+def on_categories(mechanism: Any) -> Any:
+    return [int(mechanism.draw(TABLE["smoker"], ids=TABLE["person"])[0] == "true") for _ in range(30)]
 
 
 def _noises(kind: Any, name: str, *scales: float) -> dict[str, Entry]:
@@ -144,6 +158,37 @@ CATALOGUE: dict[str, Entry] = {
         {**_ON_GRID, "sum_scale": 2.0, "count_scale": 2.0},
         ("sum_scale", "count_scale"),
         on_a_mean,
+    ),
+    "quantiles": Entry(
+        NoisyQuantiles,
+        {"grid": GRID, "shares": ("0.5",), "protection": PERSONS, "epsilon": 1.0, "flavour": Flavour.GUMBEL},
+        ("epsilon",),
+        lambda mechanism: [mechanism.draw(TABLE["days"], ids=TABLE["person"])[0] for _ in range(10)],
+    ),
+    "top categories": Entry(
+        TopCategories,
+        {"k": 1, "protection": PERSONS, "epsilon": 1.0, "noise": MaxNoise.GUMBEL, "attribute": Boolean()},
+        ("epsilon",),
+        on_categories,
+    ),
+    "choice": Entry(
+        NoisyChoice,
+        {
+            "candidates": ("a", "bb"),
+            "wanted": Wanted.MOST,
+            "target": None,
+            "protection": PERSONS,
+            "epsilon": 1.0,
+            "noise": MaxNoise.EXPONENTIAL,
+        },
+        ("epsilon",),
+        on_properties,
+    ),
+    "counts above": Entry(
+        CountsAbove,
+        {"threshold": 20, "positives": 1, "protection": PERSONS, "epsilon": 1.0},
+        ("epsilon",),
+        on_properties,
     ),
     "value": Entry(
         NoisyValue,

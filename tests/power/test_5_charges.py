@@ -23,10 +23,14 @@ from dpcore.ledger import Ledger, Operation, open_ledger
 from dpcore.mechanisms import (
     BoundedMean,
     BoundedSum,
+    CountsAbove,
     DiscreteGaussian,
     ExponentialMechanism,
+    NoisyChoice,
     NoisyCount,
     NoisyHistogram,
+    NoisyQuantiles,
+    TopCategories,
     from_description,
 )
 from dpcore.mechanisms.sampling import entropy
@@ -35,7 +39,7 @@ from dpcore.privacy.protection import Neighbours, Protection, Sensitivity
 from dpcore.runs.reading import Reading
 from dpcore.runs.synthesis import Synthesis
 from dpcore.strategies import step_name
-from dpcore.universe import Integer, Universe
+from dpcore.universe import Categorical, Integer, Universe
 from tests.conftest import Workspace, visits
 from tests.power.recording import DECLARED, ENTROPY, Draw, Recording, replayed
 
@@ -55,6 +59,7 @@ LAST = {"person": "the last one", "sex": "F", "age": 40, "smoker": True, "city":
 OTHER = {**LAST, "sex": "M", "age": 80, "smoker": False, "city": "north"}
 DELTA = {Currency.PURE: "0", Currency.ZCDP: "1e-9", Currency.GDP: "1e-9"}
 DAYS = Integer(minimum=0, maximum=99)
+CITY = Categorical(("north", "south", "west"))
 STRATEGIES = {
     "mwem": "{name: mwem, rounds: 4}",
     "pmw": "{name: pmw, rounds: 12, alpha: 0.02}",
@@ -276,6 +281,14 @@ ASKED = {
     "histogram": lambda **bought: NoisyHistogram.for_amount(
         AMOUNT_OF_ONE // 10, universe=Universe({"age": DAYS}), **bought
     ),
+    "quantiles": lambda **bought: NoisyQuantiles.for_amount(
+        AMOUNT_OF_ONE // 10, attribute=DAYS, step=1, shares=["0.25", "0.5"], **bought
+    ),
+    "top": lambda **bought: TopCategories.for_amount(AMOUNT_OF_ONE // 10, attribute=CITY, k=2, **bought),
+    "choice": lambda **bought: NoisyChoice.for_amount(
+        AMOUNT_OF_ONE // 10, candidates=["smokers"], wanted="most", target=None, **bought
+    ),
+    "above": lambda **bought: CountsAbove.for_amount(AMOUNT_OF_ONE // 10, threshold=90, positives=1, **bought),
 }
 
 
@@ -286,7 +299,8 @@ def test_every_draw_of_a_question_is_paid_for(workspace: Workspace, what: str, c
     table = visits(300, seed=1)
     protection = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
     query = ASKED[what](currency=currency, protection=protection)
-    column = {"count": table["smoker"], "histogram": table[["age"]]}.get(what, table["age"])
+    columns = {"histogram": table[["age"]], "top": table["city"]}
+    column = columns.get(what, table["smoker" if what in {"count", "choice", "above"} else "age"])
     recording = Recording()
     with recording.of_a_run():
         answer = ask("visits", query, column)
@@ -296,8 +310,13 @@ def test_every_draw_of_a_question_is_paid_for(workspace: Workspace, what: str, c
     assert all(draw.operation == row and draw.words for draw in recording.draws)
     if what == "histogram":
         described = replace(described, universe=query.universe)  # type: ignore[type-var]
+    if what == "top":
+        described = replace(described, attribute=query.attribute)  # type: ignore[type-var]
     exact = query.read(column)
-    with replayed(tuple(words for draw in recording.draws for words in draw.words)) as left:
+    within = [taken for taken in recording.taken if taken.operation is not None]  # a session compares without a draw
+    assert within
+    assert all(taken.operation == row and taken.caller == ENTROPY for taken in within)
+    with replayed(tuple(taken.content for taken in within)) as left:
         again = described.answer(exact)  # type: ignore[attr-defined]
     assert left == []
     assert str(again) == str(answer)

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dpcore.audit.case import Case
 from dpcore.audit.cases.asking import asking
 from dpcore.audit.cases.calibrated import calibrated
+from dpcore.audit.cases.choices import counts_above, noisy_choice, noisy_quantiles, top_categories
+from dpcore.audit.cases.gates import gates
 from dpcore.audit.cases.histograms import noisy_histogram
 from dpcore.audit.cases.limits import limits
 from dpcore.audit.cases.maxima import noisy_max
@@ -32,10 +34,15 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "bounded-sum": bounded_sum,
     "bounded-mean": bounded_mean,
     "noisy-histogram": noisy_histogram,
+    "noisy-quantiles": noisy_quantiles,
+    "top-categories": top_categories,
+    "noisy-choice": noisy_choice,
+    "counts-above": counts_above,
     "private-tree": private_tree,
     "measuring-step": measuring,
     "limit-choice": limits,
     "asking-step": asking,
+    "gate-step": gates,
 }
 """By name, in display order."""
 

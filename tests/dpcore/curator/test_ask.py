@@ -9,12 +9,22 @@ import pytest
 from dpcore import ask
 from dpcore.errors import BudgetRefused, SourceBroken, SourceError, UsageError
 from dpcore.ledger import RunState, open_ledger
-from dpcore.mechanisms import BoundedMean, BoundedSum, DiscreteLaplace, NoisyCount, NoisyHistogram
+from dpcore.mechanisms import (
+    BoundedMean,
+    BoundedSum,
+    CountsAbove,
+    DiscreteLaplace,
+    NoisyChoice,
+    NoisyCount,
+    NoisyHistogram,
+    NoisyQuantiles,
+    TopCategories,
+)
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
 from dpcore.privacy.protection import Neighbours, Protection
 from dpcore.steward.verify import verify_ledger
 from dpcore.tables.sources.memory_table import MemoryTable
-from dpcore.universe import Boolean, Integer, Universe
+from dpcore.universe import Boolean, Categorical, Integer, Universe
 from tests.conftest import visits
 
 PERSON = Protection(unit="person", rows_per_unit=2, neighbours=Neighbours.ADD_REMOVE)
@@ -51,6 +61,53 @@ def test_an_answer_is_charged_at_its_price_and_kept_with_it(workspace, query, co
     stored = json.loads(done.output)
     assert stored == (vars(answer) if isinstance(query, BoundedMean) else answer)
     verify_ledger()
+
+
+CITY = Categorical(("north", "south", "west"))
+SELECTING = {
+    "quantiles": (
+        NoisyQuantiles.for_epsilon(1.0, delta=1e-9, attribute=AGE, step=1, shares=["0.5", "0.9"], protection=PERSON),
+        (TABLE["age"],),
+    ),
+    "top": (
+        TopCategories.for_epsilon(1.0, delta=1e-9, attribute=CITY, k=2, protection=PERSON),
+        (TABLE["city"],),
+    ),
+    "choice": (
+        NoisyChoice.for_epsilon(1.0, delta=1e-9, candidates=["F", "M"], wanted="most", target=None, protection=PERSON),
+        (TABLE["sex"] == "F", TABLE["sex"] == "M"),
+    ),
+    "above": (
+        CountsAbove.for_epsilon(1.0, delta=1e-9, threshold=900, positives=1, protection=PERSON),
+        (TABLE["age"] > 100, TABLE["age"] >= 0),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", list(SELECTING))
+def test_a_selection_is_charged_at_its_price_and_kept_with_it(workspace, what):
+    workspace.open_account()
+    query, columns = SELECTING[what]
+    answer = ask("visits", query, *columns, ids=TABLE["person"])
+    with open_ledger() as ledger:
+        done = ledger.operation(next(iter(ledger.runs("visits"))).id, "answer")
+    assert done.amount == query.price(Currency.ZCDP) == balance().spent
+    assert done.mechanism == query.describe()
+    assert json.loads(done.output) == (answer if isinstance(answer, str) else list(answer))
+    verify_ledger()
+
+
+@pytest.mark.parametrize("what", list(SELECTING))
+def test_a_selection_from_columns_that_do_not_fit_costs_nothing(workspace, what):
+    workspace.open_account()
+    query, columns = SELECTING[what]
+    for wrong, ids in (((TABLE,), TABLE["person"]), (columns, None), (columns, TABLE["person"][:-1])):
+        with pytest.raises(UsageError):
+            ask("visits", query, *wrong, ids=ids)
+    if what in {"choice", "above"}:
+        with pytest.raises(UsageError, match="pass"):
+            ask("visits", query, ids=TABLE["person"])
+    assert balance().spent == balance().reserved == 0
 
 
 def test_a_histogram_is_answered_by_names_and_kept_in_full(workspace):

@@ -1,0 +1,210 @@
+"""Open an online session on a spec's table: reserve its budget, read the table, and answer queries until the session is ended."""
+
+import hashlib
+import json
+import math
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from dpcore.curator.gate import CountQuery, Gatekeeper
+from dpcore.errors import RunHeld, UsageError
+from dpcore.ledger import Lease, Ledger, RunState, open_ledger
+from dpcore.models import Model
+from dpcore.places import places_of_spec, using
+from dpcore.privacy.accounting import budget_of
+from dpcore.runs.paying import paying_account
+from dpcore.runs.reading import Reading, Table
+from dpcore.spec import Declaration, load_spec
+from dpcore.strategies.online import Bounds, OnlineAnswer, OnlineSession, Terms, bounds_for, count_query
+from dpcore.tables.cluster import connected
+from dpcore.tables.engines import engine_for
+from dpcore.tables.ingest import Source
+from dpcore.universe import Universe
+
+RESTARTS = 8
+"""How often a session may be resumed, unless its opener says otherwise. More of them cost little: they are spare hard rounds."""
+
+_RULES = 1  # part of every claim: a session can only be resumed under the rules it was reserved for
+
+
+class Online:
+    """An open session: SQL in, answers out. `run_id` is the id to resume it by."""
+
+    def __init__(self, session: OnlineSession, *, universe: Universe, ledger: Ledger, lease: Lease) -> None:
+        self._session = session
+        self._universe = universe
+        self._ledger = ledger
+        self._lease = lease
+        self.run_id = lease.run
+
+    def ask(self, query: str | CountQuery) -> OnlineAnswer:
+        """Answer a counting query: SQL such as `select count(*) from release where age >= 65`, or a CountQuery.
+
+        Raises:
+            UsageError: If it is no query that can be answered. Nothing is spent.
+        """
+        return self._session.ask(count_query(query, self._universe) if isinstance(query, str) else query)
+
+    @property
+    def bounds(self) -> Bounds:
+        """The parameters of the theorem that the answers follow."""
+        return self._session.bounds
+
+    @property
+    def model(self) -> Model:
+        """The public model that the session has learned."""
+        return self._session.model
+
+    @property
+    def queries(self) -> int:
+        """How many different queries were answered so far."""
+        return self._session.queries
+
+    @property
+    def hard_rounds(self) -> int:
+        """How many of them were measured and paid for."""
+        return self._session.hard_rounds
+
+    def end(self) -> None:
+        """End the session for good, and refund the part of its reservation that was never charged."""
+        self._session.suspend()
+        self._ledger.settle(self.run_id, release=None, lease=self._lease)
+
+
+@contextmanager
+def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
+    spec: str | Path,
+    *,
+    alpha: float,
+    beta: float,
+    queries: int,
+    rows: int,
+    restarts: int = RESTARTS,
+    resume: str | None = None,
+    table: Any = None,
+) -> Iterator[Online]:
+    """Open a session that answers adaptive counting queries, all within a share of the rows.
+
+    The whole budget of the spec, its `epsilon`, is reserved first. Parameters that cannot hold are refused before that. The number of rows
+    is bought first; if it turns out too small for the promise, the session ends, and the rest is refunded. Leaving the context suspends the
+    session, so that it can be resumed by its `run_id`; `end` ends it.
+
+    Args:
+        spec: The spec's path. Its universe must be declared in full, and its account must have no blocks.
+        alpha: All answers are within this share of the noisy number of rows.
+        beta: With at most this probability, some answer is not.
+        queries: The most different queries that are answered.
+        rows: About how many rows the table has: a public number, used only to refuse parameters that cannot hold.
+        restarts: How often the session may be resumed.
+        resume: The `run_id` of a session to resume, with the same spec and the same numbers.
+        table: A pandas, polars or Arrow table to read instead of the spec's `source`.
+    """
+    declaration = load_spec(spec, with_table=table is not None)
+    _require_declared(declaration)
+    places = places_of_spec(declaration.path)
+    with using(places), open_ledger(places=places) as ledger:
+        ledger.require_current()
+        account = paying_account(ledger, declaration)
+        privacy = declaration.spec.privacy
+        _, amount = budget_of(privacy.epsilon, delta=privacy.delta, currency=account.currency)
+        terms = Terms(
+            alpha=alpha,
+            beta=beta,
+            queries=queries,
+            restarts=restarts,
+            cells=math.prod(declaration.universe.shape),
+            amount=amount,
+            currency=account.currency,
+            protection=declaration.protection,
+        )
+        bounds_for(terms, rows=_checked_rows(rows))
+        source = (
+            Source.locate(declaration.spec.source, base=declaration.path.parent) if table is None else Source.of(table)
+        )
+        engine = engine_for(declaration.spec.engine, source=source, connect=connected)
+        try:
+            lease = _leased(ledger, declaration, terms, resume)
+            reading = Reading(
+                declaration,
+                table=Table(source, engine, private=places.private),
+                ledger=ledger,
+                lease=lease,
+                blocks=None,
+            )
+            histogram = reading.count(declaration.universe)
+            gatekeeper = Gatekeeper(ledger=ledger, currency=account.currency, histogram=histogram, lease=lease)
+            session = _begun(declaration, terms, ledger, gatekeeper, lease)
+            try:
+                yield Online(session, universe=declaration.universe, ledger=ledger, lease=lease)
+            finally:
+                if ledger.run(lease.run).state is RunState.OPEN:
+                    with suppress(RunHeld):  # a worker that has taken over the session goes on with it
+                        session.suspend()
+        finally:
+            engine.close()
+
+
+def _begun(
+    declaration: Declaration, terms: Terms, ledger: Ledger, gatekeeper: Gatekeeper, lease: Lease
+) -> OnlineSession:
+    """Return the session. If the noisy total refutes its terms, end the run and refund the rest."""
+    shape = declaration.universe.shape
+    try:
+        return OnlineSession(shape, terms=terms, ledger=ledger, run_id=lease.run, gatekeeper=gatekeeper)
+    except UsageError:
+        ledger.settle(lease.run, release=None, lease=lease)
+        raise
+
+
+def _leased(ledger: Ledger, declaration: Declaration, terms: Terms, resume: str | None) -> Lease:
+    """Reserve the budget of a session, or find its reservation again, and lease its run."""
+    spec = declaration.spec
+    known = {run.id: run for run in ledger.runs(spec.dataset)}
+    if resume is not None:
+        if resume not in known:
+            raise UsageError(f"account {spec.dataset} has no session {resume} to resume; see `dpflow ledger show`")
+        if known[resume].fence > terms.restarts:
+            raise UsageError(
+                f"session {resume} was resumed {terms.restarts} times, as often as it may be; end it with `dpflow ledger settle {resume}`, "
+                "and open another one with more `restarts`"
+            )
+    run = ledger.reserve(
+        resume or str(uuid.uuid4()),
+        account=spec.dataset,
+        amount=terms.amount,
+        claim=_claim(declaration, terms),
+        analyst=spec.analyst,
+        purpose=spec.purpose,
+    )
+    return ledger.lease(run.id)
+
+
+def _claim(declaration: Declaration, terms: Terms) -> str:
+    """Return the hash of everything that a session is reserved for."""
+    promised = [terms.alpha, terms.beta, terms.queries, terms.restarts]
+    meaning = json.dumps([_RULES, "online", declaration.digest, declaration.universe.names, promised])
+    return hashlib.sha256(meaning.encode()).hexdigest()
+
+
+def _checked_rows(rows: int) -> int:
+    if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+        raise UsageError("rows must be a whole number of at least 1: about how many rows the table has")
+    return rows
+
+
+def _require_declared(declaration: Declaration) -> None:
+    """Raise unless the universe, the limit on rows per unit and the rows are fixed before the session begins."""
+    if declaration.calendar is not None:
+        raise UsageError("an online session reads a whole table; use a spec and an account without `blocks`")
+    if declaration.lacks_limit:
+        raise UsageError(
+            "an online session needs a fixed limit on rows per unit; write a number as `max_rows_per_unit`"
+        )
+    if declaration.descents():
+        name = next(iter(declaration.descents()))
+        raise UsageError(
+            f"an online session needs a universe that is declared in full; give column {name} its values, or a `width` or `edges`"
+        )
