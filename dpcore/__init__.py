@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dpcore.ledger import Account, Balance
     from dpcore.reporting.outcome import Outcome
     from dpcore.runs.steps import synthesize
+    from dpcore.session.session import Session
     from dpcore.spec import json_schema, load_spec
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Balance",
     "DpflowError",
     "Outcome",
+    "Session",
     "answer",
     "ask",
     "json_schema",
@@ -34,6 +36,7 @@ _MODULES = {
     "Balance": "dpcore.ledger",
     "DpflowError": "dpcore.errors",
     "Outcome": "dpcore.reporting.outcome",
+    "Session": "dpcore.session.session",
     "answer": "dpcore.answers.answer",
     "ask": "dpcore.curator.ask",
     "json_schema": "dpcore.spec",

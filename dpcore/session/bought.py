@@ -11,11 +11,9 @@ import numpy as np
 from dpcore.answers.intervals import Basis, Interval
 from dpcore.answers.query import Number, Query
 from dpcore.errors import LedgerDamaged
-from dpcore.measurements import Counts, Measurement
+from dpcore.measurements import BOUGHT, Counts, Measurement
 from dpcore.models.lifted import Grid
 from dpcore.resolutions import Resolutions
-
-STEP = "ask"
 
 
 def digest_of(query: Query) -> str:
@@ -35,7 +33,7 @@ def step_of(digest: str, purchase: int) -> str:
     >>> step_of("9f86", 1)
     'ask/9f86/1'
     """
-    return f"{STEP}/{digest}/{purchase}"
+    return f"{BOUGHT}{digest}/{purchase}"
 
 
 @dataclass(frozen=True, eq=False)

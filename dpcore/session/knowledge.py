@@ -9,6 +9,7 @@ and is fitted likewise. A purchase so narrows the intervals of all answers that 
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from weakref import WeakKeyDictionary
@@ -40,6 +41,7 @@ MODEL_MB, BYTES_PER_CELL = 8.0, 8  # the largest factored model, unless the spec
 PER_CELL = {"mwem": DENSE_PER_CELL, "adaptive": FACTORED_PER_CELL}
 
 _usual_errors: WeakKeyDictionary[Release, float] = WeakKeyDictionary()
+_trees: WeakKeyDictionary[Release, tuple[tuple[Axes, ...], Model]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +58,7 @@ class KnownRelease(Release):
 
     def assigned(self, fit: Fit) -> Model:
         """Return the first release's kind of model with these functions. It has no axes for classes."""
-        return self.first.assigned(fit)
+        return assigned(self.first, fit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +138,7 @@ class Knowledge:
         sets = list(dict.fromkeys(axes for axes, _ in asked))
 
         def counts(fit: Fit) -> Weights:
-            marginals = self.first.assigned(fit).marginals(sets)
+            marginals = assigned(self.first, fit).marginals(sets)
             return np.array([counted(marginals[axes], cells) for axes, cells in asked])
 
         pilot = counts(known.pilot)
@@ -152,6 +154,7 @@ class Knowledge:
         grown = replace(self, bought=(*self.bought, purchase))
         number = len(self.bought)
         if not self._has_room(purchase):
+            vars(grown)["_uncertainty"] = self._uncertainty  # it is the same
             return grown
         started = self if self.fits is not None else replace(self, fits=self._started())
         return replace(grown, learned=(*self.learned, number), fits=started.refitted(grown, number))
@@ -159,7 +162,7 @@ class Knowledge:
     def _has_room(self, purchase: Bought) -> bool:
         """Return whether the model can have a function of the purchase's columns. A dense model can."""
         fit = self._begun.model if self.fits is None else self._uncertainty.model
-        model = self.first.assigned(fit)
+        model = assigned(self.first, fit)
         if not isinstance(model, FactoredModel):
             return True
         declared = (self.first.manifest["spec"].get("strategy") or {}).get("max_model_mb") or MODEL_MB
@@ -170,13 +173,11 @@ class Knowledge:
         """Fit replicates to noise that can be drawn again, which those of the release are not fitted to."""
         begun, fits = self._begun, []
         transcript = self.first.transcript
-        pilot = self.first.assigned(begun.pilot)
+        pilot = assigned(self.first, begun.pilot)
         expected = pilot.marginals({each.axes for each in self._measured})
         for number in range(replicates_for(self.first)):
             drawn = iter(self._redrawn(expected, number))
-            own = Transcript(
-                tuple(next(drawn) for _ in transcript.first), tuple(next(drawn) for _ in transcript.later)
-            )
+            own = Transcript(tuple(next(drawn) for _ in transcript.first), tuple(next(drawn) for _ in transcript.later))
             fitted, functions = self.first.fitted(own)
             fits.append(Fit(fitted.total, functions))
         return (begun.model, begun.pilot, *fits)
@@ -207,7 +208,7 @@ class Knowledge:
         evidence = Evidence()
         for each in measured:
             evidence.add(each)
-        plain = self.first.assigned(Fit(evidence.total, flattened(start.functions, grids)))
+        plain = assigned(self.first, Fit(evidence.total, flattened(start.functions, grids)))
         lifted = LiftedModel(plain, grids)
         functions: Functions = refine(lifted, evidence, start.functions, tries=TRIES, per_cell=per_cell)
         return lifted, Fit(evidence.total, functions)
@@ -228,9 +229,7 @@ class Knowledge:
             own = place if place < len(self._measured) else len(self._measured) - 1 - each.axes[0]
             rng = np.random.default_rng([self._seed, replicate, own])
             shape = each.values.shape
-            noise = (
-                rng.laplace(0.0, each.noise / math.sqrt(2), shape) if pure else rng.normal(0.0, each.noise, shape)
-            )
+            noise = rng.laplace(0.0, each.noise / math.sqrt(2), shape) if pure else rng.normal(0.0, each.noise, shape)
             counts = np.rint(expected[each.axes] + noise).astype(np.int64)
             found.append(Measurement(each.step, each.axes, None, counts, each.noise))
         return found
@@ -238,6 +237,24 @@ class Knowledge:
     @cached_property
     def _seed(self) -> int:
         return seed_of(self.first.transcript)
+
+
+def assigned(first: Release, fit: Fit) -> Model:
+    """Return a release's kind of model with these functions.
+
+    The tree of a factored model depends on the sets of columns alone, and finding it takes longer than everything else. So it is found
+    once for all fits with the same sets.
+    """
+    if first.manifest["strategy"] != "adaptive":
+        return first.assigned(fit)
+    sets = tuple(fit.functions)
+    known = _trees.get(first)
+    if known is None or known[0] != sets:
+        _trees[first] = known = sets, first.assigned(fit)
+    model = copy(known[1])
+    model.rescale(fit.total)
+    model.assign(fit.functions)
+    return model
 
 
 def as_evidence(bought: Bought, key: Axes) -> Measurement:

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
+import numpy.typing as npt
 
 from dpcore.answers.uncertainty import Fit
+from dpcore.models.model import Weights
 from dpcore.session.bought import Bought
 from dpcore.session.knowledge import Knowledge
 from dpcore.workload import Axes
@@ -22,7 +25,7 @@ def remembered(knowledge: Knowledge, *, session: str, folder: Path) -> None:
     """Write the fits of a session to the steward's folder, in place of earlier ones. A disk that is full or read-only is no error."""
     if knowledge.fits is None:
         return
-    arrays: dict[str, np.ndarray] = {"learned": np.array(knowledge.learned, dtype=np.int64)}  # type: ignore[type-arg]
+    arrays: dict[str, npt.NDArray[Any]] = {"learned": np.array(knowledge.learned, dtype=np.int64)}
     for place, fit in enumerate(knowledge.fits):
         arrays[f"{place}:total"] = np.array(fit.total)
         for axes, function in fit.functions.items():
@@ -53,7 +56,7 @@ def recalled(first: Knowledge, stored: Sequence[Bought], *, session: str, folder
 
 def _read(file: Path, first: Knowledge, bought: tuple[Bought, ...]) -> Knowledge:
     totals: dict[int, float] = {}
-    functions: dict[int, dict[Axes, np.ndarray]] = {}  # type: ignore[type-arg]
+    functions: dict[int, dict[Axes, Weights]] = {}
     with np.load(file, allow_pickle=False) as arrays:
         for name in arrays.files:
             place, _, rest = name.partition(":")

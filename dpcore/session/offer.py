@@ -97,9 +97,7 @@ def half_widths(interval: Interval) -> Weights:
     return np.asarray(np.maximum(interval.high - interval.value, interval.value - interval.low))
 
 
-def offer(
-    query: Query, knowledge: Knowledge, *, within: Within, currency: Currency, protection: Protection
-) -> Offer:
+def offer(query: Query, knowledge: Knowledge, *, within: Within, currency: Currency, protection: Protection) -> Offer:
     """Return the answer to a question if it is accurate enough, or what it takes to make it so.
 
     Raises:
@@ -200,9 +198,7 @@ def _cells(prepared: Prepared, number: Count, grid: Grid) -> Weights:
     return np.maximum(np.where(np.isfinite(variances), variances, 1.0), 1.0)
 
 
-def _sums(
-    prepared: Prepared, number: Count, grid: Grid, counts: Counts, noise: float
-) -> tuple[Weights, Weights]:
+def _sums(prepared: Prepared, number: Count, grid: Grid, counts: Counts, noise: float) -> tuple[Weights, Weights]:
     """Return a count of each group, summed from counts of the grid, and its variance."""
     form = prepared.form(number)
     others = tuple(place for place, column in enumerate(grid.columns) if column not in form.axes)
@@ -220,4 +216,3 @@ def _averaged(known: Interval, own: Weights, variances: Weights, *, normal: floa
     value = np.maximum(weight * own + (1 - weight) * known.value, 0.0)
     half = np.where(none, half_widths(known), normal * np.sqrt(before * bought / (before + bought)))
     return Interval(value, np.maximum(value - half, 0.0), value + half, Basis.MEASURED)
-

@@ -71,6 +71,22 @@ def sessions(ledger: Ledger, account: str) -> dict[Run, Claim]:
     return {run: claim for run, claim in read.items() if claim is not None}
 
 
+def joined(ledger: Ledger, declaration: Declaration, session: str | None) -> Run:
+    """Return a session's run: the newest open one of a spec, or the one with this id."""
+    meaning = meaning_of(declaration)
+    known = {
+        run.id: run for run, claim in sessions(ledger, declaration.spec.dataset).items() if claim.digest == meaning
+    }
+    if session is not None:
+        if session not in known:
+            raise UsageError(f"there is no session {session} of this spec; see: dpflow session show {declaration.path}")
+        return known[session]
+    still_open = [run for run in known.values() if run.state is RunState.OPEN]
+    if not still_open:
+        raise UsageError(f"no session of this spec is open; open one with: dpflow session open {declaration.path}")
+    return max(still_open, key=lambda run: run.first)
+
+
 def meaning_of(declaration: Declaration) -> str:
     """Return a hash of a spec's meaning that does not depend on its epsilon: a session may have another."""
     return with_epsilon(declaration, 1.0).digest
@@ -79,7 +95,9 @@ def meaning_of(declaration: Declaration) -> str:
 def check_session(declaration: Declaration) -> None:
     """Raise if no session can be opened on a spec. Read and spend nothing."""
     if declaration.spec.blocks is not None:
-        raise UsageError("a session reads the whole table, but the spec has `blocks`; use a spec and an account without")
+        raise UsageError(
+            "a session reads the whole table, but the spec has `blocks`; use a spec and an account without"
+        )
     if isinstance(declaration.strategy, PmwSpec):
         raise UsageError("a session cannot go on from a release by strategy pmw; use mwem or adaptive in the spec")
 
@@ -205,4 +223,3 @@ def _require_recorded(ledger: Ledger, run: Run, folder: Path) -> None:
 def limited_by(declaration: Declaration, release: Release) -> Declaration:
     """Return the declaration with the limit on rows per unit that a release has."""
     return declaration.limited(int(release.manifest["privacy"]["max_rows_per_unit"]))
-

@@ -5,6 +5,7 @@ killed, and several can serve one session: each purchase takes the run's lease, 
 stores the answer with its charge.
 """
 
+import re
 import threading
 import time
 import uuid
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import pandas as pd
 
@@ -36,14 +37,18 @@ from dpcore.session.offer import Offer, offer
 from dpcore.session.opening import (
     FIRST_SHARE,
     first_release,
+    joined,
     limited_by,
     meaning_of,
     reserve_session,
     sessions,
     with_epsilon,
 )
+from dpcore.session.overview import described
+from dpcore.session.publishing import publish_knowledge
 from dpcore.session.table import SessionTable
 from dpcore.spec import Declaration, load_spec
+from dpcore.spec.release import NAME
 
 LEASE_SECONDS = 15
 """How long others wait for a process that is buying. Charge, draw and commit take milliseconds."""
@@ -105,7 +110,9 @@ class Session:
     memory and its connection; that does not end the session.
     """
 
-    def __init__(self, declaration: Declaration, run: Run, *, ledger: Ledger, places: Places, table: Any = None) -> None:
+    def __init__(
+        self, declaration: Declaration, run: Run, *, ledger: Ledger, places: Places, table: Any = None
+    ) -> None:
         self.id = run.id
         self._ledger = ledger
         self._places = places
@@ -233,12 +240,22 @@ class Session:
                     bought = self._buy(query, offered, lease)
                     return Reply(frame_of(offered.prepared, bought.answer(parsed)), price)
 
+    def described(self) -> dict[str, Any]:
+        """Return what the session has reserved, spent and bought, as plain JSON values."""
+        return described(self._ledger, self.run)
+
+    def release(self) -> dict[str, Any]:
+        """Publish what the session knows as a release. Nothing is charged, and the session goes on."""
+        return publish_knowledge(
+            self._known(), self._declaration, session=self.run, ledger=self._ledger, account=self._account
+        )
+
     def close(self) -> None:
         """Free the memory and the connection. The session stays open in the ledger."""
         self._source.close()
         self._ledger.close()
 
-    def __enter__(self) -> "Session":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -293,14 +310,14 @@ class Session:
         """Raise if the session is closed, or the rest of its budget cannot pay."""
         run = self.run
         if run.state is not RunState.OPEN:
-            raise UsageError(f"session {self.id} is closed and buys no more answers; open another: dpflow session open SPEC")
+            raise UsageError(
+                f"session {self.id} is closed and buys no more answers; open another: dpflow session open SPEC"
+            )
         if price.amount > run.remaining:
             currency = self._account.currency
             advice = "accept a wider interval"
             with suppress(UsageError):  # too little for any noise
-                noise = marginal_noise(
-                    run.remaining, currency=currency, protection=self._declaration.protection
-                )
+                noise = marginal_noise(run.remaining, currency=currency, protection=self._declaration.protection)
                 advice = f"for what is left, ask within {offered.reachable(noise):.4g} or more"
             raise BudgetRefused(
                 f"this answer costs {in_currency(price.amount, currency)}, but session {self.id} has "
@@ -369,23 +386,11 @@ class Session:
         return Bought.from_bytes(self._curator.measure_grid(step, axes, mechanism=noise, keep=keep), step=step)
 
 
-def joined(ledger: Ledger, declaration: Declaration, session: str | None) -> Run:
-    """Return a session's run: the newest open one of a spec, or the one with this id."""
-    meaning = meaning_of(declaration)
-    known = {run.id: run for run, claim in sessions(ledger, declaration.spec.dataset).items() if claim.digest == meaning}
-    if session is not None:
-        if session not in known:
-            raise UsageError(f"there is no session {session} of this spec; see: dpflow session show {declaration.path}")
-        return known[session]
-    still_open = [run for run in known.values() if run.state is RunState.OPEN]
-    if not still_open:
-        raise UsageError(f"no session of this spec is open; open one with: dpflow session open {declaration.path}")
-    return max(still_open, key=lambda run: run.first)
-
-
 def _reserved(ledger: Ledger, declaration: Declaration, session: str, *, share: float, table: Any) -> Run:
     """Reserve a session's budget, unless that is done."""
     meaning = meaning_of(declaration)
+    if not re.fullmatch(NAME, session):
+        raise UsageError("the id of a session has letters, digits, dots, dashes and underscores only; choose another")
     for run, claim in sessions(ledger, declaration.spec.dataset).items():
         if run.id == session and claim.digest == meaning:
             return run
