@@ -18,7 +18,7 @@ from dpcore.privacy.protection import Protection
 _PERCENT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
 _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*")
 SLACK = 1e-9  # rounding errors of a half width, as a share of it
-LEAST = 0.3  # the least noise that is sold: with less, most counts would be exact
+LEAST = 0.5  # the least noise that is sold: with less, most counts would be exact
 CLOSE, STEPS = 1e-10, 200  # how close noise comes to what is wanted, and after how many steps at most
 
 

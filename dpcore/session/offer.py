@@ -3,7 +3,7 @@
 Everything here is computed from the transcript and the question. No data is touched.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from dpcore.models.lifted import Grid
 from dpcore.models.model import Weights
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
+from dpcore.release.integrity import one_line
 from dpcore.session.accuracy import Within, cheapest, needed_noise
 from dpcore.session.bought import Bought, digest_of
 from dpcore.session.knowledge import Knowledge
@@ -112,7 +113,7 @@ def offer(query: Query, knowledge: Knowledge, *, within: Within, currency: Curre
         return Offer(query, prepared, numbers, within)
     if not isinstance(prepared, Merging):
         raise UsageError("the question was not prepared for this release; report this")
-    grid = _grid(prepared, numbers, within)
+    grid = _grid(prepared, numbers, within, names=knowledge.first.universe.names)
     noise = min(
         needed_noise(
             half_widths(each),
@@ -126,7 +127,7 @@ def offer(query: Query, knowledge: Knowledge, *, within: Within, currency: Curre
     made = cheapest(noise, currency=currency, protection=protection)
     if made is None:
         raise UsageError(
-            f"no measurement is as accurate as {within.words}: some counts are almost zero; ask for a wider interval, in rows"
+            f"no measurement is sold that is as accurate as {within.words}: its counts would be almost exact; ask for a wider interval"
         )
     return Offer(query, prepared, numbers, within, grid=grid, noise=made)
 
@@ -163,7 +164,7 @@ def _narrower(found: Interval, earlier: Interval) -> Interval:
     return Interval(value, low, high, found.basis)
 
 
-def _grid(merging: Merging, numbers: Answered, within: Within) -> Grid:
+def _grid(merging: Merging, numbers: Answered, within: Within, *, names: Sequence[str]) -> Grid:
     """Return the classes of cells that a question distinguishes.
 
     Raises:
@@ -180,7 +181,7 @@ def _grid(merging: Merging, numbers: Answered, within: Within) -> Grid:
     columns = tuple(sorted({axis for number in counts for axis in merging.form(number).axes}))
     if cut := [column for column in columns if merging.is_cut(column)]:
         raise UsageError(
-            f"the question divides a declared bin of column {cut[0] + 1}, within which nothing can be measured; "
+            f"the question divides a declared bin of {one_line(names[cut[0]])}, within which nothing can be measured; "
             "use the edges of the bins, or accept a wider interval"
         )
     grid = Grid(columns, tuple(merging.classes(column) for column in columns))

@@ -1,0 +1,204 @@
+"""Sessions of processes that are killed, and of several processes at once. What was bought is neither lost nor paid for again."""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from dpcore.ledger import Ledger, OperationState, open_ledger
+from dpcore.session.session import Session
+from dpcore.steward.verify import verify_ledger
+from tests.conftest import SPEC, Workspace, visits
+from tests.dpcore.session.conftest import EPSILON, GROUPED, narrower
+from tests.postgres import PostgresServer
+from tests.processes import forked
+
+OTHER = "select sex, count(*) as n from release group by sex"
+METHODS = ("reserve", "lease", "record_data_version", "charge", "commit", "settle")
+
+
+def die_at(call: int) -> None:
+    """Be killed at the ledger's call with this number: odd numbers before it, even ones after."""
+    count = 0
+
+    def counted(method: Callable[..., object]) -> Callable[..., object]:
+        def called(*arguments: object, **more: object) -> object:
+            nonlocal count
+            count += 1
+            if count == call:
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = method(*arguments, **more)
+            count += 1
+            if count == call:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return called
+
+    for name in METHODS:
+        setattr(Ledger, name, counted(getattr(Ledger, name)))
+
+
+def ask_and_die(folder: str, within: dict[str, float], call: int) -> None:
+    os.chdir(folder)
+    with Session.join("spec.yaml") as session:
+        die_at(call)
+        for query, half in within.items():
+            session.ask(query, within=half)
+
+
+def open_and_die(folder: str, call: int) -> None:
+    os.chdir(folder)
+    die_at(call)
+    Session.open("spec.yaml", epsilon=EPSILON, session="s").close()
+
+
+def run_child(target: Callable[..., None], *arguments: Any) -> int | None:
+    child = forked().Process(target=target, args=arguments)
+    child.start()
+    child.join()
+    return child.exitcode
+
+
+def bought(run: str = "s") -> list[tuple[str, bytes | None]]:
+    with open_ledger() as ledger:
+        return [(each.step, each.output) for each in ledger.transcript(run)]
+
+
+def charges() -> list[tuple[str, int]]:
+    """Return the step and attempt of every charge of the session."""
+    with open_ledger() as ledger:
+        events = [each.details for each in ledger.history("visits") if each.run == "s" and each.kind == "charged"]
+    return [(each["step"], each["attempt"]) for each in events]
+
+
+def test_a_session_killed_at_any_boundary_loses_no_answer_and_pays_for_none_twice(
+    copied: Callable[[], Path],
+) -> None:
+    copied()
+    with Session.join("spec.yaml") as session:
+        wanted = {query: narrower(session, query, 0.8) for query in (GROUPED, OTHER)}
+    call, kept_charges = 0, 0
+    while True:
+        call += 1
+        folder = copied()
+        code = run_child(ask_and_die, str(folder), wanted, call)
+        before, paid = bought(), charges()
+        with Session.join("spec.yaml") as session:
+            replies = [session.ask(query, within=half) for query, half in wanted.items()]
+        after = bought()
+        assert after[: len(before)] == before
+        assert [reply.price.free for reply in replies] == [number < len(before) for number in range(2)]
+        # A step is charged again only if the process died between its charge and its commit.
+        lost = len(paid) - len(before)
+        assert lost in {0, 1}
+        assert len(charges()) == 2 + lost
+        kept_charges += lost
+        verify_ledger()
+        shutil.rmtree(folder)
+        if code == 0:  # this one lived to its end: every boundary was tried
+            break
+        assert code == -signal.SIGKILL
+    assert call > 15
+    assert kept_charges == 4  # after each charge and before each commit
+
+
+@pytest.mark.parametrize("call", [1, 2, 3, 5, 9, 20, 30, 44, 45, 46])
+def test_a_session_killed_while_it_is_opened_is_opened_again(workspace: Workspace, call: int) -> None:
+    workspace.open_account(epsilon=100)
+    run_child(open_and_die, str(workspace.folder), call)
+    with Session.open("spec.yaml", epsilon=EPSILON, session="s") as session:
+        assert session.ask("select count(*) as n from release", within=1e6).price.free
+    with open_ledger() as ledger:
+        runs = {run.id: run for run in ledger.runs("visits")}
+        assert set(runs) == {"s", "s-first"}
+        whole = ledger.balance("visits")
+        assert whole.used == runs["s"].reserved + runs["s-first"].spent
+        assert runs["s-first"].spent <= runs["s-first"].reserved
+    verify_ledger()
+
+
+def ask_at_once(folder: str, places: dict[str, str], barrier: Barrier, queries: list[tuple[str, float]], out: Any) -> None:
+    os.environ.update(places)
+    os.chdir(folder)
+    with Session.join("spec.yaml") as session:
+        for query, within in queries:
+            barrier.wait(timeout=60)
+            reply = session.ask(query, within=within)
+            out.put((os.getpid(), query, reply.price.amount, reply.table.to_json(double_precision=15)))
+        barrier.wait(timeout=60)
+        free = session.ask(OTHER, within=1e9)
+        out.put((os.getpid(), "free", free.price.amount, free.table.to_json(double_precision=15)))
+
+
+def race(folder: Path, places: dict[str, str], first: list[tuple[str, float]], second: list[tuple[str, float]]) -> pd.DataFrame:
+    """Let two processes ask at the same moments, and return all replies."""
+    context = forked()
+    barrier, out = context.Barrier(2), context.Queue()
+    children = [
+        context.Process(target=ask_at_once, args=(str(folder), places, barrier, queries, out))
+        for queries in (first, second)
+    ]
+    for child in children:
+        child.start()
+    replies = [out.get(timeout=120) for _ in range(len(first) + len(second) + 2)]
+    for child in children:
+        child.join()
+        assert child.exitcode == 0
+    return pd.DataFrame(replies, columns=["process", "query", "amount", "table"])
+
+
+def check_race(replies: pd.DataFrame) -> None:
+    """Check that each question was paid for once, that both got the same answers, and that both know the same at the end."""
+    with open_ledger() as ledger:
+        run = ledger.run("s")
+        committed = ledger.transcript("s")
+    assert run.spent == sum(each.amount for each in committed)
+    assert len({each.step for each in committed}) == len(committed) == replies[replies["query"] != "free"]["query"].nunique()
+    assert all(each.state is OperationState.COMMITTED for each in committed)
+    assert replies.amount.sum() == run.spent
+    for _, same in replies.groupby("query"):
+        assert same.table.nunique() == 1
+    verify_ledger()
+
+
+def wanted_by_both(spec: str = "spec.yaml") -> list[list[tuple[str, float]]]:
+    with Session.join(spec) as session:
+        half = {query: narrower(session, query, 0.85) for query in (GROUPED, OTHER)}
+    one = "select count(*) as n from release where smoker"
+    with Session.join(spec) as session:
+        half[one] = narrower(session, one, 0.85)
+    # First the same question, then different ones, each of which the other asks afterwards.
+    orders = ([GROUPED, OTHER, one], [GROUPED, one, OTHER])
+    return [[(query, half[query]) for query in order] for order in orders]
+
+
+def test_two_processes_serve_one_session_and_pay_for_each_question_once(copied: Callable[[], Path]) -> None:
+    folder = copied()
+    check_race(race(folder, {}, *wanted_by_both()))
+
+
+def test_two_processes_serve_one_session_on_postgresql(
+    postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {
+        "DPFLOW_LEDGER_URL": postgres_server.new_database(),
+        "DPFLOW_PRIVATE": str(tmp_path / "private"),
+        "DPFLOW_REGISTRY": str(tmp_path / "registry"),
+    }
+    for name, value in places.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(tmp_path)
+    for name in ("private", "registry"):
+        (tmp_path / name).mkdir(mode=0o700)
+    visits(3000, seed=1).to_csv(tmp_path / "visits.csv", index=False)
+    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    Workspace(tmp_path, tmp_path / "spec.yaml").open_account(epsilon=100)
+    Session.open("spec.yaml", epsilon=EPSILON, session="s").close()
+    check_race(race(tmp_path, places, *wanted_by_both()))
