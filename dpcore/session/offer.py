@@ -67,6 +67,10 @@ class Offer:
             ]
         return float(np.nanmax([np.nanmax(each, initial=0.0) for each in now], initial=0.0))
 
+    def is_within(self, within: Within) -> bool:
+        """Return whether all numbers, as they are known now, are as accurate as wanted."""
+        return _is_within(self.numbers, within)
+
     def reachable(self, noise: Noise) -> float:
         """Return the largest half width that the counts would have with other noise."""
         if self.grid is None:

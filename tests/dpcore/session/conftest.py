@@ -11,6 +11,7 @@ from dpcore.session.session import Session
 from tests.conftest import SPEC, Workspace, visits
 
 EPSILON = 2.0
+FIRST_SHARE = 0.3  # most is left for questions
 GROUPED = "select city, count(*) as n from release where smoker group by city"
 
 
@@ -32,7 +33,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 patch.delenv(name, raising=False)
             (folder / "spec.yaml").write_text(SPEC, encoding="utf-8")
             Workspace(folder, folder / "spec.yaml").open_account(epsilon=100)
-            Session.open("spec.yaml", epsilon=EPSILON, session="s").close()
+            Session.open("spec.yaml", epsilon=EPSILON, first_share=FIRST_SHARE, session="s").close()
     finally:
         os.chdir(before)
     return folder

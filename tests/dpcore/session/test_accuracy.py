@@ -28,9 +28,7 @@ def test_a_share_is_of_each_number() -> None:
     assert Within.of("30").half_widths(np.array([1000.0, 40.0])).tolist() == [30.0, 30.0]
 
 
-@given(
-    known=st.floats(1.0, 1e6), share=st.floats(0.01, 0.99), cells=st.integers(1, 50), normal=st.floats(0.5, 4.0)
-)
+@given(known=st.floats(1.0, 1e6), share=st.floats(0.01, 0.99), cells=st.integers(1, 50), normal=st.floats(0.5, 4.0))
 def test_the_needed_noise_reaches_the_wanted_width_and_not_less(
     known: float, share: float, cells: int, normal: float
 ) -> None:

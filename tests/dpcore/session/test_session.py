@@ -125,7 +125,7 @@ def test_a_question_beyond_the_budget_is_refused_and_says_what_is_possible(
 ) -> None:
     monkeypatch.setattr(SessionTable, "read", no_data)
     with pytest.raises(BudgetRefused, match="for what is left, ask within") as refused:
-        session.ask(GROUPED, within=narrower(session, GROUPED, 0.15))
+        session.ask(GROUPED, within=narrower(session, GROUPED, 0.1))
     possible = float(str(refused.value).split("ask within ")[1].split()[0])
     assert refused.value.requested > refused.value.remaining
     assert session.price(GROUPED, within=possible * 1.001).amount <= refused.value.remaining
@@ -190,7 +190,9 @@ def test_a_session_is_published_as_a_release_for_nothing(session: Session) -> No
         assert ledger.run(outcome["run"]).spent == 0
         together = [ledger.run(each).reserved for each in ("s", "s-first")]
     release = open_release(outcome["release"])
-    assert release.manifest["privacy"]["epsilon"] == pytest.approx(EPSILON)  # the session's budget, with its first release
+    assert release.manifest["privacy"]["epsilon"] == pytest.approx(
+        EPSILON
+    )  # the session's budget, with its first release
     assert release.manifest["privacy"]["rho"] == pytest.approx(sum(together) / 1e12)
     found = answer(release, GROUPED)
     known = session.knowledge.intervals
@@ -211,5 +213,3 @@ def test_a_closed_session_returns_what_it_has_not_spent(session: Session) -> Non
     assert session.ask(GROUPED, within=within).price.stored  # what was bought can still be read
     with pytest.raises(UsageError, match="no session of this spec is open"):
         Session.join("spec.yaml")
-
-
