@@ -17,6 +17,7 @@ from dpcore.privacy.accounting import budget_of, epsilon_of
 from dpcore.release import MANIFEST
 from dpcore.release.integrity import read_manifest
 from dpcore.reporting.formatting import at_most
+from dpcore.reporting.promises import made_from
 from dpcore.runs.paying import amount_to_reserve, check_remaining, paying_account
 from dpcore.runs.steps import PLAIN, in_order, open_run
 from dpcore.runs.synthesis import Synthesis
@@ -162,24 +163,35 @@ def newest_release(ledger: Ledger, declaration: Declaration, *, account: Account
     made = [run for run in ledger.runs(account.name) if run.state is RunState.SETTLED and run.release is not None]
     for run in sorted(made, key=lambda each: each.first, reverse=True):
         folder = declaration.output_folder / str(run.release)
-        if not (folder / MANIFEST).exists():
-            continue
-        manifest = open_release(folder).manifest
-        told = manifest["spec"]
-        wanted = declaration.spec.model_dump(mode="json")
-        alike = told["universe"] == wanted["universe"] and manifest["strategy"] in {"mwem", "adaptive"}
-        privacy = {name: told["privacy"][name] for name in ("unit", "neighbours", "max_rows_per_unit", "weight")}
-        alike = alike and all(wanted["privacy"][name] == value for name, value in privacy.items())
-        if not alike or manifest["privacy"].get("earlier"):
-            continue
-        limited = declaration.limited(int(manifest["privacy"]["max_rows_per_unit"]))
-        source = SessionTable(limited, table=table)
-        try:
-            same = source.version(run.id) == run.data_version
-        finally:
-            source.close()
-        return run.id if same else None
+        if made_from(run.claim) or not (folder / MANIFEST).exists():
+            continue  # a release of a session has no rounds of its own; the session's first release is further back
+        release = open_release(folder)
+        if _is_alike(declaration, release):
+            source = SessionTable(limited_by(declaration, release), table=table)
+            try:
+                return run.id if source.version(run.id) == run.data_version else None
+            finally:
+                source.close()
     return None
+
+
+def _is_alike(declaration: Declaration, release: Release) -> bool:
+    """Return whether a release has the columns and the unit of a spec, and a model that a session can go on from."""
+    told, wanted = release.manifest["spec"], declaration.spec.model_dump(mode="json")
+    found = declaration.descents()
+    return (
+        release.manifest["strategy"] in {"mwem", "adaptive"}
+        and list(told["universe"].items()) == list(wanted["universe"].items())
+        and all(
+            told["privacy"][name] == wanted["privacy"][name]
+            for name in ("unit", "neighbours", "max_rows_per_unit", "weight")
+        )
+        and all(
+            release.universe.attributes[name] == attribute
+            for name, attribute in declaration.universe.attributes.items()
+            if name not in found
+        )
+    )
 
 
 def first_release(ledger: Ledger, declaration: Declaration, session: Run, *, table: Any = None) -> Release:

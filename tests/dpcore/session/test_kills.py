@@ -169,11 +169,10 @@ def check_race(replies: pd.DataFrame) -> None:
         run = ledger.run("s")
         committed = ledger.transcript("s")
     assert run.spent == sum(each.amount for each in committed)
-    assert (
-        len({each.step for each in committed})
-        == len(committed)
-        == replies[replies["query"] != "free"]["query"].nunique()
-    )
+    paid = replies[replies.amount > 0]
+    assert len({each.step for each in committed}) == len(committed) == len(paid)
+    assert paid["query"].is_unique
+    assert GROUPED in set(paid["query"])
     assert all(each.state is OperationState.COMMITTED for each in committed)
     assert replies.amount.sum() == run.spent
     for _, same in replies.groupby("query"):
