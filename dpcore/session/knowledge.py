@@ -38,6 +38,7 @@ from dpcore.workload import Axes
 
 TRIES = 60  # evaluations of the model for each fit after a purchase
 MODEL_MB, BYTES_PER_CELL = 8.0, 8  # the largest factored model, unless the spec says otherwise
+COMPARED = 96  # random counts, by which the usual size of errors is compared after each purchase
 PER_CELL = {"mwem": DENSE_PER_CELL, "adaptive": FACTORED_PER_CELL}
 
 _usual_errors: WeakKeyDictionary[Release, float] = WeakKeyDictionary()
@@ -134,7 +135,7 @@ class Knowledge:
     def _usual_error(self, known: Uncertainty) -> float:
         """Return the mean logarithm of the squared errors of random counts, by the replicates."""
         rng = np.random.default_rng(self._seed)
-        asked = list(random_counts(list(self.first.universe.attributes.values()), rng))
+        asked = list(random_counts(list(self.first.universe.attributes.values()), rng))[:COMPARED]
         sets = list(dict.fromkeys(axes for axes, _ in asked))
 
         def counts(fit: Fit) -> Weights:

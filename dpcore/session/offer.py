@@ -176,17 +176,16 @@ def _grid(merging: Merging, numbers: Answered, within: Within, *, names: Sequenc
     """
     for number, each in numbers.items():
         if not isinstance(number, Count) and not within.satisfied(half_widths(each), each.value):
-            widest = float(np.nanmax(half_widths(each)))
             raise UsageError(
-                f"a number that is not a count is known within {widest:.3g} and cannot be bought more accurately; "
-                "ask for counts, from which it can be computed, or accept a wider interval"
+                f"a number that is not a count is known within {_widest(numbers, [number]):.4g} and cannot be bought more accurately; "
+                "ask within that, or for counts, from which it can be computed"
             )
     counts = [number for number in numbers if isinstance(number, Count)]
     columns = tuple(sorted({axis for number in counts for axis in merging.form(number).axes}))
     if cut := [column for column in columns if merging.is_cut(column)]:
         raise UsageError(
-            f"the question divides a declared bin of {one_line(names[cut[0]])}, within which nothing can be measured; "
-            "use the edges of the bins, or accept a wider interval"
+            f"the question divides a declared bin of {one_line(names[cut[0]])}, within which nothing can be measured: its counts are "
+            f"known within {_widest(numbers, counts):.4g}; ask within that, or use the edges of the bins"
         )
     grid = Grid(columns, tuple(merging.classes(column) for column in columns))
     cells = int(np.prod(grid.shape, dtype=np.float64))
@@ -195,6 +194,11 @@ def _grid(merging: Merging, numbers: Answered, within: Within, *, names: Sequenc
             f"the question distinguishes {cells:,} groups of rows, and at most {MOST_CELLS:,} can be counted; use fewer columns or wider bins"
         )
     return grid
+
+
+def _widest(numbers: Answered, some: Sequence[Number]) -> float:
+    """Return the largest half width of some numbers, rounded up so that it can be asked for."""
+    return 1.001 * max(float(np.nanmax(half_widths(numbers[each]))) for each in some)
 
 
 def _cells(prepared: Prepared, number: Count, grid: Grid) -> Weights:

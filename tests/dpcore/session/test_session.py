@@ -1,7 +1,9 @@
 """Questions that are free, questions that are bought, and questions that are refused."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pandas as pd
@@ -66,6 +68,20 @@ def test_a_repeated_question_returns_its_stored_answer_for_nothing(session: Sess
     pd.testing.assert_frame_equal(first.table, again.table)
     with Session.join("spec.yaml") as other:
         pd.testing.assert_frame_equal(first.table, other.ask(GROUPED, within=within).table)
+
+
+def test_threads_that_ask_the_same_at_once_pay_once(session: Session) -> None:
+    within, together = narrower(session, GROUPED), Barrier(3)
+
+    def ask(_: int) -> int:
+        with Session.join("spec.yaml") as own:  # a session belongs to its thread
+            together.wait(timeout=60)
+            return own.ask(GROUPED, within=within).price.amount
+
+    with ThreadPoolExecutor(3) as pool:
+        amounts = list(pool.map(ask, range(3)))
+    assert sorted(amounts)[:2] == [0, 0]
+    assert sum(amounts) == spent() > 0
 
 
 def test_a_narrower_answer_costs_only_what_is_missing(session: Session) -> None:
