@@ -77,6 +77,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--epsilon", type=float, default=1.0)
+    parser.add_argument("--questions", type=int, default=QUESTIONS)
     parser.add_argument("--share", nargs="+", type=float, default=[0.6, 0.8], help="of a first release")
     parser.add_argument("--within", type=float, default=100.0, help="rows; only less accurate answers are bought")
     parser.add_argument("--accurate", type=float, metavar="W", help="instead, make all answers accurate within W rows")
@@ -99,15 +100,17 @@ def compared(arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
 
         begin = time.process_time()
         whole = release(arguments.epsilon)
-        asked = questions(whole, table[1], workload=arguments.workload, seed=seed)
+        asked = questions(whole, table[1], workload=arguments.workload, count=arguments.questions, seed=seed)
         budget = budget_of(arguments.epsilon, delta=DELTA, currency=Currency.ZCDP)[1]
         told = {"data": data, "workload": arguments.workload, "seed": seed, "epsilon": arguments.epsilon}
+        told["questions"] = arguments.questions
         told |= {"distinct": len(asked.distinct), "sets": _sets(asked)}
         if arguments.accurate:
             found = accurate(whole, asked, table[1], within=arguments.accurate, first_amount=budget, seed=seed)
             return told | found | {"cpu_seconds": time.process_time() - begin}
         told["fresh"], told["cache"] = (
-            _noisy(asked, budget / AMOUNT_OF_ONE / shared, seed=seed) for shared in (QUESTIONS, len(asked.distinct))
+            _noisy(asked, budget / AMOUNT_OF_ONE / shared, seed=seed)
+            for shared in (arguments.questions, len(asked.distinct))
         )
         told["release"] = asked.error(model_answers(whole, asked))
         for share in arguments.share:
@@ -118,7 +121,7 @@ def compared(arguments: argparse.Namespace, seed: int) -> dict[str, Any]:
     return told | {"cpu_seconds": time.process_time() - begin}
 
 
-def questions(release: Release, frame: pd.DataFrame, *, workload: str, seed: int) -> Asked:
+def questions(release: Release, frame: pd.DataFrame, *, workload: str, count: int, seed: int) -> Asked:
     """Make a pool of random counts and a stream of questions from it."""
     rng, codes = np.random.default_rng([seed, 29]), coded(release, frame)
     attributes = list(release.universe.attributes.values())
@@ -141,7 +144,7 @@ def questions(release: Release, frame: pd.DataFrame, *, workload: str, seed: int
             kept &= cells[codes[axis]] > 0
         pool.setdefault(repr(parts), (All(tuple(parts)), float(kept.sum())))
     weights = 1 / np.arange(1, len(pool) + 1)
-    return Asked(list(pool.values()), rng.choice(len(pool), QUESTIONS, p=weights / weights.sum()))
+    return Asked(list(pool.values()), rng.choice(len(pool), count, p=weights / weights.sum()))
 
 
 def coded(release: Release, frame: pd.DataFrame) -> list[npt.NDArray[Any]]:
