@@ -294,6 +294,7 @@ def test_after_a_kill_it_has_another_port_and_a_run_that_waited_for_approval_goe
     open_gate(own)
     waiting = own.start({"release": "late"}, deployment="synthesize/late")
     own.wait(waiting, until=lambda run: run["state_name"] == "Suspended")
+    wait_for(lambda: {it.pid for it in processes(own)} == set(pids(own)), "the end of the run's process")
     os.kill(pids(own)[0], signal.SIGKILL)
     wait_for(lambda: processes(own) == [], "the end of the worker")
     with socket.create_server(("127.0.0.1", own.port)):  # by now it may be another program's
@@ -303,8 +304,9 @@ def test_after_a_kill_it_has_another_port_and_a_run_that_waited_for_approval_goe
         assert said["page"].startswith(f"{again.page}/open/")
         # The command finds the server by the note of the folder.
         assert "deployed synthesize/late" in own.dpflow("serve", "--deploy-only")
-        again.read("POST", f"/flow_runs/{waiting}/resume", {})
-        assert again.wait(waiting)["state_name"] == "Completed", again.told(waiting)
+        resumed = again.read("POST", f"/flow_runs/{waiting}/resume", {})
+        assert resumed["status"] == "ACCEPT", resumed
+        again.wait(waiting, until=lambda run: run["state_type"] == "COMPLETED")
 
 
 def test_stopped_after_both_were_killed_nothing_is_left(own: Stack) -> None:
