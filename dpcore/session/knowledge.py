@@ -42,7 +42,7 @@ COMPARED = 96  # random counts, by which the usual size of errors is compared af
 PER_CELL = {"mwem": DENSE_PER_CELL, "adaptive": FACTORED_PER_CELL}
 
 _usual_errors: WeakKeyDictionary[Release, float] = WeakKeyDictionary()
-_trees: WeakKeyDictionary[Release, tuple[tuple[Axes, ...], Model]] = WeakKeyDictionary()
+_trees: WeakKeyDictionary[Release, tuple[frozenset[Axes], Model]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +193,9 @@ class Knowledge:
         grids = [each.grid for each in grown.bought]
         bought = [as_evidence(grown.bought[each], key_of(each)) for each in learned]
         evidence = [*self._measured, *bought]
-        model, before, *replicates = self.fits
+        # With a function of the new grid, which is zero so far, all models have room for it from the beginning.
+        new = {key_of(number): np.zeros(grids[number].shape)}
+        model, before, *replicates = (Fit(each.total, {**each.functions, **new}) for each in self.fits)
         fits = [self._fitted(model, evidence, grids, per_cell=usual)[1]]
         pilot, found = self._fitted(before, evidence, grids, per_cell=closer or usual)
         fits.append(found)
@@ -248,7 +250,7 @@ def assigned(first: Release, fit: Fit) -> Model:
     """
     if first.manifest["strategy"] != "adaptive":
         return first.assigned(fit)
-    sets = tuple(fit.functions)
+    sets = frozenset(fit.functions)
     known = _trees.get(first)
     if known is None or known[0] != sets:
         _trees[first] = known = sets, first.assigned(fit)
