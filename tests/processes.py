@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LOADED = ["tests.conftest", "tests.contracts.mechanism", "dpcore.runs.steps", "dpcore.session.session", "pandas", "pyarrow.parquet"]
+LOADED = [
+    "tests.conftest",
+    "tests.contracts.mechanism",
+    "dpcore.runs.steps",
+    "dpcore.session.session",
+    "pandas",
+    "pyarrow.parquet",
+]
 
 
 def forked() -> ForkServerContext:

@@ -24,7 +24,7 @@ from dpcore.runs.synthesis import Synthesis
 from dpcore.session.table import SessionTable
 from dpcore.spec import Declaration
 from dpcore.spec.load import declare
-from dpcore.spec.release import PmwSpec
+from dpcore.spec.release import NAME, PmwSpec
 from dpcore.strategies import strategy_for
 
 progress = logging.getLogger("dpcore.progress")
@@ -108,6 +108,17 @@ def with_epsilon(declaration: Declaration, epsilon: float) -> Declaration:
     spec = declaration.spec
     changed = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"epsilon": epsilon})})
     return declare(changed, universe=declaration.universe, path=declaration.path)
+
+
+def reserved(ledger: Ledger, declaration: Declaration, session: str, *, share: float, table: Any) -> Run:
+    """Reserve a session's budget, unless that is done."""
+    meaning = meaning_of(declaration)
+    if not re.fullmatch(NAME, session):
+        raise UsageError("the id of a session has letters, digits, dots, dashes and underscores only; choose another")
+    for run, claim in sessions(ledger, declaration.spec.dataset).items():
+        if run.id == session and claim.digest == meaning:
+            return run
+    return reserve_session(ledger, declaration, session=session, share=share, table=table)
 
 
 def reserve_session(

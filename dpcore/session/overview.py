@@ -54,18 +54,22 @@ def listed(spec: str | Path, *, session: str | None = None) -> list[dict[str, An
 
 
 def close(spec: str | Path, *, session: str | None = None) -> dict[str, Any]:
-    """Close a session for good. What it has not spent returns to its account.
-
-    Raises:
-        RunHeld: If a process is buying an answer right now.
-    """
+    """Close a session of a spec: the newest open one, or the one with this id."""
     declaration = load_spec(spec)
     with open_ledger(places=places_of_spec(declaration.path)) as ledger:
-        run = joined(ledger, declaration, session)
-        returned = run.remaining
-        if run.state == "open":
-            lease = ledger.lease(run.id)
-            returned = ledger.leased(lease).remaining
-            ledger.settle(run.id, release=None, lease=lease)
-        currency = ledger.account(run.account).currency.symbol
+        return end_session(ledger, joined(ledger, declaration, session))
+
+
+def end_session(ledger: Ledger, run: Run) -> dict[str, Any]:
+    """Settle a session's run, so that what it has not spent returns to its account.
+
+    Raises:
+        RunHeld: If another process is buying an answer right now.
+    """
+    returned = 0
+    if run.state == "open":
+        lease = ledger.lease(run.id)
+        returned = ledger.leased(lease).remaining
+        ledger.settle(run.id, release=None, lease=lease)
+    currency = ledger.account(run.account).currency.symbol
     return {"session": run.id, "returned": returned / AMOUNT_OF_ONE, "currency": currency}

@@ -5,23 +5,17 @@ killed, and several can serve one session: each purchase takes the run's lease, 
 stores the answer with its charge.
 """
 
-import re
-import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
-
-import pandas as pd
 
 from dpcore.answers.answer import frame_of
 from dpcore.answers.query import Query
 from dpcore.answers.sql import parse
 from dpcore.curator.curator import Curator
-from dpcore.errors import BudgetRefused, RunHeld, UsageError
+from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import Account, Lease, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.rows import in_currency
 from dpcore.measurements import Counts
@@ -39,75 +33,24 @@ from dpcore.session.opening import (
     first_release,
     joined,
     limited_by,
-    meaning_of,
-    reserve_session,
-    sessions,
+    reserved,
     with_epsilon,
 )
-from dpcore.session.overview import described
+from dpcore.session.overview import described, end_session
+from dpcore.session.price import Price, Reply
 from dpcore.session.publishing import publish_knowledge
 from dpcore.session.table import SessionTable
+from dpcore.session.turns import Turns
 from dpcore.spec import Declaration, load_spec
-from dpcore.spec.release import NAME
-
-LEASE_SECONDS = 15
-"""How long others wait for a process that is buying. Charge, draw and commit take milliseconds."""
-
-IDLE_SECONDS = 1
-"""How long they wait for one that has bought last, and may go on."""
-
-POLL_SECONDS = 0.05
-
-PATIENCE = 60.0
-"""How many seconds a purchase waits for its turn."""
-
-_buying: dict[str, threading.Lock] = {}
-"""A lock for each session: the ledger cannot tell threads of one process apart, and one would take the lease of another."""
 
 _Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True)
-class Price:
-    """What an answer costs, before data is touched.
-
-    Attributes:
-        amount: The price in the account's currency, in multiples of 1e-12; 0 if the answer is free.
-        cost: The price in the account's currency.
-        currency: The currency.
-        epsilon: The price as an epsilon by itself, at the spec's delta. Epsilons of several answers add up to more than all of them cost.
-        half_width: The largest half width of the intervals that the answer will have.
-        stored: Whether the question was bought before, as accurately.
-        remaining: What is left of the session's budget before this answer, in the account's currency.
-    """
-
-    amount: int
-    cost: float
-    currency: str
-    epsilon: float
-    half_width: float
-    stored: bool
-    remaining: float
-
-    @property
-    def free(self) -> bool:
-        """Whether the answer costs nothing."""
-        return self.amount == 0
-
-
-@dataclass(frozen=True, eq=False)
-class Reply:
-    """An answer: a table as `dpcore.answer` returns it, and what was paid for it."""
-
-    table: pd.DataFrame
-    price: Price
 
 
 class Session:
     """An open session. Use `Session.open` for a new one, and `Session.join` for one that was opened before, also by another process.
 
-    Like the ledger's connection, it belongs to the thread that opened it; other threads join the session themselves. Close it to free its
-    memory and its connection; that does not end the session.
+    Like the ledger's connection, it belongs to the thread that opened it; other threads join the session themselves. Leave it to free
+    its memory and its connection; that does not close the session.
     """
 
     def __init__(
@@ -161,7 +104,7 @@ class Session:
             declaration,
             lambda ledger, places: cls(
                 declaration,
-                _reserved(ledger, declaration, session or str(uuid.uuid4()), share=first_share, table=table),
+                reserved(ledger, declaration, session or str(uuid.uuid4()), share=first_share, table=table),
                 ledger=ledger,
                 places=places,
                 table=table,
@@ -226,7 +169,7 @@ class Session:
             UsageError: If no measurement could make the answer as accurate, or the table has changed.
         """
         wanted, parsed = Within.of(within, level=level), self._parsed(query)
-        until = time.monotonic() + PATIENCE
+        turns = Turns(self._ledger, self.id)
         while True:
             offered = self._offer(parsed, wanted)
             price = self._price(offered)
@@ -234,7 +177,7 @@ class Session:
                 return Reply(frame_of(offered.prepared, offered.numbers), price)
             self._refuse_beyond(offered, price)
             self._read_table()
-            with self._turn(until) as lease:
+            with turns.next() as lease:
                 # Others may have bought something meanwhile, perhaps the same answer.
                 if lease is not None and self._is_current():
                     bought = self._buy(query, offered, lease)
@@ -250,8 +193,12 @@ class Session:
             self._known(), self._declaration, session=self.run, ledger=self._ledger, account=self._account
         )
 
-    def close(self) -> None:
-        """Free the memory and the connection. The session stays open in the ledger."""
+    def close(self) -> dict[str, Any]:
+        """Close the session for good, for all processes. What it has not spent returns to its account."""
+        return end_session(self._ledger, self.run)
+
+    def leave(self) -> None:
+        """Free the memory and the connection. The session stays open in the ledger, and can be joined again."""
         self._source.close()
         self._ledger.close()
 
@@ -259,7 +206,7 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
+        self.leave()
 
     def _parsed(self, query: str) -> Query:
         return parse(query, self._first.universe, tables=("release", self._first.name))
@@ -342,35 +289,6 @@ class Session:
         """Read the private table, if this process has not done so. It must be the one of the first release."""
         self._source.read(self._first.universe, run_id=self._first_run.id, version=str(self._first_run.data_version))
 
-    @contextmanager
-    def _turn(self, until: float) -> Iterator[Lease | None]:
-        """Ask for the right to buy, and give it back soon. Yield None if another worker has it, after a moment."""
-        own = _buying.setdefault(self.id, threading.Lock())
-        if not own.acquire(timeout=max(0.0, until - time.monotonic())):
-            raise RunHeld(f"session {self.id} is busy buying other answers; ask again later")
-        try:
-            lease = self._leased(until)
-            try:
-                yield lease
-            except RunHeld:  # this process was so slow that another has taken over; the caller looks again
-                if time.monotonic() > until:
-                    raise
-            finally:
-                if lease is not None:
-                    with suppress(RunHeld, UsageError):
-                        self._ledger.lease(self.id, seconds=IDLE_SECONDS)
-        finally:
-            own.release()
-
-    def _leased(self, until: float) -> Lease | None:
-        try:
-            return self._ledger.lease(self.id, seconds=LEASE_SECONDS)
-        except RunHeld:
-            if time.monotonic() > until:
-                raise
-            time.sleep(POLL_SECONDS)
-            return None
-
     def _buy(self, question: str, offered: Offer, lease: Lease) -> Bought:
         """Charge for a question's counts, draw their noise, and store them with the answer. In this order."""
         grid, noise = offered.grid, offered.noise
@@ -396,17 +314,6 @@ class Session:
         self._ledger.record_data_version(lease, str(self._first_run.data_version))
         axes = self._source.hand_to(self._curator, grid, lease=lease)
         return Bought.from_bytes(self._curator.measure_grid(step, axes, mechanism=noise, keep=keep), step=step)
-
-
-def _reserved(ledger: Ledger, declaration: Declaration, session: str, *, share: float, table: Any) -> Run:
-    """Reserve a session's budget, unless that is done."""
-    meaning = meaning_of(declaration)
-    if not re.fullmatch(NAME, session):
-        raise UsageError("the id of a session has letters, digits, dots, dashes and underscores only; choose another")
-    for run, claim in sessions(ledger, declaration.spec.dataset).items():
-        if run.id == session and claim.digest == meaning:
-            return run
-    return reserve_session(ledger, declaration, session=session, share=share, table=table)
 
 
 def _with_ledger(declaration: Declaration, use: Callable[[Ledger, Places], _Result]) -> _Result:

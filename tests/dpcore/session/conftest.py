@@ -33,7 +33,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 patch.delenv(name, raising=False)
             (folder / "spec.yaml").write_text(SPEC, encoding="utf-8")
             Workspace(folder, folder / "spec.yaml").open_account(epsilon=100)
-            Session.open("spec.yaml", epsilon=EPSILON, first_share=FIRST_SHARE, session="s").close()
+            Session.open("spec.yaml", epsilon=EPSILON, first_share=FIRST_SHARE, session="s").leave()
     finally:
         os.chdir(before)
     return folder

@@ -63,7 +63,7 @@ def ask_and_die(folder: str, within: float, call: int) -> None:
 def open_and_die(folder: str, call: int) -> None:
     work_in(folder)
     die_at(call)
-    Session.open("spec.yaml", epsilon=EPSILON, first_share=FIRST_SHARE, session="s").close()
+    Session.open("spec.yaml", epsilon=EPSILON, first_share=FIRST_SHARE, session="s").leave()
 
 
 def run_child(target: Callable[..., None], *arguments: Any) -> int | None:
@@ -208,5 +208,5 @@ def test_two_processes_serve_one_session_on_postgresql(
     visits(3000, seed=1).to_csv(tmp_path / "visits.csv", index=False)
     (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
     Workspace(tmp_path, tmp_path / "spec.yaml").open_account(epsilon=100)
-    Session.open("spec.yaml", epsilon=EPSILON, first_share=FIRST_SHARE, session="s").close()
+    Session.open("spec.yaml", epsilon=EPSILON, first_share=FIRST_SHARE, session="s").leave()
     check_race(race(tmp_path, places, *wanted_by_both()))
