@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dpcore.reporting.outcome import Outcome
     from dpcore.runs.online import open_online
     from dpcore.runs.steps import synthesize
+    from dpcore.session.session import Session
     from dpcore.spec import json_schema, load_spec
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Balance",
     "DpflowError",
     "Outcome",
+    "Session",
     "answer",
     "ask",
     "json_schema",
@@ -36,6 +38,7 @@ _MODULES = {
     "Balance": "dpcore.ledger",
     "DpflowError": "dpcore.errors",
     "Outcome": "dpcore.reporting.outcome",
+    "Session": "dpcore.session.session",
     "answer": "dpcore.answers.answer",
     "ask": "dpcore.curator.ask",
     "json_schema": "dpcore.spec",

@@ -17,6 +17,9 @@ Counts = npt.NDArray[np.int64]
 EXPECTED_TOTAL = "expected-total"
 """The step that only checks the number of rows. No strategy learns from it."""
 
+BOUGHT = "ask/"
+"""How the steps begin that a session has bought. Their axes stand for classes of cells, and no strategy learns from them."""
+
 
 @dataclass(frozen=True, eq=False)
 class Measurement:

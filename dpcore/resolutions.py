@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,6 +79,38 @@ class Resolutions:
         self._column[axis] = column
         self._versions[column] = (*versions, axis)
         return axis
+
+    def with_grouping(self, column: int, groups: Sequence[int] | Groups) -> "tuple[Resolutions, int]":
+        """Return a copy with one more axis, and that axis: classes of a column's cells that need not be nested with its versions.
+
+        Measurements can refer to the axis. No model can, since it is not among the column's versions.
+
+        >>> resolutions, axis = Resolutions((3, 2)).with_grouping(0, [0, 1, 0])
+        >>> axis, resolutions.shape, resolutions.versions(0)
+        (2, (3, 2, 2), (0,))
+        """
+        apart = Resolutions(self.shape[: self.columns])
+        axis = apart.coarsen(column, groups)  # checks them
+        made, own = copy(self), len(self._sizes)
+        made._sizes = {**self._sizes, own: apart.shape[axis]}  # noqa: SLF001  its own copy
+        made._column = {**self._column, own: column}  # noqa: SLF001  its own copy
+        made._groups = {**self._groups, (column, own): apart.groups(column, axis)}  # noqa: SLF001  its own copy
+        return made, own
+
+    def is_version(self, axis: int) -> bool:
+        """Return whether an axis is a column or one of its nested versions."""
+        return axis in self.versions(self.column(axis))
+
+    @property
+    def nested(self) -> "Resolutions":
+        """The columns and their nested versions only, as a model needs them. Other axes are numbered after all of these."""
+        kept = [axis for axis in self._sizes if self.is_version(axis)]
+        if len(kept) == len(self._sizes):
+            return self
+        made = copy(self)
+        made._sizes = {axis: self._sizes[axis] for axis in kept}  # noqa: SLF001  its own copy
+        made._column = {axis: self._column[axis] for axis in kept}  # noqa: SLF001  its own copy
+        return made
 
     @property
     def shape(self) -> tuple[int, ...]:

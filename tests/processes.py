@@ -14,6 +14,7 @@ LOADED = [
     "tests.few_replicates",
     "tests.contracts.mechanism",
     "dpcore.runs.steps",
+    "dpcore.session.session",
     "pandas",
     "pyarrow.parquet",
 ]

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpcore.answers.uncertainty import Fit, Uncertainty, read_uncertainty
 from dpcore.errors import UsageError
-from dpcore.measurements import EXPECTED_TOTAL, Measurement
+from dpcore.measurements import BOUGHT, EXPECTED_TOTAL, Measurement
 from dpcore.models import DenseModel, FactoredModel, Functions, Model
 from dpcore.models.fitting import How, SignedSteps, Transcript, fit_dense, fit_factored
 from dpcore.release.dataset_folder import LATEST
@@ -50,7 +50,8 @@ class Release:
     @property
     def transcript(self) -> Transcript:
         """The measurements that the model was fitted to."""
-        return Transcript.of(each for each in self.measurements if each.step != EXPECTED_TOTAL)
+        learned = (each for each in self.measurements if not each.step.startswith((EXPECTED_TOTAL, BOUGHT)))
+        return Transcript.of(learned)
 
     @cached_property
     def uncertainty(self) -> Uncertainty | None:
@@ -92,7 +93,7 @@ class Release:
                 return SignedSteps.of(shape, rounds=told["rounds"], alpha=told["alpha"]).fitted(shape, transcript)
             case "adaptive":
                 factored = model if isinstance(model, FactoredModel) else None
-                return fit_factored(self.resolutions, transcript, orders=orders, how=how, model=factored)
+                return fit_factored(self.resolutions.nested, transcript, orders=orders, how=how, model=factored)
         raise UsageError(f"the release was made by another version of dpflow; answer with the one in its {MANIFEST}")
 
     def assigned(self, fit: Fit) -> Model:
@@ -101,7 +102,7 @@ class Release:
             dense = DenseModel(self.universe.shape, total=fit.total)
             dense.assign(fit.functions)
             return dense
-        model = FactoredModel(self.resolutions, total=fit.total)
+        model = FactoredModel(self.resolutions.nested, total=fit.total)
         for axes in fit.functions:
             model.make_room([axes])  # one after the other, as in the rounds: their order decides the tree
         model.assign(fit.functions)

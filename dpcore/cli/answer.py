@@ -5,11 +5,14 @@ import json
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpcore.cli.output import Answer, UsedLedger, table
 from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.release.integrity import one_line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MORE = (
     "; reads the release's folder only, and charges nothing. The table is called `release`. Supported: count, sum, avg, median, "
@@ -50,16 +53,20 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
 
 
 def _answer(arguments: argparse.Namespace) -> Answer:
-    # Other verbs start faster without these.
-    from pandas.api.types import is_numeric_dtype  # noqa: PLC0415
+    from dpcore.answers.answer import answer  # noqa: PLC0415  other verbs start faster without it
 
-    from dpcore.answers.answer import answer  # noqa: PLC0415
+    rows, text = rows_of(answer(arguments.release, arguments.query, level=arguments.level))
+    return Rows({"rows": rows}, text)
 
-    frame = answer(arguments.release, arguments.query, level=arguments.level)
+
+def rows_of(frame: "pd.DataFrame") -> tuple[list[dict[str, Any]], str]:
+    """Return the rows of an answer as JSON has them, and as a text table."""
+    from pandas.api.types import is_numeric_dtype  # noqa: PLC0415  likewise
+
     rows = [{str(name): _plain(value) for name, value in row.items()} for row in frame.to_dict("records")]
     cells = [tuple(frame.columns), *(tuple(map(_shown, row.values())) for row in rows)]
     numbers = [str(name) for name in frame.columns if is_numeric_dtype(frame[name])]
-    return Rows({"rows": rows}, table(cells, right=numbers))
+    return rows, table(cells, right=numbers)
 
 
 def _plain(value: Any) -> Any:

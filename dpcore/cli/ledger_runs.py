@@ -11,7 +11,6 @@ from dpcore.ledger.holder import surely_gone
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.overview import AccountOverview, RunOverview
-from dpcore.reporting.promises import release_promise
 
 
 def runs_text(each: AccountOverview, *, most: int | None) -> str:
@@ -26,7 +25,7 @@ def runs_text(each: AccountOverview, *, most: int | None) -> str:
             item.run.id,
             item.run.opened_at[:16].replace("T", " "),
             item.run.state.value,
-            at_most(release_promise(account, item.run).epsilon),
+            at_most(item.promise(account).epsilon),
             bar(spent=item.run.spent, reserved=item.run.remaining, whole=item.run.reserved, width=11),
             item.run.release or "-",
         )
@@ -39,6 +38,8 @@ def runs_text(each: AccountOverview, *, most: int | None) -> str:
     if left_out := len(each.runs) - len(shown):
         written.append(f"{left_out:,} earlier runs are not shown; --all shows them")
     written.append(f"promise: the epsilon of the run's reservation{_at_delta(account)}")
+    if any(item.earlier for item in shown):
+        written.append("a release of a session promises the epsilon of all reservations that it was made from")
     return "\n".join(written)
 
 
@@ -49,7 +50,7 @@ def run_data(account: Account, item: RunOverview) -> dict[str, Any]:
         "run": run.id,
         "opened_at": run.opened_at,
         "state": run.state.value,
-        "promise": asdict(release_promise(account, run)),
+        "promise": asdict(item.promise(account)),
         "reserved": run.reserved / AMOUNT_OF_ONE,
         "spent": run.spent / AMOUNT_OF_ONE,
         "remaining": run.remaining / AMOUNT_OF_ONE,

@@ -179,6 +179,23 @@ class Curator:
 
         return self._measure(step, mechanism, axes, cell=cell)
 
+    def measure_grid(self, step: str, axes: Axes, *, mechanism: Noise, keep: Callable[[Counts], bytes]) -> bytes:
+        """Measure a marginal over axes of the received histogram with given noise, and return what is kept of it.
+
+        Args:
+            step: The step.
+            axes: Columns, or classes of their cells that `coarsen` has added. A unit changes them as much as it changes any marginal.
+            mechanism: The noise, for the sensitivity of a marginal.
+            keep: Returns the bytes to store for the noisy counts. It must use public values only.
+
+        Raises:
+            StepFailed: If the noise is for another sensitivity than that of a marginal under this protection.
+        """
+        if mechanism.sensitivity != self._protection.sensitivity:
+            raise StepFailed("the noise is not for a marginal of this protection; report this")
+        known = self._stored(step)
+        return known or self._charge_then(step, mechanism, lambda table: keep(mechanism.draw(table.marginal(axes))))
+
     def _measure(self, step: str, mechanism_of: Callable[[], Noise], axes: Axes, *, cell: int | None) -> Measurement:
         def pay_and_draw() -> bytes:
             mechanism = mechanism_of()

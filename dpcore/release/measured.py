@@ -37,6 +37,7 @@ def measurement_schema(universe: Universe, measurements: Sequence[Measurement], 
     """Return the schema: the step, the attributes, the noisy count and its noise, and the keys of every column of the universe."""
     versions = [
         {"column": resolutions.column(axis), "groups": _runs(resolutions.groups(resolutions.column(axis), axis))}
+        | ({} if resolutions.is_version(axis) else {"apart": True})
         for axis in range(resolutions.columns, len(resolutions.shape))
     ]
     told = [
@@ -104,7 +105,10 @@ def read_measurements(path: Path) -> tuple[Resolutions, tuple[Measurement, ...]]
             counts = file.read(columns=["noisy_count"])["noisy_count"].to_numpy()
         resolutions = Resolutions(public["shape"])
         for version in public["versions"]:
-            resolutions.coarsen(version["column"], _expanded(version["groups"]))
+            if version.get("apart"):
+                resolutions, _ = resolutions.with_grouping(version["column"], _expanded(version["groups"]))
+            else:
+                resolutions.coarsen(version["column"], _expanded(version["groups"]))
         return resolutions, tuple(_measurements(public["measurements"], counts))
     except KeyError:
         raise UsageError(

@@ -1,5 +1,6 @@
 """The privacy statement of a release, stored in its manifest and in every Parquet footer."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
@@ -67,6 +68,7 @@ class Statement:
         rho: The reservation, if the account counts in rho.
         mu: The mu of the reservation, if the account counts in mu^2.
         bookkeeping: The amounts that the run has reserved and spent, in the account's currency.
+        earlier: Other runs whose answers the release was also made from. Their reservations are part of epsilon.
     """
 
     epsilon: float
@@ -90,6 +92,7 @@ class Statement:
     weight: str | None = None
     max_row_weight: int = 1
     chosen_limit: ChosenLimit | None = None
+    earlier: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the statement as plain JSON values."""
@@ -142,18 +145,23 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
     draws: int,
     blocks: BlocksStatement | None = None,
     chosen_limit: ChosenLimit | None = None,
+    earlier: Sequence[Run] = (),
 ) -> Statement:
-    """Return the privacy statement of a run's release. `draws` is the number of random draws behind its answers."""
+    """Return the privacy statement of a run's release.
+
+    `draws` is the number of random draws behind its answers. `earlier` are other runs whose answers it was also made from.
+    """
     privacy = declaration.spec.privacy
-    promise = release_promise(account, run, delta=privacy.delta)
+    promise = release_promise(account, run, delta=privacy.delta, earlier=earlier)
+    reserved = run.reserved + sum(each.reserved for each in earlier)
     return Statement(
         epsilon=promise.epsilon,
         delta=promise.delta,
         sampler_delta=sampler_delta(draws, epsilon=promise.epsilon),
         draws=draws,
         accounting=ACCOUNTING[account.currency],
-        rho=run.reserved / AMOUNT_OF_ONE if account.currency is Currency.ZCDP else None,
-        mu=mu_of(run.reserved) if account.currency is Currency.GDP else None,
+        rho=reserved / AMOUNT_OF_ONE if account.currency is Currency.ZCDP else None,
+        mu=mu_of(reserved) if account.currency is Currency.GDP else None,
         bookkeeping=Bookkeeping(
             account.currency.symbol, reserved=run.reserved / AMOUNT_OF_ONE, spent=run.spent / AMOUNT_OF_ONE
         ),
@@ -170,4 +178,5 @@ def state(  # noqa: PLR0913  who promises what, and where that is written
         weight=declaration.protection.weight,
         max_row_weight=declaration.protection.row_weight,
         chosen_limit=chosen_limit,
+        earlier=tuple(each.id for each in earlier),
     )

@@ -1,5 +1,6 @@
 """A consistent snapshot of accounts: their terms, balances, blocks, runs and allowances."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -7,17 +8,25 @@ from dpcore.ledger import WHOLE, Account, Allowance, Balance, Block, Ledger, Run
 from dpcore.ledger.reader import across_balance, balances, blocks_of
 from dpcore.ledger.refusals import known_account, known_event
 from dpcore.ledger.transaction import LedgerTransaction
-from dpcore.privacy.accounting import Cap
-from dpcore.reporting.promises import AccountPromise, account_promise
+from dpcore.privacy.accounting import Cap, Promise
+from dpcore.reporting.promises import AccountPromise, account_promise, made_from, release_promise
 
 
 @dataclass(frozen=True)
 class RunOverview:
-    """A run, the blocks granted to it, and the time of its last event if it is still open."""
+    """A run, the blocks granted to it, and the time of its last event if it is still open.
+
+    `earlier` are the other runs whose answers its release is made from, which is so for releases of sessions.
+    """
 
     run: Run
     blocks: tuple[str, ...]
     touched: datetime | None
+    earlier: tuple[Run, ...] = ()
+
+    def promise(self, account: Account, *, group: int = 1) -> Promise:
+        """Return the promise of the run's release by itself."""
+        return release_promise(account, self.run, group=group, earlier=self.earlier)
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,8 @@ def overview(ledger: Ledger, account: str | None) -> Overview:
 
 
 def _account(rows: LedgerTransaction, account: Account) -> AccountOverview:
-    runs = tuple(_run(rows, account, run) for run in rows.runs(account.name))
+    every = {run.id: run for run in rows.runs(account.name)}
+    runs = tuple(_run(rows, account, run, every) for run in every.values())
     return AccountOverview(
         account,
         balances(rows, account),
@@ -100,7 +110,7 @@ def _account(rows: LedgerTransaction, account: Account) -> AccountOverview:
     )
 
 
-def _run(rows: LedgerTransaction, account: Account, run: Run) -> RunOverview:
+def _run(rows: LedgerTransaction, account: Account, run: Run, every: Mapping[str, Run]) -> RunOverview:
     blocks = (WHOLE,) if account.blocks_by is None else blocks_of(rows, run)
     touched = known_event(rows, run.last).time if run.state is RunState.OPEN else None
-    return RunOverview(run, blocks, touched)
+    return RunOverview(run, blocks, touched, tuple(every[each] for each in made_from(run.claim) if each in every))

@@ -4,10 +4,14 @@ Every output that states an epsilon and a delta takes them from here: manifests,
 theorems` and `ledger export`. The amount spent so far is bookkeeping, and is stated in the account's own currency.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpcore.ledger import Account, Run
 from dpcore.privacy.accounting import Cap, Promise, promise_of
+
+_FROM_SESSION = re.compile(r"release of session (\S+) from run (\S+) after \d+ purchases")
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,24 @@ class AccountPromise:
     raised: bool
 
 
-def release_promise(account: Account, run: Run, *, delta: float | None = None, group: int = 1) -> Promise:
+def session_release_claim(*, session: str, first: str, purchases: int) -> str:
+    """Return the claim of a run that publishes what a session knows, by the session's run and the run of its first release.
+
+    >>> made_from(session_release_claim(session="s", first="s-first", purchases=3))
+    ('s-first', 's')
+    """
+    return f"release of session {session} from run {first} after {purchases} purchases"
+
+
+def made_from(claim: str) -> tuple[str, ...]:
+    """Return the earlier runs whose answers a run's release is made from, by the run's claim in the ledger. Most runs have none."""
+    found = _FROM_SESSION.fullmatch(claim)
+    return (found[2], found[1]) if found else ()
+
+
+def release_promise(
+    account: Account, run: Run, *, delta: float | None = None, group: int = 1, earlier: Sequence[Run] = ()
+) -> Promise:
     """Return the promise of a run's release by itself: the epsilon of the amount that the run reserved before its first draw.
 
     The amount spent depends on the answers, so it does not enter the promise.
@@ -37,8 +58,9 @@ def release_promise(account: Account, run: Run, *, delta: float | None = None, g
         run: The run, which has reserved its amount.
         delta: The delta at which to state the epsilon; None means the account's.
         group: The number of units protected together.
+        earlier: Other runs whose answers the release was also made from. Their reservations are added.
     """
-    cap = Cap(account.currency, run.reserved)
+    cap = Cap(account.currency, run.reserved + sum(each.reserved for each in earlier))
     return promise_of(cap, delta=account.delta if delta is None else delta, group=group)
 
 

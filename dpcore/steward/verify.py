@@ -30,7 +30,7 @@ from dpcore.release.integrity import (
     walk,
 )
 from dpcore.release.ownership import not_adopted, owner_changed
-from dpcore.reporting.promises import release_promise
+from dpcore.reporting.promises import made_from, release_promise
 
 
 def verify_ledger(
@@ -303,7 +303,7 @@ def _require_agreement(ledger: Ledger, manifest: _Manifest) -> Run:
         if manifest.account != run.account:
             problem = "names another account than its run"
         else:
-            problem = _misstated(manifest.privacy, account=ledger.account(run.account), run=run)
+            problem = _misstated(manifest.privacy, account=ledger.account(run.account), run=run, ledger=ledger)
     if problem:
         raise LedgerDamaged(
             f"the manifest {one_line(manifest.path)} {problem}; restore the release, or check DPFLOW_LEDGER_URL"
@@ -311,7 +311,7 @@ def _require_agreement(ledger: Ledger, manifest: _Manifest) -> Run:
     return run
 
 
-def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run) -> str | None:
+def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run, ledger: Ledger) -> str | None:
     """Return a statement in which a manifest contradicts the ledger, or None."""
     booked = privacy.get("bookkeeping")
     spent = booked.get("spent") if isinstance(booked, dict) else None
@@ -326,7 +326,9 @@ def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run) -> str
     pure = account.currency is Currency.PURE
     if not (isinstance(epsilon, float) and isinstance(delta, float) and 0 <= delta < 1 and (delta == 0) == pure):
         return "states no epsilon and delta that a run of its account can have"
+    earlier = [ledger.run(each) for each in made_from(run.claim)]
+    promise = release_promise(account, run, delta=delta, earlier=earlier)
     # Exponential functions of other machines may differ in the last digit.
-    if not math.isclose(epsilon, release_promise(account, run, delta=delta).epsilon, rel_tol=1e-9):
+    if not math.isclose(epsilon, promise.epsilon, rel_tol=1e-9):
         return "states another epsilon than its run's reservation promises"
     return None

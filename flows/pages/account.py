@@ -7,7 +7,6 @@ from heapq import nlargest
 from dpcore.reporting.formatting import askable, at_most, booked, down, left, several_blocks, stated, step_of, up
 from dpcore.reporting.overview import AccountOverview, RunOverview
 from dpcore.reporting.plots import Bar, budget_plot, budget_words, percent
-from dpcore.reporting.promises import release_promise
 from flows.pages.markdown import code, image, mono, page, plain, table
 from flows.pages.run import balances_table
 
@@ -129,7 +128,7 @@ def _runs(found: AccountOverview) -> str:
             plain(_short(item.run.id)),
             f"{item.run.opened_at[:16].replace('T', ' ')}",
             item.run.state.value,
-            at_most(release_promise(found.account, item.run).epsilon),
+            at_most(item.promise(found.account).epsilon),
             booked(item.run.spent),
             mono(item.run.release) if item.run.release else "none",
             *(plain(getattr(item.run, name) or "") for name in named),

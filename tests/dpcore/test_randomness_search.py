@@ -38,6 +38,9 @@ EXEMPT = {
     "dpcore/comparison/baselines.py": {"numpy.random"},  # baselines by a fixed seed, which protect nothing
     "dpcore/comparison/figures.py": {"uuid.uuid4"},  # the name of a run that buys figures
     "dpcore/audit/planted.py": {"numpy.random"},  # deliberately wrong, for the audit to catch
+    "dpcore/session/knowledge.py": {"numpy.random"},  # replicates of the public model, by a public seed
+    "dpcore/session/publishing.py": {"numpy.random"},  # rows from the public model by a public seed
+    "dpcore/session/session.py": {"uuid.uuid4"},  # a session's name
     "dpcore/runs/synthesis.py": {"numpy.random"},  # rows from the public model by a public seed
     "dpcore/runs/online.py": {"uuid.uuid4"},  # a run's name
     "dpcore/runs/steps.py": {"uuid.uuid4"},  # a run's name
@@ -65,6 +68,10 @@ HARMLESS = {
     ("dpcore/audit/planted.py", "default_rng"),  # deliberately wrong
     ("dpcore/audit/planted.py", "random"),  # likewise
     ("dpcore/audit/streams.py", "replaced"),  # so that the audit can watch, in a process that does nothing else
+    ("dpcore/session/knowledge.py", "default_rng"),  # the public seed of the replicates
+    ("dpcore/session/knowledge.py", "random"),  # likewise
+    ("dpcore/session/publishing.py", "default_rng"),  # the public seed of the rows
+    ("dpcore/session/publishing.py", "random"),  # likewise
     ("dpcore/runs/synthesis.py", "default_rng"),  # the public seed
     ("dpcore/runs/synthesis.py", "random"),  # likewise
     ("dpcore/runs/steps.py", "sample"),  # our own step, which draws rows from the public model

@@ -49,6 +49,13 @@ class FactoredModel:
         self.rescale(total)
         self.assign({})
 
+    def __copy__(self) -> "FactoredModel":
+        """Return a model with the same tree and distribution. Either can change without the other; trees themselves never change."""
+        made = object.__new__(FactoredModel)
+        made.__dict__.update(self.__dict__)
+        made._covered = set(self._covered)
+        return made
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Return the number of cells of every axis."""

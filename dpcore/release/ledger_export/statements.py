@@ -10,7 +10,6 @@ from dpcore.privacy.accounting import AMOUNT_OF_ONE, Promise
 from dpcore.release.statement import ACCOUNTING
 from dpcore.reporting.formatting import account_sentence, pair, run_step_of
 from dpcore.reporting.overview import AccountOverview, Overview, RunOverview
-from dpcore.reporting.promises import release_promise
 
 GROUPS = (1, 2, 5, 10)
 LARGEST_GROUP = 1_000_000
@@ -155,12 +154,12 @@ def _account(each: AccountOverview, sizes: tuple[int, ...]) -> AccountStatement:
             BlockStatement(block.name, block.state.value, _books(account, balance))
             for block, balance in (each.blocks if by_block else ())
         ),
-        releases=tuple(_release(account, item, sizes) for item in each.runs if item.run.spent),
+        releases=tuple(_release(account, item, sizes) for item in each.runs if item.run.spent or item.earlier),
     )
 
 
 def _release(account: Account, item: RunOverview, sizes: tuple[int, ...]) -> ReleaseStatement:
-    run, promise = item.run, release_promise(account, item.run)
+    run, promise = item.run, item.promise(account)
     subject = "This release, taken by itself," if run.release else "This run"
     return ReleaseStatement(
         run=run.id,
@@ -170,7 +169,7 @@ def _release(account: Account, item: RunOverview, sizes: tuple[int, ...]) -> Rel
         analyst=run.analyst,
         purpose=run.purpose,
         blocks=item.blocks if account.blocks_by is not None else None,
-        promise=_guarantees((size, release_promise(account, run, group=size)) for size in sizes),
+        promise=_guarantees((size, item.promise(account, group=size)) for size in sizes),
         bookkeeping=Bookkeeping(
             account.currency.symbol,
             cap=run.reserved / AMOUNT_OF_ONE,

@@ -1,0 +1,161 @@
+"""The verbs of the interactive curator: ask, and session open, show, release and close."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from dpcore.cli.answer import rows_of
+from dpcore.cli.output import Answer, table
+from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.reporting.formatting import at_most
+
+ABOUT_SPEC = "a spec's file"
+MORE = (
+    "; the answer is free if the session's model knows it accurately enough, or if the question was bought before. Otherwise the counts "
+    "that the question distinguishes are measured, for the least price that makes the answer accurate enough. The table is called "
+    "`release`; the SQL is that of `dpflow answer`"
+)
+
+NEXT = 'next: dpflow ask SPEC "select count(*) from release" --within 50 --dry-run'
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verbs to the parser."""
+    ask = add_verb(verbs, "ask", common, "answer a question in SQL from a session, as accurately as wanted", more=MORE)
+    ask.add_argument("spec", metavar="SPEC", type=Path, help=ABOUT_SPEC)
+    ask.add_argument("query", metavar="SQL", help='such as "select count(*) from release where age >= 65"')
+    ask.add_argument(
+        "--within",
+        metavar="W",
+        required=True,
+        help="the wanted half width of each interval: rows, such as 50, or a share of each number, such as 2%%",
+    )
+    ask.add_argument("--level", metavar="L", type=float, default=0.95, help="the level of the intervals; default: 0.95")
+    ask.add_argument("--dry-run", action="store_true", help="only say what the answer would cost; reads no data")
+    ask.add_argument("--session", metavar="ID", help="the session; default: the newest open one of the spec")
+    ask.set_defaults(verb=_ask)
+
+    session = verbs.add_parser("session", help="open, show, publish and close sessions of questions")
+    actions = session.add_subparsers(required=True, metavar="ACTION")
+    opening = add_verb(
+        actions,
+        "open",
+        common,
+        "open a session: reserve its budget, and go on from the newest release of the same data, or buy a first one",
+    )
+    opening.add_argument("spec", metavar="SPEC", type=Path, help=ABOUT_SPEC)
+    opening.add_argument("--epsilon", metavar="E", type=float, help="the session's budget; default: the spec's epsilon")
+    opening.add_argument(
+        "--first-share",
+        metavar="F",
+        type=float,
+        default=0.6,
+        help="the share of the budget for a first release, if one is needed; default: 0.6",
+    )
+    opening.add_argument(
+        "--session", metavar="ID", help="an id for it; use the same one again if opening was interrupted"
+    )
+    opening.add_argument(
+        "--approve", action="store_true", help="approve, as steward, a session above the approval threshold"
+    )
+    opening.set_defaults(verb=_open)
+    for name, verb, about in (
+        ("show", _show, "show the sessions of a spec, with what they have bought"),
+        ("release", _release, "publish what a session knows as a release; costs nothing"),
+        ("close", _close, "close a session: what it has not spent returns to the account"),
+    ):
+        parser = add_verb(actions, name, common, about)
+        parser.add_argument("spec", metavar="SPEC", type=Path, help=ABOUT_SPEC)
+        parser.add_argument("--session", metavar="ID", help="the session; default: the newest open one of the spec")
+        parser.set_defaults(verb=verb)
+
+
+def _ask(arguments: argparse.Namespace) -> Answer:
+    from dpcore.session.session import Session  # noqa: PLC0415  other verbs start faster without it
+
+    with Session.join(arguments.spec, session=arguments.session) as session:
+        asked = {"within": arguments.within, "level": arguments.level}
+        if arguments.dry_run:
+            price = session.price(arguments.query, **asked)
+            return Answer({"price": _price(price), "session": session.id}, _sentence(price, dry=True))
+        reply = session.ask(arguments.query, **asked)
+        rows, text = rows_of(reply.table)
+        left = session.run.remaining / 1e12
+    data = {"rows": rows, "price": _price(reply.price), "session": session.id, "remaining": left}
+    return Answer(data, f"{text}\n\n{_sentence(reply.price, dry=False)}")
+
+
+def _price(price: Any) -> dict[str, Any]:
+    return {
+        "free": price.free,
+        "stored": price.stored,
+        "cost": price.cost,
+        "currency": price.currency,
+        "epsilon": price.epsilon,
+        "half_width": price.half_width,
+        "remaining_before": price.remaining,
+    }
+
+
+def _sentence(price: Any, *, dry: bool) -> str:
+    width = f"within {price.half_width:.4g}"
+    if price.stored:
+        return f"free, {width}: this question was bought before"
+    if price.free:
+        return f"free, {width}: the model knows this accurately enough"
+    cost = f"{price.cost:.6g} {price.currency} of the {price.remaining:.6g} that {'are' if dry else 'were'} left"
+    alone = f"by itself, that is epsilon {at_most(price.epsilon)}"
+    return f"{'it would cost' if dry else 'paid'} {cost}, {width}; {alone}"
+
+
+def _open(arguments: argparse.Namespace) -> Answer:
+    from dpcore.session.opening import with_epsilon  # noqa: PLC0415
+    from dpcore.session.session import Session  # noqa: PLC0415
+    from dpcore.spec import load_spec  # noqa: PLC0415
+    from dpcore.steward.approvals import check_approved  # noqa: PLC0415
+
+    declaration = load_spec(arguments.spec)
+    wanted = declaration if arguments.epsilon is None else with_epsilon(declaration, arguments.epsilon)
+    check_approved(wanted, approved=arguments.approve)
+    with Session.open(
+        arguments.spec, epsilon=arguments.epsilon, first_share=arguments.first_share, session=arguments.session
+    ) as session:
+        return _told(session.id, session.described())
+
+
+def _show(arguments: argparse.Namespace) -> Answer:
+    from dpcore.session.overview import listed  # noqa: PLC0415
+
+    told = listed(arguments.spec, session=arguments.session)
+    return Answer({"sessions": told}, "\n\n".join(_text(each) for each in told) or "no session of this spec was opened")
+
+
+def _release(arguments: argparse.Namespace) -> Answer:
+    from dpcore.session.session import Session  # noqa: PLC0415
+
+    with Session.join(arguments.spec, session=arguments.session) as session:
+        outcome = session.release()
+    return Answer(outcome, f"{outcome['release']}: {outcome['rows']:,} rows; nothing was charged")
+
+
+def _close(arguments: argparse.Namespace) -> Answer:
+    from dpcore.session.overview import close  # noqa: PLC0415
+
+    told = close(arguments.spec, session=arguments.session)
+    return Answer(told, f"session {told['session']} is closed; {told['returned']:.6g} {told['currency']} returned")
+
+
+def _told(session: str, told: dict[str, Any]) -> Answer:
+    return Answer(told | {"session": session}, f"{_text(told)}\n\n{NEXT}")
+
+
+def _text(told: dict[str, Any]) -> str:
+    head = (
+        f"session {told['session']}, {told['state']}: {told['spent']:.6g} of {told['reserved']:.6g} {told['currency']} spent; "
+        f"began with the release of run {told['first']}"
+    )
+    if not told["bought"]:
+        return f"{head}\nnothing was bought yet"
+    rows = [("bought", "cost", "within")]
+    rows += [(each["question"], f"{each['cost']:.6g}", f"{each['half_width']:.4g}") for each in told["bought"]]
+    return f"{head}\n{table(rows, right=('cost', 'within'))}"

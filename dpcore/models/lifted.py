@@ -1,0 +1,124 @@
+"""Fit a model to counts over grids: cells of some columns, merged into the classes that a question distinguishes.
+
+A grid is coarser than a marginal, and the grids of different questions are not nested. So no axis stands for their classes. Here a grid is
+one more function of the model: it has a number for each class, and all cells of a class share it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpcore.models.model import Model, RowCodes, Weights
+from dpcore.resolutions import Groups
+from dpcore.workload import Axes
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Classes of the cells of some columns.
+
+    Attributes:
+        columns: The columns, ascending.
+        groups: For each column, the class of every cell, numbered from 0.
+    """
+
+    columns: Axes
+    groups: tuple[Groups, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of classes of each column."""
+        return tuple(int(each.max()) + 1 for each in self.groups)
+
+    def summed(self, array: Weights) -> Weights:
+        """Sum an array over the columns' cells by classes.
+
+        >>> Grid((0, 3), (np.array([0, 1]), np.array([0, 0, 1]))).summed(np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])).tolist()
+        [[3.0, 3.0], [9.0, 6.0]]
+        """
+        for place, (each, count) in enumerate(zip(self.groups, self.shape, strict=True)):
+            chosen = np.zeros((len(each), count))
+            chosen[np.arange(len(each)), each] = 1.0
+            array = np.moveaxis(np.tensordot(array, chosen, axes=(place, 0)), -1, place)
+        return array
+
+    def spread(self, array: Weights) -> Weights:
+        """Repeat the number of each class for all of its cells.
+
+        >>> Grid((0,), (np.array([0, 0, 1]),)).spread(np.array([5.0, 7.0])).tolist()
+        [5.0, 5.0, 7.0]
+        """
+        return array[np.ix_(*self.groups)] if self.groups else array
+
+
+def key_of(number: int) -> Axes:
+    """Return the key of a grid among the functions of a lifted model, by its number from 0. No marginal has this key."""
+    return (-1 - number,)
+
+
+def is_grid(key: Axes) -> bool:
+    """Return whether a key is that of a grid."""
+    return bool(key) and key[0] < 0
+
+
+class LiftedModel:
+    """A model that has grids among its functions and marginals, under the keys of `key_of`. Everything else is the model's own."""
+
+    def __init__(self, model: Model, grids: Sequence[Grid]) -> None:
+        self.model = model
+        self._grids = grids
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the number of cells of every column."""
+        return self.model.shape
+
+    @property
+    def total(self) -> float:
+        """Return the number of rows that all marginals add up to."""
+        return self.model.total
+
+    def rescale(self, total: float) -> None:
+        """Set the number of rows."""
+        self.model.rescale(total)
+
+    def assign(self, functions: Mapping[Axes, Weights]) -> None:
+        """Make the distribution proportional to exp of a sum of functions, of marginals or grids."""
+        self.model.assign(flattened(functions, self._grids))
+
+    def marginal(self, axes: Axes) -> Weights:
+        """Return the counts that the model expects in every cell of a marginal, or every class of a grid."""
+        return self.marginals([axes])[axes]
+
+    def marginals(self, sets: Iterable[Axes]) -> dict[Axes, Weights]:
+        """Return the counts of several marginals and grids."""
+        wanted = list(sets)
+        plain = [self._grid(key).columns if is_grid(key) else key for key in wanted]
+        found = self.model.marginals(dict.fromkeys(plain))
+        return {
+            key: self._grid(key).summed(found[axes]) if is_grid(key) else found[axes]
+            for key, axes in zip(wanted, plain, strict=True)
+        }
+
+    def rows(self, count: int, *, rng: np.random.Generator) -> tuple[RowCodes, ...]:
+        """Return the codes of `count` rows, one array per column."""
+        return self.model.rows(count, rng=rng)
+
+    def row_chunks(self, count: int, *, rng: np.random.Generator) -> Iterator[tuple[RowCodes, ...]]:
+        """Yield the same rows chunk by chunk."""
+        return self.model.row_chunks(count, rng=rng)
+
+    def _grid(self, key: Axes) -> Grid:
+        return self._grids[-1 - key[0]]
+
+
+def flattened(functions: Mapping[Axes, Weights], grids: Sequence[Grid]) -> dict[Axes, Weights]:
+    """Return functions of marginals only, with those of grids added to the functions of their columns."""
+    plain = {key: function for key, function in functions.items() if not is_grid(key)}
+    for key, function in functions.items():
+        if is_grid(key):
+            grid = grids[-1 - key[0]]
+            spread = grid.spread(function)
+            plain[grid.columns] = plain[grid.columns] + spread if grid.columns in plain else spread
+    return plain

@@ -1,0 +1,131 @@
+"""How accurate an answer must be, and which noise makes it so."""
+
+import math
+import re
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from dpcore.answers.intervals import checked_level
+from dpcore.errors import UsageError
+from dpcore.mechanisms.currency_noise import LEAST_NOISE, Noise, NoiseKind
+from dpcore.mechanisms.pricing import least_amount
+from dpcore.models.model import Weights
+from dpcore.privacy.accounting import Currency
+from dpcore.privacy.protection import Protection
+
+_PERCENT = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*%\s*")
+_NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+)\s*")
+SLACK = 1e-9  # rounding errors of a half width, as a share of it
+LEAST = 0.5  # the least noise that is sold: with less, most counts would be exact
+CLOSE, STEPS = 1e-10, 200  # how close noise comes to what is wanted, and after how many steps at most
+
+
+@dataclass(frozen=True)
+class Within:
+    """The wanted half width of every interval, and its level.
+
+    Attributes:
+        size: In units of the number itself, such as rows; or a share of the number, if `relative`.
+        relative: Whether `size` is a share.
+        level: The probability that an interval contains the true number.
+    """
+
+    size: float
+    relative: bool
+    level: float
+
+    @classmethod
+    def of(cls, within: float | str, *, level: float = 0.95) -> "Within":
+        """Read a wanted accuracy: a number such as 50, or a text such as "50" or "2%".
+
+        >>> Within.of("2%"), Within.of(50).size
+        (Within(size=0.02, relative=True, level=0.95), 50.0)
+        """
+        checked_level(level)
+        if isinstance(within, str):
+            percent, number = _PERCENT.fullmatch(within), _NUMBER.fullmatch(within)
+            if percent is None and number is None:
+                raise _unreadable()
+            size = float(percent[1]) / 100 if percent else float(number[1]) if number else 0.0
+            relative = percent is not None
+        else:
+            if isinstance(within, bool) or not isinstance(within, int | float):
+                raise _unreadable()
+            size, relative = float(within), False
+        if not (math.isfinite(size) and size > 0):
+            raise _unreadable()
+        return cls(size, relative, level)
+
+    @property
+    def normal(self) -> float:
+        """How many standard errors a normal interval of this level extends to either side."""
+        return NormalDist().inv_cdf((1 + self.level) / 2)
+
+    @property
+    def words(self) -> str:
+        """The accuracy as text."""
+        return f"{100 * self.size:g} %" if self.relative else f"{self.size:g}"
+
+    def half_widths(self, values: Weights) -> Weights:
+        """Return the wanted half width of each number. A share is of what is expected now, before anything is bought."""
+        return np.abs(values) * self.size if self.relative else np.full(values.shape, self.size)
+
+    def satisfied(self, halves: Weights, values: Weights) -> bool:
+        """Return whether all half widths are as wanted. A number that does not exist, such as a mean of no rows, has none."""
+        wanted = self.half_widths(values) * (1 + SLACK)
+        return bool(np.all((halves <= wanted) | np.isnan(values)))
+
+
+def _unreadable() -> UsageError:
+    return UsageError('say how accurate: within 50 for an interval of 50 to either side, or "2%" of the number')
+
+
+def needed_noise(halves: Weights, wanted: Weights, cells: Weights, *, normal: float) -> float:
+    """Return the largest standard deviation per cell that makes all counts accurate enough, combined with what is known.
+
+    A count with standard error s, averaged by inverse variances with a sum of k cells of noise sigma, has the variance
+    1 / (1 / s^2 + 1 / (k sigma^2)). So k sigma^2 = 1 / (1 / a^2 - 1 / s^2) for a wanted standard error a.
+
+    Args:
+        halves: The half width of each count now.
+        wanted: The wanted half width of each.
+        cells: How many cells each is summed from.
+        normal: How many standard errors a half width has.
+
+    >>> round(needed_noise(np.array([100.0]), np.array([60.0]), np.array([1.0]), normal=1.0), 6)
+    75.0
+    """
+    short = halves > wanted * (1 + SLACK)
+    if not short.any():
+        return math.inf
+    if (wanted[short] <= 0).any():
+        return 0.0  # a share of nothing
+    known, target = halves[short] / normal, wanted[short] / normal
+    variances = 1 / (1 / target**2 - 1 / known**2) / cells[short]
+    return float(np.sqrt(variances.min()))
+
+
+def cheapest(noise: float, *, currency: Currency, protection: Protection) -> Noise | None:
+    """Return the cheapest noise of a marginal with at most this standard deviation; None if no noise is as small, or none as wide.
+
+    >>> from dpcore.privacy.protection import Neighbours
+    >>> rows = Protection(unit="row", rows_per_unit=1, neighbours=Neighbours.ADD_REMOVE)
+    >>> cheapest(10.0, currency=Currency.ZCDP, protection=rows).price(Currency.ZCDP)
+    5000000000
+    """
+    kind = NoiseKind(LEAST_NOISE[currency].name)
+    if noise < LEAST:
+        return None
+    least = least_amount(currency=currency, protection=protection)
+    widest = LEAST_NOISE[currency].for_amount(least, currency=currency, sensitivity=protection.sensitivity)
+    if noise >= widest.standard_deviation:
+        return widest
+    scale = noise
+    for _ in range(STEPS):  # the standard deviation is almost in proportion to the scale
+        made = kind.at(scale, sensitivity=protection.sensitivity)
+        if 1 - CLOSE <= made.standard_deviation / noise <= 1:
+            break
+        scale *= noise / made.standard_deviation * (1 - CLOSE / 2)
+    return made

@@ -1,0 +1,139 @@
+"""What a session has bought: noisy counts over the grid of a question, and the answer that was given. The ledger stores both as one output."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from dpcore.answers.intervals import Basis, Interval
+from dpcore.answers.query import Number, Query
+from dpcore.errors import LedgerDamaged
+from dpcore.measurements import BOUGHT, Counts, Measurement
+from dpcore.models.lifted import Grid
+from dpcore.resolutions import Resolutions
+
+
+def digest_of(query: Query) -> str:
+    """Return a name for what a query asks: its numbers, conditions and groups. Names, order and limits of the output do not matter.
+
+    >>> from dpcore.answers.query import Count, Output
+    >>> digest_of(Query((Output("a", Count()),))) == digest_of(Query((Output("b", Count()),), limit=1))
+    True
+    """
+    asked = (query.numbers(), query.where, tuple(key.term for key in query.keys))
+    return sha256(repr(asked).encode()).hexdigest()[:32]
+
+
+def step_of(digest: str, purchase: int) -> str:
+    """Return the name of the step that buys an answer. `purchase` counts the purchases of the same question, from 1.
+
+    >>> step_of("9f86", 1)
+    'ask/9f86/1'
+    """
+    return f"{BOUGHT}{digest}/{purchase}"
+
+
+@dataclass(frozen=True, eq=False)
+class Bought:
+    """A bought measurement, with the question that it was bought for and its answer.
+
+    Attributes:
+        step: The step under which it was charged.
+        question: The question's text, as it was asked.
+        digest: What it asks, see `digest_of`.
+        level: The level of the answer's intervals.
+        grid: The classes of cells that were counted.
+        counts: The noisy count of each class.
+        noise: The standard deviation of the noise, per count.
+        numbers: The answer: an interval for each number of the query, in its order.
+    """
+
+    step: str
+    question: str
+    digest: str
+    level: float
+    grid: Grid
+    counts: Counts
+    noise: float
+    numbers: tuple[Interval, ...]
+
+    def answer(self, query: Query) -> dict[Number, Interval]:
+        """Return the intervals by the numbers of a query that asks the same."""
+        return dict(zip(query.numbers(), self.numbers, strict=True))
+
+    def measurement(self, axes: Sequence[int]) -> Measurement:
+        """Return the noisy counts as a measurement over axes that stand for the classes."""
+        return Measurement(self.step, tuple(axes), None, self.counts, self.noise)
+
+    def to_bytes(self) -> bytes:
+        """Serialise for the ledger: a line of JSON, then little-endian 64-bit integers."""
+        head = {
+            "question": self.question,
+            "digest": self.digest,
+            "level": self.level.hex(),
+            "columns": self.grid.columns,
+            "groups": [each.tolist() for each in self.grid.groups],
+            "noise": self.noise.hex(),
+            "numbers": [_told(each) for each in self.numbers],
+        }
+        return json.dumps(head, sort_keys=True).encode() + b"\n" + self.counts.astype("<i8").tobytes()
+
+    @classmethod
+    def from_bytes(cls, stored: bytes, *, step: str) -> "Bought":
+        """Read it back exactly."""
+        try:
+            head, body = stored.split(b"\n", 1)
+            public = json.loads(head)
+            groups = tuple(np.array(each, dtype=np.intp) for each in public["groups"])
+            grid = Grid(tuple(public["columns"]), groups)
+            counts = np.frombuffer(body, dtype="<i8").astype(np.int64).reshape(grid.shape)
+            return cls(
+                step=step,
+                question=public["question"],
+                digest=public["digest"],
+                level=float.fromhex(public["level"]),
+                grid=grid,
+                counts=counts,
+                noise=float.fromhex(public["noise"]),
+                numbers=tuple(map(_restored, public["numbers"])),
+            )
+        except (ValueError, KeyError, TypeError):
+            raise LedgerDamaged(
+                f"the stored output of step {step} is not a bought answer; restore the ledger from a backup"
+            ) from None
+
+
+def _told(interval: Interval) -> dict[str, Any]:
+    named = {"value": interval.value, "low": interval.low, "high": interval.high}
+    return {name: [float(each).hex() for each in values] for name, values in named.items()} | {
+        "basis": interval.basis.value
+    }
+
+
+def _restored(told: Mapping[str, Any]) -> Interval:
+    value, low, high = (
+        np.array([float.fromhex(each) for each in told[name]], dtype=np.float64) for name in ("value", "low", "high")
+    )
+    return Interval(value, low, high, Basis(told["basis"]))
+
+
+def with_axes(resolutions: Resolutions, bought: Sequence[Bought]) -> tuple[Resolutions, tuple[Measurement, ...]]:
+    """Return resolutions with an axis for the classes of each column of each purchase, and the purchases as measurements over them."""
+    known: dict[tuple[int, bytes], int] = {}
+    measured = []
+    for each in bought:
+        axes = []
+        for column, groups in zip(each.grid.columns, each.grid.groups, strict=True):
+            name = (column, groups.tobytes())
+            if name not in known:
+                whole = np.array_equal(groups, np.arange(resolutions.shape[column]))
+                if whole:
+                    known[name] = column
+                else:
+                    resolutions, known[name] = resolutions.with_grouping(column, groups)
+            axes.append(known[name])
+        measured.append(each.measurement(axes))
+    return resolutions, tuple(measured)

@@ -1,0 +1,257 @@
+"""What a session knows: the model of its first release, corrected by everything that was bought since, and the errors of that model.
+
+Everything is a function of the transcript, in its order. So all processes that serve a session give the same free answers.
+
+The pilot stands for the truth, as in a release (`answers.replicates`). After each purchase, the model and the pilot are fitted to all
+measurements, starting from where they were. Then every replicate gets the counts of the new pilot with its own noise, which stays the same,
+and is fitted likewise. A purchase so narrows the intervals of all answers that it teaches something about.
+"""
+
+import math
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from dpcore.answers.intervals import Intervals
+from dpcore.answers.release import Release
+from dpcore.answers.replicates import (
+    PILOT_PER_CELL,
+    counts_of,
+    make_uncertainty,
+    random_counts,
+    replicates_for,
+    seed_of,
+)
+from dpcore.answers.uncertainty import Fit, Uncertainty
+from dpcore.errors import UsageError
+from dpcore.measurements import Measurement
+from dpcore.models import Evidence, FactoredModel, Functions, Model, refine
+from dpcore.models.fitting import DENSE_PER_CELL, FACTORED_PER_CELL, Transcript
+from dpcore.models.lifted import Grid, LiftedModel, flattened, key_of
+from dpcore.models.model import Weights
+from dpcore.session.bought import Bought, with_axes
+from dpcore.workload import Axes
+
+TRIES = 60  # evaluations of the model for each fit after a purchase
+MODEL_MB, BYTES_PER_CELL = 8.0, 8  # the largest factored model, unless the spec says otherwise
+COMPARED = 96  # random counts, by which the usual size of errors is compared after each purchase
+PER_CELL = {"mwem": DENSE_PER_CELL, "adaptive": FACTORED_PER_CELL}
+
+_usual_errors: WeakKeyDictionary[Release, float] = WeakKeyDictionary()
+_trees: WeakKeyDictionary[Release, tuple[frozenset[Axes], Model]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class KnownRelease(Release):
+    """A release with what was bought since, as `answers` sees it. It is in no folder."""
+
+    first: Release = field(kw_only=True)
+
+    def assigned(self, fit: Fit) -> Model:
+        """Return the first release's kind of model with these functions. It has no axes for classes."""
+        return assigned(self.first, fit)
+
+
+@dataclass(frozen=True, eq=False)
+class Knowledge:
+    """What is known after some purchases.
+
+    Attributes:
+        first: The release with which the session began.
+        bought: All purchases so far, in the order of the ledger.
+        learned: Which of them the model has learned. A factored model has no room for some.
+        fits: The functions of the model, the pilot and the replicates, with those of grids apart; None before the first purchase.
+    """
+
+    first: Release
+    bought: tuple[Bought, ...] = ()
+    learned: tuple[int, ...] = ()
+    fits: tuple[Fit, ...] | None = None
+
+    @classmethod
+    def of(cls, first: Release) -> "Knowledge":
+        """Return what a release knows.
+
+        Raises:
+            UsageError: If its strategy has no model that can learn from counts over grids.
+        """
+        if first.manifest["strategy"] not in PER_CELL:
+            raise UsageError(
+                f"a session cannot go on from a release by strategy {first.manifest['strategy']}; use mwem or adaptive in the spec"
+            )
+        return cls(first)
+
+    @cached_property
+    def intervals(self) -> Intervals:
+        """The intervals of all answers."""
+        return Intervals(self.release)
+
+    @cached_property
+    def release(self) -> Release:
+        """The release that answers are computed from."""
+        if self.fits is None and not self.bought:
+            return self.first
+        resolutions, measured = with_axes(self.first.resolutions, self.bought)
+        return KnownRelease(
+            folder=self.first.folder,
+            manifest=self.first.manifest,
+            universe=self.first.universe,
+            resolutions=resolutions,
+            measurements=(*self.first.measurements, *measured),
+            known=self._uncertainty,
+            first=self.first,
+        )
+
+    @cached_property
+    def _uncertainty(self) -> Uncertainty:
+        begun = self._begun
+        if self.fits is None:
+            return begun
+        grids = [each.grid for each in self.bought]
+        plain = [Fit(each.total, flattened(each.functions, grids)) for each in self.fits]
+        shapes = {axes: function.shape for fit in plain for axes, function in fit.functions.items()}
+        model, pilot, *replicates = (
+            Fit(fit.total, {axes: fit.functions.get(axes, np.zeros(shape)) for axes, shape in shapes.items()})
+            for fit in plain
+        )
+        known = Uncertainty(model, pilot, tuple(replicates), begun.scale)
+        if self.first not in _usual_errors:
+            _usual_errors[self.first] = self._usual_error(begun)
+        # Errors have become smaller by this factor, on average over random counts. So has the usual variance of a count.
+        constant, *curve = begun.scale.curve
+        constant += min(0.0, self._usual_error(known) - _usual_errors[self.first])
+        return replace(known, scale=replace(begun.scale, curve=(constant, *curve)))
+
+    def _usual_error(self, known: Uncertainty) -> float:
+        """Return the mean logarithm of the squared errors of random counts, by the replicates."""
+        rng = np.random.default_rng(self._seed)
+        asked = list(random_counts(list(self.first.universe.attributes.values()), rng))[:COMPARED]
+
+        def counts(fit: Fit) -> Weights:
+            return counts_of(assigned(self.first, fit), asked)
+
+        pilot = counts(known.pilot)
+        squares = np.mean([(counts(each) - pilot) ** 2 for each in known.replicates], axis=0)
+        return float(np.mean(np.log(squares + 1.0))) if len(squares) else 0.0
+
+    @cached_property
+    def _begun(self) -> Uncertainty:
+        return self.first.uncertainty or make_uncertainty(self.first)
+
+    def after(self, purchase: Bought) -> "Knowledge":
+        """Return what is known after one more purchase."""
+        grown = replace(self, bought=(*self.bought, purchase))
+        number = len(self.bought)
+        if not self._has_room(purchase):
+            vars(grown)["_uncertainty"] = self._uncertainty  # it is the same
+            return grown
+        started = self if self.fits is not None else replace(self, fits=self._started())
+        return replace(grown, learned=(*self.learned, number), fits=started.refitted(grown, number))
+
+    def _has_room(self, purchase: Bought) -> bool:
+        """Return whether the model can have a function of the purchase's columns. A dense model can."""
+        fit = self._begun.model if self.fits is None else self._uncertainty.model
+        model = assigned(self.first, fit)
+        if not isinstance(model, FactoredModel):
+            return True
+        declared = (self.first.manifest["spec"].get("strategy") or {}).get("max_model_mb") or MODEL_MB
+        most = max(declared * 1e6 / BYTES_PER_CELL, model.cells)
+        return model.cells_with(purchase.grid.columns) <= most
+
+    def _started(self) -> tuple[Fit, ...]:
+        """Fit replicates to noise that can be drawn again, which those of the release are not fitted to."""
+        begun, fits = self._begun, []
+        transcript = self.first.transcript
+        pilot = assigned(self.first, begun.pilot)
+        expected = pilot.marginals({each.axes for each in self._measured})
+        for number in range(replicates_for(self.first)):
+            drawn = iter(self._redrawn(expected, number))
+            own = Transcript(tuple(next(drawn) for _ in transcript.first), tuple(next(drawn) for _ in transcript.later))
+            fitted, functions = self.first.fitted(own)
+            fits.append(Fit(fitted.total, functions))
+        return (begun.model, begun.pilot, *fits)
+
+    def refitted(self, grown: "Knowledge", number: int) -> tuple[Fit, ...]:
+        """Fit all models to everything that was learned before, and to a purchase by its number."""
+        if self.fits is None:
+            raise UsageError("there are no fits to go on from; report this")
+        learned = (*self.learned, number)
+        strategy = self.first.manifest["strategy"]
+        usual, closer = PER_CELL[strategy], PILOT_PER_CELL[strategy]
+        grids = [each.grid for each in grown.bought]
+        bought = [as_evidence(grown.bought[each], key_of(each)) for each in learned]
+        evidence = [*self._measured, *bought]
+        # With a function of the new grid, which is zero so far, all models have room for it from the beginning.
+        new = {key_of(number): np.zeros(grids[number].shape)}
+        model, before, *replicates = (Fit(each.total, {**each.functions, **new}) for each in self.fits)
+        fits = [self._fitted(model, evidence, grids, per_cell=usual)[1]]
+        pilot, found = self._fitted(before, evidence, grids, per_cell=closer or usual)
+        fits.append(found)
+        expected = pilot.marginals({each.axes for each in evidence})
+        for place, fit in enumerate(replicates):
+            drawn = self._redrawn(expected, place, bought=bought)
+            fits.append(self._fitted(fit, drawn, grids, per_cell=usual)[1])
+        return tuple(fits)
+
+    def _fitted(
+        self, start: Fit, measured: Sequence[Measurement], grids: Sequence[Grid], *, per_cell: float
+    ) -> tuple[LiftedModel, Fit]:
+        evidence = Evidence()
+        for each in measured:
+            evidence.add(each)
+        plain = assigned(self.first, Fit(evidence.total, flattened(start.functions, grids)))
+        lifted = LiftedModel(plain, grids)
+        functions: Functions = refine(lifted, evidence, start.functions, tries=TRIES, per_cell=per_cell)
+        return lifted, Fit(evidence.total, functions)
+
+    @cached_property
+    def _measured(self) -> tuple[Measurement, ...]:
+        transcript = self.first.transcript
+        return (*transcript.first, *transcript.later)
+
+    def _redrawn(
+        self, expected: dict[Axes, Weights], replicate: int, *, bought: Sequence[Measurement] = ()
+    ) -> list[Measurement]:
+        """Return all measurements as they would be if the pilot were the truth, with a replicate's noise."""
+        pure = self.first.manifest["spec"]["privacy"]["delta"] == 0
+        found = []
+        for place, each in enumerate((*self._measured, *bought)):
+            # A replicate's noise in a measurement is the same after every purchase.
+            own = place if place < len(self._measured) else len(self._measured) - 1 - each.axes[0]
+            rng = np.random.default_rng([self._seed, replicate, own])
+            shape = each.values.shape
+            noise = rng.laplace(0.0, each.noise / math.sqrt(2), shape) if pure else rng.normal(0.0, each.noise, shape)
+            counts = np.rint(expected[each.axes] + noise).astype(np.int64)
+            found.append(Measurement(each.step, each.axes, None, counts, each.noise))
+        return found
+
+    @cached_property
+    def _seed(self) -> int:
+        return seed_of(self.first.transcript)
+
+
+def assigned(first: Release, fit: Fit) -> Model:
+    """Return a release's kind of model with these functions.
+
+    The tree of a factored model depends on the sets of columns alone, and finding it takes longer than everything else. So it is found
+    once for all fits with the same sets.
+    """
+    if first.manifest["strategy"] != "adaptive":
+        return first.assigned(fit)
+    sets = frozenset(fit.functions)
+    known = _trees.get(first)
+    if known is None or known[0] != sets:
+        _trees[first] = known = sets, first.assigned(fit)
+    model = copy(known[1])
+    model.rescale(fit.total)
+    model.assign(fit.functions)
+    return model
+
+
+def as_evidence(bought: Bought, key: Axes) -> Measurement:
+    """Return a purchase as a measurement under the key of its grid."""
+    return Measurement(bought.step, key, None, bought.counts, bought.noise)

@@ -1,0 +1,248 @@
+"""Open a session: reserve its budget, and find the release that it goes on from, or buy a first one for a share of the budget.
+
+A session is a run of the ledger whose reservation stays open. Its claim names the run of the release that it began with.
+"""
+
+import logging
+import re
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from dpcore.answers.release import Release, open_release
+from dpcore.errors import UsageError
+from dpcore.ledger import Account, Ledger, Run, RunState
+from dpcore.privacy.accounting import budget_of, epsilon_of
+from dpcore.release import MANIFEST
+from dpcore.release.integrity import read_manifest
+from dpcore.reporting.formatting import at_most
+from dpcore.reporting.promises import made_from
+from dpcore.runs.paying import amount_to_reserve, check_remaining, paying_account
+from dpcore.runs.steps import PLAIN, in_order, open_run
+from dpcore.runs.synthesis import Synthesis
+from dpcore.session.table import SessionTable
+from dpcore.spec import Declaration
+from dpcore.spec.load import declare
+from dpcore.spec.release import NAME, PmwSpec
+from dpcore.strategies import strategy_for
+
+progress = logging.getLogger("dpcore.progress")
+
+FIRST_SHARE = 0.6
+"""The share of a session's budget that buys its first release, if there is none to begin with."""
+
+_CLAIM = re.compile(r"session of ([0-9a-f]{64}) from run (\S+)(?: bought for epsilon (\S+))?")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a session's run is for, as its claim in the ledger says.
+
+    Attributes:
+        digest: The meaning of its spec, whatever the epsilon.
+        first: The run of the release with which it begins.
+        epsilon: The epsilon for which it buys that release; None if the release was there before.
+    """
+
+    digest: str
+    first: str
+    epsilon: float | None
+
+    @classmethod
+    def read(cls, text: str) -> "Claim | None":
+        """Read a claim; return None if it is not that of a session.
+
+        >>> Claim.read("session of " + 64 * "0" + " from run 5f0c").first, Claim.read(64 * "0")
+        ('5f0c', None)
+        """
+        found = _CLAIM.fullmatch(text)
+        return cls(found[1], found[2], None if found[3] is None else float.fromhex(found[3])) if found else None
+
+    @property
+    def text(self) -> str:
+        """The claim as the ledger has it."""
+        bought = "" if self.epsilon is None else f" bought for epsilon {self.epsilon.hex()}"
+        return f"session of {self.digest} from run {self.first}{bought}"
+
+
+def sessions(ledger: Ledger, account: str) -> dict[Run, Claim]:
+    """Return the sessions of an account, oldest first, with their claims."""
+    read = {run: Claim.read(run.claim) for run in ledger.runs(account)}
+    return {run: claim for run, claim in read.items() if claim is not None}
+
+
+def joined(ledger: Ledger, declaration: Declaration, session: str | None) -> Run:
+    """Return a session's run: the newest open one of a spec, or the one with this id."""
+    meaning = meaning_of(declaration)
+    known = {
+        run.id: run for run, claim in sessions(ledger, declaration.spec.dataset).items() if claim.digest == meaning
+    }
+    if session is not None:
+        if session not in known:
+            raise UsageError(f"there is no session {session} of this spec; see: dpflow session show {declaration.path}")
+        return known[session]
+    still_open = [run for run in known.values() if run.state is RunState.OPEN]
+    if not still_open:
+        raise UsageError(f"no session of this spec is open; open one with: dpflow session open {declaration.path}")
+    return max(still_open, key=lambda run: run.first)
+
+
+def meaning_of(declaration: Declaration) -> str:
+    """Return a hash of a spec's meaning that does not depend on its epsilon: a session may have another."""
+    return with_epsilon(declaration, 1.0).digest
+
+
+def check_session(declaration: Declaration) -> None:
+    """Raise if no session can be opened on a spec. Read and spend nothing."""
+    if declaration.spec.blocks is not None:
+        raise UsageError(
+            "a session reads the whole table, but the spec has `blocks`; use a spec and an account without"
+        )
+    if isinstance(declaration.strategy, PmwSpec):
+        raise UsageError("a session cannot go on from a release by strategy pmw; use mwem or adaptive in the spec")
+
+
+def with_epsilon(declaration: Declaration, epsilon: float) -> Declaration:
+    """Return the declaration with another budget."""
+    spec = declaration.spec
+    changed = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"epsilon": epsilon})})
+    return declare(changed, universe=declaration.universe, path=declaration.path)
+
+
+def reserved(ledger: Ledger, declaration: Declaration, session: str, *, share: float, table: Any) -> Run:
+    """Reserve a session's budget, unless that is done."""
+    meaning = meaning_of(declaration)
+    if not re.fullmatch(NAME, session):
+        raise UsageError("the id of a session has letters, digits, dots, dashes and underscores only; choose another")
+    for run, claim in sessions(ledger, declaration.spec.dataset).items():
+        if run.id == session and claim.digest == meaning:
+            return run
+    return reserve_session(ledger, declaration, session=session, share=share, table=table)
+
+
+def reserve_session(
+    ledger: Ledger, declaration: Declaration, *, session: str, share: float = FIRST_SHARE, table: Any = None
+) -> Run:
+    """Reserve the budget of a new session: the spec's epsilon, of which a first release gets a share if there is none to begin with.
+
+    Raises:
+        BudgetRefused: If the account cannot pay. Nothing was reserved.
+    """
+    check_session(declaration)
+    if not 0 < share < 1:
+        raise UsageError(f"the share of a first release must be above 0 and below 1; the default is {FIRST_SHARE}")
+    account, privacy = paying_account(ledger, declaration), declaration.spec.privacy
+    _, amount = budget_of(privacy.epsilon, delta=privacy.delta, currency=account.currency)
+    check_remaining(account, declaration, amount=amount, remaining=ledger.balance(account.name).remaining)
+    known = newest_release(ledger, declaration, account=account, table=table)
+    claim, own = Claim(meaning_of(declaration), known or f"{session}-first", None), amount
+    if known is None:
+        epsilon, first = _first_budget(declaration, account, int(amount * share))
+        claim, own = replace(claim, epsilon=epsilon), amount - first
+        amount_to_reserve(
+            with_epsilon(declaration, epsilon), strategy_for(declaration), currency=account.currency
+        )  # raises if it is too small
+    run = ledger.reserve(
+        session,
+        account=account.name,
+        amount=own,
+        claim=claim.text,
+        analyst=declaration.spec.analyst,
+        purpose=declaration.spec.purpose,
+    )
+    begins = (
+        f"{100 * share:g} % of it for a first release" if known is None else f"going on from the release of run {known}"
+    )
+    progress.info(
+        "session %s: reserved epsilon %s of account %s, %s", session, at_most(privacy.epsilon), account.name, begins
+    )
+    return run
+
+
+def _first_budget(declaration: Declaration, account: Account, most: int) -> tuple[float, int]:
+    """Return an epsilon for a first release, and its amount, which is at most `most` and hardly less."""
+    delta = declaration.spec.privacy.delta
+    epsilon = epsilon_of(most, currency=account.currency, delta=delta)
+    while (amount := budget_of(epsilon, delta=delta, currency=account.currency)[1]) > most:
+        epsilon *= 1 - 1e-13
+    return epsilon, amount
+
+
+def newest_release(ledger: Ledger, declaration: Declaration, *, account: Account, table: Any) -> str | None:
+    """Return the run of the account's newest release if a session can go on from it: same columns, same unit, same data. Else None."""
+    made = [run for run in ledger.runs(account.name) if run.state is RunState.SETTLED and run.release is not None]
+    for run in sorted(made, key=lambda each: each.first, reverse=True):
+        folder = declaration.output_folder / str(run.release)
+        if made_from(run.claim) or not (folder / MANIFEST).exists():
+            continue  # a release of a session has no rounds of its own; the session's first release is further back
+        release = open_release(folder)
+        if _is_alike(declaration, release):
+            source = SessionTable(limited_by(declaration, release), table=table)
+            try:
+                return run.id if source.version(run.id) == run.data_version else None
+            finally:
+                source.close()
+    return None
+
+
+def _is_alike(declaration: Declaration, release: Release) -> bool:
+    """Return whether a release has the columns and the unit of a spec, and a model that a session can go on from."""
+    told, wanted = release.manifest["spec"], declaration.spec.model_dump(mode="json")
+    found = declaration.descents()
+    return (
+        release.manifest["strategy"] in {"mwem", "adaptive"}
+        and list(told["universe"].items()) == list(wanted["universe"].items())
+        and all(
+            told["privacy"][name] == wanted["privacy"][name]
+            for name in ("unit", "neighbours", "max_rows_per_unit", "weight")
+        )
+        and all(
+            release.universe.attributes[name] == attribute
+            for name, attribute in declaration.universe.attributes.items()
+            if name not in found
+        )
+    )
+
+
+def first_release(ledger: Ledger, declaration: Declaration, session: Run, *, table: Any = None) -> Release:
+    """Return the release that a session begins with. Make it if the session is to buy it and has not done so.
+
+    A killed process may have left it unfinished. What it has measured is neither charged nor drawn again.
+    """
+    claim = Claim.read(session.claim)
+    if claim is None:
+        raise UsageError(f"run {session.id} is not a session; see the sessions with: dpflow session show SPEC")
+    made = next((run for run in ledger.runs(session.account) if run.id == claim.first), None)
+    if claim.epsilon is not None and (made is None or made.state is not RunState.SETTLED):
+        bought = with_epsilon(declaration, claim.epsilon)
+        run = Synthesis(bought, run_id=claim.first, resume=made is not None, table=table)
+        with open_run(run) as opened_id:
+            in_order(opened_id, PLAIN)
+        made = ledger.run(claim.first)
+    if made is None or made.release is None:
+        raise UsageError(
+            f"run {claim.first} has ended without the release that session {session.id} needs; close the session with: "
+            "dpflow session close SPEC"
+        )
+    folder = declaration.output_folder / made.release
+    _require_recorded(ledger, made, folder)
+    return open_release(folder)
+
+
+def _require_recorded(ledger: Ledger, run: Run, folder: Path) -> None:
+    """Raise unless a release is in its place and as its run has published it."""
+    try:
+        written = read_manifest(folder / MANIFEST)
+    except OSError:
+        written = b""
+    if sha256(written).hexdigest() not in ledger.manifests_of(run.id):
+        raise UsageError(
+            f"the release of run {run.id}, with which the session began, is not at {folder}; restore it from a backup, or let the run "
+            f"write it again: dpflow run SPEC --resume {run.id}"
+        )
+
+
+def limited_by(declaration: Declaration, release: Release) -> Declaration:
+    """Return the declaration with the limit on rows per unit that a release has."""
+    return declaration.limited(int(release.manifest["privacy"]["max_rows_per_unit"]))

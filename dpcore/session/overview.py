@@ -1,0 +1,75 @@
+"""Show the sessions of a spec, and close one. Neither needs the data or the model."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcore.ledger import Ledger, Run, open_ledger
+from dpcore.places import places_of_spec
+from dpcore.privacy.accounting import AMOUNT_OF_ONE
+from dpcore.session.bought import Bought
+from dpcore.session.offer import half_widths
+from dpcore.session.opening import Claim, joined, meaning_of, sessions
+from dpcore.spec import load_spec
+
+
+def described(ledger: Ledger, run: Run) -> dict[str, Any]:
+    """Return what a session has reserved, spent and bought, as plain JSON values."""
+    claim = Claim.read(run.claim)
+    return {
+        "session": run.id,
+        "state": "open" if run.state == "open" else "closed",
+        "account": run.account,
+        "currency": ledger.account(run.account).currency.symbol,
+        "reserved": run.reserved / AMOUNT_OF_ONE,
+        "spent": run.spent / AMOUNT_OF_ONE,
+        "remaining": run.remaining / AMOUNT_OF_ONE,
+        "first": claim.first if claim else None,
+        "bought": [
+            _bought(Bought.from_bytes(each.output or b"", step=each.step), each.amount)
+            for each in ledger.transcript(run.id)
+        ],
+    }
+
+
+def _bought(bought: Bought, amount: int) -> dict[str, Any]:
+    return {
+        "question": " ".join(bought.question.split()),
+        "cost": amount / AMOUNT_OF_ONE,
+        "half_width": float(max(np.nanmax(half_widths(each), initial=0.0) for each in bought.numbers)),
+        "level": bought.level,
+    }
+
+
+def listed(spec: str | Path, *, session: str | None = None) -> list[dict[str, Any]]:
+    """Return the sessions of a spec, oldest first, or the one with this id."""
+    declaration = load_spec(spec)
+    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+        if session is not None:
+            return [described(ledger, joined(ledger, declaration, session))]
+        meaning = meaning_of(declaration)
+        every = sessions(ledger, declaration.spec.dataset)
+        return [described(ledger, run) for run, claim in every.items() if claim.digest == meaning]
+
+
+def close(spec: str | Path, *, session: str | None = None) -> dict[str, Any]:
+    """Close a session of a spec: the newest open one, or the one with this id."""
+    declaration = load_spec(spec)
+    with open_ledger(places=places_of_spec(declaration.path)) as ledger:
+        return end_session(ledger, joined(ledger, declaration, session))
+
+
+def end_session(ledger: Ledger, run: Run) -> dict[str, Any]:
+    """Settle a session's run, so that what it has not spent returns to its account.
+
+    Raises:
+        RunHeld: If another process is buying an answer right now.
+    """
+    returned = 0
+    if run.state == "open":
+        lease = ledger.lease(run.id)
+        returned = ledger.leased(lease).remaining
+        ledger.settle(run.id, release=None, lease=lease)
+    currency = ledger.account(run.account).currency.symbol
+    return {"session": run.id, "returned": returned / AMOUNT_OF_ONE, "currency": currency}

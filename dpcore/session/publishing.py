@@ -1,0 +1,138 @@
+"""Publish what a session knows as a release. It is computed from the transcript, so it costs nothing.
+
+The release has a run of its own, which reserves the least amount there is, charges nothing and gets it back. So one session can publish at
+any time, and go on. The privacy statement adds the reservations of all runs whose answers the release was made from.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dpcore.answers.release import Release
+from dpcore.answers.uncertainty import uncertainty_table, writing_options
+from dpcore.descent import Finding
+from dpcore.descent.descent import Level
+from dpcore.errors import UsageError
+from dpcore.ledger import Account, Ledger, Run, RunState
+from dpcore.release import (
+    MANIFEST,
+    ChosenLimit,
+    Draft,
+    SyntheticRows,
+    claim_folder,
+    publish,
+    release_id,
+    reservation_numbers,
+    state,
+)
+from dpcore.reporting.outcome import Round
+from dpcore.reporting.promises import session_release_claim
+from dpcore.session.knowledge import Knowledge
+from dpcore.spec import Declaration
+
+LEAST = 1  # the least amount that a run can reserve
+
+
+def publish_knowledge(
+    knowledge: Knowledge, declaration: Declaration, *, session: Run, ledger: Ledger, account: Account
+) -> dict[str, Any]:
+    """Publish a release with everything that a session knows. Doing so again, after no more purchases, changes nothing."""
+    count = len(knowledge.bought)
+    run_id = f"{session.id}-release-{count}"
+    first = ledger.run(str(knowledge.first.manifest["privacy"]["run"]))
+    run = ledger.reserve(
+        run_id,
+        account=account.name,
+        amount=LEAST,
+        claim=session_release_claim(session=session.id, first=first.id, purchases=count),
+        analyst=session.analyst,
+        purpose=session.purpose,
+    )
+    lease = None if run.state is RunState.SETTLED else ledger.lease(run_id)
+    draft = _draft(knowledge, declaration, runs=(run, session, first), ledger=ledger, account=account)
+    ledger.confirm()
+    if lease is not None:
+        claim_folder(ledger, declaration.output_folder)
+    published = publish(
+        draft,
+        recorded=ledger.manifests_of(run_id),
+        numbers=lambda: reservation_numbers(ledger.runs(account.name)),
+        in_chain=ledger.has_event,
+        confirm=ledger.confirm,
+    )
+    folder = Path(os.path.realpath(published.folder.parent), published.folder.name)
+    record = lease is not None or published.appeared
+    ledger.settle(
+        run_id,
+        release=folder.name,
+        lease=lease,
+        manifest=str(folder / MANIFEST) if record else None,
+        manifest_sha256=published.manifest_sha256 if record else None,
+    )
+    return {
+        "run": run_id,
+        "release": str(published.folder),
+        "rows": draft.rows.count,
+        "epsilon": draft.statement.epsilon,
+    }
+
+
+def _draft(
+    knowledge: Knowledge, declaration: Declaration, *, runs: tuple[Run, Run, Run], ledger: Ledger, account: Account
+) -> Draft:
+    run, session, first = runs
+    release, told = knowledge.release, knowledge.first.manifest
+    known = release.uncertainty
+    if known is None:
+        raise UsageError("the first release was published without its errors; make a new one, and open a session on it")
+    wanted = declaration.spec.output.rows
+    count = max(0, round(release.model.total)) if wanted == "noisy" else wanted
+    seed = _seed("rows", run.id)
+    limit = told["privacy"].get("chosen_limit")
+    statement = state(
+        declaration,
+        account=account,
+        run=run,
+        ledger=ledger.identity(),
+        head=ledger.head(),
+        draws=int(told["privacy"]["draws"]) + sum(each.counts.size for each in knowledge.bought),
+        chosen_limit=None if limit is None else ChosenLimit(**{**limit, "of": tuple(limit["of"])}),
+        earlier=(first, session),
+    )
+
+    def table(most_bytes: int) -> tuple[pa.Table, dict[str, Any]]:
+        written = uncertainty_table(known, release.measurements, most_bytes=most_bytes)
+        return written, writing_options(written)
+
+    return Draft(
+        declaration=_discovered(declaration, release),
+        rows=SyntheticRows(count, chunks=lambda: release.model.row_chunks(count, rng=np.random.default_rng(seed))),
+        measurements=release.measurements,
+        resolutions=release.resolutions,
+        rounds=[Round(**{**each, "columns": tuple(each["columns"])}) for each in told["rounds"]],
+        statement=statement,
+        name=release_id(run.id, opened_at=run.opened_at),
+        seed=_seed("values", run.id),
+        findings=tuple(map(_finding, told["discovered"])),
+        warnings=tuple(told["warnings"]),
+        uncertainty=table,
+    )
+
+
+def _discovered(declaration: Declaration, release: Release) -> Declaration:
+    """Return the declaration with the columns as the first run has found them."""
+    names = declaration.descents()
+    return declaration.discovered({name: release.universe.attributes[name] for name in names}) if names else declaration
+
+
+def _finding(told: dict[str, Any]) -> Finding:
+    levels = tuple(Level(**each) for each in told["levels"])
+    return Finding(**{**told, "cells": tuple(told["cells"]), "levels": levels})
+
+
+def _seed(purpose: str, run_id: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{purpose}:{run_id}".encode()).digest()[:8])

@@ -1,0 +1,327 @@
+"""A session: questions in SQL, each with a wanted accuracy, answered for nothing if the model knows enough and otherwise for the least price.
+
+The ledger is the state of a session. Its run holds the reservation, and its transcript holds everything that was bought. So processes can be
+killed, and several can serve one session: each purchase takes the run's lease, looks again at what was bought by then, charges, draws and
+stores the answer with its charge.
+"""
+
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from dpcore.answers.answer import frame_of
+from dpcore.answers.query import Query
+from dpcore.answers.sql import parse
+from dpcore.curator.curator import Curator
+from dpcore.errors import BudgetRefused, UsageError
+from dpcore.ledger import Account, Lease, Ledger, Run, RunState, open_ledger
+from dpcore.ledger.rows import in_currency
+from dpcore.measurements import Counts
+from dpcore.mechanisms.pricing import marginal_noise
+from dpcore.places import Places, places_of_spec
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, epsilon_of
+from dpcore.runs.paying import paying_account
+from dpcore.session.accuracy import Within
+from dpcore.session.bought import Bought, digest_of, step_of
+from dpcore.session.knowledge import Knowledge
+from dpcore.session.memory import recalled, remembered
+from dpcore.session.offer import Offer, offer
+from dpcore.session.opening import (
+    FIRST_SHARE,
+    first_release,
+    joined,
+    limited_by,
+    reserved,
+    with_epsilon,
+)
+from dpcore.session.overview import described, end_session
+from dpcore.session.price import Price, Reply
+from dpcore.session.publishing import publish_knowledge
+from dpcore.session.table import SessionTable
+from dpcore.session.turns import Turns
+from dpcore.spec import Declaration, load_spec
+
+_Result = TypeVar("_Result")
+
+
+class Session:
+    """An open session. Use `Session.open` for a new one, and `Session.join` for one that was opened before, also by another process.
+
+    Like the ledger's connection, it belongs to the thread that opened it; other threads join the session themselves. Leave it to free
+    its memory and its connection; that does not close the session.
+    """
+
+    def __init__(
+        self, declaration: Declaration, run: Run, *, ledger: Ledger, places: Places, table: Any = None
+    ) -> None:
+        self.id = run.id
+        self._ledger = ledger
+        self._places = places
+        self._first = first_release(ledger, declaration, run, table=table)
+        self._first_run = ledger.run(str(self._first.manifest["privacy"]["run"]))
+        self._declaration = limited_by(declaration, self._first)
+        self._account: Account = paying_account(ledger, declaration)
+        self._source = SessionTable(self._declaration, table=table)
+        self._curator = Curator(
+            ledger=ledger,
+            run_id=run.id,
+            protection=self._declaration.protection,
+            currency=self._account.currency,
+        )
+        self._seen: tuple[int, Knowledge] = 0, Knowledge.of(self._first)
+        self._given: dict[tuple[str, float], Offer] = {}
+
+    @classmethod
+    def open(
+        cls,
+        spec: str | Path,
+        *,
+        epsilon: float | None = None,
+        first_share: float = FIRST_SHARE,
+        session: str | None = None,
+        table: Any = None,
+    ) -> "Session":
+        """Open a new session, and reserve its budget.
+
+        It goes on from the account's newest release, if that has the same columns and was made from the same data. Otherwise it buys a
+        first release for a share of its budget.
+
+        Args:
+            spec: The spec's path.
+            epsilon: The session's budget; None for the spec's.
+            first_share: The share of the budget for a first release, if one is needed.
+            session: The session's id; None for a new one. A session that was interrupted while it was opened is opened again by its id.
+            table: A table to read instead of the spec's `source`.
+
+        Raises:
+            BudgetRefused: If the account cannot pay. Nothing was reserved.
+        """
+        declaration = load_spec(spec, with_table=table is not None)
+        declaration = declaration if epsilon is None else with_epsilon(declaration, epsilon)
+        return _with_ledger(
+            declaration,
+            lambda ledger, places: cls(
+                declaration,
+                reserved(ledger, declaration, session or str(uuid.uuid4()), share=first_share, table=table),
+                ledger=ledger,
+                places=places,
+                table=table,
+            ),
+        )
+
+    @classmethod
+    def join(cls, spec: str | Path, *, session: str | None = None, table: Any = None) -> "Session":
+        """Use a session that was opened before: the newest open one of this spec, or the one with this id."""
+        declaration = load_spec(spec, with_table=table is not None)
+        return _with_ledger(
+            declaration,
+            lambda ledger, places: cls(
+                declaration, joined(ledger, declaration, session), ledger=ledger, places=places, table=table
+            ),
+        )
+
+    @property
+    def run(self) -> Run:
+        """The session's run in the ledger."""
+        return self._ledger.run(self.id)
+
+    @property
+    def account(self) -> Account:
+        """The account that pays."""
+        return self._account
+
+    @property
+    def knowledge(self) -> Knowledge:
+        """What the session knows now. Purchases of other processes are included."""
+        return self._known()
+
+    def price(self, query: str, *, within: float | str, level: float = 0.95) -> Price:
+        """Return what an answer would cost now. No data is touched, and nothing is charged.
+
+        Args:
+            query: One SQL statement, as for `dpcore.answer`.
+            within: The wanted half width of the intervals: a number of rows such as 50, or a text such as "2%" for a share of each number.
+            level: The level of the intervals.
+
+        Raises:
+            QueryError: If the statement cannot be understood. It has a line and a column.
+            UsageError: If no measurement could make the answer as accurate.
+        """
+        wanted = Within.of(within, level=level)
+        return self._price(self._offer(self._parsed(query), wanted))
+
+    def ask(self, query: str, *, within: float | str, level: float = 0.95) -> Reply:
+        """Answer a question. It is free if the model knows the answer well enough, or if the same question was bought before.
+
+        Otherwise the counts that the question distinguishes are measured, with the most noise that still makes the answer accurate
+        enough. The price is charged before the noise is drawn, and the answer is stored with its charge.
+
+        Args:
+            query: One SQL statement, as for `dpcore.answer`.
+            within: The wanted half width of the intervals, as for `price`.
+            level: The level of the intervals.
+
+        Raises:
+            BudgetRefused: If the rest of the session's budget cannot pay. Nothing was charged.
+            QueryError: If the statement cannot be understood. It has a line and a column.
+            UsageError: If no measurement could make the answer as accurate, or the table has changed.
+        """
+        wanted, parsed = Within.of(within, level=level), self._parsed(query)
+        turns = Turns(self._ledger, self.id)
+        while True:
+            offered = self._offer(parsed, wanted)
+            price = self._price(offered)
+            if price.free:
+                return Reply(frame_of(offered.prepared, offered.numbers), price)
+            self._refuse_beyond(offered, price)
+            self._read_table()
+            with turns.next() as lease:
+                # Others may have bought something meanwhile, perhaps the same answer.
+                if lease is not None and self._is_current():
+                    bought = self._buy(query, offered, lease)
+                    return Reply(frame_of(offered.prepared, bought.answer(parsed)), price)
+
+    def described(self) -> dict[str, Any]:
+        """Return what the session has reserved, spent and bought, as plain JSON values."""
+        return described(self._ledger, self.run)
+
+    def release(self) -> dict[str, Any]:
+        """Publish what the session knows as a release. Nothing is charged, and the session goes on."""
+        return publish_knowledge(
+            self._known(), self._declaration, session=self.run, ledger=self._ledger, account=self._account
+        )
+
+    def close(self) -> dict[str, Any]:
+        """Close the session for good, for all processes. What it has not spent returns to its account."""
+        return end_session(self._ledger, self.run)
+
+    def leave(self) -> None:
+        """Free the memory and the connection. The session stays open in the ledger, and can be joined again."""
+        self._source.close()
+        self._ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+    def _parsed(self, query: str) -> Query:
+        return parse(query, self._first.universe, tables=("release", self._first.name))
+
+    def _offer(self, query: Query, within: Within) -> Offer:
+        name = digest_of(query), within.level
+        try:
+            found = offer(
+                query,
+                self._known(),
+                within=within,
+                currency=self._account.currency,
+                protection=self._declaration.protection,
+            )
+        except UsageError:
+            if (given := self._given.get(name)) is None or not given.is_within(within):
+                raise
+            return given
+        if found.noise is None:
+            self._given[name] = found
+        elif (given := self._given.get(name)) is not None and given.is_within(within):
+            # Intervals may widen a little when the model learns. Nobody pays for an answer that was given for nothing before.
+            return given
+        return found
+
+    def _price(self, offered: Offer) -> Price:
+        currency, amount = self._account.currency, offered.amount(self._account.currency)
+        return Price(
+            amount=amount,
+            cost=amount / AMOUNT_OF_ONE,
+            currency=currency.symbol,
+            epsilon=epsilon_of(amount, currency=currency, delta=self._declaration.spec.privacy.delta),
+            half_width=offered.half_width,
+            stored=offered.stored,
+            remaining=self.run.remaining / AMOUNT_OF_ONE,
+        )
+
+    def _known(self) -> Knowledge:
+        """Return what is known from everything bought so far, by any process."""
+        run = self._ledger.run(self.id)
+        seen, known = self._seen
+        if run.last != seen:
+            stored = [
+                Bought.from_bytes(each.output or b"", step=each.step) for each in self._ledger.transcript(self.id)
+            ]
+            if stored and not known.bought:
+                known = recalled(known, stored, session=self.id, folder=self._places.private)
+            for each in stored[len(known.bought) :]:
+                known = known.after(each)
+            if len(stored) > len(self._seen[1].bought):
+                remembered(known, session=self.id, folder=self._places.private)
+            self._seen = run.last, known
+        return known
+
+    def _is_current(self) -> bool:
+        """Return whether nobody has bought anything since the last look. Called under the lease, so nobody can until it is given back."""
+        return len(self._ledger.transcript(self.id)) == len(self._seen[1].bought)
+
+    def _refuse_beyond(self, offered: Offer, price: Price) -> None:
+        """Raise if the session is closed, or the rest of its budget cannot pay."""
+        run = self.run
+        if run.state is not RunState.OPEN:
+            raise UsageError(
+                f"session {self.id} is closed and buys no more answers; open another: dpflow session open SPEC"
+            )
+        if price.amount > run.remaining:
+            currency = self._account.currency
+            advice = "accept a wider interval"
+            with suppress(UsageError):  # too little for any noise
+                noise = marginal_noise(run.remaining, currency=currency, protection=self._declaration.protection)
+                advice = f"for what is left, ask within {offered.reachable(noise):.4g} or more"
+            raise BudgetRefused(
+                f"this answer costs {in_currency(price.amount, currency)}, but session {self.id} has "
+                f"{in_currency(run.remaining, currency)} left; {advice}, or open another session",
+                requested=price.amount,
+                remaining=run.remaining,
+            )
+
+    def _read_table(self) -> None:
+        """Read the private table, if this process has not done so. It must be the one of the first release."""
+        self._source.read(self._first.universe, run_id=self._first_run.id, version=str(self._first_run.data_version))
+
+    def _buy(self, question: str, offered: Offer, lease: Lease) -> Bought:
+        """Charge for a question's counts, draw their noise, and store them with the answer. In this order."""
+        grid, noise = offered.grid, offered.noise
+        if grid is None or noise is None:
+            raise UsageError("a free answer cannot be bought; report this")
+        digest = digest_of(offered.query)
+        earlier = sum(each.digest == digest for each in self._seen[1].bought)
+        step = step_of(digest, earlier + 1)
+
+        def keep(counts: Counts) -> bytes:
+            numbers = offered.answer(counts)
+            return Bought(
+                step=step,
+                question=question,
+                digest=digest,
+                level=offered.within.level,
+                grid=grid,
+                counts=counts,
+                noise=noise.standard_deviation,
+                numbers=tuple(numbers[number] for number in offered.query.numbers()),
+            ).to_bytes()
+
+        self._ledger.record_data_version(lease, str(self._first_run.data_version))
+        axes = self._source.hand_to(self._curator, grid, lease=lease)
+        return Bought.from_bytes(self._curator.measure_grid(step, axes, mechanism=noise, keep=keep), step=step)
+
+
+def _with_ledger(declaration: Declaration, use: Callable[[Ledger, Places], _Result]) -> _Result:
+    """Call a function with the spec's ledger, which stays open unless the function raises."""
+    places = places_of_spec(declaration.path)
+    with ExitStack() as stack:
+        ledger = stack.enter_context(open_ledger(places=places))
+        ledger.require_current()
+        found = use(ledger, places)
+        stack.pop_all()
+        return found

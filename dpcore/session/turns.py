@@ -1,0 +1,67 @@
+"""Take turns at buying: one process at a time, and in it one thread."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from dpcore.errors import RunHeld, UsageError
+from dpcore.ledger import Lease, Ledger
+
+LEASE_SECONDS = 15
+"""How long others wait for a process that is buying. Charge, draw and commit take milliseconds."""
+
+IDLE_SECONDS = 1
+"""How long they wait for one that has bought last, and may go on."""
+
+PATIENCE = 60.0
+"""How many seconds a purchase waits for its turn."""
+
+POLL_SECONDS = 0.05
+
+_buying: dict[str, threading.Lock] = {}
+"""A lock for each session: the ledger cannot tell threads of one process apart, and one would take the lease of another."""
+
+
+class Turns:
+    """The turns of one question, which waits for at most `PATIENCE` seconds."""
+
+    def __init__(self, ledger: Ledger, session: str) -> None:
+        self._ledger = ledger
+        self._session = session
+        self._until = time.monotonic() + PATIENCE
+
+    @contextmanager
+    def next(self) -> Iterator[Lease | None]:
+        """Ask for the right to buy, and give it back soon. Yield None, after a moment, if another process has it.
+
+        If this process is so slow that another takes over, what it was doing ends here, and the caller looks again.
+
+        Raises:
+            RunHeld: If others kept it for too long.
+        """
+        own = _buying.setdefault(self._session, threading.Lock())
+        if not own.acquire(timeout=max(0.0, self._until - time.monotonic())):
+            raise RunHeld(f"session {self._session} is busy buying other answers; ask again later")
+        try:
+            lease = self._leased()
+            try:
+                yield lease
+            except RunHeld:
+                if time.monotonic() > self._until:
+                    raise
+            finally:
+                if lease is not None:
+                    with suppress(RunHeld, UsageError):
+                        self._ledger.lease(self._session, seconds=IDLE_SECONDS)
+        finally:
+            own.release()
+
+    def _leased(self) -> Lease | None:
+        try:
+            return self._ledger.lease(self._session, seconds=LEASE_SECONDS)
+        except RunHeld:
+            if time.monotonic() > self._until:
+                raise
+            time.sleep(POLL_SECONDS)
+            return None
