@@ -42,9 +42,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return make_release(tmp_path / "run", spec, rows=1500), *seen["strategy"], seen["declaration"]
 
 
-def test_a_folder_restores_the_universe_and_the_last_model(
-    made: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_a_folder_restores_the_universe_and_the_last_model(made: tuple[Any, ...], tmp_path: Path) -> None:
     folder, strategy, marginals, declaration = made
     copy = shutil.copytree(folder, tmp_path / "elsewhere" / "copy")
     shutil.rmtree(tmp_path / "run")  # only the folder is left: no spec, no ledger
