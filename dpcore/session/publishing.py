@@ -6,14 +6,16 @@ any time, and go on. The privacy statement adds the reservations of all runs who
 
 import hashlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from dpcore.answers.judging import judge
 from dpcore.answers.release import Release
-from dpcore.answers.uncertainty import uncertainty_table, writing_options
+from dpcore.answers.uncertainty import restored, uncertainty_table, writing_options
 from dpcore.descent import Finding
 from dpcore.descent.descent import Level
 from dpcore.errors import UsageError
@@ -120,6 +122,9 @@ def _draft(
         findings=tuple(map(_finding, told["discovered"])),
         warnings=tuple(told["warnings"]),
         uncertainty=table,
+        judge=lambda written: judge(
+            replace(release, known=restored(written, release.measurements)), declaration.workload
+        ),
     )
 
 

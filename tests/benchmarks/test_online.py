@@ -74,3 +74,19 @@ def test_a_relative_entropy_is_that_of_the_two_distributions() -> None:
         begun = online.begin(SURE, table, queries=5)
     wanted = 0.75 * math.log(0.75 * 12) + 0.25 * math.log(0.25 * 12)
     assert math.isclose(online.relative_entropy(table, begun), wanted, rel_tol=1e-9)
+
+
+def test_after_the_last_hard_round_answers_come_from_the_model_without_a_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = bounds.bounds_for
+    monkeypatch.setattr(session, "bounds_for", lambda terms, *, rows: replace(sound(terms, rows=rows), hard_rounds=1))
+    table = np.array([[9, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 1]]) * 100_000
+    with online.seeded(2):
+        begun = online.begin(SURE, table, queries=5)
+        cells = table > 500_000
+        assert begun.ask(online.CountQuery((0, 1), cells)).hard
+        left = begun._gatekeeper._ledger.left
+        later = online.CountQuery((0, 1), ~cells)
+        expected = round(float(begun.model.marginal((0, 1))[later.cells].sum()))
+        assert begun.ask(later) == session.OnlineAnswer(expected, begun.bounds.within, hard=False)
+    assert begun.hard_rounds == 1
+    assert begun._gatekeeper._ledger.left == left

@@ -186,7 +186,7 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "counts above": Entry(
         CountsAbove,
-        {"threshold": 20, "positives": 1, "protection": PERSONS, "epsilon": 1.0},
+        {"threshold": 30, "positives": 1, "protection": PERSONS, "epsilon": 1.0},
         ("epsilon",),
         on_properties,
     ),

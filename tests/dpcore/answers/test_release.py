@@ -42,9 +42,7 @@ def made(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return make_release(tmp_path / "run", spec, rows=1500), *seen["strategy"], seen["declaration"]
 
 
-def test_a_folder_restores_the_universe_and_the_last_model_to_the_last_bit(
-    made: tuple[Any, ...], tmp_path: Path
-) -> None:
+def test_a_folder_restores_the_universe_and_the_last_model(made: tuple[Any, ...], tmp_path: Path) -> None:
     folder, strategy, marginals, declaration = made
     copy = shutil.copytree(folder, tmp_path / "elsewhere" / "copy")
     shutil.rmtree(tmp_path / "run")  # only the folder is left: no spec, no ledger
@@ -56,10 +54,10 @@ def test_a_folder_restores_the_universe_and_the_last_model_to_the_last_bit(
     fitted, rougher = release.fit(release.transcript), release.fit(release.transcript, per_cell=5.0)
     assert release.model.total == fitted.total == strategy.model.total
     for axes, expected in marginals.items():
-        assert np.array_equal(fitted.marginal(axes), expected)
+        assert np.allclose(fitted.marginal(axes), expected, rtol=1e-9, atol=1e-9)
         assert np.allclose(release.model.marginal(axes), expected, atol=0.5)  # stored, and rounded to small steps
     if not isinstance(strategy, Pmw):  # a control: other fits differ
-        assert any(not np.array_equal(rougher.marginal(axes), fitted.marginal(axes)) for axes in SETS)
+        assert any(not np.allclose(rougher.marginal(axes), fitted.marginal(axes), rtol=1e-6) for axes in SETS)
 
 
 def test_what_is_no_release_or_is_damaged_is_refused(kinds: Any, tmp_path: Path) -> None:
