@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.coverage import seeded
+from benchmarks.coverage_releases import seeded
 from dpcore import answer
 from dpcore.answers import errors as errors_module
 from dpcore.answers.errors import errors_of, listed_marginals
