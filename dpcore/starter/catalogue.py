@@ -141,7 +141,7 @@ def _constraints(inspector: Any, dialect: str, name: str, schema: str | None) ->
         for column, facts in facts_of(check["sqltext"], dialect=dialect).items():
             found[column] = found.get(column, Facts()).both(facts)
     for each in inspector.get_columns(name, schema=schema):
-        if isinstance(each["type"], postgresql.DOMAIN) and each["type"].check:
+        if isinstance(each["type"], postgresql.DOMAIN) and each["type"].check is not None:
             by_name = facts_of(str(each["type"].check), dialect=dialect)
             facts = by_name.get("VALUE") or by_name.get("value") or Facts()
             found[each["name"]] = found.get(each["name"], Facts()).both(facts)

@@ -246,8 +246,9 @@ def _is_format(text: str) -> bool:
 
 def _missing(column: Column, texts: tuple[str, ...]) -> dict[str, Any]:
     """Keep nulls unless the metadata exclude them: a null in a column without them would drop its row."""
-    if texts:
-        return {"missing": list(texts)}
+    words = [text for text in dict.fromkeys(texts) if text]
+    if words:
+        return {"missing": words}
     return {} if column.nullable is False else {"missing": True}
 
 

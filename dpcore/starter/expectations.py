@@ -44,8 +44,9 @@ def describe_expectations(root: Node) -> Description:
 
 def _judged(root: Node, columns: tuple[Column, ...]) -> Description:
     """Drop values and ranges that a profiler has found in the data, and warn where that cannot be told."""
-    path, found = root.document.path.name, str(root.data).lower()
-    if any(word in found for word in _PROFILERS):
+    path = root.document.path.name
+    metas = [root.data.get("meta"), *(each.get("meta") for each in root.data["expectations"])]
+    if any(word in str(metas).lower() for word in _PROFILERS):
         plain = tuple(replace(each, values=None, minimum=None, maximum=None) for each in columns)
         return Description(plain, caution=_PROFILED.format(path=path))
     ranged = any(each.values or each.minimum is not None or each.maximum is not None for each in columns)

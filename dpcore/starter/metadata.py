@@ -101,7 +101,10 @@ class Node:
     @property
     def shown(self) -> str:
         """How a message names this part."""
-        return f"`{self.place[-1]}`" if self.place else "the file"
+        if not self.place:
+            return "the file"
+        last = self.place[-1]
+        return f"item {last + 1}" if isinstance(last, int) else f"`{last}`"
 
 
 def read_metadata(path: Path) -> Node:
