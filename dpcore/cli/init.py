@@ -15,7 +15,7 @@ from dpcore.spec.release import NAME
 from dpcore.starter import HELP, KINDS, Description, Draft, describe, draft_of, fill, spec_text
 
 _MORE = (
-    ". With --from, the columns come from metadata: no row is read, and neither are the statistics of a Parquet file. "
+    ". With --from, the columns come from metadata: no row is read, and the statistics of a Parquet file are not used. "
     f"What the metadata do not say is marked with {MARK}, and the spec is not valid before such a line is completed."
 )
 _SOURCE = (
@@ -35,7 +35,8 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         choices=KINDS,
-        help="what SOURCE is, one for each --from; default: recognised",
+        metavar="KIND",
+        help=f"what SOURCE is, one for each --from: {', '.join(KINDS)}; default: recognised by name and content",
     )
     init.add_argument("--table", help="which table, if SOURCE describes several")
     init.add_argument("--ask", action="store_true", help="ask for what SOURCE does not say, and fill in the answers")
@@ -86,6 +87,8 @@ def _ask(prompt: str) -> str | None:
     """Ask at the terminal. Questions go to standard error, so that standard output holds only the result."""
     print(prompt, end="", file=sys.stderr, flush=True)  # noqa: T201
     answer = sys.stdin.readline()
+    if not sys.stdin.isatty():  # nobody has typed the newline
+        print(file=sys.stderr)  # noqa: T201
     return answer or None
 
 

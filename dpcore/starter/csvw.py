@@ -33,8 +33,7 @@ def describe_csvw(root: Node, table: str | None) -> Description:
     listed = [
         each for each in columns.items("a list of columns") if each.block("a column").data.get("virtual") is not True
     ]
-    key = schema.get("primaryKey")
-    keys = () if key is None else (key.data,) if isinstance(key.data, str) else tuple(key.data)
+    keys = schema.texts("primaryKey")
     return Description(tuple(_column(each, schema, keys) for each in listed), source=_source(root, node))
 
 
@@ -66,7 +65,7 @@ def _source(root: Node, table: Node) -> Mapping[str, Any] | None:
     return source
 
 
-def _column(node: Node, schema: Node, keys: tuple[Any, ...]) -> Column:
+def _column(node: Node, schema: Node, keys: tuple[str, ...]) -> Column:
     # a column inherits `datatype`, `null` and `required` from the schema
     names = [_words(node, key) for key in ("name", "titles")]
     name = names[1] or names[0]  # the title is what the header of the file says
@@ -77,7 +76,7 @@ def _column(node: Node, schema: Node, keys: tuple[Any, ...]) -> Column:
     kind = details.text("base") if details is not None else str(datatype.data) if datatype is not None else ""
     stored = stored_as(kind)
     form = details.text("format") if details is not None else ""
-    nulls = node.get("null") or schema.get("null")
+    nulls = node.texts("null") or schema.texts("null")
     required = node.get("required") or schema.get("required")
     return Column(
         name,
@@ -87,7 +86,7 @@ def _column(node: Node, schema: Node, keys: tuple[Any, ...]) -> Column:
         maximum=_bound(details, "maximum", "maxInclusive", "maxExclusive"),
         format=strptime_format(form) if stored in {"date", "datetime"} and form else None,
         nullable=None if required is None else not required.data,
-        nulls=_texts(nulls),
+        nulls=nulls,
         about=_words(node, "dc:description") or _words(node, "description"),
         identifies="it is the primary key" if keys in {(names[0],), (name,)} else "",
     )
@@ -101,13 +100,6 @@ def _words(node: Node, key: str) -> str:
         first = next(iter(data.values())) if isinstance(data, dict) else data[0]
         data = data.get("@value", data.get("en", first)) if isinstance(data, dict) else first
     return data if isinstance(data, str) else ""
-
-
-def _texts(node: Node | None) -> tuple[str, ...]:
-    if node is None:
-        return ()
-    listed = node.data if isinstance(node.data, list) else [node.data]
-    return tuple(text for text in listed if isinstance(text, str) and text)
 
 
 def _bound(node: Node | None, *keys: str) -> Bound | None:

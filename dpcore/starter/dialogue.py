@@ -61,7 +61,7 @@ def fill(draft: Draft, ask: Ask) -> Draft:
 def _with_unit(draft: Draft, answer: Callable[[str], str]) -> Draft:
     if draft.privacy.get("unit") != MARK:
         return draft
-    shown = f" ({', '.join(draft.candidates)} may be one)" if draft.candidates else ""
+    shown = f", perhaps {' or '.join(draft.candidates)}" if draft.candidates else ""
     names = {entry.name for entry in draft.entries}
     prompt = f"whom to protect: row, or the column that identifies a person{shown}: "
     while (unit := answer(prompt)) not in {"", "row"} and unit not in names:
@@ -113,7 +113,7 @@ def _asked(entry: Entry, title: str, answer: Callable[[str], str]) -> Entry | No
     """Ask once for what is marked; None if it is left open."""
     declaration = entry.declaration
     if isinstance(declaration, str):
-        prompt = f"{title}: {', '.join(_STORED)}: "
+        prompt = f"{title}: type ({', '.join(_STORED)}): "
         while (kind := answer(prompt)) not in {"", LEAVE_OUT, *_STORED}:
             prompt = f"one of {', '.join(_STORED)}: "
         if kind in {"", LEAVE_OUT}:

@@ -17,6 +17,7 @@ from dpcore.spec.sentences import KINDS
 from dpcore.spec.source import SourceSpec
 from dpcore.starter.description import Bound, Column, Description, Value
 from dpcore.universe.formats import checked_formats
+from dpcore.universe.nulls import checked_nulls
 
 USUAL_BINS = 20
 MOST_VALUES = 1000
@@ -90,8 +91,9 @@ def draft_of(description: Description, *, dataset: str, origin: str) -> Draft:
 
 
 def _privacy(description: Description, draft: Draft) -> Mapping[str, Any]:
-    if "privacy" in description.kept:
-        return description.kept["privacy"]  # type: ignore[no-any-return]
+    kept: Mapping[str, Any] | None = description.kept.get("privacy")
+    if kept is not None:
+        return kept if kept["unit"] == "row" else {"unit": kept["unit"], "max_rows_per_unit": MARK, **kept}
     limit = {"max_rows_per_unit": MARK} if draft.candidates else {}
     return {"unit": MARK, **limit, "neighbours": "add-remove", "epsilon": 1.0, "delta": 1e-9}
 
@@ -246,10 +248,18 @@ def _is_format(text: str) -> bool:
 
 def _missing(column: Column, texts: tuple[str, ...]) -> dict[str, Any]:
     """Keep nulls unless the metadata exclude them: a null in a column without them would drop its row."""
-    words = [text for text in dict.fromkeys(texts) if text]
-    if words:
-        return {"missing": words}
+    words = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
+    if words and _are_nulls(words):
+        return {"missing": list(words)}
     return {} if column.nullable is False else {"missing": True}
+
+
+def _are_nulls(words: tuple[str, ...]) -> bool:
+    try:
+        checked_nulls(words)
+    except SpecError:
+        return False
+    return True
 
 
 def _typed(column: Column) -> list[Value]:

@@ -28,7 +28,7 @@ def describe_frictionless(root: Node, table: str | None) -> Description:
     if fields is None:
         raise schema.fail("`fields` is missing; a Table Schema lists the columns there")
     missing = _missing(schema)
-    keys = _primary_key(schema)
+    keys = schema.texts("primaryKey")
     columns = [_column(each, missing, keys) for each in fields.items("a list of fields")]
     return Description(tuple(columns), source=_source(resource))
 
@@ -72,13 +72,6 @@ def _missing(schema: Node) -> tuple[str, ...]:
         each.data.get("value") if isinstance(each.data, dict) else each.data for each in listed.items("a list of texts")
     ]
     return tuple(text for text in texts if isinstance(text, str) and text not in _USUAL_MISSING)
-
-
-def _primary_key(schema: Node) -> tuple[str, ...]:
-    key = schema.get("primaryKey")
-    if key is None:
-        return ()
-    return (key.data,) if isinstance(key.data, str) else tuple(each for each in key.data if isinstance(each, str))
 
 
 def _column(node: Node, missing: tuple[str, ...], keys: tuple[str, ...]) -> Column:

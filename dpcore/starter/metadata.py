@@ -71,6 +71,12 @@ class Node:
             raise found.fail(f"{found.shown} must be text")
         return found.data
 
+    def texts(self, *keys: str) -> tuple[str, ...]:
+        """Return the text, or the texts of the list, at the first of these keys. What is no text is left out."""
+        found = self.get(*keys)
+        listed = () if found is None else found.data if isinstance(found.data, list) else (found.data,)
+        return tuple(each for each in listed if isinstance(each, str))
+
     def name(self, *keys: str) -> str:
         """Return the name at the first of these keys, which must exist."""
         self.block("a block of keys")

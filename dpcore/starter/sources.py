@@ -9,7 +9,6 @@ from posixpath import isabs, join
 
 from dpcore.errors import UsageError
 from dpcore.starter.arrow_schema import describe_arrow, describe_parquet
-from dpcore.starter.catalogue import describe_catalogue
 from dpcore.starter.croissant import describe_croissant, looks_like_croissant
 from dpcore.starter.csv_header import describe_csv, read_header
 from dpcore.starter.csvw import describe_csvw, looks_like_csvw
@@ -64,6 +63,8 @@ def describe(source: str, *, kind: str | None, table: str | None) -> Description
     path = Path(source)
     kind = kind or _kind(source, path)
     if kind == "database":
+        from dpcore.starter.catalogue import describe_catalogue  # noqa: PLC0415  its drivers are slow to import
+
         return describe_catalogue(source, table)
     if kind in TABLES:
         return _as_named(TABLES[kind](_first_file(path, kind)), path, kind)

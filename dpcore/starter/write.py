@@ -16,9 +16,9 @@ _NOT_TEXT = {"null", "true", "false", "nan", "inf"}
 _SHORT = {
     "categorical": "list the values that can occur, or write values_from or discover instead",
     "integer": "the smallest and the largest whole number that can occur",
-    "number": "the smallest and the largest number that can occur; bins or, for full resolution, step: 0.01",
+    "number": "the smallest and the largest number that can occur",
     "date": "the first and the last day that can occur",
-    "datetime": "the first and the last date and time that can occur; every, or step: minute for full resolution",
+    "datetime": "the first and the last date and time that can occur",
 }
 _HOW = f"""\
 # Only these columns are read and released. Complete every line with {MARK} from what you know about the table (a form, a code list,
@@ -84,7 +84,7 @@ def _privacy(draft: Draft) -> Iterator[str]:
         "delta": "far below one over the number of people; 0 for pure differential privacy",
     }
     if draft.candidates:
-        told["unit"] += f"; {', '.join(comment(name) for name in draft.candidates)} may"
+        told["unit"] += f", perhaps {comment(' or '.join(draft.candidates))}"
     yield "privacy:"
     for key, part in draft.privacy.items():
         yield f"  {key}: {flow(part)}" + (f"   # {told[key]}" if key in told else "")

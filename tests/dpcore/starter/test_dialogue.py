@@ -36,7 +36,7 @@ def answered(drafted: Draft, *answers: str) -> tuple[Draft, list[str]]:
 def test_answers_make_a_valid_spec(tmp_path: Path) -> None:
     answers = ("patient_id", "2", "0 99", 'F, M, "a, b"', "2026-12-31", "integer", "0, 10")
     filled, prompts = answered(draft(), *answers)
-    assert prompts[0].startswith("whom to protect: row, or the column that identifies a person (patient_id may be one)")
+    assert prompts[0].startswith("whom to protect: row, or the column that identifies a person, perhaps patient_id: ")
     assert "age (in years): smallest and largest value, such as 0 99: " in prompts
     path = tmp_path / "visits.yaml"
     path.write_text(spec_text(filled))
