@@ -8,8 +8,8 @@ from pathlib import Path
 from dpcore.cli.output import Answer
 from dpcore.cli.specs import Subparsers, add_verb
 from dpcore.cli.starter import STARTER
-from dpcore.errors import OutputError, UsageError
-from dpcore.spec.document import read_document
+from dpcore.errors import OutputError, SpecError, UsageError
+from dpcore.spec.document import LARGEST_BYTES, read_document
 from dpcore.spec.marks import MARK, report_marks
 from dpcore.spec.release import NAME
 from dpcore.starter import HELP, KINDS, Description, Draft, describe, draft_of, fill, spec_text
@@ -59,7 +59,12 @@ def _init(arguments: argparse.Namespace) -> Answer:
     if arguments.ask:
         print(HELP, file=sys.stderr)  # noqa: T201
         draft = fill(draft, _ask)
-    _write(path, spec_text(draft))
+    text = spec_text(draft)
+    if len(text.encode()) > LARGEST_BYTES:
+        raise SpecError(
+            f"the spec would be larger than {LARGEST_BYTES >> 20} MiB; describe fewer columns, or fewer values of each"
+        )
+    _write(path, text)
     return _answer(path, draft)
 
 

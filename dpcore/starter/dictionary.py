@@ -14,7 +14,7 @@ from dpcore.starter.description import Column, Description
 from dpcore.starter.metadata import Node, read_bytes
 from dpcore.starter.type_names import stored_as
 
-LARGEST_CSV = 4 << 20
+LARGEST_CSV = 1 << 20
 NAME = (
     "name",
     "column",
@@ -130,35 +130,42 @@ def looks_like_dictionary(root: Node) -> bool:
 def describe_dictionary_csv(path: Path) -> Description:
     """Describe the columns of a CSV dictionary: one row for each column, or one row for each code of a column."""
     columns: dict[str, Column] = {}
+    codes: dict[str, dict[str, str]] = {}
     for line, row in _rows(path):
         name = _cell(row, NAME)
         if not name:
             if any(row.values()):
-                raise SpecError(
-                    f"{path}:{line}:1: the row names no column; fill in the column {NAME[0]!r}, or remove the row"
-                )
+                raise SpecError(f"{path}:{line}:1: the row names no column; fill that in, or remove the row")
             continue
         columns[name] = _with_row(columns.get(name, Column(name)), row)
+        if code := _cell(row, CODE):
+            codes.setdefault(name, {})[code] = _cell(row, LABEL)
     if not columns:
         raise SpecError(f"{path}:2:1: describes no column; write one row for each column of the table")
-    return Description(tuple(columns.values()))
+    return Description(tuple(_with_codes(column, codes.get(name)) for name, column in columns.items()))
 
 
 def _with_row(column: Column, row: Mapping[str, str]) -> Column:
     column = replace(
         column,
         stored=column.stored or stored_as(_cell(row, TYPE)),
-        about=column.about or _cell(row, ("description", *ABOUT)),
+        about=column.about or _cell(row, ABOUT),
         nulls=column.nulls or tuple(_split(_cell(row, NULLS))),
     )
     low, high = _number(_cell(row, LOW)), _number(_cell(row, HIGH))
     if low is not None or high is not None:
         column = replace(column, minimum=low, maximum=high)
-    if code := _cell(row, CODE):  # one row for each code
-        label = _cell(row, LABEL)
-        labels = {**column.labels, code: label} if label else column.labels
-        return replace(column, values=(*(column.values or ()), code), labels=labels)
-    return _with_cell(column, _cell(row, VALUES))
+    return _with_cell(column, "" if _cell(row, CODE) else _cell(row, VALUES))
+
+
+def _with_codes(column: Column, codes: Mapping[str, str] | None) -> Column:
+    """Add codes that have one row each, with their labels."""
+    if codes is None:
+        return column
+    labels = {code: label for code, label in codes.items() if label}
+    return replace(
+        column, values=tuple(codes), labels=labels, about="" if column.about in labels.values() else column.about
+    )
 
 
 def _with_cell(column: Column, cell: str) -> Column:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from dpcore.universe.formats import checked_formats
 from dpcore.universe.nulls import checked_nulls
 
 USUAL_BINS = 20
+MOST_COLUMNS = 5000
 MOST_VALUES = 1000
 """Longer lists belong in a file of their own."""
 
@@ -84,8 +86,12 @@ class Draft:
 
 def draft_of(description: Description, *, dataset: str, origin: str) -> Draft:
     """Return the draft of a spec. `origin` names the metadata, for the comment at its top."""
-    names = [column.name for column in description.columns]
-    entries = tuple(_entry(column, twice=names.count(column.name) > 1) for column in description.columns)
+    if len(description.columns) > MOST_COLUMNS:
+        raise SpecError(
+            f"{origin}: describes {len(description.columns):,} columns, more than {MOST_COLUMNS:,}; describe only those to release"
+        )
+    names = Counter(column.name for column in description.columns)
+    entries = tuple(_entry(column, twice=names[column.name] > 1) for column in description.columns)
     draft = Draft(dataset, _source(description), {}, entries, description.kept, origin, description.caution)
     return replace(draft, privacy=_privacy(description, draft))
 
@@ -208,8 +214,8 @@ def _ranged(column: Column) -> dict[str, Any]:
 
 
 def _dates(column: Column) -> dict[str, Any]:
-    low, high = (_limit(column, each) or MARK for each in (column.minimum, column.maximum))
-    low, high = str(low), str(high)
+    limits = (_limit(column, each) for each in (column.minimum, column.maximum))
+    low, high = (each if isinstance(each, str) else MARK for each in limits)
     moments = column.stored == "datetime" or (
         column.stored != "date" and any("T" in each for each in (low, high) if each != MARK)
     )

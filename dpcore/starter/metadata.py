@@ -147,8 +147,8 @@ def _decoded(path: Path, content: bytes) -> str:
 
 
 class _Malformed(Exception):  # noqa: N818  never leaves this module
-    def __init__(self, offset: int, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, offset: int, message: str, *, remedy: str = "check quotes, commas and brackets") -> None:
+        super().__init__(f"not valid JSON: {message}; {remedy}")
         self.offset = offset
 
 
@@ -160,7 +160,7 @@ def _json_document(path: Path, text: str) -> Document:
         document.data = reader.whole()
     except _Malformed as error:
         line, column = reader.position(error.offset)
-        document.mistakes.append(Mistake(line, column, f"not valid JSON: {error}; check quotes, commas and brackets"))
+        document.mistakes.append(Mistake(line, column, str(error)))
     return document
 
 
@@ -199,7 +199,11 @@ class _JsonReader:
         positions = self.document.positions
         positions.setdefault(place, self.position(start))
         if len(place) > MOST_DEPTH or len(positions) > MOST_PARTS:
-            raise _Malformed(start, f"more than {MOST_DEPTH} levels or {MOST_PARTS:,} parts")
+            raise _Malformed(
+                start,
+                f"more than {MOST_DEPTH} levels or {MOST_PARTS:,} parts",
+                remedy="keep only the part about this table",
+            )
         match self.text[start : start + 1]:
             case "{":
                 return self._object(start + 1, place)

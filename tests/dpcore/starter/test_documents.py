@@ -433,3 +433,9 @@ def test_files_that_are_no_text_or_too_large_are_refused(tmp_path: Path) -> None
         file.truncate((8 << 20) + 1)
     with pytest.raises(SpecError, match="larger than 8 MiB"):
         drafted(path)
+
+
+def test_more_columns_than_a_spec_can_have_are_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path / "wide.csv", ",".join(f"c{number}" for number in range(5001)) + "\n")
+    with pytest.raises(SpecError, match=r"wide\.csv: describes 5,001 columns, more than 5,000"):
+        drafted(path)

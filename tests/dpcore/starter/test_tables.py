@@ -59,8 +59,11 @@ def test_a_parquet_schema_becomes_declarations(tmp_path: Path) -> None:
     assert entries["age"].about == ("in years",)
     assert entries["sex"].declaration == {"type": "categorical", "values": "FILL_IN", "missing": True}
     assert entries["price"].declaration == {
-        "type": "number", "min": "FILL_IN", "max": "FILL_IN",
-        "step": 0.01, "missing": True,
+        "type": "number",
+        "min": "FILL_IN",
+        "max": "FILL_IN",
+        "step": 0.01,
+        "missing": True,
     }
     assert entries["height"].kind == "number"
     assert entries["joined"].kind == "date"
