@@ -61,7 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_a_damaged_part_is_an_error_or_a_mark(kind: str, folder: Path, data: st.DataObject) -> None:
     sample = copy.deepcopy(SAMPLES[kind])
@@ -102,14 +102,14 @@ COLUMNS = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(columns=st.lists(COLUMNS, min_size=1, max_size=4))
 def test_any_description_becomes_a_spec_whose_only_mistakes_are_its_marks(folder: Path, columns: list[Column]) -> None:
     draft = draft_of(Description(tuple(columns), source={"path": "v.csv"}), dataset="v", origin="somewhere")
     only_marks_are_wrong(folder / "v.yaml", spec_text(draft))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(text=st.text())
 def test_any_text_is_read_back_from_a_spec(folder: Path, text: str) -> None:
     path = folder / "text.yaml"
