@@ -2,8 +2,9 @@
 
 import csv
 import io
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,10 @@ from dpcore.tables.sources.csv_file import BYTE_ORDER_MARK, HEADER_BYTES, WIDE_M
 
 DELIMITERS = ",;\t|"
 _LINE_ENDS = b"\r\n"
+# a number other than a year, a date, or an address: no usual name of a column
+_LIKE_A_VALUE = re.compile(
+    r"(?!(?:19|20)\d\d$)[-+]?\d+(?:[.,]\d+)?|\d{4}-\d\d-\d\d.*|\d{1,2}[./]\d{1,2}[./]\d{2,4}|\S+@\S+\.\S+"
+)
 
 
 class _Bytes(Protocol):
@@ -32,6 +37,15 @@ def describe_csv(path: Path) -> Description:
     if delimiter != usual:
         source["delimiter"] = delimiter
     return Description(tuple(map(Column, names)), source=source)
+
+
+def refuse_a_row(path: Path, names: Sequence[str]) -> None:
+    """Raise if the first line of a CSV file looks like a row: the names in it would be values of a person."""
+    if any(_LIKE_A_VALUE.fullmatch(name.strip()) for name in names):
+        raise SpecError(
+            f"{path}:1:1: the first line looks like a row, not like a header; write the names of the columns there, or, if it is the header, say so "
+            "with --kind csv"
+        )
 
 
 def read_header(path: Path) -> tuple[list[str], str]:

@@ -10,7 +10,7 @@ from posixpath import isabs, join
 from dpcore.errors import UsageError
 from dpcore.starter.arrow_schema import describe_arrow, describe_parquet
 from dpcore.starter.croissant import describe_croissant, looks_like_croissant
-from dpcore.starter.csv_header import describe_csv, read_header
+from dpcore.starter.csv_header import describe_csv, read_header, refuse_a_row
 from dpcore.starter.csvw import describe_csvw, looks_like_csvw
 from dpcore.starter.dbt import describe_dbt, looks_like_dbt
 from dpcore.starter.description import Description
@@ -60,14 +60,17 @@ def describe(source: str, *, kind: str | None, table: str | None) -> Description
         kind: One of `KINDS`; None to recognise it.
         table: Which table, if the metadata describe several.
     """
-    path = Path(source)
+    path, said = Path(source), kind
     kind = kind or _kind(source, path)
     if kind == "database":
         from dpcore.starter.catalogue import describe_catalogue  # noqa: PLC0415  its drivers are slow to import
 
         return describe_catalogue(source, table)
     if kind in TABLES:
-        return _as_named(TABLES[kind](_first_file(path, kind)), path, kind)
+        described = TABLES[kind](_first_file(path, kind))
+        if kind == "csv" and said is None:
+            refuse_a_row(path, [column.name for column in described.columns])
+        return _as_named(described, path, kind)
     if kind == "dictionary" and kind_of(path.name) == "csv":
         return describe_dictionary_csv(path)
     root = read_metadata(manifest_of(path) if kind == "release" and path.is_dir() else path)

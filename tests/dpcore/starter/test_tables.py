@@ -166,6 +166,22 @@ def test_the_delimiter_is_seen_in_the_header(
     assert (found.source or {}).get("delimiter") == delimiter
 
 
+@pytest.mark.parametrize("row", ["Jane,37", "Jane,1987-05-02", "Jane,jane@example.org", "Jane,3.5", "1/2/1987,Jane"])
+def test_a_row_is_not_taken_for_a_header(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_text(f"{row}\n")
+    with pytest.raises(SpecError, match="looks like a row") as caught:
+        describe(str(path), kind=None, table=None)
+    assert "Jane" not in str(caught.value)
+    assert len(describe(str(path), kind="csv", table=None).columns) == 2
+
+
+def test_names_with_digits_and_years_are_a_header(tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_text("diag_1,2019,2020,A1Cresult,18-65\n")
+    assert len(describe(str(path), kind=None, table=None).columns) == 5
+
+
 def test_columns_of_a_header_are_marked_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "visits.csv"
     path.write_text("age,age,,person_id,sex\n")
