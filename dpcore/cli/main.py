@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from dpcore.cli import answer, audit, ledger, plan, registry, report, session, specs
+from dpcore.cli import answer, audit, init, ledger, plan, registry, report, session, specs
 from dpcore.cli.output import Answer, Listing, UsedLedger
 from dpcore.cli.specs import Runner, Subparsers
 from dpcore.errors import BudgetRefused, DpflowError, SpecError
@@ -131,6 +131,7 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--json", action="store_true", help="print the result as one JSON object")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
+    init.add_verbs(verbs, common)
     specs.add_verbs(verbs, common, runner)
     plan.add_verbs(verbs, common)
     answer.add_verbs(verbs, common)

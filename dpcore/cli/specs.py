@@ -1,9 +1,8 @@
-"""The verbs that work on specs and run them: init, check, schema, run."""
+"""The verbs that work on specs and run them: check, schema, run."""
 
 import argparse
 import json
 import logging
-import re
 import shlex
 from collections.abc import Sequence
 from datetime import date
@@ -11,8 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpcore.cli.output import Answer, table
-from dpcore.cli.starter import STARTER
-from dpcore.errors import OutputError, UsageError
+from dpcore.errors import UsageError
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import Currency
 from dpcore.reporting.formatting import BOOKED_PLACES, at_most, cells, down, figure, next_run, stated
@@ -20,7 +18,7 @@ from dpcore.reporting.outcome import Outcome
 from dpcore.runs.paying import adopt_output
 from dpcore.spec import Declaration, json_schema, load_spec
 from dpcore.spec.advice import advice
-from dpcore.spec.release import AUTO_LIMITS, NAME
+from dpcore.spec.release import AUTO_LIMITS
 from dpcore.steward.registry import declared
 from dpcore.strategies import strategy_for
 from dpcore.universe import Attribute
@@ -55,10 +53,6 @@ class Runner(Protocol):
 
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner) -> None:
     """Add the verbs to the parser."""
-    init = add_verb(verbs, "init", common, "write a commented spec to start from")
-    init.add_argument("dataset", metavar="DATASET", help="the dataset's name, which is also the account that pays")
-    init.set_defaults(verb=_init)
-
     check = add_verb(verbs, "check", common, "validate a spec; reads no data")
     check.add_argument("spec", metavar="SPEC", type=Path, help="the spec's file")
     check.set_defaults(verb=_check)
@@ -85,22 +79,6 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser, runner: Runner
     )
     run.add_argument("--as-of", metavar="DAY", help=AS_OF)
     run.set_defaults(verb=lambda arguments: _run(arguments, runner))
-
-
-def _init(arguments: argparse.Namespace) -> Answer:
-    name: str = arguments.dataset
-    if not re.fullmatch(NAME, name):
-        raise UsageError(f"{name!r} is not a valid dataset name; use letters, digits, dots, dashes and underscores")
-    path = Path(f"{name}.yaml")
-    try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(STARTER.replace("DATASET", name))
-    except FileExistsError:
-        raise OutputError(f"{path} already exists; remove it or choose another name") from None
-    except OSError:
-        raise OutputError(f"cannot write {path} here; change to a folder that you can write to") from None
-    text = f"wrote {path}\nnext: declare your columns in it, then run: dpflow check {path}"
-    return Answer({"spec": str(path)}, text)
 
 
 def _check(arguments: argparse.Namespace) -> Answer:

@@ -19,6 +19,7 @@ from dpcore.spec.blocks import calendar_of, check_blocks
 from dpcore.spec.categories import CategoricalSpec
 from dpcore.spec.discover import check_shares
 from dpcore.spec.document import Document, read_document
+from dpcore.spec.marks import MARK, is_reported, report_marks
 from dpcore.spec.release import AUTO, AdaptiveSpec, AttributeSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
 from dpcore.spec.shares import usual_share
@@ -206,13 +207,15 @@ def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
     if not isinstance(document.data, dict):
         document.mistake((), "the file has no keys; start from `dpflow init DATASET`")
         document.raise_mistakes()
+    marks = report_marks(document)
     spec: ReleaseSpec | None = None
     try:
         spec = ReleaseSpec.model_validate(document.data)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             place = place_of(detail["loc"])
-            document.mistake(place, sentence(place, detail))
+            if not is_reported(place, marks):
+                document.mistake(place, sentence(place, detail))
     if "source" not in document.data and not with_table:
         document.mistake((), "`source` is missing; write `source: {path: visits.csv}`")
     _check_unit(document)
@@ -269,7 +272,7 @@ def _check_unit(document: Document) -> None:
     """Check the unit against the columns, on the raw document, so that its mistakes are reported together with all others."""
     universe, privacy = document.data.get("universe"), document.data.get("privacy")
     unit = privacy.get("unit") if isinstance(privacy, dict) else None
-    if isinstance(unit, str) and unit != "row":
+    if isinstance(unit, str) and unit not in {"row", MARK}:
         if isinstance(universe, dict) and unit in universe:
             document.mistake(
                 ("universe", unit), f"`{unit}` identifies the unit and cannot be released; remove it from the universe"

@@ -48,12 +48,16 @@ class Database:
         self._engine().dispose()
 
     @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """Connect for the duration of the context, in a read-only transaction that is rolled back."""
-        engine = self._engine()
+    def connection(self, *, as_stored: bool = True) -> Iterator[Connection]:
+        """Connect for the duration of the context, in a read-only transaction that is rolled back.
+
+        Args:
+            as_stored: Return text as its stored bytes. Without, the driver decodes it: for names in the catalogue, never for rows.
+        """
+        engine = self._engine(as_stored=as_stored)
         try:
             connection = attempt(
-                lambda: self._connected(engine),
+                lambda: self._connected(engine, as_stored=as_stored),
                 otherwise=f"the database that {self.url_env} names cannot be reached; check its address, user and password, {WHY}",
             )
             with connection:  # closing it rolls the transaction back
@@ -61,9 +65,9 @@ class Database:
         finally:
             engine.dispose()
 
-    def _connected(self, engine: Engine) -> Connection:
+    def _connected(self, engine: Engine, *, as_stored: bool) -> Connection:
         try:
-            return self.noting(lambda: _opened(engine))
+            return self.noting(lambda: _opened(engine, as_stored=as_stored))
         except NotSupportedError:  # the driver does not know the encoding
             pass
         raise SourceError(
@@ -83,7 +87,7 @@ class Database:
             note(text, where=self.url_env)
             raise
 
-    def _engine(self) -> Engine:
+    def _engine(self, *, as_stored: bool = True) -> Engine:
         text = os.environ.get(self.url_env)
         if not text:
             raise SourceError(
@@ -106,15 +110,15 @@ class Database:
             lambda: create_engine(url, poolclass=NullPool, hide_parameters=True), otherwise=f"{wrong}; {remedy}"
         )
         engine.logger = engine.pool.logger = SILENT
-        if kind == "sqlite":
+        if kind == "sqlite" and as_stored:
             event.listen(engine, "connect", _text_as_bytes)
         return engine
 
 
-def _opened(engine: Engine) -> Connection:
+def _opened(engine: Engine, *, as_stored: bool) -> Connection:
     connection = engine.connect()
     try:
-        if engine.dialect.name == "postgresql":
+        if engine.dialect.name == "postgresql" and as_stored:
             _without_conversion(connection)
         if statement := READ_ONLY.get(engine.dialect.name):
             connection.exec_driver_sql(statement)

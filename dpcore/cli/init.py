@@ -1,0 +1,150 @@
+"""The verb that writes a spec to start from: an example, or one made from a table's metadata."""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+from dpcore.cli.output import Answer
+from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.cli.starter import STARTER
+from dpcore.errors import OutputError, SpecError, UsageError
+from dpcore.spec.document import LARGEST_BYTES, read_document
+from dpcore.spec.marks import MARK, report_marks
+from dpcore.spec.release import NAME
+from dpcore.starter import HELP, KINDS, Description, Draft, describe, draft_of, fill, spec_text
+
+_MORE = (
+    ". With --from, the columns come from metadata: no row is read, and the statistics of a Parquet file are not used. "
+    f"What the metadata do not say is marked with {MARK}, and the spec is not valid before such a line is completed."
+)
+_SOURCE = (
+    "a Parquet, Arrow or CSV file of which only the schema or the header is read; a dbt schema.yml; a Frictionless, Croissant or CSVW "
+    "description; a data dictionary in JSON or CSV; a pandera or Great Expectations suite; the folder of an earlier release; or an "
+    "environment variable that holds a database's address. Given again, it adds what the one before does not say"
+)
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the parser."""
+    init = add_verb(verbs, "init", common, "write a commented spec to start from", more=_MORE)
+    init.add_argument("dataset", metavar="DATASET", help="the dataset's name, which is also the account that pays")
+    init.add_argument("--from", dest="sources", metavar="SOURCE", action="append", default=[], help=_SOURCE)
+    init.add_argument(
+        "--kind",
+        action="append",
+        default=[],
+        choices=KINDS,
+        metavar="KIND",
+        help=f"what SOURCE is, one for each --from: {', '.join(KINDS)}; default: recognised by name and content",
+    )
+    init.add_argument("--table", help="which table, if SOURCE describes several")
+    init.add_argument("--ask", action="store_true", help="ask for what SOURCE does not say, and fill in the answers")
+    init.set_defaults(verb=_init)
+
+
+def _init(arguments: argparse.Namespace) -> Answer:
+    name: str = arguments.dataset
+    if not re.fullmatch(NAME, name):
+        raise UsageError(f"{name!r} is not a valid dataset name; use letters, digits, dots, dashes and underscores")
+    path = Path(f"{name}.yaml")
+    if not arguments.sources:
+        _refuse_options(arguments)
+        _write(path, STARTER.replace("DATASET", name))
+        text = f"wrote {path}\nnext: declare your columns in it, then run: dpflow check {path}"
+        return Answer({"spec": str(path)}, text)
+    if path.exists():  # known before anybody answers questions
+        raise _existing(path)
+    draft = draft_of(_described(arguments), dataset=name, origin=" and ".join(arguments.sources))
+    if arguments.ask:
+        print(HELP, file=sys.stderr)  # noqa: T201
+        draft = fill(draft, _ask)
+    text = spec_text(draft)
+    if len(text.encode()) > LARGEST_BYTES:
+        raise SpecError(
+            f"the spec would be larger than {LARGEST_BYTES >> 20} MiB; describe fewer columns, or fewer values of each"
+        )
+    _write(path, text)
+    return _answer(path, draft)
+
+
+def _refuse_options(arguments: argparse.Namespace) -> None:
+    if arguments.kind or arguments.table is not None or arguments.ask:
+        raise UsageError("--kind, --table and --ask are about metadata; name them with --from SOURCE")
+
+
+def _described(arguments: argparse.Namespace) -> Description:
+    if arguments.kind and len(arguments.kind) != len(arguments.sources):
+        raise UsageError("write --kind once for each --from, in the same order, or not at all")
+    kinds = arguments.kind or [None] * len(arguments.sources)
+    first, *others = [
+        describe(source, kind=kind, table=arguments.table)
+        for source, kind in zip(arguments.sources, kinds, strict=True)
+    ]
+    for other in others:
+        first = first.filled_by(other)
+    if not first.columns:
+        raise UsageError(f"{arguments.sources[0]}: describes no columns; name other metadata")
+    return first
+
+
+def _ask(prompt: str) -> str | None:
+    """Ask at the terminal. Questions go to standard error, so that standard output holds only the result."""
+    print(prompt, end="", file=sys.stderr, flush=True)  # noqa: T201
+    answer = sys.stdin.readline()
+    if not sys.stdin.isatty():  # nobody has typed the newline
+        print(file=sys.stderr)  # noqa: T201
+    return answer or None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise _existing(path) from None
+    except OSError:
+        raise OutputError(f"cannot write {path} here; change to a folder that you can write to") from None
+
+
+def _existing(path: Path) -> OutputError:
+    return OutputError(f"{path} already exists; remove it or choose another name")
+
+
+def _answer(path: Path, draft: Draft) -> Answer:
+    document = read_document(path)
+    report_marks(document)
+    lines = sorted({mistake.line for mistake in document.mistakes})
+    left_out = {entry.name: entry.left_out for entry in draft.entries if entry.left_out}
+    data = {
+        "spec": str(path),
+        "columns": [entry.name for entry in draft.declared],
+        "left_out": left_out,
+        "marked_lines": lines,
+        "caution": draft.caution,
+    }
+    told = [f"wrote {path}: {_count(len(draft.declared), 'column')} declared, {len(left_out)} left out"]
+    told += [f"caution: {draft.caution}"] if draft.caution else []
+    if lines:
+        told.append(f"{_count(len(lines), 'line')} marked with {MARK} must be completed: {_spans(lines)}")
+    told.append(f"next: {'complete them, then run' if lines else 'run'}: dpflow check {path}")
+    return Answer(data, "\n".join(told))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _spans(lines: list[int]) -> str:
+    """Write line numbers in short.
+
+    >>> _spans([3, 7, 8, 9, 12])
+    '3, 7-9, 12'
+    """
+    spans: list[list[int]] = []
+    for line in lines:
+        if spans and line == spans[-1][-1] + 1:
+            spans[-1].append(line)
+        else:
+            spans.append([line])
+    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)

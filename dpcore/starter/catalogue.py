@@ -1,0 +1,148 @@
+"""Describe a table by a database's catalogue: types, enumerations, constraints, comments. No row of any table is read."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import Connection, inspect
+from sqlalchemy import types as sql
+from sqlalchemy.dialects import postgresql
+
+from dpcore.errors import UsageError
+from dpcore.starter.check_constraints import Facts, facts_of
+from dpcore.starter.description import Column, Description, Stored
+from dpcore.tables.sources.attempt import attempt
+from dpcore.tables.sources.database import Database
+
+MOST_NAMED = 20
+_STORED: tuple[tuple[type[sql.TypeEngine[Any]], Stored], ...] = (
+    (sql.Boolean, "boolean"),
+    (sql.Integer, "integer"),
+    (sql.DateTime, "datetime"),
+    (sql.Date, "date"),
+    (sql.Numeric, "number"),
+    (sql.Enum, "text"),
+    (sql.String, "text"),
+)
+
+
+def describe_catalogue(url_env: str, table: str | None) -> Description:
+    """Describe a table or view of a database.
+
+    Args:
+        url_env: The environment variable that holds the database's address.
+        table: The table's name, such as `visits` or `clinic.visits`; None if the database has only one.
+    """
+    database = Database(url_env)
+    with database.connection(as_stored=False) as connection:
+        failed = f"the catalogue of the database that {url_env} names cannot be read; check what its user may read, and see the steward's log"
+        return attempt(lambda: database.noting(lambda: _described(connection, url_env, table)), otherwise=failed)
+
+
+def _described(connection: Connection, url_env: str, table: str | None) -> Description:
+    inspector = inspect(connection)
+    known: dict[str, tuple[str | None, str]] = {
+        name: (None, name) for name in (*inspector.get_table_names(), *inspector.get_view_names())
+    }
+    if table is not None and table not in known and "." in table:
+        named = table.partition(".")[0]
+        if named in inspector.get_schema_names():
+            names = (*inspector.get_table_names(schema=named), *inspector.get_view_names(schema=named))
+            known |= {f"{named}.{name}": (named, name) for name in names}
+    chosen = _chosen(known, table, url_env)
+    schema, name = known[chosen]
+    facts = _constraints(inspector, connection.dialect.name, name, schema)
+    keys = dict(_keys(inspector, name, schema))
+    columns = [
+        _column(each, facts.get(each["name"], Facts()), keys.get(each["name"], ""))
+        for each in inspector.get_columns(name, schema=schema)
+    ]
+    references = dict(_references(inspector, name, schema))
+    quote = connection.dialect.identifier_preparer.quote
+    qualified = ".".join(quote(part) for part in (schema, name) if part is not None)
+    return Description(
+        tuple(_with_reference(column, references.get(column.name)) for column in columns),
+        source={"sql": f"select * from {qualified}", "url_env": url_env},  # noqa: S608  the steward's own table, quoted
+    )
+
+
+def _chosen(known: dict[str, Any], table: str | None, url_env: str) -> str:
+    names = sorted(known)
+    shown = ", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")
+    if table is not None:
+        if table not in known:
+            raise UsageError(
+                f"the database that {url_env} names has no table {table!r}; its tables are {shown or 'none'}"
+            )
+        return table
+    if len(names) != 1:
+        raise UsageError(
+            f"the database that {url_env} names has {len(names)} tables; choose one with --table: {shown or 'none'}"
+        )
+    return names[0]
+
+
+def _column(described: Any, facts: Facts, identifies: str) -> Column:
+    kind = described["type"]
+    if isinstance(kind, postgresql.DOMAIN):
+        kind = kind.data_type
+    stored = next((stored for sort, stored in _STORED if isinstance(kind, sort)), None)
+    values: tuple[Any, ...] | None = tuple(kind.enums) if isinstance(kind, sql.Enum) and kind.enums else facts.values
+    step = None
+    if isinstance(kind, sql.Numeric) and not isinstance(kind, sql.Float):
+        scale = kind.scale
+        stored = "integer" if scale == 0 else "number"
+        step = 10.0**-scale if scale and 0 < scale <= 15 else None
+    uuid = isinstance(kind, sql.Uuid)
+    unknown = stored is None and not uuid and not isinstance(kind, sql.NullType)
+    return Column(
+        described["name"],
+        stored=stored,
+        values=values,
+        minimum=facts.minimum,
+        maximum=facts.maximum,
+        step=step,
+        nullable=bool(described.get("nullable", True)),
+        about=described.get("comment") or "",
+        identifies=identifies or ("it is a UUID" if uuid else ""),
+        unusable=f"its type is {type(kind).__name__}" if unknown else "",
+    )
+
+
+def _keys(inspector: Any, name: str, schema: str | None) -> Iterator[tuple[str, str]]:
+    """Yield the columns that alone identify a row, each with the reason."""
+    for unique in inspector.get_indexes(name, schema=schema):
+        if unique.get("unique") and len(unique["column_names"]) == 1 and unique["column_names"][0]:
+            yield unique["column_names"][0], "its values are unique"
+    for unique in inspector.get_unique_constraints(name, schema=schema):
+        if len(unique["column_names"]) == 1:
+            yield unique["column_names"][0], "its values are unique"
+    primary: Sequence[str] = inspector.get_pk_constraint(name, schema=schema).get("constrained_columns") or ()
+    if len(primary) == 1:
+        yield primary[0], "it is the primary key"
+
+
+def _references(inspector: Any, name: str, schema: str | None) -> Iterator[tuple[str, str]]:
+    for key in inspector.get_foreign_keys(name, schema=schema):
+        for column, other in zip(key["constrained_columns"], key["referred_columns"], strict=False):
+            yield column, f"{key['referred_table']}.{other}"
+
+
+def _with_reference(column: Column, reference: str | None) -> Column:
+    if reference is None:
+        return column
+    return replace(column, about=" ".join(filter(None, (column.about, f"(refers to {reference})"))))
+
+
+def _constraints(inspector: Any, dialect: str, name: str, schema: str | None) -> dict[str, Facts]:
+    """Return what the check constraints of a table and of its domains say about each column."""
+    found: dict[str, Facts] = {}
+    for check in inspector.get_check_constraints(name, schema=schema):
+        for column, facts in facts_of(check["sqltext"], dialect=dialect).items():
+            found[column] = found.get(column, Facts()).both(facts)
+    for each in inspector.get_columns(name, schema=schema):
+        if isinstance(each["type"], postgresql.DOMAIN) and each["type"].check is not None:
+            by_name = facts_of(str(each["type"].check), dialect=dialect)
+            facts = by_name.get("VALUE") or by_name.get("value") or Facts()
+            found[each["name"]] = found.get(each["name"], Facts()).both(facts)
+    return found

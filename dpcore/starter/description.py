@@ -1,0 +1,111 @@
+"""What metadata say about a table. Every kind of source returns the same description; it holds nothing that was read from a row."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+Stored = Literal["text", "integer", "number", "boolean", "date", "datetime"]
+"""How a column is stored, or what a description calls its type."""
+
+Value = str | int | float | bool
+Bound = int | float | str
+"""A limit of a range: a number, or a date or a datetime as ISO 8601 text."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column, as far as its metadata say.
+
+    Attributes:
+        name: The name.
+        stored: Its type; None if unknown.
+        values: The values that can occur; None if unknown.
+        labels: What values stand for, for people.
+        minimum: The smallest value that can occur; None if unknown.
+        maximum: The largest value that can occur; None if unknown.
+        step: The smallest difference between two numbers; None if unknown.
+        format: The `strptime` format of dates in text; None for ISO 8601.
+        nullable: Whether it may have nulls; None if unknown.
+        nulls: Texts that stand for a missing value.
+        about: A description for people.
+        identifies: Why its type or its constraints make it an id, such as "it is the primary key"; empty if they do not.
+        unusable: Why it cannot be released, such as "it holds lists"; empty if it can.
+        declared: Its complete declaration, if an earlier release has one.
+    """
+
+    name: str
+    stored: Stored | None = None
+    values: tuple[Value, ...] | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    minimum: Bound | None = None
+    maximum: Bound | None = None
+    step: float | None = None
+    format: str | None = None
+    nullable: bool | None = None
+    nulls: tuple[str, ...] = ()
+    about: str = ""
+    identifies: str = ""
+    unusable: str = ""
+    declared: Mapping[str, Any] | None = None
+
+    def filled_by(self, other: "Column") -> "Column":
+        """Return this column, with what it does not know taken from another description of it."""
+        vague = self.stored in {None, "text"} and other.stored is not None
+        # A range and a list of values belong together: one of them alone would describe another column.
+        ranged = self if self._has_cells else other
+        return replace(
+            self,
+            stored=other.stored if vague else self.stored,
+            values=ranged.values,
+            minimum=ranged.minimum,
+            maximum=ranged.maximum,
+            labels=self.labels or other.labels,
+            step=other.step if self.step is None else self.step,
+            format=self.format or other.format,
+            nullable=other.nullable if self.nullable is None else self.nullable,
+            nulls=self.nulls or other.nulls,
+            about=self.about or other.about,
+            identifies=self.identifies or other.identifies,
+            unusable=self.unusable or other.unusable,
+            declared=self.declared or other.declared,
+        )
+
+    @property
+    def _has_cells(self) -> bool:
+        return any(known is not None for known in (self.values, self.minimum, self.maximum))
+
+
+@dataclass(frozen=True)
+class Description:
+    """A table, as far as its metadata say.
+
+    Attributes:
+        columns: The columns, in order.
+        source: The keys of the spec's `source`; None if the metadata do not say where the table is.
+        kept: Other sections of the spec that an earlier release declared, such as `privacy`.
+        caution: What a person must know before trusting the values and ranges; empty if nothing.
+    """
+
+    columns: tuple[Column, ...]
+    source: Mapping[str, Any] | None = None
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    caution: str = ""
+
+    def filled_by(self, other: "Description") -> "Description":
+        """Return this description with what it does not know taken from another. The columns stay those of this one.
+
+        Names are compared exactly first, and then without regard to case.
+        """
+        exact = {column.name: column for column in other.columns}
+        loose = {column.name.casefold(): column for column in reversed(other.columns)}
+
+        def filled(column: Column) -> Column:
+            more = exact.get(column.name) or loose.get(column.name.casefold())
+            return column if more is None else column.filled_by(more)
+
+        return Description(
+            columns=tuple(map(filled, self.columns)),
+            source=other.source if self.source is None else self.source,
+            kept=self.kept or other.kept,
+            caution=" ".join(filter(None, (self.caution, other.caution))),
+        )

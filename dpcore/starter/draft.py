@@ -1,0 +1,276 @@
+"""Turn a description into the draft of a spec: declare what is known, mark what is not, leave out what identifies people."""
+
+import datetime as dt
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dpcore.errors import SpecError
+from dpcore.spec.advice import FEW_CELLS, looks_like_id
+from dpcore.spec.marks import MARK
+from dpcore.spec.numbers import LARGEST_WHOLE
+from dpcore.spec.sentences import KINDS
+from dpcore.spec.source import SourceSpec
+from dpcore.starter.description import Bound, Column, Description, Value
+from dpcore.universe.formats import checked_formats
+from dpcore.universe.nulls import checked_nulls
+
+USUAL_BINS = 20
+MOST_COLUMNS = 5000
+MOST_VALUES = 1000
+"""Longer lists belong in a file of their own."""
+
+LOOKS_LIKE_ID = "it looks like an id"
+_LAST_WORD_OF_IDS = re.compile(
+    r"(?:^|[^A-Za-z])(?i:nbr|nr|key|pk|ref|hash|number)$|[a-z](?:Nbr|Nr|Key|Ref|Hash|Number)$"
+)
+_WHOLE = re.compile(r"-?\d{1,15}")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One column of the draft.
+
+    Attributes:
+        name: The column.
+        declaration: Its keys, some of which may be marked; only the mark if nothing is known.
+        about: Sentences for the comments above it.
+        left_out: Why it is not declared; empty if it is.
+    """
+
+    name: str
+    declaration: Mapping[str, Any] | str
+    about: tuple[str, ...] = ()
+    left_out: str = ""
+
+    @property
+    def marked(self) -> tuple[str, ...]:
+        """The keys that must be filled in; the empty key stands for the whole declaration."""
+        if isinstance(self.declaration, str):
+            return ("",)
+        return tuple(key for key, part in self.declaration.items() if part == MARK)
+
+    @property
+    def kind(self) -> str | None:
+        """The type of the column; None if it is unknown."""
+        return None if isinstance(self.declaration, str) else str(self.declaration["type"])
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A spec in the making: sections as plain keys, and the columns as entries."""
+
+    dataset: str
+    source: Mapping[str, Any]
+    privacy: Mapping[str, Any]
+    entries: tuple[Entry, ...]
+    kept: Mapping[str, Any] = field(default_factory=dict)
+    origin: str = ""
+    caution: str = ""
+
+    @property
+    def declared(self) -> tuple[Entry, ...]:
+        """The columns that are not left out."""
+        return tuple(entry for entry in self.entries if not entry.left_out)
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The columns that may identify a person."""
+        return tuple(entry.name for entry in self.entries if entry.left_out.startswith(LOOKS_LIKE_ID))
+
+
+def draft_of(description: Description, *, dataset: str, origin: str) -> Draft:
+    """Return the draft of a spec. `origin` names the metadata, for the comment at its top."""
+    if len(description.columns) > MOST_COLUMNS:
+        raise SpecError(
+            f"{origin}: describes {len(description.columns):,} columns, more than {MOST_COLUMNS:,}; describe only those to release"
+        )
+    names = Counter(column.name for column in description.columns)
+    entries = tuple(_entry(column, twice=names[column.name] > 1) for column in description.columns)
+    draft = Draft(dataset, _source(description), {}, entries, description.kept, origin, description.caution)
+    return replace(draft, privacy=_privacy(description, draft))
+
+
+def _privacy(description: Description, draft: Draft) -> Mapping[str, Any]:
+    kept: Mapping[str, Any] | None = description.kept.get("privacy")
+    if kept is not None:
+        return kept if kept["unit"] == "row" else {"unit": kept["unit"], "max_rows_per_unit": MARK, **kept}
+    limit = {"max_rows_per_unit": MARK} if draft.candidates else {}
+    return {"unit": MARK, **limit, "neighbours": "add-remove", "epsilon": 1.0, "delta": 1e-9}
+
+
+def _source(description: Description) -> Mapping[str, Any]:
+    source = description.source
+    if source is None:
+        return {"path": MARK}
+    source = {key: MARK if part is None else part for key, part in source.items()}
+    try:
+        SourceSpec.model_validate({key: "UNSET" if part == MARK else part for key, part in source.items()})
+    except ValidationError:
+        return {"path": MARK}
+    return source
+
+
+def _entry(column: Column, *, twice: bool) -> Entry:
+    declaration, problem = _declaration(column)
+    about = [column.about] if column.about else []
+    if column.labels and not isinstance(declaration, str):
+        about.append("; ".join(f"{code} {label}" for code, label in column.labels.items()))
+    if column.values is not None and len(column.values) > MOST_VALUES:
+        about.append(
+            f"Its metadata list {len(column.values):,} values; put them into a file for `values_from`, one on each line."
+        )
+    if problem:
+        about.append(problem)
+    return Entry(column.name, declaration, tuple(about), _why_left_out(column, declaration, twice=twice))
+
+
+def _why_left_out(column: Column, declaration: Mapping[str, Any] | str, *, twice: bool) -> str:
+    if not column.name or twice:
+        return "its name occurs twice; give every column its own name" if column.name else "it has no name"
+    if column.unusable:
+        return f"{column.unusable}, which cannot be released; to release it, store it as text, a number or a date"
+    if column.declared is not None:
+        return ""
+    if column.identifies:
+        return f"{LOOKS_LIKE_ID}: {column.identifies}"
+    named = looks_like_id(column.name) or _LAST_WORD_OF_IDS.search(column.name)
+    if named and not _has_few_cells(declaration) and column.stored not in {"date", "datetime", "boolean"}:
+        return f"{LOOKS_LIKE_ID}: it has the name of one"
+    return ""
+
+
+def _has_few_cells(declaration: Mapping[str, Any] | str) -> bool:
+    """Return whether a column is known to have so few values that it cannot identify people, whatever its name."""
+    if isinstance(declaration, str) or MARK in declaration.values():
+        return False
+    values = declaration.get("values")
+    if values is not None:
+        return len(values) < FEW_CELLS
+    return declaration["type"] == "integer" and bool(declaration["max"] - declaration["min"] < FEW_CELLS)
+
+
+def _declaration(column: Column) -> tuple[Mapping[str, Any] | str, str]:
+    """Return a column's declaration, and why what the metadata say was not used, if so."""
+    if column.declared is not None:
+        return column.declared, ""
+    known = known_of(column)
+    try:
+        if isinstance(known, dict) and MARK not in known.values():
+            KINDS[str(known["type"])].model_validate(known).attribute(Path())  # type: ignore[attr-defined]
+    except (ValidationError, SpecError):
+        bare = replace(column, values=None, minimum=None, maximum=None, step=None, format=None, labels={})
+        return known_of(bare), "What its metadata say about values cannot be used; check it there."
+    return known, ""
+
+
+def known_of(column: Column) -> dict[str, Any] | str:  # noqa: PLR0911  a table of cases reads best flat
+    """Return what is known of a declaration, with marks for the rest; only the mark if nothing is."""
+    if _limit(column, column.minimum) is not None or _limit(column, column.maximum) is not None:
+        return _ranged(column)
+    if column.values is not None and len(column.values) > MOST_VALUES:
+        return {"type": "categorical", "values": MARK, **_missing(column, column.nulls)}
+    if column.values is not None:
+        values = [value for value in _typed(column) if str(value) not in {"", *column.nulls}]
+        return {"type": "categorical", "values": values, **_missing(column, column.nulls)}
+    match column.stored:
+        case "boolean":
+            return {"type": "boolean", **_missing(column, column.nulls)}
+        case "text":
+            return {"type": "categorical", "values": MARK, **_missing(column, column.nulls)}
+        case None:
+            return MARK
+    return _ranged(column)
+
+
+def _ranged(column: Column) -> dict[str, Any]:
+    """Declare an ordered column. Codes beside the range extend it if they are whole numbers; others stand for missing values."""
+    low, high = _limit(column, column.minimum), _limit(column, column.maximum)
+    codes = [str(value) for value in column.values or ()]
+    if column.stored in {"date", "datetime"}:
+        return _dates(column)
+    whole = [int(code) for code in codes if _WHOLE.fullmatch(code)]
+    words = [code for code in codes if not _WHOLE.fullmatch(code)]
+    missing = _missing(column, (*column.nulls, *(word for word in words if word not in column.nulls)))
+    if isinstance(low, str) or isinstance(high, str):
+        return _dates(column)
+    low = low if low is None else min([low, *whole])
+    high = high if high is None else max([high, *whole])
+    limits = [bound for bound in (low, high) if bound is not None]
+    is_whole = column.stored == "integer" or (
+        column.stored != "number" and all(float(each).is_integer() for each in limits)
+    )
+    span = {"min": MARK if low is None else low, "max": MARK if high is None else high}
+    if is_whole and all(float(each).is_integer() for each in limits):
+        span = {key: part if part == MARK else int(part) for key, part in span.items()}
+        return {"type": "integer", **span, **missing}
+    fine = {"step": column.step} if column.step is not None else {"bins": USUAL_BINS}
+    return {"type": "number", **span, **fine, **missing}
+
+
+def _dates(column: Column) -> dict[str, Any]:
+    limits = (_limit(column, each) for each in (column.minimum, column.maximum))
+    low, high = (each if isinstance(each, str) else MARK for each in limits)
+    moments = column.stored == "datetime" or (
+        column.stored != "date" and any("T" in each for each in (low, high) if each != MARK)
+    )
+    kind: dict[str, Any] = {"type": "datetime" if moments else "date", "min": low, "max": high}
+    if moments:
+        kind["every"] = "day"
+    if column.format is not None:
+        kind["format"] = column.format if _is_format(column.format) else MARK
+    return kind | _missing(column, column.nulls)
+
+
+def _limit(column: Column, bound: Bound | None) -> Bound | None:
+    """Return a limit of a range, if it has the form that the column's type needs."""
+    if isinstance(bound, str):
+        if column.stored in {"integer", "number", "boolean"}:
+            return None
+        try:
+            moment = dt.datetime.fromisoformat(bound)
+        except ValueError:
+            return None
+        if column.stored == "date":
+            return moment.date().isoformat()
+        return bound if moment.tzinfo is None else None
+    if bound is None or column.stored in {"date", "datetime", "boolean"}:
+        return None
+    return bound if abs(bound) <= LARGEST_WHOLE else None
+
+
+def _is_format(text: str) -> bool:
+    try:
+        checked_formats([text])
+    except SpecError:
+        return False
+    return True
+
+
+def _missing(column: Column, texts: tuple[str, ...]) -> dict[str, Any]:
+    """Keep nulls unless the metadata exclude them: a null in a column without them would drop its row."""
+    words = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
+    if words and _are_nulls(words):
+        return {"missing": list(words)}
+    return {} if column.nullable is False else {"missing": True}
+
+
+def _are_nulls(words: tuple[str, ...]) -> bool:
+    try:
+        checked_nulls(words)
+    except SpecError:
+        return False
+    return True
+
+
+def _typed(column: Column) -> list[Value]:
+    """Return the values, whole numbers as such if the column stores them, so that the release keeps the type."""
+    values = list(column.values or ())
+    if column.stored == "integer" and all(isinstance(each, int) or _WHOLE.fullmatch(str(each)) for each in values):
+        return [int(each) for each in values]
+    return values

@@ -1,0 +1,133 @@
+"""`dpflow init --from`: from metadata to a checked spec."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from dpcore import cli, synthesize
+from dpcore.spec import load_spec
+
+HEADER = "patient_id,age,sex\n"
+
+
+def dpflow(*arguments: str) -> int:
+    return cli.main([*arguments], runner=lambda *_, **__: pytest.fail("init runs nothing"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "visits.csv").write_text(HEADER + "7,31337,CANARY\n")
+    return tmp_path
+
+
+def test_a_spec_with_marks_is_written_and_not_valid_until_they_are_filled(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dpflow("init", "visits", "--from", "visits.csv") == 0
+    told = capsys.readouterr().out
+    assert "wrote visits.yaml: 2 columns declared, 1 left out" in told
+    assert "4 lines marked with FILL_IN must be completed: 8-9, 23-24" in told
+    assert dpflow("check", "visits.yaml") == 2
+    mistakes = capsys.readouterr().err
+    assert "visits.yaml:8:3: `unit` is not filled in; write whom to protect" in mistakes
+    assert "visits.yaml:23:3: `age` is not filled in; write what the column holds, such as {type: integer" in mistakes
+    assert len(mistakes.splitlines()) == 4
+    text = (folder / "visits.yaml").read_text()
+    assert "CANARY" not in text
+    assert "31337" not in text
+    for marked, filled in (
+        ("max_rows_per_unit: FILL_IN", "max_rows_per_unit: 2"),
+        ("unit: FILL_IN", "unit: patient_id"),
+        ("age: FILL_IN", "age: {type: integer, min: 0, max: 99, width: 10}"),
+        ("sex: FILL_IN", "sex: {type: categorical, values: [F, M]}"),
+    ):
+        assert marked in text
+        text = text.replace(marked, filled, 1)
+    (folder / "visits.yaml").write_text(text)
+    assert dpflow("check", "visits.yaml") == 0
+
+
+def test_piped_answers_fill_the_marks(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("row\ninteger\n0 99\ncategorical\nF, M\n"))
+    assert dpflow("init", "visits", "--from", "visits.csv", "--ask", "--json") == 0
+    captured = capsys.readouterr()
+    answer = json.loads(captured.out)
+    assert answer["columns"] == ["age", "sex"]
+    assert answer["marked_lines"] == []
+    assert answer["left_out"] == {"patient_id": "it looks like an id: it has the name of one"}
+    assert "whom to protect: row" in captured.err
+    assert load_spec(folder / "visits.yaml").universe.shape[1] == 3
+    assert dpflow("check", "visits.yaml") == 0
+
+
+def test_a_second_source_fills_what_the_first_does_not_say(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "words.json").write_text(
+        '{"AGE": {"min": 0, "max": 99}, "sex": {"values": {"F": "female", "M": "male"}}}'
+    )
+    assert dpflow("init", "visits", "--from", "visits.csv", "--from", "words.json", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["marked_lines"] == [8, 9]
+    text = (folder / "visits.yaml").read_text()
+    assert "  age: {type: integer, min: 0, max: 99, missing: true}\n" in text
+    assert "  # F female; M male\n  sex: {type: categorical, values: [F, M], missing: true}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--ask"], "name them with --from"),
+        (["--from", "visits.csv", "--from", "visits.csv", "--kind", "csv"], "--kind once for each --from"),
+        (["--from", "nowhere"], "no such file"),
+        (["--from", "visits.csv", "--kind", "parquet"], "no readable Parquet schema"),
+        (["--from", "empty.json"], "empty.json:1:1: not valid JSON"),
+    ],
+)
+def test_a_refusal_is_one_line_and_writes_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    (folder / "empty.json").write_text("")
+    assert dpflow("init", "visits", *arguments) != 0
+    captured = capsys.readouterr().err
+    assert words in captured
+    assert captured.count("\n") == 1
+    assert not (folder / "visits.yaml").exists()
+
+
+def test_nobody_answers_questions_for_a_spec_that_exists(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "visits.yaml").write_text("mine")
+    answers = io.StringIO("row\n")
+    monkeypatch.setattr("sys.stdin", answers)
+    assert dpflow("init", "visits", "--from", "visits.csv", "--ask") == 1
+    assert "already exists" in capsys.readouterr().err
+    assert (folder / "visits.yaml").read_text() == "mine"
+    assert answers.read() == "row\n"
+
+
+def test_a_spec_from_an_earlier_release_needs_only_its_source(folder: Path) -> None:
+    """The manifest of a real release holds everything else."""
+    spec = """\
+dataset: visits
+source: {path: visits.csv}
+privacy: {unit: row, neighbours: add-remove, epsilon: 1.0, delta: 0}
+universe:
+  age: {type: integer, min: 0, max: 99, width: 50}
+  sex: {type: categorical, values: [F, M], outside: other}
+workload: {marginals: 1}
+"""
+    (folder / "first.yaml").write_text(spec)
+    account = ("--epsilon", "2", "--delta", "0", "--unit", "row", "--neighbours", "add-remove")
+    assert dpflow("ledger", "open", "visits", *account) == 0
+    synthesize(folder / "first.yaml")
+    assert dpflow("init", "again", "--from", "releases/visits") == 0
+    path = folder / "again.yaml"
+    path.write_text(path.read_text().replace("path: FILL_IN", "path: visits.csv"))
+    again, first = load_spec(path), load_spec(folder / "first.yaml")
+    assert again.universe == first.universe
+    assert again.spec.privacy == first.spec.privacy
+    assert again.spec.workload == first.spec.workload
