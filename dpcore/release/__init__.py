@@ -1,12 +1,13 @@
 """Publish a release: the Parquet rows, the measurements, the manifest, the card and the privacy statement."""
 
 from dpcore.release.covered import BlocksStatement, state_blocks
-from dpcore.release.dataset_folder import release_id, reservation_numbers
+from dpcore.release.dataset_folder import release_id
 from dpcore.release.draft import Codes, Draft, SyntheticRows
 from dpcore.release.integrity import MANIFEST
 from dpcore.release.ownership import adopt_folder, check_owner, claim_folder
 from dpcore.release.publishing import Published, check_writable, publish
 from dpcore.release.statement import ChosenLimit, Statement, state
+from dpcore.release.withdrawal import live_numbers, notice_of
 
 __all__ = [
     "MANIFEST",
@@ -21,9 +22,10 @@ __all__ = [
     "check_owner",
     "check_writable",
     "claim_folder",
+    "live_numbers",
+    "notice_of",
     "publish",
     "release_id",
-    "reservation_numbers",
     "state",
     "state_blocks",
 ]

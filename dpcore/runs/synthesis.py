@@ -23,8 +23,9 @@ from dpcore.release import (
     check_owner,
     check_writable,
     claim_folder,
+    live_numbers,
+    notice_of,
     publish,
-    reservation_numbers,
 )
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
@@ -123,6 +124,7 @@ class Synthesis:
                     stopped = stopped.limited(self._buy_limit(stopped).rows)
                 self._buy_total(stopped, lease=None)  # a retry of a stopped run raises the same error again
             raise UsageError(f"run {self.run_id} was ended without a release and cannot be continued; start a new run")
+        self._require_not_withdrawn(run)
         plan, blocks = self._stages.declared, self.blocks
         if blocks is not None:
             covering = self.declaration.covering(blocks)
@@ -136,6 +138,12 @@ class Synthesis:
             *(self.run_id, at_most(spec.privacy.epsilon), self.account.name, self.ledger.identity()[:16]),
         )
         return run
+
+    def _require_not_withdrawn(self, run: Run) -> None:
+        """Raise if the run's release was withdrawn. Otherwise a retry would write it again from the transcript."""
+        if run.release is not None and (event := self.ledger.withdrawals(run.account).get(run.id)):
+            told = notice_of(event, ledger=self.ledger.identity())
+            raise UsageError(f"{told.sentence}; it cannot be written again, so start a new run")
 
     def _taken(self, declaration: Declaration, amount: int) -> Reading:
         """Take the run's lease and its output folder, and return a reader of the granted rows."""
@@ -341,7 +349,7 @@ class Synthesis:
         published = publish(
             draft,
             recorded=self.ledger.manifests_of(self.run_id),
-            numbers=lambda: reservation_numbers(self.ledger.runs(self.account.name)),
+            numbers=lambda: live_numbers(self.ledger, self.account.name),
             in_chain=self.ledger.has_event,
             confirm=self.ledger.confirm,
         )

@@ -71,7 +71,7 @@ def test_a_copy_or_link_of_a_release_is_never_the_newest(
     second = release(paid)
     assert named(first.parent) == second.name
     verify_ledger()
-    monkeypatch.setattr(dataset_folder, "_newest", by_name)
+    monkeypatch.setattr(dataset_folder, "newest_release", by_name)
     release(paid)
     assert named(first.parent) == "approved-january"
     with pytest.raises(
@@ -87,7 +87,7 @@ def test_a_clock_that_was_ahead_does_not_pin_the_newest(paid: Workspace, monkeyp
     assert second.name < ahead.name
     assert named(ahead.parent) == second.name
     verify_ledger()
-    monkeypatch.setattr(dataset_folder, "_newest", by_name)
+    monkeypatch.setattr(dataset_folder, "newest_release", by_name)
     release(paid)
     assert named(ahead.parent) == ahead.name
     with pytest.raises(LedgerDamaged, match="is newer"):
