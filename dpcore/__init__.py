@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpcore.answers.answer import answer
     from dpcore.answers.release import open_release
+    from dpcore.answers.sample import sample
     from dpcore.curator.ask import ask
     from dpcore.errors import DpflowError
     from dpcore.ledger import Account, Balance
@@ -26,6 +27,7 @@ __all__ = [
     "json_schema",
     "load_spec",
     "open_release",
+    "sample",
     "synthesize",
 ]
 
@@ -39,6 +41,7 @@ _MODULES = {
     "json_schema": "dpcore.spec",
     "load_spec": "dpcore.spec",
     "open_release": "dpcore.answers.release",
+    "sample": "dpcore.answers.sample",
     "synthesize": "dpcore.runs.steps",
 }
 

@@ -13,7 +13,7 @@ import pytest
 from dpcore import synthesize
 from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger import Run, open_ledger, writing
-from dpcore.release import dataset_folder, publishing, release_id
+from dpcore.release import dataset_folder, publishing, release_id, withdrawal
 from dpcore.release.dataset_folder import pointer
 from dpcore.runs import steps, synthesis
 from dpcore.steward.verify import verify_ledger
@@ -237,7 +237,7 @@ def test_ordering_runs_by_their_first_reservation_would_not_do(
     def by_row(runs: Iterable[Run]) -> dict[str, int]:
         return {release_id(run.id, opened_at=run.opened_at): row for row, run in enumerate(runs)}
 
-    monkeypatch.setattr(synthesis, "reservation_numbers", by_row)
+    monkeypatch.setattr(withdrawal, "reservation_numbers", by_row)
     assert resume_refunded(paid) == [True, False, True, False]
     with pytest.raises(LedgerDamaged, match="is newer"):
         verify_ledger()
