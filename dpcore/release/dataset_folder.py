@@ -202,7 +202,7 @@ def _pointer_problem(
             read_regular(folder / LATEST, limit=LARGEST_NOTE).decode("utf-8"), object_pairs_hook=_each_once
         )
         name = told["release"]
-        if told != pointer(name) or not _is_name(name):
+        if told != pointer(name) or not is_name(name):
             return f"{LATEST} does not name a release of this folder"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"{LATEST} cannot be read"
@@ -229,9 +229,9 @@ def _not_newest(
     return None
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: object) -> bool:
     """Return whether a text can name a release of a folder: with an empty or absolute name, `NAME/data` would lead out of the folder."""
-    return text != "" and not text.startswith(".") and not {"/", "\\"}.intersection(text)
+    return isinstance(text, str) and text != "" and not text.startswith(".") and not {"/", "\\"}.intersection(text)
 
 
 def _is_older(name: str, other: str, *, numbers: Mapping[str, int]) -> bool:

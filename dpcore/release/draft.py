@@ -31,7 +31,7 @@ class Draft:
     """The content of a release: the model's rows, the measurements, the privacy statement and the discovered values.
 
     `uncertainty` returns the table of `uncertainty.parquet` for a size of at most so many bytes, and how to write it. It takes longer than
-    the rest; None to publish without it.
+    the rest; None to publish without it. `before` is the name of the dataset's release before it, by the reservations of their runs.
     """
 
     declaration: Declaration
@@ -45,3 +45,4 @@ class Draft:
     findings: Sequence[Finding] = ()
     warnings: Sequence[str] = ()
     uncertainty: Callable[[int], tuple[pa.Table, dict[str, Any]]] | None = None
+    before: str | None = None

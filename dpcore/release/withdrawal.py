@@ -165,12 +165,14 @@ def remove_data(release: Path, notice: Notice, *, ledger: Ledger, account: str) 
     Raises:
         OutputError: If the files cannot be removed.
     """
-    folder = Path(os.path.realpath(release))
+    folder, beside = Path(os.path.realpath(release)), Path(os.path.realpath(release.parent))
     try:
-        if not is_there(folder / MANIFEST):
+        there = is_there(folder / MANIFEST)
+        if there:
+            _put_notice(folder, notice)
+        _point_to_another(beside, notice.release, ledger=ledger, account=account)
+        if not there:
             return
-        _put_notice(folder, notice)
-        _point_to_another(folder.parent, notice.release, ledger=ledger, account=account)
         _remove_files(folder, notice)
         if notice.keep is None:
             _put_sign(folder, notice)

@@ -24,8 +24,11 @@ from dpcore.release import (
     check_writable,
     claim_folder,
     live_numbers,
+    newest_release,
     notice_of,
     publish,
+    reservation_numbers,
+    retain,
 )
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
@@ -344,6 +347,7 @@ class Synthesis:
             chosen_limit=stages.chosen_limit,
         )
         draft = draft_of(material, rows, payer=payer, curator=self.curator, lease=lease, seed=self._seed("values"))
+        draft = replace(draft, before=self._release_before())
         if lease is not None:  # a run that is only replayed changes nothing
             claim_folder(self.ledger, self.declaration.output_folder)
         published = publish(
@@ -356,9 +360,30 @@ class Synthesis:
         self._published = Publication(published=published, draft=draft, payer=payer, curator=self.curator, lease=lease)
         return published.folder
 
+    def _release_before(self) -> str | None:
+        """Return the newest release of the dataset that is older than this run's."""
+        own = self.ledger.run(self.run_id).first
+        earlier = [run for run in self.ledger.runs(self.account.name) if run.first < own]
+        return newest_release(self.declaration.output_folder, reservation_numbers(earlier))
+
     def settle(self) -> Outcome:
         """Refund the unspent budget, and return the outcome of the run."""
-        return made(self._published, "nothing was published yet; publish before settling").settle()
+        outcome = made(self._published, "nothing was published yet; publish before settling").settle()
+        self._retain()
+        return outcome
+
+    def _retain(self) -> None:
+        """Remove the data of older releases than the spec keeps. A failure does not undo the publication, so it is only a warning."""
+        keep = self.declaration.spec.output.keep
+        if keep is None:
+            return
+        try:
+            removed = retain(self.ledger, self.account.name, self.declaration.output_folder, keep=keep)
+        except DpflowError as error:
+            progress.warning("warning: older releases were not removed: %s", error)
+        else:
+            for name in removed:
+                progress.info("removed the data of release %s: the spec keeps %d", name, keep)
 
     def report(self) -> Report:
         """Return the report of the settled run, from its ledger and the manifest as it was written."""
