@@ -50,7 +50,7 @@ def _releases(arguments: argparse.Namespace) -> Answer:
 def _data(each: Listed) -> dict[str, Any]:
     """Return a release as JSON data. A manifest of an earlier version may lack a field."""
     manifest = each.manifest
-    privacy, series = manifest.get("privacy") or {}, manifest.get("series") or {}
+    privacy, version = manifest.get("privacy") or {}, manifest.get("version") or {}
     blocks, notice = privacy.get("blocks") or {}, each.notice
     return {
         "release": each.name,
@@ -63,8 +63,8 @@ def _data(each: Listed) -> dict[str, Any]:
         "unit": privacy.get("unit"),
         "neighbours": privacy.get("neighbours"),
         "blocks": blocks.get("names"),
-        "version": series.get("version"),
-        "changes": series.get("changes") or [],
+        "version": version.get("number"),
+        "changes": version.get("changes") or [],
         "withdrawn": notice and {"at": notice.withdrawn_at, "reason": notice.reason, "keep": notice.keep},
     }
 

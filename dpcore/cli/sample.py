@@ -3,6 +3,7 @@
 import argparse
 import io
 import json
+import logging
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,9 @@ MORE = (
     "so more rows add no information. Without --output they are printed as CSV"
 )
 FEW = 20
+"""With fewer expected rows, noise and smoothing decide what they look like."""
+
+progress = logging.getLogger("dpcore.progress")
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,11 @@ def _sample(arguments: argparse.Namespace) -> Answer | Printed:
     sampler = Sampler(release, arguments.where)
     seed = new_seed() if arguments.seed is None else arguments.seed
     tables = sampler.draw(arguments.rows, seed=seed)
+    if sampler.expected is not None and sampler.expected < FEW:
+        progress.warning(
+            "warning: the release itself has about %.2g such rows, which is too few to know much about them",
+            sampler.expected,
+        )
     if output is None:
         return Printed(tables)
     told = {"release": release.manifest["release"], "rows": arguments.rows, "where": arguments.where, "seed": seed}
@@ -91,8 +100,6 @@ def _sample(arguments: argparse.Namespace) -> Answer | Printed:
     text = f"wrote {arguments.rows:,} rows to {output}, with seed {seed}"
     if arguments.where is not None and sampler.expected is not None:
         text += f"\nthe release itself has about {sampler.expected:,.4g} such rows of {sampler.total:,.0f}"
-        if sampler.expected < FEW:
-            text += ", which is too few to know much about them: do not rely on their details"
     return Answer({**told, "output": str(output), "expected": sampler.expected}, text)
 
 

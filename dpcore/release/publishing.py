@@ -32,7 +32,7 @@ from dpcore.release.integrity import (
     read_manifest,
 )
 from dpcore.release.measured import MEASUREMENTS, measurement_schema, measurement_tables
-from dpcore.release.series import series_of
+from dpcore.release.versions import version_of
 from dpcore.spec.described import describe_universe
 
 ROWS_PER_GROUP = 1 << 18
@@ -183,7 +183,7 @@ def _chosen(manifest: bytes) -> _Chosen | None:
     """Return what a manifest states about the moment of its publication, or None if that is missing or malformed."""
     try:
         told = json.loads(manifest.decode("utf-8"))
-        created, head, before = told["created"], told["privacy"]["ledger_head"], told["series"]["before"]
+        created, head, before = told["created"], told["privacy"]["ledger_head"], told["version"]["before"]
         moment = dt.datetime.fromisoformat(created).astimezone(dt.UTC)
         well_formed = moment.isoformat(timespec="seconds") == created and isinstance(head, str)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
@@ -236,7 +236,7 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         "rounds": [asdict(each) for each in draft.rounds],
         "files": files,
     }
-    manifest["series"] = asdict(series_of(manifest, draft.declaration.output_folder, before=draft.before))
+    manifest["version"] = asdict(version_of(manifest, draft.declaration.output_folder, before=draft.before))
     written = json.dumps(manifest, indent=2) + "\n"
     if len(written) > LARGEST_MANIFEST:  # it is ASCII
         raise OutputError(

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from dpcore.errors import OutputError, UsageError
-from dpcore.ledger import Event, Ledger
+from dpcore.ledger import Event, Ledger, Run
 from dpcore.release.dataset_folder import LATEST, newest_release, point_latest, reservation_numbers
 from dpcore.release.draft_folder import new_file, sync_path
 from dpcore.release.integrity import (
@@ -122,6 +122,17 @@ def require_not_withdrawn(release: Path) -> None:
     """
     if notice := read_notice(release):
         raise UsageError(f"{notice.sentence}; list the others with: dpflow releases {one_line(release.parent)}")
+
+
+def require_rewritable(ledger: Ledger, run: Run) -> None:
+    """Raise if a run's release was withdrawn. Otherwise a retry of the run would write it again from the transcript.
+
+    Raises:
+        UsageError: With the date and the reason.
+    """
+    if run.release is not None and (event := ledger.withdrawals(run.account).get(run.id)):
+        told = notice_of(event, ledger=ledger.identity())
+        raise UsageError(f"{told.sentence}; it cannot be written again, so start a new run")
 
 
 def live_numbers(ledger: Ledger, account: str) -> dict[str, int]:

@@ -24,10 +24,9 @@ from dpcore.release import (
     check_writable,
     claim_folder,
     live_numbers,
-    newest_release,
-    notice_of,
     publish,
-    reservation_numbers,
+    release_before,
+    require_rewritable,
     retain,
 )
 from dpcore.reporting.formatting import at_most
@@ -127,7 +126,7 @@ class Synthesis:
                     stopped = stopped.limited(self._buy_limit(stopped).rows)
                 self._buy_total(stopped, lease=None)  # a retry of a stopped run raises the same error again
             raise UsageError(f"run {self.run_id} was ended without a release and cannot be continued; start a new run")
-        self._require_not_withdrawn(run)
+        require_rewritable(self.ledger, run)
         plan, blocks = self._stages.declared, self.blocks
         if blocks is not None:
             covering = self.declaration.covering(blocks)
@@ -141,12 +140,6 @@ class Synthesis:
             *(self.run_id, at_most(spec.privacy.epsilon), self.account.name, self.ledger.identity()[:16]),
         )
         return run
-
-    def _require_not_withdrawn(self, run: Run) -> None:
-        """Raise if the run's release was withdrawn. Otherwise a retry would write it again from the transcript."""
-        if run.release is not None and (event := self.ledger.withdrawals(run.account).get(run.id)):
-            told = notice_of(event, ledger=self.ledger.identity())
-            raise UsageError(f"{told.sentence}; it cannot be written again, so start a new run")
 
     def _taken(self, declaration: Declaration, amount: int) -> Reading:
         """Take the run's lease and its output folder, and return a reader of the granted rows."""
@@ -347,7 +340,7 @@ class Synthesis:
             chosen_limit=stages.chosen_limit,
         )
         draft = draft_of(material, rows, payer=payer, curator=self.curator, lease=lease, seed=self._seed("values"))
-        draft = replace(draft, before=self._release_before())
+        draft = replace(draft, before=release_before(self.ledger, self.run_id, self.declaration.output_folder))
         if lease is not None:  # a run that is only replayed changes nothing
             claim_folder(self.ledger, self.declaration.output_folder)
         published = publish(
@@ -359,12 +352,6 @@ class Synthesis:
         )
         self._published = Publication(published=published, draft=draft, payer=payer, curator=self.curator, lease=lease)
         return published.folder
-
-    def _release_before(self) -> str | None:
-        """Return the newest release of the dataset that is older than this run's."""
-        own = self.ledger.run(self.run_id).first
-        earlier = [run for run in self.ledger.runs(self.account.name) if run.first < own]
-        return newest_release(self.declaration.output_folder, reservation_numbers(earlier))
 
     def settle(self) -> Outcome:
         """Refund the unspent budget, and return the outcome of the run."""

@@ -219,6 +219,14 @@ def test_without_a_file_rows_are_printed(
     assert [each for (each,) in read(capsys.readouterr().out)][1:] == wanted
 
 
+def test_rows_that_the_release_hardly_has_come_with_a_warning(
+    kinds: Release, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for where, warned in (("age >= 65", False), ("age >= 98 and cost > 90 and hours < -15", True)):
+        assert dpflow("sample", str(kinds.folder), "--rows", "3", "--where", where) == 0
+        assert ("such rows, which is too few to know much about them" in capsys.readouterr().err) is warned
+
+
 def test_a_file_that_is_not_parquet_is_refused(kinds: Release, capsys: pytest.CaptureFixture[str]) -> None:
     assert dpflow("sample", str(kinds.folder), "--rows", "5", "--output", "rows.csv") == 2
     assert "does not end with .parquet" in capsys.readouterr().err

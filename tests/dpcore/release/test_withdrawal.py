@@ -155,7 +155,7 @@ def test_a_withdrawn_release_is_never_written_again(releases: Path, capsys: pyte
         synthesize("spec.yaml", run_id="second", resume=True)
     third = Path(synthesize("spec.yaml", run_id="third").release)
     assert newest(releases) == third.name
-    assert json.loads((third / "manifest.json").read_text(encoding="utf-8"))["series"]["before"] == second.name
+    assert json.loads((third / "manifest.json").read_text(encoding="utf-8"))["version"]["before"] == second.name
     verify_ledger()
 
 

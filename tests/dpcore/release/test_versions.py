@@ -10,7 +10,7 @@ import pytest
 
 from dpcore import synthesize
 from dpcore.ledger import open_ledger
-from dpcore.release.series import series_of
+from dpcore.release.versions import version_of
 from dpcore.release.withdrawal import SIGN, withdraw
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace, visits
@@ -41,8 +41,8 @@ def test_a_changed_spec_starts_a_version_with_its_differences(
     larger = (("epsilon: 1.0", "epsilon: 2.0"), ("values: [F, M]", "values: [F, X]"), ("width: 25", "width: 20"))
     kept = ("delta: 1e-9}", "delta: 1e-9}\noutput: {keep: 9}")
     made = [release(), release(kept), release(*larger), release(*larger), release()]
-    told = [manifest(each)["series"] for each in made]
-    assert [each["version"] for each in told] == [1, 1, 2, 2, 3]
+    told = [manifest(each)["version"] for each in made]
+    assert [each["number"] for each in told] == [1, 1, 2, 2, 3]
     assert [each["before"] for each in told] == [None, *(each.name for each in made[:-1])]
     assert [bool(each["changes"]) for each in told] == [False, False, True, False, True]
     assert told[2]["changes"] == [
@@ -77,19 +77,19 @@ COLUMNS = {"spec": {"universe": {"age": {"max": 9}}}, "universe": {}, "columns":
 )
 def test_what_changes_the_rows_is_told(tmp_path: Path, change: dict[str, Any], told: tuple[str, ...]) -> None:
     (tmp_path / "one").mkdir()
-    earlier = {"release": "one", "series": {"version": 4}, **COLUMNS}
+    earlier = {"release": "one", "version": {"number": 4}, **COLUMNS}
     (tmp_path / "one" / "manifest.json").write_text(json.dumps(earlier), encoding="utf-8")
-    found = series_of({**COLUMNS, **change}, tmp_path, before="one")
+    found = version_of({**COLUMNS, **change}, tmp_path, before="one")
     assert set(found.changes) == set(told)
-    assert (found.version, found.before) == (5 if told else 4, "one")
+    assert (found.number, found.before) == (5 if told else 4, "one")
 
 
 @pytest.mark.parametrize("earlier", ['{"release": "one"}', '{"release": "two"}', "[", "{}"])
 def test_an_unreadable_release_before_it_is_none(tmp_path: Path, earlier: str) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "one" / "manifest.json").write_text(earlier, encoding="utf-8")
-    found = series_of(COLUMNS, tmp_path, before="one")
-    assert (found.version, found.before, found.changes) == (1, None, ())
+    found = version_of(COLUMNS, tmp_path, before="one")
+    assert (found.number, found.before, found.changes) == (1, None, ())
 
 
 def test_twelve_monthly_releases_are_read_as_one_table(site: Site) -> None:

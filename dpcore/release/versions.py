@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpcore.ledger import Ledger
 from dpcore.release.dataset_folder import is_release
 from dpcore.release.integrity import MANIFEST, read_manifest
+from dpcore.release.withdrawal import is_recorded
 
 MOST_CHANGES = 50
 LONGEST = 160
@@ -20,22 +22,32 @@ _IGNORED = ("output.path", "output.keep", "analyst", "purpose", "dataset")
 
 
 @dataclass(frozen=True)
-class Series:
-    """Where a release stands among the releases of its dataset.
+class Version:
+    """The version of a spec, as a release of it states it.
 
     Attributes:
-        version: The version of the spec, counted from 1.
+        number: The number of the version, counted from 1.
         before: The release before it, by the reservations of their runs; None if it is the first.
         changes: The differences from the spec of the release before it. Without differences, the version is the same.
     """
 
-    version: int
+    number: int
     before: str | None
     changes: tuple[str, ...]
 
 
-def series_of(manifest: Mapping[str, Any], folder: Path, *, before: str | None) -> Series:
-    """Return where a release stands.
+def release_before(ledger: Ledger, run_id: str, folder: Path) -> str | None:
+    """Return the newest release of a dataset's folder that is older than a run's. Manifests that others have changed do not count."""
+    run = ledger.run(run_id)
+    earlier = sorted(
+        (each for each in ledger.runs(run.account) if each.first < run.first), key=lambda each: -each.first
+    )
+    released = (each for each in earlier if each.release and is_recorded(ledger, each.id, folder / each.release))
+    return next((each.release for each in released), None)
+
+
+def version_of(manifest: Mapping[str, Any], folder: Path, *, before: str | None) -> Version:
+    """Return the version of a release's spec.
 
     Args:
         manifest: The release's manifest, with the keys `spec`, `universe` and `columns`.
@@ -43,19 +55,18 @@ def series_of(manifest: Mapping[str, Any], folder: Path, *, before: str | None) 
         before: The release before it. If the folder does not hold it, the release counts as the first.
     """
     if before is None or not is_release(folder, before):
-        return Series(1, None, ())
+        return Version(1, None, ())
     try:
         earlier = json.loads(read_manifest(folder / before / MANIFEST))
-        number = int((earlier.get("series") or {}).get("version", 1))
-        own = json.loads(
-            json.dumps({key: manifest[key] for key in ("spec", "universe", "columns")})
-        )  # lists, as if read
+        number = int((earlier.get("version") or {}).get("number", 1))
+        read = {key: manifest[key] for key in ("spec", "universe", "columns")}
+        own = json.loads(json.dumps(read))  # with lists instead of tuples, as in the other manifest
         changes = tuple(_changes(_meaning(earlier), _meaning(own)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return Series(1, None, ())
+        return Version(1, None, ())
     if len(changes) > MOST_CHANGES:
         changes = (*changes[:MOST_CHANGES], f"and {len(changes) - MOST_CHANGES:,} more")
-    return Series(number + bool(changes), before, changes)
+    return Version(number + bool(changes), before, changes)
 
 
 def _meaning(manifest: Mapping[str, Any]) -> dict[str, Any]:
