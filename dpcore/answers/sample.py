@@ -101,18 +101,18 @@ class Sampler:
         return self._tables(rows, np.random.default_rng(seed))
 
     def _tables(self, rows: int, rng: np.random.Generator) -> Iterator[pa.Table]:
-        left, tries = rows, MOST_TRIES * max(rows, CHUNK_ROWS // MOST_TRIES)
+        left, drawn, most = rows, 0, max(MOST_TRIES * rows, CHUNK_ROWS)
         while left:
-            if self._divided.rest is not None and tries <= 0:
+            if self._divided.rest is not None and drawn >= most:
                 raise UsageError(
-                    f"only {rows - left:,} of {MOST_TRIES * rows:,} drawn rows satisfy this condition, which joins too many columns with "
+                    f"only {rows - left:,} of {drawn:,} drawn rows satisfy this condition, which joins too many columns with "
                     "`or` to be drawn directly; ask for fewer rows, or join fewer columns"
                 )
             size = min(left, CHUNK_ROWS) if self._divided.rest is None else min(4 * left + 1024, CHUNK_ROWS)
-            drawn = self._chunk(size, rng).slice(0, left)
-            left, tries = left - drawn.num_rows, tries - size
-            if drawn.num_rows:
-                yield drawn
+            table = self._chunk(size, rng).slice(0, left)
+            left, drawn = left - table.num_rows, drawn + size
+            if table.num_rows:
+                yield table
 
     def _chunk(self, size: int, rng: np.random.Generator) -> pa.Table:
         counts = np.bincount(sample_cells(self._shares, size, rng=rng), minlength=len(self._shares)).tolist()
