@@ -4,7 +4,7 @@ from pathlib import Path
 
 from dpcore.ledger import Ledger
 from dpcore.release.integrity import MANIFEST, is_there
-from dpcore.release.withdrawal import is_recorded, notice_of, remove_data, withdraw
+from dpcore.release.withdrawal import is_recorded, remove_data, withdraw
 
 
 def retain(ledger: Ledger, account: str, folder: Path, *, keep: int) -> tuple[str, ...]:
@@ -26,7 +26,7 @@ def retain(ledger: Ledger, account: str, folder: Path, *, keep: int) -> tuple[st
     for run_id, event in withdrawn.items():
         release = folder / str(event.details["release"])
         if event.details["keep"] is not None and _has_files(release) and is_recorded(ledger, run_id, release):
-            remove_data(release, notice_of(event, ledger=ledger.identity()), ledger=ledger, account=account)
+            remove_data(ledger, run_id, release)
     live = sorted(
         (run.first, run.id, run.release)
         for run in ledger.runs(account)

@@ -8,13 +8,14 @@ Parquet file, so reading it fails with an error that names it. Retention leaves 
 ones.
 """
 
+import fcntl
 import hashlib
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
@@ -164,37 +165,54 @@ def withdraw(ledger: Ledger, run_id: str, release: Path, *, reason: str, keep: i
         OutputError: If the files cannot be removed. The withdrawal is recorded.
         UsageError: If the run has no release.
     """
-    event = ledger.withdraw(run_id, reason=reason, keep=keep)
-    notice = notice_of(event, ledger=ledger.identity())
-    remove_data(release, notice, ledger=ledger, account=event.account)
-    return notice
+    ledger.withdraw(run_id, reason=reason, keep=keep)
+    return remove_data(ledger, run_id, release)
 
 
-def remove_data(release: Path, notice: Notice, *, ledger: Ledger, account: str) -> None:
+def remove_data(ledger: Ledger, run_id: str, release: Path) -> Notice:
     """Make a folder that of a withdrawn release: readers are told first, then `latest.json` moves on, then the data goes.
 
     Raises:
         OutputError: If the files cannot be removed.
     """
+    account = ledger.run(run_id).account
+    notice = _recorded_notice(ledger, account, run_id)
     folder, beside = Path(os.path.realpath(release)), Path(os.path.realpath(release.parent))
     try:
-        there = is_there(folder / MANIFEST)
-        if there:
+        if not is_there(folder / MANIFEST):
+            _point_to_another(beside, notice.release, ledger=ledger, account=account)
+            return notice
+        with _locked(folder):
+            notice = _recorded_notice(
+                ledger, account, run_id
+            )  # a steward may have withdrawn what retention was removing
             _put_notice(folder, notice)
-        _point_to_another(beside, notice.release, ledger=ledger, account=account)
-        if not there:
-            return
-        _remove_files(folder, notice)
-        if notice.keep is None:
-            _put_sign(folder, notice)
-        for draft in folder.glob(f"{_DRAFT}*"):
-            _remove(draft)
-        sync_path(folder)
+            _point_to_another(beside, notice.release, ledger=ledger, account=account)
+            _remove_files(folder, notice)
+            if notice.keep is None:
+                _put_sign(folder, notice)
+            sync_path(folder)
     except OSError as error:
         raise OutputError(
             f"{notice.sentence}, but its files in {one_line(folder)} cannot be removed ({error.strerror}); make the folder "
             "writable, and run the same command again"
         ) from None
+    return notice
+
+
+def _recorded_notice(ledger: Ledger, account: str, run_id: str) -> Notice:
+    return notice_of(ledger.withdrawals(account)[run_id], ledger=ledger.identity())
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time change a release, so that what a killed one has left can be removed. The lock ends with the process."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _put_notice(folder: Path, notice: Notice) -> None:
@@ -215,12 +233,12 @@ def _point_to_another(folder: Path, name: str, *, ledger: Ledger, account: str) 
 
 def _remove_files(folder: Path, notice: Notice) -> None:
     """Remove everything but the manifest, the notice and the sign. The rows disappear in one step."""
-    if notice.keep is not None or _content(folder / DATA / SIGN) != sign_of(notice):
+    if notice.keep is not None or not _has_only_sign(folder / DATA, notice):
         _remove(folder / _REMOVED)
         with suppress(FileNotFoundError):
             (folder / DATA).rename(folder / _REMOVED)
     for entry in sorted(folder.iterdir()):
-        if entry.name not in {MANIFEST, WITHDRAWN, DATA} and not entry.name.startswith(_DRAFT):
+        if entry.name not in {MANIFEST, WITHDRAWN, DATA}:
             _remove(entry)
 
 
@@ -232,11 +250,11 @@ def _put_sign(folder: Path, notice: Notice) -> None:
     draft.mkdir()
     with new_file(draft / SIGN) as file:
         file.write(sign_of(notice))
-    try:
-        draft.rename(folder / DATA)
-    except OSError:
-        if not is_there(folder / DATA / SIGN):  # otherwise another process has put the same sign there
-            raise
+    draft.rename(folder / DATA)
+
+
+def _has_only_sign(data: Path, notice: Notice) -> bool:
+    return _content(data / SIGN) == sign_of(notice) and sum(1 for _ in data.iterdir()) == 1
 
 
 def _content(path: Path) -> bytes | None:
@@ -260,7 +278,7 @@ def _remove(path: Path) -> None:
         else:
             path.unlink()
     except OSError as error:
-        raise_unless_gone(error)  # another process was faster
+        raise_unless_gone(error)
 
 
 def withdrawal_problem(folder: Path, manifest: Mapping[str, Any], notice: Notice) -> str | None:
@@ -284,4 +302,4 @@ def withdrawal_problem(folder: Path, manifest: Mapping[str, Any], notice: Notice
         if is_there(folder / PurePosixPath(str(each["path"]))):
             return f"it was withdrawn, but {one_line(each['path'])} is still there; {again}"
     others = next(files_in(folder, [*expected]), None)
-    return None if others is None else f"{one_line(others)} does not belong to a withdrawn release"
+    return None if others is None else f"{one_line(others)} does not belong to a withdrawn release; {again}"

@@ -238,6 +238,10 @@ def test_verify_notices(releases: Path, planted: str) -> None:
             (releases / "latest.json").write_text(json.dumps(withdrawal_pointer(release.name)) + "\n", encoding="utf-8")
     with pytest.raises(LedgerDamaged, match=problem):
         verify_ledger()
+    if planted != "withdrawn without a record":
+        with open_ledger() as ledger:
+            withdraw(ledger, "second", release, reason="repeated")
+        verify_ledger()
 
 
 def withdrawal_pointer(name: str) -> dict[str, str]:
