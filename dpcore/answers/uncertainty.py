@@ -32,6 +32,7 @@ FINE = ("model", "pilot")  # each of their errors would be an error of all inter
 SINGLE_STEP = 1e-4  # of a function whose marginal was not measured as a whole
 _METADATA = b"dpflow-uncertainty"
 _LARGEST = 2**31 - 1
+_NOTHING = np.zeros(0, dtype=np.uint32)  # of a model that has learned nothing, and so has no functions
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +120,7 @@ def _table(found: Uncertainty, measurements: Sequence[Measurement], *, step: flo
     axes = tuple(found.model.functions)
     steps = {name: _steps(axes, measurements, step=FINE_STEP if name in FINE else step) for name in found.fits}
     columns = {
-        name: np.concatenate([_whole(fit.functions[each], steps[name][each]) for each in axes])
+        name: np.concatenate([_NOTHING, *(_whole(fit.functions[each], steps[name][each]) for each in axes)])
         for name, fit in found.fits.items()
     }
     public = {

@@ -16,7 +16,7 @@ from dpcore.ledger import Lease, Ledger
 from dpcore.measurements import Counts, Measurement, Selection
 from dpcore.mechanisms import ExponentialMechanism, Mechanism
 from dpcore.mechanisms.currency_noise import Noise
-from dpcore.mechanisms.pricing import cell_noise, least_amount, marginal_noise
+from dpcore.mechanisms.pricing import cell_noise, least_amount, marginal_noise, number_noise
 from dpcore.privacy.accounting import Currency
 from dpcore.privacy.protection import Protection
 from dpcore.tables.counting import in_groups
@@ -142,6 +142,31 @@ class Curator:
         """
         return self._select(step, expected, share, sensitivity=self._protection.sensitivity.linf, choose=_worst_cell)
 
+    def measure_mean_error(self, step: str, expected: Expected, *, share: Fraction) -> Measurement:
+        """Measure the weighted mean of the errors of expected marginals, in whole rows.
+
+        The value is sum_i w_i |x_i - e_i|_1 // sum_i w_i, with the notation of `select_marginal`. By the triangle inequality the sum moves by
+        at most sum_i w_i times the L1 sensitivity d, and a whole quotient then moves by at most d.
+        """
+
+        def exact(histogram: Histogram, offered: Sequence[Offer]) -> int:
+            errors = sum(int(each.sum()) for each in _weighted_errors(histogram, offered))
+            return errors // sum(offer.weight for offer in offered)
+
+        return self._measure_error(step, expected, share, sensitivity=self._protection.sensitivity.l1, exact=exact)
+
+    def measure_largest_error(self, step: str, expected: Expected, *, share: Fraction) -> Measurement:
+        """Measure the largest error |x_i - e_i| of a single cell of expected marginals. It moves by at most the Linf sensitivity.
+
+        Weights play no part here: every candidate counts once.
+        """
+
+        def exact(histogram: Histogram, offered: Sequence[Offer]) -> int:
+            once = [Offer(offer.axes, offer.expected) for offer in offered]
+            return max(int(each.max(initial=0)) for each in _weighted_errors(histogram, once))
+
+        return self._measure_error(step, expected, share, sensitivity=self._protection.sensitivity.linf, exact=exact)
+
     def measure_marginal(self, step: str, axes: Axes, *, share: Fraction) -> Measurement:
         """Measure a whole marginal, with the noise that suits the account's currency."""
         return self._measure(step, lambda: self._marginal_mechanism(share), axes, cell=None)
@@ -163,6 +188,33 @@ class Curator:
                 noisy = mechanism.draw(true if cell is None else true.ravel()[cell : cell + 1])
                 return Measurement(
                     step=step, axes=axes, cell=cell, values=noisy, noise=mechanism.standard_deviation
+                ).to_bytes()
+
+            return self._charge_then(step, mechanism, draw)
+
+        measurement = Measurement.from_bytes(self._stored(step) or pay_and_draw(), step=step)
+        self._drawn[step] = measurement.values.size
+        return measurement
+
+    def _measure_error(
+        self,
+        step: str,
+        expected: Expected,
+        share: Fraction,
+        *,
+        sensitivity: int,
+        exact: Callable[[Histogram, Sequence[Offer]], int],
+    ) -> Measurement:
+        """Measure one number that follows from expected marginals, where it moves by at most `sensitivity`."""
+
+        def pay_and_draw() -> bytes:
+            offered = _checked(expected())
+            mechanism = number_noise(self._amount(share), currency=self._currency, sensitivity=sensitivity)
+
+            def draw(histogram: Histogram) -> bytes:
+                noisy = mechanism.draw(np.array([exact(histogram, offered)], dtype=np.int64))
+                return Measurement(
+                    step=step, axes=(), cell=0, values=noisy, noise=mechanism.standard_deviation
                 ).to_bytes()
 
             return self._charge_then(step, mechanism, draw)

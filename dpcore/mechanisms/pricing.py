@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 from dpcore.errors import UsageError
 from dpcore.mechanisms import DiscreteGaussian, DiscreteLaplace, RoundedGaussian
-from dpcore.mechanisms.currency_noise import LEAST_NOISE, Noise
+from dpcore.mechanisms.currency_noise import LEAST_NOISE, Noise, one_number
 from dpcore.mechanisms.rounded import LARGEST_SIGMA
 from dpcore.mechanisms.sampling.noise import LARGEST_SCALE
 from dpcore.privacy.accounting import Currency, budget_of
@@ -38,6 +38,11 @@ def marginal_noise(amount: int, *, currency: Currency, protection: Protection) -
 def cell_noise(amount: int, *, currency: Currency, protection: Protection) -> Noise:
     """Return the least noise that an amount buys for a single count."""
     return CELL_NOISE[currency].for_amount(amount, currency=currency, sensitivity=protection.count_sensitivity)
+
+
+def number_noise(amount: int, *, currency: Currency, sensitivity: int) -> Noise:
+    """Return the least noise that an amount buys for a single whole number that moves by at most `sensitivity`."""
+    return CELL_NOISE[currency].for_amount(amount, currency=currency, sensitivity=one_number(sensitivity))
 
 
 def least_amount(*, currency: Currency, protection: Protection) -> int:

@@ -96,6 +96,10 @@ class Statement:
     @property
     def sentence(self) -> str:
         """The guarantee in one sentence."""
+        return self.said_of("This release is")
+
+    def said_of(self, subject: str) -> str:
+        """Return the guarantee in one sentence about something else that the run has bought, such as "These figures are"."""
         if self.unit == "row":
             whom = "one row" if self.weight is None else f"one row, which counts {self.weighing}"
         else:
@@ -104,13 +108,17 @@ class Statement:
             whom = f"one {self.unit} with all its rows, of which {most}{each}"
         change = "adding or removing" if self.neighbours == "add-remove" else "replacing"
         what = pair(self.epsilon, self.delta)
-        return f"This release is {what}-differentially private with respect to {change} {whom}."
+        return f"{subject} {what}-differentially private with respect to {change} {whom}."
 
     @property
     def sampling(self) -> str:
         """A sentence about the delta that the samplers add."""
+        return self.sampling_of("Its")
+
+    def sampling_of(self, whose: str) -> str:
+        """Return the same sentence about something else that the run has bought, such as "Their"."""
         return (
-            f"Its {self.draws:,} random draws follow their distributions up to a proved distance, which adds at most "
+            f"{whose} {self.draws:,} random draws follow their distributions up to a proved distance, which adds at most "
             f"{at_most(self.sampler_delta)} to delta."
         )
 

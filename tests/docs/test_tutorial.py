@@ -51,7 +51,8 @@ def test_the_guide_to_using_a_release_works_on_the_one_that_the_tutorial_made(fo
 def test_the_guide_to_asking_a_release_works_on_the_one_that_the_tutorial_made(folder: Path) -> None:
     (asked,) = run_page(ANSWERS, folder)
     said, printed = ([line.split() for line in text.splitlines()] for text in (asked.said, asked.printed))
-    assert printed[0] == said[0] == ["department", "visits", "cost"]
+    numbers = [f"{name}{part}" for name in ("visits", "cost") for part in ("", "_low", "_high", "_basis")]
+    assert printed[0] == said[0] == ["department", *numbers]
     assert len(printed) == len(said) == 5
     (code,) = blocks(ANSWERS, "python")
     assert "cost" in python(code, folder, {})

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 
 from dpcore import ask, synthesize
+from dpcore.comparison.figures import buy_figures
 from dpcore.curator.curator import Curator
 from dpcore.ledger import Ledger, Operation, open_ledger
 from dpcore.mechanisms import (
@@ -300,6 +301,25 @@ def test_every_draw_of_a_question_is_paid_for(workspace: Workspace, what: str, c
         again = described.answer(exact)  # type: ignore[attr-defined]
     assert left == []
     assert str(again) == str(answer)
+
+
+@pytest.mark.parametrize("currency", list(Currency))
+def test_every_draw_of_bought_figures_is_paid_for(workspace: Workspace, currency: Currency) -> None:
+    workspace.write_spec(("rounds: 4", "rounds: 1"), ("delta: 1e-9", f"delta: {DELTA[currency]}"))
+    plan = Plan(workspace, currency)
+    here, there = plan.tables()
+    plan.prepare(here)
+    release = synthesize(workspace.spec).release
+    first, second = Recording(), Recording()
+    with first.of_a_run():
+        buy_figures(release, workspace.spec, epsilon=0.5, approved=False)
+    there.to_csv(workspace.folder / "visits.csv", index=False)
+    with second.of_a_run(answers_of=first):
+        buy_figures(release, workspace.spec, epsilon=0.5, approved=False)
+    assert len(first.draws) == len(first.charged) == 3
+    assert complaints(first, currency) == set()
+    # Errors of a person's rows may cancel out, so they need not move as far as was paid for.
+    assert movements(first, second) <= {"nobody moved anything as far as was paid for: this comparison has no power"}
 
 
 def test_the_bytes_that_a_run_takes_are_those_of_its_draws_and_the_declared_ones(workspace: Workspace) -> None:

@@ -17,13 +17,14 @@ _STYLE = """
 .panel{fill:var(--panel);stroke:var(--grid)}
 text{fill:var(--ink);font:13px system-ui,sans-serif}
 .quiet{fill:var(--quiet);font-size:12px}
+.small{font-size:12px}
 .end{text-anchor:end}
 .middle{text-anchor:middle}
 .grid{stroke:var(--grid)}
 .axis,.fall{stroke:var(--outline)}
 .spent,.after{fill:var(--spent)}
 .this-run{fill:var(--this-run)}
-.reserved{fill:url(#hatched);stroke:var(--spent)}
+.reserved,.apart{fill:url(#hatched);stroke:var(--spent)}
 .hatch{stroke:var(--spent);stroke-width:3}
 .left{fill:none;stroke:var(--outline)}
 .mark{stroke:var(--ink);stroke-width:1.5;stroke-dasharray:4 3}
@@ -32,6 +33,17 @@ text{fill:var(--ink);font:13px system-ui,sans-serif}
 .before-line{stroke:var(--this-run)}
 .after-line{stroke:var(--spent)}
 .floor{stroke:var(--ink);stroke-dasharray:2 3}
+.count{fill:var(--spent)}
+.whisker{stroke:var(--ink);stroke-width:1.5}
+.good{fill:var(--good)}
+.fair{fill:var(--fair)}
+.poor{fill:var(--poor)}
+.shade-0{fill:none;stroke:var(--grid)}
+.shade-1,.shade-2,.shade-3,.shade-4{fill:var(--spent)}
+.shade-1{fill-opacity:.12}
+.shade-2{fill-opacity:.28}
+.shade-3{fill-opacity:.45}
+.on{fill:var(--panel);font-weight:700}
 """
 _HATCHED = (
     '<pattern id="hatched" width="7" height="7" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
@@ -59,9 +71,9 @@ def data_uri(svg: str) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
 
 
-def panel(height: float, parts: Iterable[str], *, title: str, words: str) -> str:
+def panel(height: float, parts: Iterable[str], *, title: str, words: str, width: float = WIDTH) -> str:
     """Put the parts of a drawing on a panel. `words` describe it for readers who cannot see it."""
-    head = f'width="{WIDTH}" height="{at(height)}" viewBox="0 0 {WIDTH} {at(height)}" role="img"'
+    head = f'width="{at(width)}" height="{at(height)}" viewBox="0 0 {at(width)} {at(height)}" role="img"'
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {head}>',
@@ -69,7 +81,7 @@ def panel(height: float, parts: Iterable[str], *, title: str, words: str) -> str
             f"<desc>{escape(words)}</desc>",
             f"<style>{colours.variables('svg')}{_STYLE}</style>",
             f"<defs>{_HATCHED}</defs>",
-            f'<rect class="panel" x="0.5" y="0.5" width="{WIDTH - 1}" height="{at(height - 1)}" rx="8"/>',
+            f'<rect class="panel" x="0.5" y="0.5" width="{at(width - 1)}" height="{at(height - 1)}" rx="8"/>',
             *parts,
             "</svg>\n",
         ]

@@ -79,7 +79,7 @@ class Coding:
             piece: The number of the batch's piece in its source.
             start: The number of the batch's first row in its piece.
         """
-        batch, places = self._windowed(batch)
+        batch, places = self.windowed(batch)
         codes, keep = self.universe.encode_rows(batch)
         kept = np.flatnonzero(keep)
         rows = pa.array(kept)
@@ -112,7 +112,7 @@ class Coding:
             undecided: Names of attributes whose cells are not yet known.
             key: For hashes of ids and texts.
         """
-        batch, _ = self._windowed(batch)
+        batch, _ = self.windowed(batch)
         counts = np.ones(batch.num_rows, dtype=np.bool_)
         drops = any(isinstance(attribute, Fine) for attribute in self.universe.attributes.values())
         columns: list[npt.NDArray[np.integer[Any]]] = []
@@ -135,7 +135,7 @@ class Coding:
             counts &= known
         return [column[counts] for column in columns]
 
-    def _windowed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.intp]]:
+    def windowed(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, npt.NDArray[np.intp]]:
         """Return the rows in the window, and their positions in the batch."""
         if self.window is None:
             return batch, np.arange(batch.num_rows)

@@ -10,7 +10,16 @@ import pytest
 
 from dpcore.answers.release import Release, open_release
 from dpcore.answers.replicates import make_uncertainty
-from dpcore.answers.uncertainty import FEWEST, file_size, read_uncertainty, uncertainty_table, writing_options
+from dpcore.answers.uncertainty import (
+    FEWEST,
+    Fit,
+    Scale,
+    Uncertainty,
+    file_size,
+    read_uncertainty,
+    uncertainty_table,
+    writing_options,
+)
 from dpcore.errors import UsageError
 
 
@@ -41,6 +50,14 @@ def test_rounding_moves_no_count_by_more_than_a_small_part_of_its_error(kinds: R
         for each in made.replicates
     ]
     assert min(other) > 0.05  # a control: replicates differ from the pilot
+
+
+def test_a_model_that_has_learned_nothing_is_restored(tmp_path: Path) -> None:
+    nothing = Fit(7.0, {})
+    written = uncertainty_table(Uncertainty(nothing, nothing, (nothing,), Scale((0.0, 0.0, 0.0, 0.0))), [])
+    pq.write_table(written, tmp_path / "file", compression="zstd", **writing_options(written))
+    read = read_uncertainty(tmp_path / "file", [])
+    assert [(fit.total, fit.functions) for fit in read.fits.values()] == 3 * [(7.0, {})]
 
 
 def test_a_file_that_would_be_too_large_has_larger_steps_or_fewer_replicates(kinds: Release) -> None:

@@ -61,6 +61,8 @@ def ask_everything(curator: Curator) -> None:
     curator.measure_marginal("a/measure", (0, 1), share=Fraction(1, 10))
     curator.measure_cell("b/measure", (0,), 1, share=Fraction(1, 10))
     curator.measure_cell("total", (), None, share=Fraction(1, 10))
+    curator.measure_mean_error("error/mean", marginals, share=Fraction(1, 10))
+    curator.measure_largest_error("error/largest", marginals, share=Fraction(1, 10))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +85,7 @@ def test_nothing_is_drawn_before_its_charge_is_in_the_ledger(
     for mechanism in MECHANISMS:
         monkeypatch.setattr(mechanism, "draw", watched(mechanism.draw))
     ask_everything(curator)
-    assert len(drawn) == 5
+    assert len(drawn) == 7
     charges = 0
     for charge, paid in drawn:
         charges += charge
@@ -127,7 +129,7 @@ def test_each_currency_is_spent_on_the_mechanisms_that_suit_it(
     expected = curator.expected_noise(Fraction(1, 10))
     ask_everything(curator)
     rows = ledger.transcript("r")
-    assert [row.mechanism["name"] for row in rows] == ["exponential", "exponential", marginal, cell, cell]
+    assert [row.mechanism["name"] for row in rows] == ["exponential", "exponential", marginal, *[cell] * 4]
     for row in rows:
         assert from_description(row.mechanism).price(currency) == row.amount
     measured = curator.measure_marginal("a/measure", (0, 1), share=Fraction(1, 10))
@@ -183,7 +185,7 @@ def test_selection_finds_what_the_model_gets_most_wrong(make_curator: Any) -> No
         "no number",
     ],
 )
-@pytest.mark.parametrize("kind", ["select_marginal", "select_cell"])
+@pytest.mark.parametrize("kind", ["select_marginal", "select_cell", "measure_mean_error", "measure_largest_error"])
 def test_what_no_score_can_be_made_of_is_refused_and_not_paid(make_curator: Any, kind: str, offered: Any) -> None:
     curator, ledger = make_curator()
     with pytest.raises(StepFailed):
@@ -250,6 +252,44 @@ def test_no_score_moves_by_more_than_the_sensitivity_that_is_paid_for_and_withou
     sensitivity = Protection(unit="person", rows_per_unit=ROWS_OF_A_UNIT, neighbours=relation).sensitivity
     assert moved == declared.pop()  # never more, and no smaller number would do
     assert moved > (sensitivity.l1 if kind == "select_marginal" else sensitivity.linf)  # the control
+
+
+@pytest.mark.parametrize("relation", list(Neighbours))
+@pytest.mark.parametrize("kind", ["measure_mean_error", "measure_largest_error"])
+@pytest.mark.parametrize("offered", [WEIGHTED, WEIGHTED[:1]], ids=["several", "one"])
+def test_no_error_moves_by_more_than_the_sensitivity_that_is_paid_for(
+    make_curator: Any, monkeypatch: pytest.MonkeyPatch, relation: Neighbours, kind: str, offered: Sequence[Offer]
+) -> None:
+    curator, ledger = make_curator(delta=0.0, rows_per_unit=ROWS_OF_A_UNIT, neighbours=relation)
+    seen: list[int] = []
+    monkeypatch.setattr(DiscreteLaplace, "draw", lambda _, exact: seen.append(int(exact[0])) or exact)
+    codes = [code.astype(np.uint8) for code in np.unravel_index(np.arange(4), LITTLE)]
+    lease = ledger.lease("r")
+    for number, table in enumerate(TABLES):
+        curator.receive(LocalHistogram.of(codes=codes, counts=table.ravel(), shape=LITTLE), lease=lease)
+        getattr(curator, kind)(f"s{number}", lambda: offered, share=Fraction(1, 1000))
+    (declared,) = {row.mechanism["l1"] for row in ledger.transcript("r")}
+    moved = max(
+        abs(seen[one] - seen[other])
+        for one, other in permutations(range(len(TABLES)), 2)
+        if are_neighbours(TABLES[one], TABLES[other], relation)
+    )
+    sensitivity = Protection(unit="person", rows_per_unit=ROWS_OF_A_UNIT, neighbours=relation).sensitivity
+    assert declared == (sensitivity.l1 if kind == "measure_mean_error" else sensitivity.linf)
+    assert moved <= declared
+    if len(offered) == 1:
+        assert moved == declared  # no smaller number would do
+
+
+def test_errors_are_those_of_the_expected_counts_plus_noise(make_curator: Any) -> None:
+    curator, _ = make_curator(delta=0.0)
+    offered = [Offer((0,), COUNTS.sum(axis=1) - 9000, 3), Offer((1,), COUNTS.sum(axis=0) + np.array([0, 0, 70_000]), 1)]
+    mean = curator.measure_mean_error("mean", lambda: offered, share=Fraction(1, 2))
+    assert abs(int(mean.values[0]) - (3 * 18_000 + 70_000) // 4) < 40 * mean.noise
+    largest = curator.measure_largest_error("largest", lambda: offered, share=Fraction(1))
+    assert abs(int(largest.values[0]) - 70_000) < 40 * largest.noise
+    again = curator.measure_mean_error("mean", lambda: pytest.fail("not needed"), share=Fraction(1, 2))
+    assert (again.values == mean.values).all()
 
 
 def test_measurements_are_the_true_counts_plus_noise(make_curator: Any) -> None:

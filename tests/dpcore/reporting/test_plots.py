@@ -12,12 +12,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpcore.reporting.outcome import Round
-from dpcore.reporting.plots import Bar, budget_plot, budget_words, data_uri, rounds_plot, rounds_words
+from dpcore.reporting.plots import (
+    Bar,
+    Count,
+    Tile,
+    budget_plot,
+    budget_words,
+    counts_plot,
+    counts_words,
+    data_uri,
+    rounds_plot,
+    rounds_words,
+    tiles_plot,
+)
+from dpcore.reporting.plots.counts import SMALL
 from dpcore.reporting.plots.drawing import SPAN, WIDTH
 from tests.dpcore.reporting.contrast import colours_of, contrast, difference_without, painted
 
 BARS = [Bar("before", 240, 0, 100, 1000), Bar("after", 240, 130, 100, 1000)]
-DECORATION = {"panel", "grid"}
+DECORATION = {"panel", "grid", "shade-0"}  # a tile without dependence says so by its number
 
 
 def rounds(count: int, *, scale: float = 1.0) -> list[Round]:
@@ -29,7 +42,22 @@ def rounds(count: int, *, scale: float = 1.0) -> list[Round]:
     ]
 
 
+COUNTS = [
+    Count("20 to 39", 300.0, 250.0, 360.0),
+    Count("40 to 59", 100.0, 80.0, 120.0),
+    Count("missing", 5.0, 0.0, 30.0, apart=True),
+]
+TILES = {
+    (1, 0): Tile("shade-4", "70"),
+    (0, 1): Tile("good", "✓"),
+    (2, 0): Tile("shade-0", "0"),
+    (0, 2): Tile("poor", "✗"),
+}
+LEGEND = [(Tile("good", "✓"), "good"), (Tile("fair", "~"), "fair")]
 PLOTS = {
+    "upright counts": counts_plot(COUNTS, title="age", upright=True),
+    "lying counts": counts_plot(COUNTS, title="age", upright=False),
+    "tiles": tiles_plot(["age", "sex", "city"], TILES, LEGEND, title="Pairs", words="Three pairs."),
     "budget": budget_plot(BARS),
     "one budget": budget_plot(BARS[:1]),
     "dots": rounds_plot(rounds(40)),
@@ -219,3 +247,66 @@ def test_distances_that_are_no_numbers_are_drawn_at_the_edge() -> None:
     odd = Round(1, (), 1, 1.0, before=math.inf, after=0.0, noise_floor=0.1, spent=1.0)
     svg = rounds_plot([odd])
     assert not re.search(r'="[^"]*(nan|inf)', svg)
+
+
+@pytest.mark.parametrize("cone", ["red", "green", "blue"])
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_ratings_are_told_apart_with_any_colour_vision(cone: str, dark: bool) -> None:
+    colours = colours_of(PLOTS["tiles"], dark=dark)
+    for one, other in (("good", "fair"), ("fair", "poor"), ("good", "poor")):
+        assert difference_without(cone, colours[one], colours[other]) > 30
+
+
+def test_a_lying_bar_is_as_long_as_its_count_and_its_whisker_as_its_interval() -> None:
+    svg = PLOTS["lying counts"]
+    bars = [float(each.get("width", "")) for each in elements(svg, "rect", "count")]
+    assert bars[0] / bars[1] == pytest.approx(3, rel=0.02)
+    whiskers = [float(each.get("x2", "")) - float(each.get("x1", "")) for each in elements(svg, "line", "whisker")]
+    long = [each for each in whiskers if each]
+    assert long[0] / long[1] == pytest.approx(110 / 40, rel=0.05)
+    assert {"300 ± 60", "100 ± 20", "5 ± 25"} <= set(texts(svg))
+
+
+def test_an_upright_bar_is_as_high_as_its_count_and_the_missing_stand_apart() -> None:
+    svg = PLOTS["upright counts"]
+    heights = [float(each.get("height", "")) for each in elements(svg, "rect", "count")]
+    assert heights[0] / heights[1] == pytest.approx(3, rel=0.02)
+    assert len(elements(svg, "rect", "apart")) == 1
+    assert [text for text in texts(svg) if " to " in text] == ["20 to 39", "40 to 59"]
+    assert "missing" in texts(svg)
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(max_size=40), st.floats(0, 1e12), st.floats(0, 1e12), st.booleans()), min_size=1, max_size=30
+    ),
+    st.booleans(),
+)
+def test_whatever_the_counts_are_they_are_drawn_within_the_panel(
+    figures: list[tuple[str, float, float, bool]], upright: bool
+) -> None:
+    # Control characters are no part of XML; labels of a universe are printable.
+    shown = [
+        Count("".join(filter(str.isprintable, label)), value, max(0.0, value - error), value + error, apart=apart)
+        for label, value, error, apart in figures
+    ]
+    svg = counts_plot(shown, title="x", upright=upright)
+    height = float(ET.fromstring(svg).get("height", ""))  # noqa: S314  our own text
+    for bar in (*elements(svg, "rect", "count"), *elements(svg, "rect", "apart")):
+        x, y, wide, high = (float(bar.get(name, "")) for name in ("x", "y", "width", "height"))
+        assert 0 <= x <= x + wide <= SMALL + 0.1
+        assert 0 <= y <= y + high <= height
+    assert not re.search(r'="[^"]*(nan|inf)', svg)
+
+
+def test_counts_are_told_in_words_the_largest_first() -> None:
+    assert counts_words(COUNTS, most=1) == "The largest of 3 counts, with 95 % intervals: 20 to 39: 300 (250 to 360)."
+    assert counts_words([]) == "There are no counts."
+
+
+def test_tiles_stand_in_their_row_and_column_with_their_mark() -> None:
+    (good, legend) = elements(PLOTS["tiles"], "rect", "good")
+    (strong,) = elements(PLOTS["tiles"], "rect", "shade-4")
+    assert float(good.get("x", "")) > float(strong.get("x", ""))
+    assert float(good.get("y", "")) < float(strong.get("y", "")) < float(legend.get("y", ""))
+    assert {"age  1", "✓", "70", "good"} <= set(texts(PLOTS["tiles"]))

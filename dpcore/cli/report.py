@@ -1,0 +1,76 @@
+"""The verb that compares a release with the true table: report."""
+
+import argparse
+from pathlib import Path
+
+from dpcore.cli.output import Answer
+from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.errors import UsageError
+
+MORE = (
+    ": the error of its workload, its columns and their dependence, learning on it, and where its errors come from. The result is private: a "
+    "page and a JSON file in the private folder, and nothing of it is printed. Nothing is charged, unless --epsilon buys figures that may be "
+    "published"
+)
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verb to the parser."""
+    parser = add_verb(
+        verbs, "report", common, "compare a release with the true table, for the steward alone", more=MORE
+    )
+    parser.add_argument(
+        "release",
+        metavar="RELEASE",
+        type=Path,
+        help="the release's folder, or its dataset's folder for the newest release",
+    )
+    parser.add_argument("spec", metavar="SPEC", type=Path, help="the spec that the release was made from")
+    parser.add_argument(
+        "--changed",
+        action="store_true",
+        help="compare even if the table has changed since the release was made",
+    )
+    parser.add_argument(
+        "--epsilon",
+        metavar="E",
+        type=float,
+        help="also buy three noisy figures from the release's account and write them beside the release, where they may be published",
+    )
+    parser.add_argument(
+        "--approve", action="store_true", help="approve, as steward, an --epsilon above the approval threshold"
+    )
+    parser.set_defaults(verb=_report)
+
+
+def _report(arguments: argparse.Namespace) -> Answer:
+    # Other verbs start faster without these.
+    from dpcore.comparison.compare import compare  # noqa: PLC0415
+    from dpcore.comparison.figures import buy_figures  # noqa: PLC0415
+
+    if arguments.changed and arguments.epsilon is not None:
+        raise UsageError(
+            "figures of a table that has changed would say nothing about the release; leave out --epsilon or --changed"
+        )
+    if arguments.approve and arguments.epsilon is None:
+        raise UsageError("there is nothing to approve without --epsilon; add it, or leave out --approve")
+    written = compare(arguments.release, arguments.spec, allow_changed=arguments.changed)
+    lines = [
+        "PRIVATE comparison with the true table, for the steward alone; do not publish it:",
+        f"  page  {written.page}",
+        f"  data  {written.data}",
+    ]
+    data: dict[str, object] = {"private_page": str(written.page), "private_data": str(written.data), "bought": None}
+    if arguments.epsilon is None:
+        return Answer(data, "\n".join([*lines, "nothing was charged"]))
+    bought = buy_figures(arguments.release, arguments.spec, epsilon=arguments.epsilon, approved=arguments.approve)
+    data["bought"] = {
+        "file": str(bought.file),
+        "run": bought.run,
+        "spent": bought.spent,
+        "guarantee": bought.promise,
+        "figures": [vars(each) for each in bought.figures],
+    }
+    lines += ["", f"figures that may be published, in {bought.file}:"]
+    lines += [f"  {each.words}" for each in bought.figures]
+    return Answer(data, "\n".join([*lines, bought.promise]))

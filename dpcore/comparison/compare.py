@@ -1,0 +1,204 @@
+"""Compare a release with the true table, and write the result into the private folder, for the steward alone."""
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from dpcore.answers.release import Release, open_release
+from dpcore.comparison.baselines import decoded, independent_rows
+from dpcore.comparison.columns import Counted, FinePlaces, largest_gap
+from dpcore.comparison.comparison import ColumnComparison, Comparison
+from dpcore.comparison.dependence import dependence, grouped, groupings
+from dpcore.comparison.errors import follow_steps, workload_errors
+from dpcore.comparison.learning import predictions, recognition
+from dpcore.comparison.matching import Made, made_from
+from dpcore.comparison.page import page
+from dpcore.comparison.rows import CodedRows, Comparable
+from dpcore.comparison.truth import Truth, read_truth
+from dpcore.errors import OutputError, UsageError
+from dpcore.ledger import open_ledger
+from dpcore.places import Places, made_private_folder, places_of_spec, using
+from dpcore.release.integrity import damage, one_line
+from dpcore.tables.ingest import Source
+
+progress = logging.getLogger("dpcore.progress")
+
+FOLDER = "comparisons"
+PAGE, DATA = "comparison.html", "comparison.json"
+MOST_DECODED = 200_000
+"""How many values are drawn from the bins of a column to see what they blur."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where a comparison lies. Public, unlike its content."""
+
+    page: Path
+    data: Path
+
+
+def compare(release: str | Path, spec: str | Path, *, table: Any = None, allow_changed: bool = False) -> Written:
+    """Compare a release with the true table and write a page and a JSON file into the private folder. Nothing is charged.
+
+    Args:
+        release: The folder of the release, or of its dataset for the newest one.
+        spec: The spec that it was made from, whose source is read.
+        table: A pandas, polars or Arrow table to read instead of the spec's source.
+        allow_changed: Compare with a table that has changed since the release was made, too.
+
+    Raises:
+        UsageError: If the release was made from another spec, or from another version of the table.
+        SourceError: If the table cannot be read.
+    """
+    opened = open_release(release)
+    spec = Path(spec)
+    places = places_of_spec(spec)
+    with using(places):
+        with open_ledger(places=places) as ledger:
+            made = made_from(opened, spec, ledger=ledger, with_table=table is not None)
+        source = source_of(made, table)
+        _require_apart(places, opened)
+        found = _compared(made, source, private=places.private, allow_changed=allow_changed)
+        return _write(_folder(opened), found)
+
+
+def source_of(made: Made, table: Any) -> Source:
+    """Return the true table: the one handed over, or the spec's source."""
+    if table is not None:
+        return Source.of(table)
+    return Source.locate(made.granted.spec.source, base=made.granted.path.parent)
+
+
+def _require_apart(places: Places, release: Release) -> None:
+    """Raise if the private folder lies where releases are published."""
+    published = release.folder.resolve().parent
+    if places.private.resolve().is_relative_to(published):
+        raise UsageError(
+            f"the private folder {places.private} lies among the releases in {one_line(published)}, where others can read; name another one in "
+            "DPFLOW_PRIVATE"
+        )
+
+
+def _folder(release: Release) -> Path:
+    """Create the folder of a comparison in the private folder."""
+    folder = made_private_folder().resolve()
+    for name in (FOLDER, release.name, release.folder.resolve().name):
+        folder = folder / name
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError:
+            raise OutputError(f"cannot create {folder}; check who may write to the private folder") from None
+    return folder
+
+
+def _compared(made: Made, source: Source, *, private: Path, allow_changed: bool) -> Comparison:
+    release, cells = made.release, Comparable(made.release.universe)
+    progress.info("reading the released rows")
+    released, places = read_release(release, cells)
+    progress.info("reading the true table")
+    truth = read_truth(made, source, cells, private=private, allow_changed=allow_changed)
+    if not truth.every.number or not released.number:
+        raise UsageError("there are no rows to compare; check the spec's source and its universe")
+    workload = made.declaration.workload
+    progress.info("comparing the marginals of the workload")
+    errors = workload_errors(truth.every, released, cells, workload)
+    progress.info("following marginals through the steps of the run")
+    steps = follow_steps(truth, released, cells, release=release, workload=workload)
+    progress.info("learning on the release, testing on the true table")
+    groups = groupings(truth.every, cells)
+    apart = independent_rows(truth.every, cells.shape, number=released.number)
+    true, made_rows, independent = (grouped(rows, groups) for rows in (truth.every, released, apart))
+    attributes, names = release.universe.attributes, release.universe.names
+    ordered = [attribute.ordered for attribute in attributes.values()]
+    statement = release.manifest["privacy"]
+    return Comparison(
+        dataset=release.name,
+        release=str(release.manifest["release"]),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        spec=str(made.granted.path),
+        epsilon=statement["epsilon"],
+        delta=statement["delta"],
+        unit=statement["unit"],
+        rows_per_unit=statement["max_rows_per_unit"],
+        true_rows=truth.every.total,
+        kept_rows=truth.kept.total,
+        released_rows=released.number,
+        changed=truth.changed,
+        errors=errors,
+        steps=steps,
+        columns=_columns(truth, released, cells, places),
+        dependence=dependence(true, made_rows),
+        predictions=predictions(true, made_rows, names=names, ordered=ordered, target=workload.target),
+        recognition=recognition(true, made_rows, independent),
+    )
+
+
+def read_release(release: Release, cells: Comparable) -> tuple[CodedRows, Mapping[str, Counted]]:
+    """Read the rows of a release, and count its columns at their fine places."""
+    if problem := damage(release.folder, release.manifest):
+        raise UsageError(f"{one_line(release.folder)} is damaged: {problem}; copy the release again")
+    universe = release.universe
+    fine = {name: FinePlaces.of(attribute) for name, attribute in universe.attributes.items()}
+    places = {name: np.zeros(each.size) for name, each in fine.items() if each is not None}
+    chunks = []
+    for file in sorted((release.folder / "data").glob("*.parquet")):
+        for batch in pq.ParquetFile(file).iter_batches(batch_size=1 << 18):
+            codes, _ = universe.encode_rows(batch)
+            chunks.append((codes, None))
+            for name, each in fine.items():
+                if each is not None:
+                    places[name] += each.count(batch.column(name), None)
+    return cells.rows(chunks), places
+
+
+def _columns(
+    truth: Truth, released: CodedRows, cells: Comparable, places: Mapping[str, Counted]
+) -> list[ColumnComparison]:
+    found = []
+    for axis, (name, attribute) in enumerate(cells.universe.attributes.items()):
+        counted, fine = truth.columns[name], FinePlaces.of(attribute)
+        counts = truth.every.counts((axis,), cells.shape)
+        binning = gap = None
+        if fine is not None and counted.places is not None:
+            inside = np.where(np.arange(len(counts)) < attribute.cells, counts, 0.0)
+            drawn = fine.count(decoded(attribute, inside, most=MOST_DECODED), None)
+            binning, gap = largest_gap(counted.places, drawn), largest_gap(counted.places, places[name])
+        found.append(
+            ColumnComparison(
+                name=name,
+                labels=cells.labels(axis),
+                true=truth.every.shares((axis,), cells.shape).tolist(),
+                released=released.shares((axis,), cells.shape).tolist(),
+                ordered=attribute.cells if attribute.ordered else 0,
+                outside=counted.outside / max(counted.values, 1.0),
+                dropped=counted.dropped / max(counted.values, 1.0),
+                binning=binning,
+                gap=gap,
+            )
+        )
+    return found
+
+
+def _write(folder: Path, comparison: Comparison) -> Written:
+    """Write both files for this user alone. An earlier comparison of the release is replaced."""
+    texts = {PAGE: page(comparison), DATA: json.dumps(comparison.to_json(), indent=1) + "\n"}
+    for name, text in texts.items():
+        draft = folder / f".{name}.draft"
+        try:
+            draft.unlink(missing_ok=True)
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+            draft.replace(folder / name)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise OutputError(f"cannot write to {folder}; free some space, or check who may write there") from None
+    return Written(folder / PAGE, folder / DATA)

@@ -1,0 +1,239 @@
+"""How far a release is from the true table: the error of its workload beside two kinds of rows, and what each step of a run adds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import nlargest
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from dpcore.answers.release import Release
+from dpcore.comparison.baselines import bootstrap_rows, independent_rows, some_of
+from dpcore.comparison.rows import CodedRows, Comparable, Counts, distance
+from dpcore.comparison.truth import Truth
+from dpcore.measurements import EXPECTED_TOTAL, Measurement
+from dpcore.models import Model
+from dpcore.models.fitting import Transcript
+from dpcore.workload import Axes, Workload
+
+MOST_MARGINALS = 400
+"""If the workload has more marginals, the error is that of a sample of so many, always the same."""
+
+MOST_STEPPED, STEPPED_CELLS = 120, 50_000
+"""How many marginals are followed through the steps of a run, and the most cells of each: models are slow beyond their own marginals."""
+
+MOST_WORST = 15
+"""How many of the worst cells are listed."""
+
+EXACT = 0.1
+"""The noise that the model of exact counts is fitted to, as a part of the run's: the closer a fit, the longer it takes."""
+
+STEPS = ("limit on rows per unit", "marginals that were not measured", "noise", "drawing rows")
+"""What a run does to a table, in order. Binning comes before all of them, and changes no count of cells."""
+
+
+@dataclass(frozen=True)
+class WorkloadErrors:
+    """The error of a workload: the mean L1 distance between the shares of its marginals and the true ones, from 0 to 2.
+
+    Attributes:
+        release: Of the released rows.
+        independent: Of as many rows with independent columns.
+        bootstrap: Of as many rows drawn from the true table.
+        marginals: How many marginals were compared.
+        of: How many the workload has.
+        by_order: The same three errors for all marginals of one and of two columns.
+        worst: The marginals with the largest errors, with their columns.
+    """
+
+    release: float
+    independent: float
+    bootstrap: float
+    marginals: int
+    of: int
+    by_order: Mapping[str, tuple[float, float, float]]
+    worst: Sequence[tuple[tuple[str, ...], float, float, float]]
+
+
+def workload_errors(truth: CodedRows, released: CodedRows, cells: Comparable, workload: Workload) -> WorkloadErrors:
+    """Compare the marginals of the workload, and all marginals of one and two columns."""
+    shape, names = cells.shape, cells.universe.names
+    number = max(released.number, 1)
+    tables = (released, independent_rows(truth, shape, number=number), bootstrap_rows(truth, number=number))
+    known: dict[Axes, tuple[float, ...]] = {}
+
+    def errors(sets: Sequence[Axes]) -> list[tuple[float, ...]]:
+        for axes in sets:
+            if axes not in known:
+                known[axes] = tuple(distance(truth, table, axes, shape) for table in tables)
+        return [known[axes] for axes in sets]
+
+    compared = some_of(workload.marginals, most=MOST_MARGINALS)
+    found = errors(compared)
+    columns = range(len(shape))
+    pairs = some_of([(one, other) for one in columns for other in columns if one < other], most=MOST_MARGINALS)
+    by_order = {"1": _mean(errors([(axis,) for axis in columns]))}
+    if pairs:
+        by_order["2"] = _mean(errors(pairs))
+    worst = sorted(zip(compared, found, strict=True), key=lambda each: -each[1][0])[:10]
+    return WorkloadErrors(
+        *_mean(found),
+        marginals=len(compared),
+        of=len(workload.marginals),
+        by_order=by_order,
+        worst=[(tuple(names[axis] for axis in axes), *each) for axes, each in worst],  # type: ignore[misc]
+    )
+
+
+def _mean(errors: Sequence[tuple[float, ...]]) -> tuple[float, float, float]:
+    one, other, third = np.mean(np.array(errors), axis=0).tolist()
+    return one, other, third
+
+
+@dataclass(frozen=True)
+class WorstCell:
+    """A cell whose released count is far off.
+
+    Attributes:
+        columns: Its columns.
+        values: The text of its value in each of them.
+        true: The true count.
+        released: The released count, scaled to the true number of rows.
+        steps: What each of `STEPS` adds to the count.
+    """
+
+    columns: tuple[str, ...]
+    values: tuple[str, ...]
+    true: float
+    released: float
+    steps: tuple[float, ...]
+
+    @property
+    def conditions(self) -> frozenset[tuple[str, str]]:
+        """Its value in each of its columns."""
+        return frozenset(zip(self.columns, self.values, strict=True))
+
+    @property
+    def cause(self) -> str:
+        """The step that moved the count most in the direction of the error."""
+        sign = 1.0 if self.released >= self.true else -1.0
+        return STEPS[int(np.argmax([sign * step for step in self.steps]))]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The mean error of some marginals after each step of a run, and the worst cells of them.
+
+    Attributes:
+        errors: After each of `STEPS`.
+        marginals: How many marginals were followed.
+        columns: For each column the error of its counts after each step.
+        cells: The worst cells.
+    """
+
+    errors: tuple[float, ...]
+    marginals: int
+    columns: Mapping[str, tuple[float, ...]]
+    cells: Sequence[WorstCell]
+
+
+def follow_steps(
+    truth: Truth, released: CodedRows, cells: Comparable, *, release: Release, workload: Workload
+) -> Steps:
+    """Follow marginals through the steps of a run: the rows that count, a model of exact counts, the model, and the rows."""
+    shape = cells.shape
+    one_way: list[Axes] = [(axis,) for axis in range(len(shape))]
+    small = [axes for axes in workload.parts() if len(axes) > 1 and _cells(axes, shape) <= STEPPED_CELLS]
+    sets = one_way + some_of(small, most=max(0, MOST_STEPPED - len(one_way)))
+    exact = _exact_model(release, truth.kept, cells)
+    models = [_marginals(each, sets, cells) for each in (exact, release.model)]
+    errors, worst = [], []
+    for axes in sets:
+        true = truth.every.shares(axes, shape)
+        stages = [truth.kept.shares(axes, shape), *(each[axes] for each in models), released.shares(axes, shape)]
+        errors.append([float(np.abs(stage - true).sum()) for stage in stages])
+        worst += _worst(axes, true, stages, cells, total=truth.every.total, most=MOST_WORST)
+    several = errors[len(one_way) :] or errors
+    return Steps(
+        errors=tuple(np.mean(np.array(several), axis=0).tolist()),
+        marginals=len(several),
+        columns={cells.universe.names[axes[0]]: tuple(each) for axes, each in zip(one_way, errors, strict=False)},
+        cells=_distinct(
+            nlargest(6 * MOST_WORST, worst, key=lambda cell: abs(cell.released - cell.true)), most=MOST_WORST
+        ),
+    )
+
+
+def _cells(axes: Axes, shape: Sequence[int]) -> int:
+    return prod(shape[axis] for axis in axes)
+
+
+def _marginals(model: Model, sets: Sequence[Axes], cells: Comparable) -> dict[Axes, Counts]:
+    """Return the shares that a model expects in compared cells."""
+    found = model.marginals(sets)
+    return {axes: cells.merged(found[axes], axes) / model.total for axes in sets}
+
+
+def _exact_model(release: Release, kept: CodedRows, cells: Comparable) -> Model:
+    """Fit the release's kind of model to the exact counts of everything that was measured."""
+    return release.fit(
+        Transcript.of(
+            _exact(each, release, kept, cells) for each in release.measurements if each.step != EXPECTED_TOTAL
+        )
+    )
+
+
+def _exact(measured: Measurement, release: Release, kept: CodedRows, cells: Comparable) -> Measurement:
+    """Return a measurement with the exact counts in place of its noisy ones, and little noise."""
+    resolutions = release.resolutions
+    codes, sizes = [], []
+    for axis in measured.axes:
+        column = resolutions.column(axis)
+        groups = resolutions.groups(column, axis)
+        codes.append(groups[_first_codes(cells, column)[kept.codes[column]]])
+        sizes.append(resolutions.shape[axis])
+    joint = CodedRows(codes, weights=kept.weights) if codes else None
+    counts = np.array(kept.total) if joint is None else joint.counts(tuple(range(len(sizes))), sizes)
+    values = counts if measured.cell is None else counts.ravel()[measured.cell : measured.cell + 1]
+    exact = np.rint(values).astype(np.int64).reshape(measured.values.shape)
+    return replace(measured, values=exact, noise=EXACT * measured.noise)
+
+
+def _first_codes(cells: Comparable, column: int) -> npt.NDArray[np.intp]:
+    """Return for each compared cell of a column the first code of it."""
+    _, first = np.unique(cells.groups[column], return_index=True)
+    return np.asarray(first)
+
+
+def _worst(  # noqa: PLR0913  a marginal, its stages, and how to show it
+    axes: Axes, true: Counts, stages: Sequence[Counts], cells: Comparable, *, total: float, most: int
+) -> list[WorstCell]:
+    gaps = np.abs(stages[-1] - true).ravel()
+    chosen = np.argsort(-gaps, kind="stable")[:most]
+    labels, names = [cells.labels(axis) for axis in axes], cells.universe.names
+    found = []
+    for flat in chosen.tolist():
+        place = np.unravel_index(flat, true.shape)
+        counts = [float(stage[place]) * total for stage in (true, *stages)]
+        found.append(
+            WorstCell(
+                columns=tuple(names[axis] for axis in axes),
+                values=tuple(labels[at][int(code)] for at, code in enumerate(place)),
+                true=counts[0],
+                released=counts[-1],
+                steps=tuple(after - before for before, after in pairwise(counts)),
+            )
+        )
+    return found
+
+
+def _distinct(cells: Sequence[WorstCell], *, most: int) -> list[WorstCell]:
+    """Leave out cells that are parts of a worse one, with about the same error: they would say the same again."""
+    kept: list[WorstCell] = []
+    for cell in cells:
+        told = cell.conditions
+        if not any(told < each.conditions or told > each.conditions for each in kept):
+            kept.append(cell)
+    return kept[:most]

@@ -1,0 +1,253 @@
+"""Buy a few noisy figures of how far a release is from the true table. They may be published, unlike everything else in a comparison."""
+
+import json
+import logging
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpcore.answers.release import open_release
+from dpcore.comparison.baselines import some_of
+from dpcore.comparison.compare import read_release, source_of
+from dpcore.comparison.matching import Made, made_from
+from dpcore.comparison.rows import CodedRows, Comparable
+from dpcore.curator.curator import Curator, Offer
+from dpcore.errors import BudgetRefused
+from dpcore.ledger import Account, Lease, Ledger, open_ledger
+from dpcore.measurements import Measurement
+from dpcore.mechanisms.pricing import number_noise
+from dpcore.places import places_of_spec, using
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, budget_of
+from dpcore.release import check_writable, state, state_blocks
+from dpcore.release.atomic_files import replacing
+from dpcore.runs.paying import in_epsilon, paying_account
+from dpcore.runs.reading import Reading, Table
+from dpcore.spec import Declaration
+from dpcore.spec.changes import Changes, changed
+from dpcore.steward.approvals import check_approved
+from dpcore.tables.engines import LocalEngine
+from dpcore.workload import Axes
+
+progress = logging.getLogger("dpcore.progress")
+
+MOST_MARGINALS, MOST_CELLS, MOST_TOGETHER = 400, 1_000_000, 16_000_000
+"""The most marginals that a figure covers, the most cells of one, and of all together, so that memory stays bounded."""
+
+STEPS = {
+    "error/workload": "the mean error of the marginals of the workload",
+    "error/columns": "the mean error of single columns",
+    "error/largest": "the largest error of a single count in the workload",
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A noisy figure that may be published.
+
+    Attributes:
+        name: What it is.
+        rows: Its value in rows; 0 if its noise makes it negative. The error of a marginal is the sum of the absolute differences between its counts and the released ones.
+        noise: The standard deviation of its noise, in rows.
+        share: Its value as a share of `total`.
+        total: The number of rows that the release stands for, by its own noisy measurements.
+        marginals: How many marginals it covers.
+    """
+
+    name: str
+    rows: int
+    noise: float
+    share: float
+    total: float
+    marginals: int
+
+    @property
+    def words(self) -> str:
+        """The figure as text."""
+        return f"{self.name}: {self.rows:,} rows ({self.share:.4f} of {self.total:,.0f}), noise {self.noise:,.1f}"
+
+
+@dataclass(frozen=True)
+class Bought:
+    """Figures that were bought, what they promise, and where they were published."""
+
+    figures: Sequence[Figure]
+    promise: str
+    file: Path
+    run: str
+    spent: float
+
+
+def buy_figures(release: str | Path, spec: str | Path, *, epsilon: float, approved: bool, table: Any = None) -> Bought:
+    """Buy the figures from the account of the release, and write them beside the release.
+
+    The whole price is reserved before the table is read, and each figure is charged before it is drawn. Which marginals are compared, and
+    with what, follows from the release alone. The table is bounded by the limit on rows per unit, as in a run.
+
+    Args:
+        release: The folder of the release, or of its dataset for the newest one.
+        spec: The spec that it was made from.
+        epsilon: The epsilon of all figures together, at the delta of the release.
+        approved: Whether the steward approves an epsilon above the account's threshold.
+        table: A table to read instead of the spec's source.
+
+    Raises:
+        BudgetRefused: If the account cannot pay. Nothing was read.
+    """
+    opened, spec = open_release(release), Path(spec)
+    places = places_of_spec(spec)
+    with using(places), open_ledger(places=places) as ledger:
+        ledger.require_current()
+        made = made_from(opened, spec, ledger=ledger, with_table=table is not None)
+        asked = changed(made.granted, Changes(epsilon=epsilon))
+        check_approved(asked, approved=approved)
+        check_writable(opened.folder.parent)
+        account = paying_account(ledger, asked)
+        source = source_of(made, table)
+        expected = _Expected.of(made)
+        lease = _reserve(ledger, made, asked, account=account)
+        reading = Reading(
+            made.granted,
+            table=Table(source, LocalEngine(), private=places.private),
+            ledger=ledger,
+            lease=lease,
+            blocks=made.blocks,
+        )
+        progress.info("reading the true table")
+        curator = Curator(
+            ledger=ledger, run_id=lease.run, protection=made.granted.protection, currency=account.currency
+        )
+        curator.receive(reading.count(opened.universe), lease=lease)
+        expected.coarsen(curator)
+        measured = _measure(curator, expected)
+        ledger.settle(lease.run, release=None, lease=lease)
+        return _publish(ledger, made, account=account, lease=lease, figures=expected.figures(measured))
+
+
+def _reserve(ledger: Ledger, made: Made, asked: Declaration, *, account: Account) -> Lease:
+    privacy = asked.spec.privacy
+    _, amount = budget_of(privacy.epsilon, delta=privacy.delta, currency=account.currency)
+    # raises, before anything is reserved, if the noise would be wider than the sampler can draw
+    number_noise(amount // len(STEPS), currency=account.currency, sensitivity=asked.protection.sensitivity.l1)
+    run_id = str(uuid.uuid4())
+    try:
+        ledger.reserve(
+            run_id,
+            account=account.name,
+            amount=amount,
+            claim=f"figures of release {made.release.manifest['release']}",
+            blocks=made.blocks,
+            analyst=asked.spec.analyst,
+            purpose=asked.spec.purpose,
+        )
+    except BudgetRefused as refused:
+        raise in_epsilon(refused, asked, currency=account.currency, amount=amount) from None
+    return ledger.lease(run_id)
+
+
+def _measure(curator: Curator, expected: "_Expected") -> list[Measurement]:
+    """Buy the figures, each for an equal part of the reservation."""
+    workload, columns, largest = STEPS
+    return [
+        curator.measure_mean_error(workload, lambda: expected.offers(expected.workload), share=Fraction(1, 3)),
+        curator.measure_mean_error(columns, lambda: expected.offers(expected.columns), share=Fraction(1, 2)),
+        curator.measure_largest_error(largest, lambda: expected.offers(expected.workload), share=Fraction(1)),
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Expected:
+    """The counts that the released rows say, scaled to the number of rows that the release stands for. Public."""
+
+    cells: Comparable
+    rows: CodedRows
+    total: float
+    workload: Sequence[Axes]
+    columns: Sequence[Axes]
+
+    @classmethod
+    def of(cls, made: Made) -> "_Expected":
+        release, cells = made.release, Comparable(made.release.universe)
+        rows, _ = read_release(release, cells)
+        small = [axes for axes in made.declaration.workload.marginals if _size(axes, cells) <= MOST_CELLS]
+        chosen = _together(some_of(small, most=MOST_MARGINALS), cells)
+        columns: list[Axes] = [(axis,) for axis in range(len(cells.shape))]
+        return cls(cells, rows, release.model.total, chosen or columns, columns)
+
+    def coarsen(self, curator: Curator) -> None:
+        """Merge the cells of nulls, as a release does, on an axis of its own for each column that has several."""
+        for column in self._merged():
+            curator.coarsen(column, self.cells.groups[column].astype(np.intp))
+
+    def offers(self, sets: Iterable[Axes]) -> list[Offer]:
+        """Return the expected counts of marginals, as whole numbers."""
+        axis_of = {column: len(self.cells.shape) + place for place, column in enumerate(self._merged())}
+        scale = self.total / max(self.rows.total, 1.0)
+        return [
+            Offer(
+                axes=tuple(axis_of.get(axis, axis) for axis in axes),
+                expected=np.rint(self.rows.counts(axes, self.cells.shape) * scale).astype(np.int64),
+            )
+            for axes in sets
+        ]
+
+    def figures(self, measured: Sequence[Measurement]) -> list[Figure]:
+        """Return what was measured as figures."""
+        sets = (self.workload, self.columns, self.workload)
+        return [
+            Figure(
+                name=STEPS[each.step],
+                rows=max(0, int(each.values[0])),
+                noise=each.noise,
+                share=max(0, int(each.values[0])) / self.total,
+                total=self.total,
+                marginals=len(covered),
+            )
+            for each, covered in zip(measured, sets, strict=True)
+        ]
+
+    def _merged(self) -> list[int]:
+        return [at for at, size in enumerate(self.cells.shape) if size < len(self.cells.groups[at])]
+
+
+def _size(axes: Axes, cells: Comparable) -> int:
+    return prod(cells.shape[axis] for axis in axes)
+
+
+def _together(sets: Sequence[Axes], cells: Comparable) -> list[Axes]:
+    """Return the first sets that have at most `MOST_TOGETHER` cells together."""
+    sizes = np.cumsum([_size(axes, cells) for axes in sets])
+    return list(sets[: int(np.searchsorted(sizes, MOST_TOGETHER, side="right"))])
+
+
+def _publish(ledger: Ledger, made: Made, *, account: Account, lease: Lease, figures: Sequence[Figure]) -> Bought:
+    """Write the figures and their privacy statement beside the release."""
+    run = ledger.run(lease.run)
+    statement = state(
+        made.granted,
+        account=account,
+        run=run,
+        ledger=ledger.identity(),
+        head=ledger.head(),
+        draws=len(figures),
+        blocks=state_blocks(ledger, made.granted, run=run),
+    )
+    promise = f"{statement.said_of('These figures are')} {statement.sampling_of('Their')}"
+    name = str(made.release.manifest["release"])
+    told = {
+        "dataset": made.release.name,
+        "release": name,
+        "figures": [asdict(each) for each in figures],
+        "compared_with": "the private table under the limit on rows per unit, in the blocks of the release",
+        "privacy": {**statement.to_json(), "guarantee": promise},
+    }
+    file = f"{name}-figures-{lease.run[:8]}.json"
+    folder = made.release.folder.resolve().parent
+    with replacing(folder, [file]) as (draft,):
+        draft.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    return Bought(figures, promise, folder / file, run=run.id, spent=run.spent / AMOUNT_OF_ONE)

@@ -1,0 +1,100 @@
+"""The elements of the steward's page: the mark PRIVATE on every page and screen, paragraphs, tables and pictures."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+from dpcore.reporting.plots import colours, data_uri
+
+MARK = "PRIVATE - for the steward only - contains exact figures of the true table - do not publish"
+
+_STYLE = (
+    colours.variables(":root")
+    + f"""
+:root{{color-scheme:light dark;--private:#8a1030}}
+*{{box-sizing:border-box}}
+body{{margin:0;background:var(--panel);color:var(--ink);font:17px/1.55 system-ui,sans-serif}}
+.private{{position:sticky;top:0;z-index:1;margin:0;padding:.5rem 1rem;background:var(--private);color:#fff;font-weight:700;text-align:center}}
+main{{max-width:60rem;margin:0 auto;padding:2.5rem 1.5rem 5rem}}
+h1{{font-size:2.1rem;line-height:1.2;margin:0 0 1.2rem;overflow-wrap:anywhere}}
+h2{{font-size:1.35rem;line-height:1.3;margin:3rem 0 .8rem;padding-top:1.2rem;border-top:1px solid var(--grid)}}
+p,li{{max-width:46rem;overflow-wrap:anywhere}}
+p{{margin:0 0 1rem}}
+.kind{{color:var(--quiet);margin:0 0 .3rem;font-size:.95rem}}
+.wide{{overflow-x:auto;margin:0 0 1.2rem}}
+.side{{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(21rem,100%),1fr));gap:1rem;margin:0 0 1.2rem}}
+figure{{margin:0;break-inside:avoid}}
+figcaption{{font-weight:600;overflow-wrap:anywhere}}
+figcaption span{{color:var(--quiet);font-weight:400}}
+table{{border-collapse:collapse;font-size:.92rem}}
+caption{{text-align:left;color:var(--quiet);padding:0 0 .4rem;max-width:min(46rem,88vw)}}
+th,td{{text-align:left;vertical-align:top;padding:.42rem 1.1rem .42rem 0;border-bottom:1px solid var(--grid)}}
+td{{overflow-wrap:anywhere;min-width:5rem}}
+th[scope=row]{{font-weight:600;min-width:8rem;overflow-wrap:anywhere}}
+.number{{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}}
+img{{max-width:100%;height:auto}}
+:focus-visible{{outline:3px solid var(--spent);outline-offset:2px}}
+@page{{margin:2cm 1.5cm;@top-center{{content:"{MARK}";font:700 9pt system-ui,sans-serif;color:#8a1030}}@bottom-center{{content:"{MARK}";font:700 9pt system-ui,sans-serif;color:#8a1030}}}}
+@media print{{main{{max-width:none;padding:0}}.wide{{overflow:visible}}.private{{position:static;color:#8a1030;background:none;border:2px solid #8a1030}}tr{{break-inside:avoid}}body::after{{content:"PRIVATE";position:fixed;top:40%;left:0;right:0;text-align:center;font-size:7rem;font-weight:700;color:#8a1030;opacity:.12;transform:rotate(-30deg)}}}}
+"""
+)
+"""Browsers without margin boxes for printed pages still repeat the large word behind the text on each of them."""
+
+
+def document(title: str, parts: Iterable[str]) -> str:
+    """Return a whole page, marked as private. It loads nothing and runs no script."""
+    policy = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+    return "\n".join(
+        [
+            "<!doctype html>",
+            '<html lang="en">',
+            "<head>",
+            '<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<meta name="color-scheme" content="light dark">',
+            '<meta name="robots" content="noindex, nofollow">',
+            f"<title>PRIVATE: {escape(title)}</title>",
+            f"<style>{_STYLE}</style>",
+            "</head>",
+            "<body>",
+            f'<header class="private">{escape(MARK)}</header>',
+            "<main>",
+            *parts,
+            "</main>",
+            "</body>",
+            "</html>",
+            "",
+        ]
+    )
+
+
+def paragraph(words: str) -> str:
+    """Return a paragraph."""
+    return f"<p>{escape(words)}</p>"
+
+
+def listing(items: Iterable[str]) -> str:
+    """Return a list."""
+    return "\n".join(["<ul>", *(f"<li>{escape(item)}</li>" for item in items), "</ul>"])
+
+
+def image(svg: str, words: str) -> str:
+    """Return a picture, with the same in words."""
+    return f'<img src="{data_uri(svg)}" alt="{escape(words, quote=True)}">'
+
+
+def figure(svg: str, words: str, *, name: str, note: str) -> str:
+    """Return a picture below its name and a note."""
+    return f"<figure><figcaption>{escape(name)} <span>{escape(note)}</span></figcaption>{image(svg, words)}</figure>"
+
+
+def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> str:
+    """Return a table. The first cell of each row is its heading. Wide tables scroll, with the keyboard too."""
+    kinds = [" class=number" if head in right else "" for head in heads]
+    head = "".join(f'<th scope="col"{kind}>{escape(name)}</th>' for name, kind in zip(heads, kinds, strict=True))
+    lines = [f'<div class=wide tabindex="0" role="group" aria-label="{escape(caption, quote=True)}"><table>']
+    lines += [f"<caption>{escape(caption)}</caption>", f"<thead><tr>{head}</tr></thead>", "<tbody>"]
+    for first, *others in rows:
+        cells = [f"<td{kind}>{escape(cell)}</td>" for cell, kind in zip(others, kinds[1:], strict=True)]
+        lines.append(f'<tr><th scope="row">{escape(first)}</th>{"".join(cells)}</tr>')
+    return "\n".join([*lines, "</tbody></table></div>"])

@@ -1,0 +1,112 @@
+"""Check that a release was made from a spec, and return what its run declared: blocks, limit on rows per unit, found cells."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dpcore.answers.release import Release
+from dpcore.errors import UsageError
+from dpcore.ledger import Ledger, Run
+from dpcore.release.integrity import MANIFEST, one_line
+from dpcore.spec import Declaration, load_spec
+from dpcore.spec.load import declare
+from dpcore.spec.release import ReleaseSpec
+from dpcore.universe.blocks import Calendar
+
+LOCAL = {"source", "engine"}
+"""Parts of a spec that a manifest leaves out: they say where the table is, not what it means."""
+
+FORM = {"privacy": ("epsilon", "delta"), "output": ("path", "rows"), "workload": ("marginals",)}
+"""Parts that the form of a run may override, or that only say where the release went."""
+
+
+@dataclass(frozen=True, eq=False)
+class Made:
+    """How a release was made.
+
+    Attributes:
+        release: The release.
+        granted: The declaration of its run before discovery, with its blocks and its limit on rows per unit.
+        run: The run, as the ledger knows it.
+        blocks: The blocks that the run has read; None if the whole table is one block.
+    """
+
+    release: Release
+    granted: Declaration
+    run: Run
+    blocks: tuple[str, ...] | None
+
+    @property
+    def declaration(self) -> Declaration:
+        """The declaration with the cells of the release."""
+        return self.granted.discovered(self.release.universe.attributes)
+
+    @property
+    def calendar(self) -> Calendar | None:
+        """The calendar of the blocks."""
+        return self.granted.calendar
+
+
+def made_from(release: Release, spec: Path, *, ledger: Ledger, with_table: bool) -> Made:
+    """Return how a release was made, if it was made from this spec and is in this ledger.
+
+    Raises:
+        UsageError: If the release is of another spec or another ledger.
+    """
+    declared = load_spec(spec, with_table=with_table)
+    granted = _as_run(release, declared)
+    run_id = str(release.manifest["privacy"]["run"])
+    try:
+        run = ledger.run(run_id)
+    except UsageError:
+        raise UsageError(
+            f"{one_line(release.folder)} was made with another ledger than {ledger.place}; name its ledger in DPFLOW_LEDGER_URL"
+        ) from None
+    blocks = None if granted.calendar is None else ledger.blocks_of(run_id)
+    return Made(release, granted.covering(blocks), run, blocks)
+
+
+def _as_run(release: Release, declared: Declaration) -> Declaration:
+    """Return the declaration with what the run was started with. Raise if anything else differs from the manifest."""
+    told, universe = release.manifest["spec"], declared.universe
+    try:
+        before = ReleaseSpec.model_validate(told)
+    except ValidationError:
+        raise UsageError(
+            f"{MANIFEST} of {one_line(release.folder)} was written by another version of dpflow, which this one cannot compare"
+        ) from None
+    differ = [part for part in before.model_dump() if part not in LOCAL and _differs(part, before, declared.spec)]
+    free = {*declared.descents(), declared.calendar.column if declared.calendar else ""}
+    differ += [
+        f"universe.{name}"
+        for name, attribute in universe.attributes.items()
+        if "universe" not in differ and name not in free and attribute != release.universe.attributes.get(name)
+    ]
+    if differ:
+        raise UsageError(
+            f"{one_line(release.folder)} was not made from {one_line(declared.path)}: `{'`, `'.join(differ)}` "
+            f"{'differs' if len(differ) == 1 else 'differ'}; name the spec that it was made from"
+        )
+    made = before.model_copy(update={part: getattr(declared.spec, part) for part in LOCAL})
+    as_run = declare(made, universe=universe, path=declared.path)
+    return as_run.limited(int(release.manifest["privacy"]["max_rows_per_unit"]))
+
+
+def _differs(part: str, before: ReleaseSpec, now: ReleaseSpec) -> bool:
+    if part == "strategy":
+        return False  # the form may name another
+    one, other = _dumped(getattr(before, part)), _dumped(getattr(now, part))
+    if isinstance(one, dict) and isinstance(other, dict):
+        free = FORM.get(part, ())
+        one, other = ({key: value for key, value in each.items() if key not in free} for each in (one, other))
+        # the order of columns decides their numbers
+        return one != other or list(one) != list(other)
+    return bool(one != other)
+
+
+def _dumped(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {name: _dumped(each) for name, each in part.items()}
+    return part.model_dump(mode="json") if hasattr(part, "model_dump") else part

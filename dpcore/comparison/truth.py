@@ -1,0 +1,105 @@
+"""Read the true table of a release, as its run read it and as it is without the limit on rows per unit."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from dpcore.comparison.columns import ColumnCounts, Counted, count_columns
+from dpcore.comparison.matching import Made
+from dpcore.comparison.rows import CodedRows, Comparable
+from dpcore.errors import UsageError
+from dpcore.private import Private
+from dpcore.tables.ingest import Coding, Draws, Fingerprint, Records, Source, fingerprint_key, ingest, readable_version
+from dpcore.tables.ingest.coding import UNIT_IS_ROW, read_weights
+from dpcore.tables.ingest.fingerprint import KEY_NAME
+from dpcore.tables.ingest.window import Window
+from dpcore.tables.sources.source import read_piece
+
+
+class Truth(Private):
+    """The true table of a release.
+
+    Attributes:
+        every: All rows that the universe and the run's blocks contain.
+        kept: Those of them that count under the limit on rows per unit, drawn anew: which ones the run kept is not stored.
+        columns: The values of each column as they lie in the source.
+        changed: Whether the table is not, or may not be, the one that the run has read.
+    """
+
+    __slots__ = ("changed", "columns", "every", "kept")
+
+    def __init__(
+        self, *, every: CodedRows, kept: CodedRows, columns: Mapping[str, ColumnCounts], changed: bool
+    ) -> None:
+        self.every = every
+        self.kept = kept
+        self.columns = columns
+        self.changed = changed
+
+
+def read_truth(made: Made, source: Source, cells: Comparable, *, private: Path, allow_changed: bool) -> Truth:
+    """Read the table, in at most four passes: one for each kind of rows, one for its columns, and with `discover` one for its version.
+
+    Args:
+        made: How the release was made.
+        source: The table.
+        cells: The cells to compare.
+        private: The private folder, with the key of the data's version.
+        allow_changed: Read a table that has changed since, too.
+
+    Raises:
+        SourceError: If the table cannot be read.
+        UsageError: If it has changed.
+    """
+    coding = _coding(made)
+    known = (private / KEY_NAME).exists()
+    if not known and not allow_changed:
+        raise UsageError(
+            f"{private} holds no {KEY_NAME}, so nobody can tell whether the table has changed since the release was made; name the private "
+            "folder of its run in DPFLOW_PRIVATE, or compare anyway with --changed"
+        )
+    fingerprint = Fingerprint.of_run(made.run.id, key=fingerprint_key(private)) if known else None
+    records, version = _read(made, source, coding, fingerprint)
+    changed = version is None or version != made.run.data_version
+    if changed and not allow_changed:
+        raise UsageError(
+            "the table has changed since the release was made, or DPFLOW_PRIVATE names another folder than the run's; restore the table "
+            "of that time, make a new release, or compare anyway with --changed"
+        )
+    kept = cells.read(records)
+    every = kept
+    if coding.by_unit:
+        anyone = replace(coding, protection=replace(coding.protection, unit=UNIT_IS_ROW, rows_per_unit=1))
+        every = cells.read(ingest(source, coding=anyone, draws=Draws.fresh()))
+    columns = count_columns(_batches(source, coding), coding.universe)
+    return Truth(every=every, kept=kept, columns=columns, changed=changed)
+
+
+def _coding(made: Made) -> Coding:
+    window = None if made.calendar is None or made.blocks is None else Window.of(made.calendar, made.blocks)
+    return Coding(universe=made.release.universe, protection=made.granted.protection, window=window)
+
+
+def _read(made: Made, source: Source, coding: Coding, fingerprint: Fingerprint | None) -> tuple[Records, str | None]:
+    """Read the rows that count, and the version of the table as the run computed it; None without the key of the run."""
+    if fingerprint is None:
+        return ingest(source, coding=coding, draws=Draws.fresh()), None
+    draws = Draws.fresh(unit_key=fingerprint.unit_key())
+    records = ingest(source, coding=coding, draws=draws, fingerprint=fingerprint)
+    undecided = made.granted.descents()
+    if not undecided:
+        return records, records.version
+    whole = replace(coding, universe=made.granted.universe)
+    return records, readable_version(source, coding=whole, undecided=undecided, fingerprint=fingerprint)
+
+
+def _batches(source: Source, coding: Coding) -> Iterator[tuple[pa.RecordBatch, Counted | None]]:
+    """Yield the rows of the window as they lie in the source, with their weights."""
+    for part in source.pieces():
+        for whole in read_piece(part, columns=coding.columns, ids=coding.ids):
+            batch = coding.windowed(whole)[0]
+            weight = coding.protection.weight
+            weights = None if weight is None else read_weights(batch.column(weight), protection=coding.protection)
+            yield batch, None if weights is None else weights.astype(float)
