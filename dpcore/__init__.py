@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dpcore.answers.answer import answer
     from dpcore.answers.release import open_release
+    from dpcore.answers.sample import sample
     from dpcore.curator.ask import ask
     from dpcore.errors import DpflowError
     from dpcore.ledger import Account, Balance
@@ -30,6 +31,7 @@ __all__ = [
     "load_spec",
     "open_online",
     "open_release",
+    "sample",
     "synthesize",
 ]
 
@@ -45,6 +47,7 @@ _MODULES = {
     "load_spec": "dpcore.spec",
     "open_online": "dpcore.runs.online",
     "open_release": "dpcore.answers.release",
+    "sample": "dpcore.answers.sample",
     "synthesize": "dpcore.runs.steps",
 }
 

@@ -81,6 +81,10 @@ def sound_page(verified: Any, *, unread: Sequence[str]) -> str:
         ["manifests", f"{verified.manifests:,}", "each names a head of this ledger and the promise of its run"],
     ]
     rows.append(["files", f"{verified.files:,}", "each file of these releases is as published"])
+    if verified.withdrawn:
+        rows.append(
+            ["withdrawn releases", f"{verified.withdrawn:,}", "each as recorded: without data, with its reason"]
+        )
     if verified.absent:
         rows.append(["releases not found here", f"{verified.absent:,}", "not checked"])
     if verified.others:

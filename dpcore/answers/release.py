@@ -17,6 +17,7 @@ from dpcore.release.dataset_folder import LATEST
 from dpcore.release.integrity import LARGEST_MANIFEST, LARGEST_NOTE, MANIFEST, one_line, open_regular, read_regular
 from dpcore.release.measured import MEASUREMENTS, read_measurements
 from dpcore.release.publishing import UNCERTAINTY
+from dpcore.release.withdrawal import require_not_withdrawn
 from dpcore.resolutions import Resolutions
 from dpcore.spec.described import restore_universe
 from dpcore.universe import Universe
@@ -113,9 +114,10 @@ def open_release(folder: str | Path) -> Release:
     """Read a release from its folder, or the newest one from the folder of its dataset.
 
     Raises:
-        UsageError: If there is no release, or it is damaged or too old.
+        UsageError: If there is no release, or it was withdrawn, or it is damaged or too old.
     """
     path = _newest(Path(folder))
+    require_not_withdrawn(path)
     manifest = _manifest(path)
     _require_unchanged(path, manifest, MEASUREMENTS)
     resolutions, measurements = read_measurements(path / MEASUREMENTS)
@@ -164,4 +166,5 @@ def _require_unchanged(folder: Path, manifest: Mapping[str, Any], name: str) -> 
     except (OSError, KeyError, TypeError, ValueError):
         wanted, found = None, ""
     if wanted != found:
+        require_not_withdrawn(folder)  # meanwhile
         raise UsageError(f"{name} of {one_line(folder)} is missing or damaged; copy the release again")

@@ -123,6 +123,7 @@ _WHAT: Mapping[EventKind, Callable[[Body, Currency], str]] = {
     EventKind.COMMITTED: lambda body, _: f"{body['step']}, {body['size']:,} bytes, {body['sha256'][:16]}",
     EventKind.SETTLED: _settled,
     EventKind.REPUBLISHED: lambda body, _: f"release {body['release']} of run {body['run']} was published again",
+    EventKind.WITHDRAWN: lambda body, _: f"release {body['release']}: {body['reason']}",
     EventKind.REFUNDED: lambda body, currency: f"{price(body['returned'], currency)} refunded",
 }
 """How the last column describes each kind of event."""

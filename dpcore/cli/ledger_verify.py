@@ -49,6 +49,8 @@ def verify(arguments: argparse.Namespace) -> Answer:
     rows.append(
         ("files", f"{verified.files:,}", "each file of these releases is as published, and there are no others")
     )
+    if verified.withdrawn:
+        rows.append(("withdrawn", f"{verified.withdrawn:,}", "each as recorded: without data, with its reason"))
     if verified.absent:
         rows.append(("", f"{verified.absent:,}", "releases were not found; name their folder with --releases"))
     if verified.others:

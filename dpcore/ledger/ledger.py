@@ -43,14 +43,14 @@ from dpcore.ledger.rows import (
     RunState,
 )
 from dpcore.ledger.series import refuse_if_covered
-from dpcore.ledger.steward import Stewardship
+from dpcore.ledger.withdrawals import Withdrawals
 from dpcore.ledger.writing import WritingTransaction
 
 LEASE_SECONDS = 300
 """The default lease: another worker waits this long after the run's last event, unless the holder is known to have ended."""
 
 
-class Ledger(Stewardship):
+class Ledger(Withdrawals):
     """Durable charges, shared by all tasks, runs and machines that open the same store.
 
     Every method is one durable transaction: all of its changes happen, or none.

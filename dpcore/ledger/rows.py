@@ -89,6 +89,7 @@ class EventKind(StrEnum):
     SETTLED = "settled"
     REFUNDED = "refunded"
     REPUBLISHED = "republished"
+    WITHDRAWN = "withdrawn"
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,15 @@
 """Publish a release: the Parquet rows, the measurements, the manifest, the card and the privacy statement."""
 
 from dpcore.release.covered import BlocksStatement, state_blocks
-from dpcore.release.dataset_folder import release_id, reservation_numbers
+from dpcore.release.dataset_folder import release_id
 from dpcore.release.draft import Codes, Draft, Judgement, SyntheticRows
 from dpcore.release.integrity import MANIFEST
 from dpcore.release.ownership import adopt_folder, check_owner, claim_folder
 from dpcore.release.publishing import Published, check_writable, publish
+from dpcore.release.retention import retain
 from dpcore.release.statement import ChosenLimit, Statement, state
+from dpcore.release.versions import release_before
+from dpcore.release.withdrawal import live_numbers, require_rewritable
 
 __all__ = [
     "MANIFEST",
@@ -22,9 +25,12 @@ __all__ = [
     "check_owner",
     "check_writable",
     "claim_folder",
+    "live_numbers",
     "publish",
+    "release_before",
     "release_id",
-    "reservation_numbers",
+    "require_rewritable",
+    "retain",
     "state",
     "state_blocks",
 ]

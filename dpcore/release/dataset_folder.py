@@ -78,10 +78,10 @@ def point_latest(folder: Path, name: str, *, numbers: Callable[[], Mapping[str, 
     Args:
         folder: The folder that holds the releases of a dataset.
         name: The release just published. It counts as the newest if the folder holds no known release.
-        numbers: Returns the `reservation_numbers` of the account's runs. It is called before each comparison, because other runs may
-            have been reserved since the last one.
+        numbers: Returns the `reservation_numbers` of the account's runs whose releases are not withdrawn. It is called before each
+            comparison, because other runs may have been reserved since the last one, and other releases withdrawn.
     """
-    while (newest := _encoded_pointer(_newest(folder, numbers()) or name)) != _current_pointer(folder):
+    while (newest := _encoded_pointer(newest_release(folder, numbers()) or name)) != _current_pointer(folder):
         temporary = folder / f"{_DRAFT}{secrets.token_hex(4)}"
         try:
             _write(temporary, newest)
@@ -100,7 +100,8 @@ def _remove_leftovers(folder: Path) -> None:
                 draft.unlink()
 
 
-def _newest(folder: Path, numbers: Mapping[str, int]) -> str | None:
+def newest_release(folder: Path, numbers: Mapping[str, int]) -> str | None:
+    """Return the name of the release in a folder whose run was reserved last, or None if the folder holds none of these releases."""
     return next((name for name in reversed(oldest_first(numbers, numbers)) if is_release(folder, name)), None)
 
 
@@ -138,7 +139,12 @@ def walk_releases(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
 
 
 def misplaced(
-    folder: Path, *, manifests: Collection[Path], recorded: Collection[str], numbers: Mapping[str, int]
+    folder: Path,
+    *,
+    manifests: Collection[Path],
+    recorded: Collection[str],
+    numbers: Mapping[str, int],
+    withdrawn: Collection[str] = (),
 ) -> str | None:
     """Describe the first thing in a dataset's folder that a reader could mistake for a release or for the newest one, or return None.
 
@@ -147,6 +153,7 @@ def misplaced(
         manifests: The manifests that were read, with links in their folders resolved. Each is checked on its own, with all in its folder.
         recorded: The names of the releases that the ledger recorded as published there.
         numbers: For each release name the ledger knows, the number of the event that last reserved its run.
+        withdrawn: The names of the releases that the ledger recorded as withdrawn.
 
     Raises:
         PermissionError: If this user may not read `latest.json`, or may not list or enter a folder.
@@ -161,7 +168,9 @@ def misplaced(
             return f"{one_line(name)} holds data but no {MANIFEST}, so it is not a release of this ledger"
     if problem := _stray(folder, manifests):
         return problem
-    return _pointer_problem(folder, recorded=recorded, numbers=numbers) if LATEST in names else None
+    if LATEST not in names:
+        return None
+    return _pointer_problem(folder, recorded=recorded, numbers=numbers, withdrawn=withdrawn)
 
 
 def _stray(folder: Path, manifests: Collection[Path]) -> str | None:
@@ -184,14 +193,16 @@ def _manifest_of(release: Path) -> Path:
     return Path(os.path.realpath(release) if release.is_symlink() else release, MANIFEST)
 
 
-def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int]) -> str | None:
+def _pointer_problem(
+    folder: Path, *, recorded: Collection[str], numbers: Mapping[str, int], withdrawn: Collection[str]
+) -> str | None:
     require_permitted(folder / LATEST)
     try:
         told = json.loads(
             read_regular(folder / LATEST, limit=LARGEST_NOTE).decode("utf-8"), object_pairs_hook=_each_once
         )
         name = told["release"]
-        if told != pointer(name) or not _is_name(name):
+        if told != pointer(name) or not is_name(name):
             return f"{LATEST} does not name a release of this folder"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return f"{LATEST} cannot be read"
@@ -200,16 +211,27 @@ def _pointer_problem(folder: Path, *, recorded: Collection[str], numbers: Mappin
     require_permitted(folder / name / MANIFEST)
     if name not in recorded and not is_release(folder, name):
         return f"{LATEST} points to {one_line(name)}, which is a copy of, or a link to, a release with another name"
+    return _not_newest(folder, name, recorded=recorded, numbers=numbers, withdrawn=withdrawn)
+
+
+def _not_newest(
+    folder: Path, name: str, *, recorded: Collection[str], numbers: Mapping[str, int], withdrawn: Collection[str]
+) -> str | None:
+    """Describe why a release is not the newest, or return None. A withdrawn one is the newest only if all are withdrawn."""
     there = [each for each in recorded if is_there(folder / each)]
+    if live := [each for each in there if each not in withdrawn]:
+        if name in withdrawn:
+            return f"{LATEST} points to {one_line(name)}, which was withdrawn"
+        there = live
     newest = oldest_first(there, numbers)[-1] if there else name
     if _is_older(name, newest, numbers=numbers):
         return f"{LATEST} points to {one_line(name)}, but {one_line(newest)} is newer"
     return None
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: object) -> bool:
     """Return whether a text can name a release of a folder: with an empty or absolute name, `NAME/data` would lead out of the folder."""
-    return text != "" and not text.startswith(".") and not {"/", "\\"}.intersection(text)
+    return isinstance(text, str) and text != "" and not text.startswith(".") and not {"/", "\\"}.intersection(text)
 
 
 def _is_older(name: str, other: str, *, numbers: Mapping[str, int]) -> bool:

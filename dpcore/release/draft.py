@@ -40,7 +40,8 @@ class Draft:
     """The content of a release: the model's rows, the measurements, the privacy statement and the discovered values.
 
     `uncertainty` returns the table of `uncertainty.parquet` for a size of at most so many bytes, and how to write it. It takes longer than
-    the rest; None to publish without it. `judge` returns the release's judgement by that table.
+    the rest; None to publish without it. `judge` returns the release's judgement by that table. `before` is the name of the dataset's release
+    before it, by the reservations of their runs.
     """
 
     declaration: Declaration
@@ -55,3 +56,4 @@ class Draft:
     warnings: Sequence[str] = ()
     uncertainty: Callable[[int], tuple[pa.Table, dict[str, Any]]] | None = None
     judge: Callable[[pa.Table], Judgement] | None = None
+    before: str | None = None

@@ -219,7 +219,7 @@ def damage(folder: Path, manifest: Mapping[str, Any]) -> str | None:
     for name, (size, digest) in listed.items():
         if problem := _problem(folder / name, size=size, digest=digest):
             return f"{one_line(name)} {problem}"
-    return next((f"{one_line(name)} is not listed in its manifest" for name in _found(folder, listed)), None)
+    return next((f"{one_line(name)} is not listed in its manifest" for name in files_in(folder, listed)), None)
 
 
 def _require_regular(found: os.stat_result, path: Path) -> None:
@@ -266,7 +266,7 @@ def _problem(path: Path, *, size: int, digest: str) -> str | None:
     return None if same else "is not what was published"
 
 
-def _found(folder: Path, listed: Iterable[str]) -> Iterator[str]:
+def files_in(folder: Path, listed: Iterable[str]) -> Iterator[str]:
     """Yield the files and folders of a release that are neither listed nor parents of listed files. Raise if a folder cannot be listed."""
     known = {MANIFEST, *listed}
     holders = {str(parent) for name in known for parent in PurePosixPath(name).parents}

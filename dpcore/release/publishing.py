@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import OutputError
 from dpcore.release.card import card
-from dpcore.release.dataset_folder import DRAFT_OF_RELEASE, point_latest
+from dpcore.release.dataset_folder import DRAFT_OF_RELEASE, is_name, point_latest
 from dpcore.release.draft import Draft
 from dpcore.release.draft_folder import DraftFolder, new_draft, sync_path
 from dpcore.release.integrity import (
@@ -32,6 +32,7 @@ from dpcore.release.integrity import (
     read_manifest,
 )
 from dpcore.release.measured import MEASUREMENTS, measurement_schema, measurement_tables
+from dpcore.release.versions import version_of
 from dpcore.reporting.portrait import Portrait
 from dpcore.spec.described import describe_universe
 
@@ -153,10 +154,11 @@ def _appeared_or_same(
             if _is_free(final):
                 raise  # otherwise a faster worker has removed this draft as a leftover
     written = _manifest_there(final)
-    if (told := _moment_and_head(written)) and in_chain(told[1]):
-        statement = replace(draft.statement, ledger_head=told[1])
+    if (told := _chosen(written)) and in_chain(told.head):
+        statement = replace(draft.statement, ledger_head=told.head)
         with _draft_beside(final) as folder:
-            manifest, digest, portrait = _write(folder, replace(draft, statement=statement), created=told[0])
+            same = replace(draft, statement=statement, before=told.before)
+            manifest, digest, portrait = _write(folder, same, created=told.created)
         if hashlib.sha256(written).hexdigest() == digest and not damage(final, manifest):
             return Published(final, manifest, digest, appeared=False, portrait=portrait)
     raise _another(final, "its files are not those that this run would write", run=draft.statement.run)
@@ -174,16 +176,25 @@ def _manifest_there(final: Path) -> bytes:
         return b""
 
 
-def _moment_and_head(manifest: bytes) -> tuple[str, str] | None:
-    """Return the creation time and ledger head that a manifest states, or None if they are missing or malformed."""
+class _Chosen(NamedTuple):
+    """What a manifest states about the moment of its publication: its time, the head of the ledger, and the release before it."""
+
+    created: str
+    head: str
+    before: str | None
+
+
+def _chosen(manifest: bytes) -> _Chosen | None:
+    """Return what a manifest states about the moment of its publication, or None if that is missing or malformed."""
     try:
         told = json.loads(manifest.decode("utf-8"))
-        created, head = told["created"], told["privacy"]["ledger_head"]
+        created, head, before = told["created"], told["privacy"]["ledger_head"], told["version"]["before"]
         moment = dt.datetime.fromisoformat(created).astimezone(dt.UTC)
         well_formed = moment.isoformat(timespec="seconds") == created and isinstance(head, str)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
-    return (created, head) if well_formed else None
+    well_formed = well_formed and (before is None or is_name(before))
+    return _Chosen(created, head, before) if well_formed else None
 
 
 def _another(final: Path, problem: str, *, run: str) -> OutputError:
@@ -237,6 +248,7 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         **({} if portrait is None else {"errors": _listed_errors(portrait)}),
         "files": files,
     }
+    manifest["version"] = asdict(version_of(manifest, draft.declaration.output_folder, before=draft.before))
     written = json.dumps(manifest, indent=2) + "\n"
     if len(written) > LARGEST_MANIFEST:  # it is ASCII
         raise OutputError(

@@ -23,8 +23,11 @@ from dpcore.release import (
     check_owner,
     check_writable,
     claim_folder,
+    live_numbers,
     publish,
-    reservation_numbers,
+    release_before,
+    require_rewritable,
+    retain,
 )
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
@@ -124,6 +127,7 @@ class Synthesis:
                     stopped = stopped.limited(self._buy_limit(stopped).rows)
                 self._buy_total(stopped, lease=None)  # a retry of a stopped run raises the same error again
             raise UsageError(f"run {self.run_id} was ended without a release and cannot be continued; start a new run")
+        require_rewritable(self.ledger, run)
         plan, blocks = self._stages.declared, self.blocks
         if blocks is not None:
             covering = self.declaration.covering(blocks)
@@ -347,12 +351,13 @@ class Synthesis:
             renew_lease=granted.renew_lease,
             seed=self._seed("values"),
         )
+        draft = replace(draft, before=release_before(self.ledger, self.run_id, self.declaration.output_folder))
         if granted.lease is not None:  # a run that is only replayed changes nothing
             claim_folder(self.ledger, self.declaration.output_folder)
         published = publish(
             draft,
             recorded=self.ledger.manifests_of(self.run_id),
-            numbers=lambda: reservation_numbers(self.ledger.runs(self.account.name)),
+            numbers=lambda: live_numbers(self.ledger, self.account.name),
             in_chain=self.ledger.has_event,
             confirm=self.ledger.confirm,
         )
@@ -363,7 +368,22 @@ class Synthesis:
 
     def settle(self) -> Outcome:
         """Refund the unspent budget, and return the outcome of the run."""
-        return made(self._published, "nothing was published yet; publish before settling").settle()
+        outcome = made(self._published, "nothing was published yet; publish before settling").settle()
+        self._retain()
+        return outcome
+
+    def _retain(self) -> None:
+        """Remove the data of older releases than the spec keeps. A failure does not undo the publication, so it is only a warning."""
+        keep = self.declaration.spec.output.keep
+        if keep is None:
+            return
+        try:
+            removed = retain(self.ledger, self.account.name, self.declaration.output_folder, keep=keep)
+        except DpflowError as error:
+            progress.warning("warning: older releases were not removed: %s", error)
+        else:
+            for name in removed:
+                progress.info("removed the data of release %s: the spec keeps %d", name, keep)
 
     def report(self) -> Report:
         """Return the report of the settled run, from its ledger and the manifest as it was written."""

@@ -26,9 +26,11 @@ from dpcore.release import (
     Draft,
     SyntheticRows,
     claim_folder,
+    live_numbers,
     publish,
+    release_before,
     release_id,
-    reservation_numbers,
+    require_rewritable,
     state,
 )
 from dpcore.reporting.outcome import Round
@@ -54,15 +56,17 @@ def publish_knowledge(
         analyst=session.analyst,
         purpose=session.purpose,
     )
+    require_rewritable(ledger, run)
     lease = None if run.state is RunState.SETTLED else ledger.lease(run_id)
     draft = _draft(knowledge, declaration, runs=(run, session, first), ledger=ledger, account=account)
+    draft = replace(draft, before=release_before(ledger, run_id, declaration.output_folder))
     ledger.confirm()
     if lease is not None:
         claim_folder(ledger, declaration.output_folder)
     published = publish(
         draft,
         recorded=ledger.manifests_of(run_id),
-        numbers=lambda: reservation_numbers(ledger.runs(account.name)),
+        numbers=lambda: live_numbers(ledger, account.name),
         in_chain=ledger.has_event,
         confirm=ledger.confirm,
     )

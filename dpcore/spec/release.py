@@ -28,6 +28,7 @@ AttributeSpec = Annotated[
     CategoricalSpec | BooleanSpec | IntegerSpec | NumberSpec | DateSpec | DatetimeSpec,
     Field(discriminator="type"),
 ]
+MOST_KEPT = 1_000_000
 RowCount = Annotated[int, Field(ge=1, le=10**12)]
 
 
@@ -144,6 +145,10 @@ class OutputSpec(SpecPart):
     path: Annotated[str, Field(min_length=1)] = Field("releases", description="a folder, relative to the spec")
     rows: Literal["noisy"] | Annotated[int, Field(ge=1, le=MOST_ROWS)] = Field(
         "noisy", description="`noisy`: as many rows as the noisy total; or a number of your choice"
+    )
+    keep: Annotated[int, Field(ge=1, le=MOST_KEPT)] | None = Field(
+        None,
+        description="how many releases keep their data: after a publication, the data of older ones is removed; default: all",
     )
 
 

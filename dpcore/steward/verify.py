@@ -30,6 +30,7 @@ from dpcore.release.integrity import (
     walk,
 )
 from dpcore.release.ownership import not_adopted, owner_changed
+from dpcore.release.withdrawal import WITHDRAWN, Notice, notice_of, withdrawal_problem
 from dpcore.reporting.promises import made_from, release_promise
 
 
@@ -64,11 +65,12 @@ def verify_ledger(
         _require_in_place(recorded, read)
         runs = {manifest.run: _require_agreement(ledger, manifest) for manifest in manifests}
         # Read the records again, after the states of the runs: a run that was settled meanwhile has its record by now.
-        files = _require_published(manifests, runs, tuple(_recorded(ledger)))
+        files, withdrawn = _require_published(ledger, manifests, runs, recorded=tuple(_recorded(ledger)))
         foreign = {folder: sorted(path for path in set(paths) if read[path] is None) for folder, paths in below.items()}
         _require_releases_only(ledger, recorded, read=read, foreign=foreign)
     absent = _absent(recorded, runs=runs, complete=complete)
-    return replace(verified, others=len(read) - len(manifests), files=files, absent=absent)
+    others = len(read) - len(manifests)
+    return replace(verified, others=others, files=files, absent=absent, withdrawn=withdrawn)
 
 
 @dataclass(frozen=True)
@@ -200,17 +202,46 @@ def _require_in_place(recorded: Iterable[_Recorded], read: Mapping[Path, _Manife
             raise _release_changed(each.folder, f"{MANIFEST} is missing" if leads else "it is a broken link")
 
 
-def _require_published(manifests: Sequence[_Manifest], runs: Mapping[str, Run], recorded: Iterable[_Recorded]) -> int:
-    """Raise if a release was not published by its run, or any byte of it has changed. Return the number of files compared."""
-    files, published = 0, defaultdict[str, set[str]](set)
+def _require_published(
+    ledger: Ledger, manifests: Sequence[_Manifest], runs: Mapping[str, Run], *, recorded: Iterable[_Recorded]
+) -> tuple[int, int]:
+    """Raise if a release was not published by its run, or any byte of it has changed, or it was withdrawn without a record.
+
+    Returns:
+        The number of files compared, and the number of releases that were withdrawn.
+    """
+    files, withdrawn, published = 0, 0, defaultdict[str, set[str]](set)
     for each in recorded:
         published[each.run].add(each.sha256)
+    withdrawals = _withdrawals(ledger, manifests)
     for manifest in manifests:
         _require_recorded(manifest, runs[manifest.run], published[manifest.run])
-        if problem := damage(manifest.path.parent, manifest.content):
-            raise _release_changed(manifest.path.parent, problem)
-        files += 1 + len(manifest.content.get("files", []))
-    return files
+        problem = _changed_or_withdrawn(manifest, withdrawals)
+        if problem and manifest.run not in withdrawals:
+            withdrawals = _withdrawals(ledger, manifests)  # it may have been withdrawn meanwhile
+            problem = _changed_or_withdrawn(manifest, withdrawals)
+        if problem:
+            raise _release_changed(manifest.path.parent, problem, withdrawn=manifest.run in withdrawals)
+        withdrawn += manifest.run in withdrawals
+        files += 2 if manifest.run in withdrawals else 1 + len(manifest.content.get("files", []))
+    return files, withdrawn
+
+
+def _withdrawals(ledger: Ledger, manifests: Sequence[_Manifest]) -> dict[str, Notice]:
+    """Return what the ledger knows of withdrawn releases, by the ids of their runs."""
+    identity, accounts = ledger.identity(), {manifest.account for manifest in manifests}
+    events = {run: event for account in accounts for run, event in ledger.withdrawals(account).items()}
+    return {run: notice_of(event, ledger=identity) for run, event in events.items()}
+
+
+def _changed_or_withdrawn(manifest: _Manifest, withdrawals: Mapping[str, Notice]) -> str | None:
+    """Describe what is wrong with the files of a release, or return None."""
+    folder = manifest.path.parent
+    if notice := withdrawals.get(manifest.run):
+        return withdrawal_problem(folder, manifest.content, notice)
+    if is_there(folder / WITHDRAWN):
+        return f"{WITHDRAWN} says that it was withdrawn, but the ledger has no record of that"
+    return damage(folder, manifest.content)
 
 
 def _require_recorded(manifest: _Manifest, run: Run, hashes: Collection[str]) -> None:
@@ -247,7 +278,9 @@ def _require_releases_only(
         # Not the folder's name: runs may have reached it through a link, and the name of the link is the account's.
         accounts = {ledger.run(run).account for run in here.values()}
         known, numbers = set(read), _numbers(ledger, accounts, here)
-        while problem := misplaced(folder, manifests=known, recorded=here, numbers=numbers):
+        gone = {run for account in accounts for run in ledger.withdrawals(account)}
+        withdrawn = {name for name, run in here.items() if run in gone}
+        while problem := misplaced(folder, manifests=known, recorded=here, numbers=numbers, withdrawn=withdrawn):
             if not (published_since := set(_found_beside(folder)) - known):
                 break
             known |= published_since
@@ -275,8 +308,9 @@ def _numbers(ledger: Ledger, accounts: Iterable[str], recorded: Mapping[str, str
     return reservation_numbers(runs.values()) | {name: runs[run].first for name, run in recorded.items() if run in runs}
 
 
-def _release_changed(release: Path, problem: str) -> LedgerDamaged:
-    return LedgerDamaged(f"the release {one_line(release)} was changed: {problem}; restore the release from a backup")
+def _release_changed(release: Path, problem: str, *, withdrawn: bool = False) -> LedgerDamaged:
+    then = "" if withdrawn else "; restore the release from a backup"  # the problem of a withdrawn one says what to do
+    return LedgerDamaged(f"the release {one_line(release)} was changed: {problem}{then}")
 
 
 def _absent(recorded: Iterable[_Recorded], *, runs: Collection[str], complete: Sequence[Path]) -> int:

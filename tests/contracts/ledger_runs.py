@@ -373,6 +373,25 @@ class LedgerRuns(LedgerStoreTests):
             ledger.head()
         ledger.close()
 
+    def test_a_release_is_withdrawn_once_and_nothing_is_refunded(self, ledger: Ledger, url: str) -> None:
+        ledger.reserve("run", account="clinic", amount=300, claim="claim")
+        with self.refused(url, UsageError, "run 'run' has no published release"):
+            ledger.withdraw("run", reason="wrong codes")
+        run = ledger.settle("run", release="release-1", lease=None, **RELEASED)
+        balance = ledger.balance("clinic")
+        by_retention = ledger.withdraw("run", reason="retention", keep=12)
+        by_steward = ledger.withdraw("run", reason="wrong codes")
+        assert [event.details for event in (by_retention, by_steward)] == [
+            {"release": "release-1", "reason": "retention", "keep": 12},
+            {"release": "release-1", "reason": "wrong codes", "keep": None},
+        ]
+        for again in ({"reason": "another"}, {"reason": "retention", "keep": 3}):
+            with self.unchanged(url):
+                assert ledger.withdraw("run", **again) == by_steward  # type: ignore[arg-type]
+        assert ledger.withdrawals("clinic") == {"run": by_steward}
+        assert (ledger.run("run"), ledger.balance("clinic")) == (run, balance)
+        assert_sound(ledger)
+
     def test_a_release_that_was_made_again_is_recorded_once(self, ledger: Ledger, url: str) -> None:
         ledger.reserve("run", account="clinic", amount=300, claim="claim")
         run = ledger.settle("run", release="release-1", lease=None, **RELEASED)

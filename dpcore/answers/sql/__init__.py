@@ -2,5 +2,6 @@
 
 from dpcore.answers.sql.errors import QueryError
 from dpcore.answers.sql.statement import parse
+from dpcore.answers.sql.where import parse_condition
 
-__all__ = ["QueryError", "parse"]
+__all__ = ["QueryError", "parse", "parse_condition"]

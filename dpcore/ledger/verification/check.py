@@ -45,6 +45,8 @@ class Verified:
     """The number of release files, including manifests, that match their publication."""
     absent: int = 0
     """The number of recorded releases found neither where they were published nor in the folders searched."""
+    withdrawn: int = 0
+    """The number of releases found whose data was removed, as recorded in the ledger."""
 
 
 class Scanned(Protocol):

@@ -20,6 +20,7 @@ from dpcore.ledger.rows import (
     BlockState,
     Event,
     EventKind,
+    RunState,
 )
 from dpcore.ledger.verification.findings import at_event, require
 from dpcore.ledger.verification.replayed_run import Details, ReplayedRun, reserved
@@ -68,6 +69,8 @@ class Replay:
             change(self, event, details)
         elif event.kind == EventKind.RESERVED:
             self._reserve(event, details)
+        elif event.kind == EventKind.WITHDRAWN:
+            self._withdraw(event)
         else:
             self._change_run(event, details)
 
@@ -168,6 +171,12 @@ class Replay:
             )
         self._use(event, run, amount=details["amount"])
         self.runs[run.run.id] = run
+
+    def _withdraw(self, event: Event) -> None:
+        """Change nothing: a withdrawal refunds nothing, and the row of its run stays as it was settled."""
+        run = self.runs.get(str(event.run))  # None if it has ended and is no longer kept in memory
+        ended = run is None or run.run.state is RunState.SETTLED
+        require(event, ended, "withdraws the release of a run that was not settled")
 
     def _change_run(self, event: Event, details: Details) -> None:
         run = self.runs.get(str(event.run))

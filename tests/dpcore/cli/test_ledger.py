@@ -275,6 +275,7 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         ledger.record_data_version(lease, "0123456789abcdef0123456789abcdef")
         opened(ledger, "stays", epsilon=1, delta=1e-6, currency=Currency.GDP)
         ledger.settle("run-1", release="release-of-run-1", lease=None, manifest="m", manifest_sha256="ab" * 32)
+        ledger.withdraw("run-1", reason="wrong codes")
         ledger.reserve("run-4", account="sales", amount=10**9, claim="test", blocks=["month-01", "month-02"])
     read("ledger", "refund", "run-4")
     read("ledger", "allow", "sales", "--analyst", "ann", "--epsilon", 1, "--reason", "thesis")
@@ -304,6 +305,7 @@ def test_history_tells_what_matters_of_every_kind_of_event(said: Callable[..., s
         ("settled", "rho 0.002 spent, rho 0.008 refunded, release release-of-run-1"),
         ("refunded", "epsilon 0.001 refunded"),
         ("republished", "release release-of-run-1 of run run-1 was published again"),
+        ("withdrawn", "release release-of-run-1: wrong codes"),
         ("allowed", "analyst ann, epsilon 1: thesis"),
         ("account-opened", "epsilon 2 in pure, person, add-remove, by month, epsilon 5 across blocks"),
         ("cap-raised", "to epsilon 3: more"),
@@ -361,6 +363,7 @@ def test_verify_says_what_it_found_whole(said: Callable[..., str], read: Read) -
         "others": 0,
         "files": 0,
         "absent": 0,
+        "withdrawn": 0,
     }
     text = said("ledger", "verify", "--head", head())
     assert text.startswith("the ledger is sound\n")

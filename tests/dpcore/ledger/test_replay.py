@@ -58,6 +58,7 @@ SETTLED: Told = (
 )
 REFUNDED: Told = ("refunded", "run", {"returned": 60})
 REFUNDED_50: Told = ("refunded", "run", {"returned": 50})
+WITHDRAWN: Told = ("withdrawn", "run", {"release": "release", "reason": "wrong codes", "keep": None})
 REPUBLISHED: Told = (
     "republished",
     None,
@@ -93,6 +94,7 @@ def follow(*told: Told) -> Replay:
     [
         ((OPENED, RESERVED, LEASED, VERSION, CHARGED, COMMITTED, SETTLED), 40),
         ((OPENED, RESERVED, LEASED, CHARGED, SETTLED, REPUBLISHED, CLOSED, REPUBLISHED), 40),
+        ((OPENED, RESERVED, LEASED, CHARGED, SETTLED, CLOSED, WITHDRAWN), 40),
         ((OPENED, RESERVED, LEASED, CHARGED), 60),
         ((OPENED, RESERVED, LEASED, REFUNDED, RESERVED, says(LEASED, fence=2), says(CHARGED, fence=2)), 60),
         ((OPENED, RESERVED, LEASED, CLOSED, CHARGED, SETTLED), 40),
@@ -186,6 +188,9 @@ def test_a_run_counts_once_across_blocks_and_gives_its_rest_back() -> None:
         ((OPENED, says(ALLOWED, name="bob")), "sets an allowance that has no row"),
         ((OPENED, says(ALLOWED, kind="friend")), "with an invalid kind"),
         ((OPENED, says(REPUBLISHED, manifest_sha256=None)), "with an invalid manifest_sha256"),
+        ((OPENED, RESERVED, WITHDRAWN), "withdraws the release of a run that was not settled"),
+        ((OPENED, says(WITHDRAWN, reason="")), "with an invalid reason"),
+        ((OPENED, says(WITHDRAWN, keep=0)), "with an invalid keep"),
         ((OPENED, LEASED), "is of a run that is not reserved"),
         ((OPENED, RESERVED, says(LEASED, fence=2)), "does not have the next fence"),
         ((OPENED, RESERVED, LEASED, LEASED), "does not have the next fence"),

@@ -13,7 +13,7 @@ import pytest
 from dpcore import synthesize
 from dpcore.errors import DpflowError, LedgerDamaged
 from dpcore.ledger import Run, open_ledger, writing
-from dpcore.release import dataset_folder, publishing, release_id
+from dpcore.release import dataset_folder, publishing, release_id, withdrawal
 from dpcore.release.dataset_folder import pointer
 from dpcore.runs import steps, synthesis
 from dpcore.steward.verify import verify_ledger
@@ -71,7 +71,7 @@ def test_a_copy_or_link_of_a_release_is_never_the_newest(
     second = release(paid)
     assert named(first.parent) == second.name
     verify_ledger()
-    monkeypatch.setattr(dataset_folder, "_newest", by_name)
+    monkeypatch.setattr(dataset_folder, "newest_release", by_name)
     release(paid)
     assert named(first.parent) == "approved-january"
     with pytest.raises(
@@ -87,7 +87,7 @@ def test_a_clock_that_was_ahead_does_not_pin_the_newest(paid: Workspace, monkeyp
     assert second.name < ahead.name
     assert named(ahead.parent) == second.name
     verify_ledger()
-    monkeypatch.setattr(dataset_folder, "_newest", by_name)
+    monkeypatch.setattr(dataset_folder, "newest_release", by_name)
     release(paid)
     assert named(ahead.parent) == ahead.name
     with pytest.raises(LedgerDamaged, match="is newer"):
@@ -237,7 +237,7 @@ def test_ordering_runs_by_their_first_reservation_would_not_do(
     def by_row(runs: Iterable[Run]) -> dict[str, int]:
         return {release_id(run.id, opened_at=run.opened_at): row for row, run in enumerate(runs)}
 
-    monkeypatch.setattr(synthesis, "reservation_numbers", by_row)
+    monkeypatch.setattr(withdrawal, "reservation_numbers", by_row)
     assert resume_refunded(paid) == [True, False, True, False]
     with pytest.raises(LedgerDamaged, match="is newer"):
         verify_ledger()

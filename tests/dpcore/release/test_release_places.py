@@ -545,7 +545,7 @@ def test_looking_for_foreign_manifests_one_folder_deep_would_not_do(
     point(folder, **pointer(""))  # so that the newest rows are those in /data
     with pytest.raises(LedgerDamaged, match=r"latest.json does not name a release"):
         verify_ledger()
-    monkeypatch.setattr(dataset_folder, "_is_name", lambda text: Path(text).name == text)
+    monkeypatch.setattr(dataset_folder, "is_name", lambda text: Path(text).name == text)
     verify_ledger()
 
 
@@ -615,9 +615,9 @@ def test_a_release_that_is_published_while_verify_reads_is_no_damage(
 ) -> None:
     files = module._require_published
 
-    def publish_meanwhile(*told: Any) -> int:
+    def publish_meanwhile(*told: Any, **more: Any) -> tuple[int, int]:
         forge(runs["open"], published.release.with_name("new"))
-        return files(*told)
+        return files(*told, **more)
 
     monkeypatch.setattr(module, "_require_published", publish_meanwhile)
     assert verify_ledger().manifests == 2

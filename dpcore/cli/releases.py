@@ -1,0 +1,129 @@
+"""The verbs for the life of a release: latest, releases, withdraw."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dpcore.cli.output import Answer, table
+from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.release.integrity import one_line
+from dpcore.reporting.formatting import at_most
+from dpcore.steward.releases import Listed, latest, listed, withdraw_release
+
+NAME = "the folder of the dataset's releases, a spec, a registered spec, or a dataset in ./releases"
+
+
+def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
+    """Add the verbs to the parser."""
+    newest = add_verb(verbs, "latest", common, "print the path of the newest release", more=", and nothing else")
+    newest.add_argument("name", metavar="NAME", help=NAME)
+    newest.set_defaults(verb=_latest)
+
+    every = add_verb(verbs, "releases", common, "list the releases of a dataset with their promises")
+    every.add_argument("name", metavar="NAME", help=NAME)
+    every.set_defaults(verb=_releases)
+
+    withdraw = add_verb(
+        verbs,
+        "withdraw",
+        common,
+        "withdraw a release: remove its data, keep its manifest",
+        more="; readers get the reason, the ledger records it, and no budget is refunded. It cannot be undone",
+    )
+    withdraw.add_argument("release", metavar="RELEASE", help="the release's folder, or its name")
+    withdraw.add_argument("--reason", metavar="TEXT", required=True, help="why; readers of the release see it")
+    withdraw.set_defaults(verb=_withdraw)
+
+
+def _latest(arguments: argparse.Namespace) -> Answer:
+    path = latest(arguments.name)
+    return Answer({"release": path.name, "path": str(path), "data": str(path / "data")}, str(path))
+
+
+def _releases(arguments: argparse.Namespace) -> Answer:
+    found = [_data(each) for each in listed(arguments.name)]
+    return Answer({"releases": found}, _text(found) if found else "there are no releases yet")
+
+
+def _data(each: Listed) -> dict[str, Any]:
+    """Return a release as JSON data. A manifest of an earlier version may lack a field."""
+    manifest = each.manifest
+    privacy, version = manifest.get("privacy") or {}, manifest.get("version") or {}
+    blocks, notice = privacy.get("blocks") or {}, each.notice
+    return {
+        "release": each.name,
+        "path": str(each.folder),
+        "newest": each.newest and notice is None,
+        "created": manifest.get("created"),
+        "rows": manifest.get("rows"),
+        "epsilon": privacy.get("epsilon"),
+        "delta": privacy.get("delta"),
+        "unit": privacy.get("unit"),
+        "neighbours": privacy.get("neighbours"),
+        "blocks": blocks.get("names"),
+        "version": version.get("number"),
+        "changes": version.get("changes") or [],
+        "withdrawn": notice and {"at": notice.withdrawn_at, "reason": notice.reason, "keep": notice.keep},
+    }
+
+
+def _text(found: Sequence[dict[str, Any]]) -> str:
+    by_block = any(each["blocks"] for each in found)
+    heading = ("release", "created (UTC)", "rows", "epsilon", "delta", "unit", "version", "state")
+    rows = [(*heading[:2], "blocks", *heading[2:]) if by_block else heading]
+    for each in found:
+        cells = (
+            one_line(each["release"]),
+            one_line(each["created"])[:16].replace("T", " "),
+            *((_blocks(each["blocks"]),) if by_block else ()),
+            f"{each['rows']:,}" if isinstance(each["rows"], int) else "?",
+            _number(each["epsilon"]),
+            _number(each["delta"]),
+            one_line(each["unit"]),
+            str(each["version"] or "?"),
+            _state(each),
+        )
+        rows.append(cells)
+    notes = [line for each in found for line in _notes(each)]
+    return "\n".join([table(rows, right={"rows", "epsilon", "delta", "version"}), *([""] if notes else []), *notes])
+
+
+def _blocks(names: Sequence[str] | None) -> str:
+    if not names:
+        return ""
+    return one_line(names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}")
+
+
+def _number(value: object) -> str:
+    return at_most(value) if isinstance(value, float) else "?"
+
+
+def _state(each: dict[str, Any]) -> str:
+    if each["withdrawn"] is None:
+        return "newest" if each["newest"] else ""
+    return "withdrawn" if each["withdrawn"]["keep"] is None else "removed"
+
+
+def _notes(each: dict[str, Any]) -> list[str]:
+    """Return the reasons of withdrawals and the differences between versions, one a line."""
+    name, gone = one_line(each["release"]), each["withdrawn"]
+    lines = [f"version {each['version']} from {name} on: {one_line(change)}" for change in each["changes"]]
+    if gone is not None:
+        lines.append(f"{name}: {_state(each)} on {one_line(gone['at'][:10])}: {one_line(gone['reason'])}")
+    return lines
+
+
+def _withdraw(arguments: argparse.Namespace) -> Answer:
+    notice, release, recorded = withdraw_release(arguments.release, reason=arguments.reason)
+    data = {
+        "release": notice.release,
+        "path": str(release),
+        "withdrawn_at": notice.withdrawn_at,
+        "reason": notice.reason,
+        "recorded": recorded,
+    }
+    more = "no budget was refunded" if recorded else "it was withdrawn before, so that reason stays"
+    kept = f"{release}{os.sep} keeps its manifest" if Path(release).is_dir() else "its folder is not there"
+    return Answer(data, f"{notice.sentence}\n{kept}; {more}")

@@ -1,0 +1,54 @@
+"""Withdrawals of releases: recorded in the chain, without any effect on amounts.
+
+A withdrawal names the run of its release. The run's row stays as it was settled, because a withdrawal refunds nothing.
+"""
+
+from dpcore.errors import UsageError
+from dpcore.ledger import checks
+from dpcore.ledger.refusals import known_account, known_run
+from dpcore.ledger.rows import Event, EventKind, RunState
+from dpcore.ledger.steward import Stewardship
+from dpcore.ledger.transaction import LedgerTransaction
+
+
+class Withdrawals(Stewardship):
+    """The record of releases whose data was removed, by a steward or by retention."""
+
+    def withdraw(self, run_id: str, *, reason: str, keep: int | None = None) -> Event:
+        """Record that the release of a settled run is withdrawn, and return the event. Nothing is refunded.
+
+        A release is withdrawn once: repeating it returns the first event. Only a steward's withdrawal of a release that retention has
+        removed is recorded again, with the steward's reason.
+
+        Args:
+            run_id: The run that made the release.
+            reason: The reason to record. It is published.
+            keep: How many newer releases retention keeps; None for a steward's withdrawal.
+
+        Raises:
+            UsageError: If the run is unknown or has no release.
+        """
+        checks.checked_text(reason, what="a reason")
+        if keep is not None:
+            checks.checked_amount(keep)
+        with self._writing() as rows:
+            run = known_run(rows, run_id)
+            if run.state is not RunState.SETTLED or run.release is None:
+                raise UsageError(f"run '{run_id}' has no published release; name one that `dpflow releases` lists")
+            earlier = _withdrawals(rows, run.account).get(run_id)
+            if earlier is not None and (keep is not None or earlier.details["keep"] is None):
+                return earlier
+            body = {"release": run.release, "reason": reason, "keep": keep}
+            event = rows.record(EventKind.WITHDRAWN, account=run.account, run=run_id, body=body)
+        self._remember()
+        return event
+
+    def withdrawals(self, account: str) -> dict[str, Event]:
+        """Return the last withdrawal of each of an account's withdrawn releases, by the id of its run."""
+        with self.reading() as rows:
+            return _withdrawals(rows, known_account(rows, account).name)
+
+
+def _withdrawals(rows: LedgerTransaction, account: str) -> dict[str, Event]:
+    events = rows.events_of_kind(EventKind.WITHDRAWN)
+    return {str(event.run): event for event in events if event.account == account}

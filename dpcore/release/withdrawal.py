@@ -1,0 +1,305 @@
+"""Withdraw a release: remove its data, and keep its manifest and the reason, so that every reader gets a clear message.
+
+The ledger records the withdrawal first. Everything after that follows from the recorded event, and every step can be repeated. So a
+process that is killed in between leaves a release that the next call finishes, with the same bytes.
+
+Programs that read Parquet know nothing of withdrawals. For them a file lies where the rows were. Its name says what happened, and it is not a
+Parquet file, so reading it fails with an error that names it. Retention leaves no such file, so that a reader of all releases reads the kept
+ones.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from dpcore.errors import OutputError, UsageError
+from dpcore.ledger import Event, Ledger, Run
+from dpcore.release.dataset_folder import LATEST, newest_release, point_latest, reservation_numbers
+from dpcore.release.draft_folder import new_file, sync_path
+from dpcore.release.integrity import (
+    LARGEST_NOTE,
+    MANIFEST,
+    files_in,
+    is_there,
+    one_line,
+    raise_unless_gone,
+    read_manifest,
+    read_regular,
+    require_permitted,
+)
+
+WITHDRAWN = "withdrawn.json"
+DATA = "data"
+SIGN = "this-release-was-withdrawn.parquet"
+_DRAFT = ".withdrawn-"
+_REMOVED = ".removed-data"
+
+
+@dataclass(frozen=True)
+class Notice:
+    """What a withdrawn release says about itself, in `withdrawn.json`.
+
+    Attributes:
+        release: The name of the release.
+        withdrawn_at: When the ledger recorded the withdrawal.
+        reason: The recorded reason.
+        keep: How many newer releases retention keeps; None if a steward withdrew the release.
+        ledger: The identity of the ledger.
+        event: The number of the ledger's event.
+        event_hash: The hash of that event.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+    release: str
+    withdrawn_at: str
+    reason: str
+    keep: int | None
+    ledger: str
+    event: int
+    event_hash: str
+
+    @property
+    def sentence(self) -> str:
+        """What happened, for the person who wanted to read the release."""
+        day, reason = one_line(self.withdrawn_at[:10]), one_line(self.reason)
+        if self.keep is None:
+            return f"release {one_line(self.release)} was withdrawn on {day}: {reason}"
+        return f"the data of release {one_line(self.release)} was removed on {day}: {reason}"
+
+    def encoded(self) -> bytes:
+        """Return the content of `withdrawn.json`, which depends only on the ledger's event."""
+        return (json.dumps(asdict(self), indent=2) + "\n").encode("utf-8")
+
+
+_NOTICE = TypeAdapter(Notice)
+
+
+def notice_of(event: Event, *, ledger: str) -> Notice:
+    """Return the notice for an event. `ledger` is the ledger's identity."""
+    told = event.details
+    return Notice(
+        release=told["release"],
+        withdrawn_at=event.at,
+        reason=told["reason"],
+        keep=told["keep"],
+        ledger=ledger,
+        event=event.seq,
+        event_hash=event.hash,
+    )
+
+
+def read_notice(release: Path) -> Notice | None:
+    """Return the notice of a withdrawn release, or None if it is not withdrawn.
+
+    Raises:
+        UsageError: If there is a notice, but it cannot be read.
+    """
+    try:
+        return _NOTICE.validate_json(read_regular(release / WITHDRAWN, limit=LARGEST_NOTE))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValidationError):
+        raise UsageError(
+            f"{one_line(release)} was withdrawn, but its {WITHDRAWN} cannot be read; ask the steward for the reason"
+        ) from None
+
+
+def require_not_withdrawn(release: Path) -> None:
+    """Raise if a release was withdrawn.
+
+    Raises:
+        UsageError: With the date and the reason.
+    """
+    if notice := read_notice(release):
+        raise UsageError(f"{notice.sentence}; list the others with: dpflow releases {one_line(release.parent)}")
+
+
+def require_rewritable(ledger: Ledger, run: Run) -> None:
+    """Raise if a run's release was withdrawn. Otherwise a retry of the run would write it again from the transcript.
+
+    Raises:
+        UsageError: With the date and the reason.
+    """
+    if run.release is not None and (event := ledger.withdrawals(run.account).get(run.id)):
+        told = notice_of(event, ledger=ledger.identity())
+        raise UsageError(f"{told.sentence}; it cannot be written again, so start a new run")
+
+
+def live_numbers(ledger: Ledger, account: str) -> dict[str, int]:
+    """Return the `reservation_numbers` of the account's runs whose releases are not withdrawn."""
+    withdrawn = ledger.withdrawals(account)
+    return reservation_numbers(run for run in ledger.runs(account) if run.id not in withdrawn)
+
+
+def is_recorded(ledger: Ledger, run_id: str, release: Path) -> bool:
+    """Return whether a folder holds a release that this run has recorded, and not a copy with another manifest."""
+    try:
+        written = read_manifest(release / MANIFEST)
+    except OSError:
+        return False
+    return hashlib.sha256(written).hexdigest() in ledger.manifests_of(run_id)
+
+
+def withdraw(ledger: Ledger, run_id: str, release: Path, *, reason: str, keep: int | None = None) -> Notice:
+    """Withdraw a release: record it, then remove the data. Repeating it finishes what an interrupted call has left.
+
+    Args:
+        ledger: The ledger that recorded the release.
+        run_id: The run that made it.
+        release: The folder of the release. If it does not exist, the withdrawal is only recorded.
+        reason: The reason to record and publish.
+        keep: How many newer releases retention keeps; None for a steward's withdrawal.
+
+    Raises:
+        OutputError: If the files cannot be removed. The withdrawal is recorded.
+        UsageError: If the run has no release.
+    """
+    ledger.withdraw(run_id, reason=reason, keep=keep)
+    return remove_data(ledger, run_id, release)
+
+
+def remove_data(ledger: Ledger, run_id: str, release: Path) -> Notice:
+    """Make a folder that of a withdrawn release: readers are told first, then `latest.json` moves on, then the data goes.
+
+    Raises:
+        OutputError: If the files cannot be removed.
+    """
+    account = ledger.run(run_id).account
+    notice = _recorded_notice(ledger, account, run_id)
+    folder, beside = Path(os.path.realpath(release)), Path(os.path.realpath(release.parent))
+    try:
+        if not is_there(folder / MANIFEST):
+            _point_to_another(beside, notice.release, ledger=ledger, account=account)
+            return notice
+        with _locked(folder):
+            notice = _recorded_notice(
+                ledger, account, run_id
+            )  # a steward may have withdrawn what retention was removing
+            _put_notice(folder, notice)
+            _point_to_another(beside, notice.release, ledger=ledger, account=account)
+            _remove_files(folder, notice)
+            if notice.keep is None:
+                _put_sign(folder, notice)
+            sync_path(folder)
+    except OSError as error:
+        raise OutputError(
+            f"{notice.sentence}, but its files in {one_line(folder)} cannot be removed ({error.strerror}); make the folder "
+            "writable, and run the same command again"
+        ) from None
+    return notice
+
+
+def _recorded_notice(ledger: Ledger, account: str, run_id: str) -> Notice:
+    return notice_of(ledger.withdrawals(account)[run_id], ledger=ledger.identity())
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time change a release, so that what a killed one has left can be removed. The lock ends with the process."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _put_notice(folder: Path, notice: Notice) -> None:
+    draft = folder / f"{_DRAFT}{secrets.token_hex(4)}"
+    with new_file(draft) as file:
+        file.write(notice.encoded())
+    draft.replace(folder / WITHDRAWN)
+    sync_path(folder)
+
+
+def _point_to_another(folder: Path, name: str, *, ledger: Ledger, account: str) -> None:
+    """Point `latest.json` to the newest release that is not withdrawn. If all are, it stays with the newest, which says so."""
+    if not is_there(folder / LATEST):
+        return
+    newest = newest_release(folder, reservation_numbers(ledger.runs(account))) or name
+    point_latest(folder, newest, numbers=lambda: live_numbers(ledger, account))
+
+
+def _remove_files(folder: Path, notice: Notice) -> None:
+    """Remove everything but the manifest, the notice and the sign. The rows disappear in one step."""
+    if notice.keep is not None or not _has_only_sign(folder / DATA, notice):
+        _remove(folder / _REMOVED)
+        with suppress(FileNotFoundError):
+            (folder / DATA).rename(folder / _REMOVED)
+    for entry in sorted(folder.iterdir()):
+        if entry.name not in {MANIFEST, WITHDRAWN, DATA}:
+            _remove(entry)
+
+
+def _put_sign(folder: Path, notice: Notice) -> None:
+    """Put a file where the rows were that readers of Parquet stumble on. It appears complete or not at all."""
+    if is_there(folder / DATA):
+        return
+    draft = folder / f"{_DRAFT}{secrets.token_hex(4)}"
+    draft.mkdir()
+    with new_file(draft / SIGN) as file:
+        file.write(sign_of(notice))
+    draft.rename(folder / DATA)
+
+
+def _has_only_sign(data: Path, notice: Notice) -> bool:
+    return _content(data / SIGN) == sign_of(notice) and sum(1 for _ in data.iterdir()) == 1
+
+
+def _content(path: Path) -> bytes | None:
+    """Return the content of a small file, or None if it cannot be read."""
+    try:
+        return read_regular(path, limit=LARGEST_NOTE)
+    except OSError:
+        return None
+
+
+def sign_of(notice: Notice) -> bytes:
+    """Return the content of the file that lies where the rows were."""
+    return f"This is not a Parquet file: {notice.sentence}. See {WITHDRAWN} and {MANIFEST}.\n".encode()
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or a folder. A link is removed, not followed."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    except OSError as error:
+        raise_unless_gone(error)
+
+
+def withdrawal_problem(folder: Path, manifest: Mapping[str, Any], notice: Notice) -> str | None:
+    """Describe how the folder of a withdrawn release differs from what a withdrawal leaves, or return None.
+
+    Raises:
+        PermissionError: If this user may not read a file, or may not list a folder.
+    """
+    again = f"finish it with: dpflow withdraw {one_line(folder)} --reason TEXT"
+    expected = {WITHDRAWN: notice.encoded()}
+    if notice.keep is None:
+        expected[f"{DATA}/{SIGN}"] = sign_of(notice)
+    for name, content in expected.items():
+        require_permitted(folder / name)
+        found = _content(folder / name)
+        if found is None:
+            return f"it was withdrawn, but {name} is missing; {again}"
+        if found != content:
+            return f"{name} is not what the ledger recorded; {again}"
+    for each in manifest.get("files", []):
+        if is_there(folder / PurePosixPath(str(each["path"]))):
+            return f"it was withdrawn, but {one_line(each['path'])} is still there; {again}"
+    others = next(files_in(folder, [*expected]), None)
+    return None if others is None else f"{one_line(others)} does not belong to a withdrawn release; {again}"

@@ -1,0 +1,171 @@
+"""The releases of a dataset: find the newest, list them with their promises, and withdraw one."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpcore.errors import UsageError
+from dpcore.ledger import EventKind, Ledger, open_ledger
+from dpcore.release.dataset_folder import LATEST, is_release
+from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, one_line, read_manifest, read_regular
+from dpcore.release.withdrawal import Notice, read_notice, withdraw
+from dpcore.spec import load_spec
+from dpcore.steward.registry import SPEC_SUFFIXES, registered, registered_names
+
+RELEASES = "releases"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A release and what it promises.
+
+    Attributes:
+        name: Its name.
+        folder: Its folder.
+        manifest: Its manifest.
+        notice: Why and when it was withdrawn; None if it was not.
+        newest: Whether `latest.json` names it.
+    """
+
+    name: str
+    folder: Path
+    manifest: dict[str, Any]
+    notice: Notice | None
+    newest: bool
+
+
+def dataset_folder(name: str) -> Path:
+    """Return the folder that holds a dataset's releases.
+
+    Args:
+        name: The folder itself, one of its releases, a spec, the name of a registered spec, or the name of a dataset.
+
+    Raises:
+        UsageError: If there is no such dataset.
+    """
+    path = Path(name)
+    if path.is_dir():
+        return path.parent if (path / MANIFEST).exists() and not (path / LATEST).exists() else path
+    if path.suffix in SPEC_SUFFIXES:
+        return load_spec(path).output_folder
+    if name in registered_names():
+        return load_spec(registered(name).spec).output_folder
+    if len(path.parts) == 1 and (here := Path(RELEASES) / name).is_dir():
+        return here
+    raise UsageError(
+        f"there is no dataset {one_line(name)} here; name the folder of its releases, such as {RELEASES}/DATASET, a spec, or a "
+        "registered spec"
+    )
+
+
+def latest(name: str) -> Path:
+    """Return the folder of a dataset's newest release that is not withdrawn.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    folder = dataset_folder(name)
+    found = _pointed(folder)
+    if found is None:
+        raise UsageError(f"{one_line(folder)} holds no release yet; make one with: dpflow run SPEC")
+    if not is_release(folder, found):
+        raise UsageError(
+            f"{LATEST} in {one_line(folder)} names {one_line(found)}, which is not there; see: dpflow ledger verify"
+        )
+    if notice := read_notice(folder / found):
+        raise UsageError(f"{notice.sentence}; there is no other release, so make a new one with: dpflow run SPEC")
+    return folder / found
+
+
+def listed(name: str) -> tuple[Listed, ...]:
+    """Return the releases of a dataset, oldest first, withdrawn ones included."""
+    folder = dataset_folder(name)
+    newest = _pointed(folder)
+    try:
+        names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError as error:
+        raise UsageError(f"{one_line(folder)} cannot be read ({error.strerror}); check its permissions") from None
+    return tuple(
+        Listed(each, folder / each, _manifest(folder / each), read_notice(folder / each), each == newest)
+        for each in names
+        if is_release(folder, each)
+    )
+
+
+def withdraw_release(place: str, *, reason: str) -> tuple[Notice, Path, bool]:
+    """Withdraw a release, as the steward.
+
+    Args:
+        place: The folder of the release, or its name.
+        reason: The reason, which is recorded in the ledger and published beside the manifest.
+
+    Returns:
+        The notice, the folder, and whether this call recorded it: a release is withdrawn once, and a repeated call finishes the removal.
+
+    Raises:
+        UsageError: If it is not a release of this ledger.
+        OutputError: If its files cannot be removed.
+    """
+    with open_ledger() as ledger:
+        ledger.require_current()
+        run, release = _release_of(ledger, place)
+        before = ledger.withdrawals(ledger.run(run).account).get(run)
+        notice = withdraw(ledger, run, release, reason=reason)
+        return notice, release, before is None or before.seq != notice.event
+
+
+def _release_of(ledger: Ledger, place: str) -> tuple[str, Path]:
+    """Return the run that made a release, and the folder of the release."""
+    path = Path(place)
+    if (path / LATEST).exists():
+        raise UsageError(
+            f"{one_line(path)} is the folder of a dataset; name one of its releases, see: dpflow releases {one_line(path)}"
+        )
+    if not (path / MANIFEST).exists():
+        return _by_name(ledger, place)
+    try:
+        written = read_manifest(path / MANIFEST)
+        privacy = json.loads(written)["privacy"]
+        run, owner = str(privacy["run"]), str(privacy["ledger"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise UsageError(f"{MANIFEST} of {one_line(path)} cannot be read; restore it from a backup first") from None
+    if owner != ledger.identity():
+        raise UsageError(
+            f"{one_line(path)} belongs to ledger {one_line(owner[:12])}..., not to this one at {ledger.place}; see DPFLOW_LEDGER_URL"
+        )
+    if hashlib.sha256(written).hexdigest() not in ledger.manifests_of(run):
+        raise UsageError(
+            f"{one_line(path)} is not recorded in the ledger: its run is still open, or its {MANIFEST} was changed; "
+            "see: dpflow ledger verify"
+        )
+    return run, path
+
+
+def _by_name(ledger: Ledger, name: str) -> tuple[str, Path]:
+    """Find a release by its name, for example because its folder was removed by hand."""
+    found = None
+    for event in ledger.history(None):
+        if event.kind in {EventKind.SETTLED, EventKind.REPUBLISHED} and event.details.get("release") == name:
+            found = str(event.run or event.details["run"]), Path(str(event.details["manifest"])).parent
+    if found is None:
+        raise UsageError(
+            f"there is no release at {one_line(name)}, and none of this name in the ledger; see: dpflow releases DATASET"
+        )
+    return found
+
+
+def _pointed(folder: Path) -> str | None:
+    """Return the name of the release that `latest.json` points to, or None if there is no such note."""
+    try:
+        return Path(str(json.loads(read_regular(folder / LATEST, limit=LARGEST_NOTE))["release"])).name
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        raise UsageError(f"{LATEST} in {one_line(folder)} cannot be read; see: dpflow ledger verify") from None
+
+
+def _manifest(release: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(read_manifest(release / MANIFEST))
+    return content
