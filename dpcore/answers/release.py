@@ -34,6 +34,7 @@ class Release:
         resolutions: The columns and their coarser versions, which the axes of measurements refer to.
         measurements: All noisy measurements, in the order of their charges.
         known: What it knows about its errors, for a release that is not yet in its folder.
+        manifest_sha256: The SHA-256 of the very bytes that `manifest` was read from; empty for a release that is not yet in its folder.
     """
 
     folder: Path
@@ -42,6 +43,7 @@ class Release:
     resolutions: Resolutions
     measurements: tuple[Measurement, ...]
     known: Uncertainty | None = None
+    manifest_sha256: str = ""
 
     @property
     def name(self) -> str:
@@ -118,7 +120,7 @@ def open_release(folder: str | Path) -> Release:
     """
     path = _newest(Path(folder))
     require_not_withdrawn(path)
-    manifest = _manifest(path)
+    manifest, digest = _manifest(path)
     _require_unchanged(path, manifest, MEASUREMENTS)
     resolutions, measurements = read_measurements(path / MEASUREMENTS)
     try:
@@ -131,7 +133,7 @@ def open_release(folder: str | Path) -> Release:
         ) from None
     if universe.shape != resolutions.shape[: resolutions.columns]:
         raise UsageError(f"the files of {one_line(path)} contradict each other; copy the release again")
-    return Release(path, manifest, universe, resolutions, measurements)
+    return Release(path, manifest, universe, resolutions, measurements, manifest_sha256=digest)
 
 
 def _newest(folder: Path) -> Path:
@@ -143,9 +145,11 @@ def _newest(folder: Path) -> Path:
         return folder
 
 
-def _manifest(folder: Path) -> Mapping[str, Any]:
+def _manifest(folder: Path) -> tuple[Mapping[str, Any], str]:
+    """Return the manifest of a release, and the SHA-256 of its bytes."""
     try:
-        manifest = json.loads(read_regular(folder / MANIFEST, limit=LARGEST_MANIFEST))
+        written = read_regular(folder / MANIFEST, limit=LARGEST_MANIFEST)
+        manifest = json.loads(written)
     except OSError:
         raise UsageError(
             f"{one_line(folder)} has no readable {MANIFEST}; name the folder of a release, such as releases/DATASET/RELEASE"
@@ -154,7 +158,7 @@ def _manifest(folder: Path) -> Mapping[str, Any]:
         raise UsageError(f"{MANIFEST} of {one_line(folder)} is damaged; copy the release again") from None
     if not isinstance(manifest, dict) or "release" not in manifest:
         raise UsageError(f"{one_line(folder)} is not a release; name a folder that dpflow has written")
-    return manifest
+    return manifest, hashlib.sha256(written).hexdigest()
 
 
 def _require_unchanged(folder: Path, manifest: Mapping[str, Any], name: str) -> None:

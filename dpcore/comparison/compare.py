@@ -67,7 +67,7 @@ def compare(release: str | Path, spec: str | Path, *, table: Any = None, allow_c
         source = source_of(made, table)
         _require_apart(places, opened)
         found = _compared(made, source, private=places.private, allow_changed=allow_changed)
-        return _write(_folder(opened), found)
+        return _write(_folder(made), found)
 
 
 def source_of(made: Made, table: Any) -> Source:
@@ -87,11 +87,13 @@ def _require_apart(places: Places, release: Release) -> None:
         )
 
 
-def _folder(release: Release) -> Path:
-    """Create the folder of a comparison in the private folder."""
-    folder = made_private_folder().resolve()
-    for name in (FOLDER, release.name, release.folder.resolve().name):
+def _folder(made: Made) -> Path:
+    """Create the folder of a comparison in the private folder, by the dataset of the spec and the name of the release's folder."""
+    private = folder = made_private_folder().resolve()
+    for name in (FOLDER, made.granted.spec.dataset, made.release.folder.resolve().name):
         folder = folder / name
+        if not folder.resolve().is_relative_to(private):
+            raise OutputError(f"{one_line(folder)} leads out of the private folder; remove it")
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
         except OSError:
@@ -120,7 +122,7 @@ def _compared(made: Made, source: Source, *, private: Path, allow_changed: bool)
     ordered = [attribute.ordered for attribute in attributes.values()]
     statement = release.manifest["privacy"]
     return Comparison(
-        dataset=release.name,
+        dataset=made.granted.spec.dataset,
         release=str(release.manifest["release"]),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         spec=str(made.granted.path),

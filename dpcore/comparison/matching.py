@@ -31,12 +31,14 @@ class Made:
         granted: The declaration of its run before discovery, with its blocks and its limit on rows per unit.
         run: The run, as the ledger knows it.
         blocks: The blocks that the run has read; None if the whole table is one block.
+        delta: The delta of the steward's spec, at which figures are bought. The form of the run may have named another.
     """
 
     release: Release
     granted: Declaration
     run: Run
     blocks: tuple[str, ...] | None
+    delta: float
 
     @property
     def declaration(self) -> Declaration:
@@ -52,11 +54,20 @@ class Made:
 def made_from(release: Release, spec: Path, *, ledger: Ledger, with_table: bool) -> Made:
     """Return how a release was made, if it was made from this spec and is in this ledger.
 
+    Others may write to the folder of a release. So its manifest counts only if the ledger has recorded these very bytes for its run.
+
     Raises:
-        UsageError: If the release is of another spec or another ledger.
+        UsageError: If the release is of another spec or another ledger, or if its manifest is not as it was published.
     """
     declared = load_spec(spec, with_table=with_table)
+    run = _recorded_run(release, ledger)
     granted = _as_run(release, declared)
+    blocks = None if granted.calendar is None else ledger.blocks_of(run.id)
+    return Made(release, granted.covering(blocks), run, blocks, delta=declared.spec.privacy.delta)
+
+
+def _recorded_run(release: Release, ledger: Ledger) -> Run:
+    """Return the run of a release. Raise unless the ledger has recorded the release's manifest for it."""
     run_id = str(release.manifest["privacy"]["run"])
     try:
         run = ledger.run(run_id)
@@ -64,8 +75,12 @@ def made_from(release: Release, spec: Path, *, ledger: Ledger, with_table: bool)
         raise UsageError(
             f"{one_line(release.folder)} was made with another ledger than {ledger.place}; name its ledger in DPFLOW_LEDGER_URL"
         ) from None
-    blocks = None if granted.calendar is None else ledger.blocks_of(run_id)
-    return Made(release, granted.covering(blocks), run, blocks)
+    if release.manifest_sha256 not in ledger.manifests_of(run_id):
+        raise UsageError(
+            f"{MANIFEST} of {one_line(release.folder)} is not the one that the ledger has recorded: it was changed, or the run is still "
+            "open; copy the release again, or see: dpflow ledger verify"
+        )
+    return run
 
 
 def _as_run(release: Release, declared: Declaration) -> Declaration:
