@@ -10,6 +10,7 @@ from dpcore.answers.release import Release
 from dpcore.errors import UsageError
 from dpcore.ledger import Ledger, Run
 from dpcore.release.integrity import MANIFEST, one_line
+from dpcore.reporting.promises import made_from as earlier_runs
 from dpcore.spec import Declaration, load_spec
 from dpcore.spec.load import declare
 from dpcore.spec.release import ReleaseSpec
@@ -30,13 +31,15 @@ class Made:
         release: The release.
         granted: The declaration of its run before discovery, with its blocks and its limit on rows per unit.
         run: The run, as the ledger knows it.
-        blocks: The blocks that the run has read; None if the whole table is one block.
+        reader: The run that has read the table: `run`, or for a release of a session the run of its first release.
+        blocks: The blocks that the reader has read; None if the whole table is one block.
         delta: The delta of the steward's spec, at which figures are bought. The form of the run may have named another.
     """
 
     release: Release
     granted: Declaration
     run: Run
+    reader: Run
     blocks: tuple[str, ...] | None
     delta: float
 
@@ -62,8 +65,9 @@ def made_from(release: Release, spec: Path, *, ledger: Ledger, with_table: bool)
     declared = load_spec(spec, with_table=with_table)
     run = _recorded_run(release, ledger)
     granted = _as_run(release, declared)
-    blocks = None if granted.calendar is None else ledger.blocks_of(run.id)
-    return Made(release, granted.covering(blocks), run, blocks, delta=declared.spec.privacy.delta)
+    reader = next(map(ledger.run, earlier_runs(run.claim)), run)
+    blocks = None if granted.calendar is None else ledger.blocks_of(reader.id)
+    return Made(release, granted.covering(blocks), run, reader, blocks, delta=declared.spec.privacy.delta)
 
 
 def _recorded_run(release: Release, ledger: Ledger) -> Run:
