@@ -65,7 +65,7 @@ def compare(release: str | Path, spec: str | Path, *, table: Any = None, allow_c
         with open_ledger(places=places) as ledger:
             made = made_from(opened, spec, ledger=ledger, with_table=table is not None)
         source = source_of(made, table)
-        _require_apart(places, opened)
+        _require_apart(places, made)
         found = _compared(made, source, private=places.private, allow_changed=allow_changed)
         return _write(_folder(made), found)
 
@@ -77,14 +77,14 @@ def source_of(made: Made, table: Any) -> Source:
     return Source.locate(made.granted.spec.source, base=made.granted.path.parent)
 
 
-def _require_apart(places: Places, release: Release) -> None:
+def _require_apart(places: Places, made: Made) -> None:
     """Raise if the private folder lies where releases are published."""
-    published = release.folder.resolve().parent
-    if places.private.resolve().is_relative_to(published):
-        raise UsageError(
-            f"the private folder {places.private} lies among the releases in {one_line(published)}, where others can read; name another one in "
-            "DPFLOW_PRIVATE"
-        )
+    for published in (made.release.folder.resolve().parent, made.output):
+        if places.private.resolve().is_relative_to(published):
+            raise UsageError(
+                f"the private folder {places.private} lies among the releases in {one_line(published)}, where others can read; name another "
+                "one in DPFLOW_PRIVATE"
+            )
 
 
 def _folder(made: Made) -> Path:

@@ -33,6 +33,7 @@ class Made:
         run: The run, as the ledger knows it.
         reader: The run that has read the table: `run`, or for a release of a session the run of its first release.
         blocks: The blocks that the reader has read; None if the whole table is one block.
+        output: The folder where the spec publishes releases.
         delta: The delta of the steward's spec, at which figures are bought. The form of the run may have named another.
     """
 
@@ -41,6 +42,7 @@ class Made:
     run: Run
     reader: Run
     blocks: tuple[str, ...] | None
+    output: Path
     delta: float
 
     @property
@@ -67,7 +69,21 @@ def made_from(release: Release, spec: Path, *, ledger: Ledger, with_table: bool)
     granted = _as_run(release, declared)
     reader = next(map(ledger.run, earlier_runs(run.claim)), run)
     blocks = None if granted.calendar is None else ledger.blocks_of(reader.id)
-    return Made(release, granted.covering(blocks), run, reader, blocks, delta=declared.spec.privacy.delta)
+    return Made(
+        release,
+        granted.covering(blocks),
+        run,
+        reader,
+        blocks,
+        output=_published(declared),
+        delta=declared.spec.privacy.delta,
+    )
+
+
+def _published(declared: Declaration) -> Path:
+    """Return the folder that others can read: that of all outputs, or of the dataset's if the spec itself lies in the former."""
+    folder = declared.output_folder.resolve()
+    return folder if declared.path.resolve().is_relative_to(folder.parent) else folder.parent
 
 
 def _recorded_run(release: Release, ledger: Ledger) -> Run:

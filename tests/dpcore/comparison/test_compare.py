@@ -202,12 +202,18 @@ def test_another_private_folder_cannot_tell_whether_the_table_has_changed(
     assert not (tmp_path / "elsewhere" / "fingerprint.key").exists()  # none is made up
 
 
-def test_a_private_folder_among_the_releases_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside = site.release.parent / "private"
+@pytest.mark.parametrize("place", ["releases/visits/private", "releases/private"])
+def test_a_private_folder_among_the_releases_is_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch, place: str, tmp_path: Path
+) -> None:
+    inside = site.folder / place
     monkeypatch.setenv("DPFLOW_PRIVATE", str(inside))
     try:
         with pytest.raises(UsageError, match="lies among the releases"):
             compare(site.release, site.spec)
+        copy = shutil.copytree(site.release, tmp_path / "elsewhere" / site.release.name)
+        with pytest.raises(UsageError, match="lies among the releases"):
+            compare(copy, site.spec)
         assert not inside.exists()
     finally:
         shutil.rmtree(inside, ignore_errors=True)
