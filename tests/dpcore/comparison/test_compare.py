@@ -300,3 +300,16 @@ def test_a_link_that_leads_out_of_the_private_folder_is_refused(site: Site, tmp_
     finally:
         folder.unlink()
         shutil.move(kept, folder)
+
+
+@pytest.mark.parametrize("stated", [None, [], "epsilon", {}, {"run": "r"}])
+def test_a_manifest_without_its_privacy_statement_is_refused(site: Site, tmp_path: Path, stated: Any) -> None:
+    copy = shutil.copytree(site.release, tmp_path / site.release.name)
+    written = copy / "manifest.json"
+    manifest = json.loads(written.read_text(encoding="utf-8"))
+    for changed in ({**manifest, "privacy": stated}, {key: part for key, part in manifest.items() if key != "privacy"}):
+        written.write_text(json.dumps(changed), encoding="utf-8")
+        with pytest.raises(UsageError, match=r"manifest.json of .* was written by another version of dpflow"):
+            compare(copy, site.spec)
+        with pytest.raises(UsageError, match=r"manifest.json of .* was written by another version of dpflow"):
+            buy_figures(copy, site.spec, epsilon=0.1, approved=False)
