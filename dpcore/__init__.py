@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from dpcore.errors import DpflowError
     from dpcore.ledger import Account, Balance
     from dpcore.reporting.outcome import Outcome
-    from dpcore.runs.online import open_online
     from dpcore.runs.steps import synthesize
     from dpcore.session.session import Session
     from dpcore.spec import json_schema, load_spec
+    from dpcore.steward.online import open_online
 
 __all__ = [
     "Account",
@@ -45,7 +45,7 @@ _MODULES = {
     "ask": "dpcore.curator.ask",
     "json_schema": "dpcore.spec",
     "load_spec": "dpcore.spec",
-    "open_online": "dpcore.runs.online",
+    "open_online": "dpcore.steward.online",
     "open_release": "dpcore.answers.release",
     "sample": "dpcore.answers.sample",
     "synthesize": "dpcore.runs.steps",

@@ -1,4 +1,4 @@
-"""Open an online session on a spec's table: reserve its budget, read the table, and answer queries until the session is ended."""
+"""Open an online session on a declared table: reserve its budget, read the table, and answer queries until the session is ended."""
 
 import hashlib
 import json
@@ -6,7 +6,6 @@ import math
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from dpcore.curator.gate import CountQuery, Gatekeeper
@@ -17,7 +16,7 @@ from dpcore.places import places_of_spec, using
 from dpcore.privacy.accounting import budget_of
 from dpcore.runs.paying import paying_account
 from dpcore.runs.reading import Reading, Table
-from dpcore.spec import Declaration, load_spec
+from dpcore.spec import Declaration
 from dpcore.strategies.online import Bounds, OnlineAnswer, OnlineSession, Terms, bounds_for, count_query
 from dpcore.tables.cluster import connected
 from dpcore.tables.engines import engine_for
@@ -75,8 +74,8 @@ class Online:
 
 
 @contextmanager
-def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
-    spec: str | Path,
+def open_declared(  # noqa: PLR0913  the terms of the theorem, and the run
+    declaration: Declaration,
     *,
     alpha: float,
     beta: float,
@@ -86,23 +85,7 @@ def open_online(  # noqa: PLR0913  the terms of the theorem, and the run
     resume: str | None = None,
     table: Any = None,
 ) -> Iterator[Online]:
-    """Open a session that answers adaptive counting queries, all within a share of the rows.
-
-    The whole budget of the spec, its `epsilon`, is reserved first. Parameters that cannot hold are refused before that. The number of rows
-    is bought first; if it turns out too small for the promise, the session ends, and the rest is refunded. Leaving the context suspends the
-    session, so that it can be resumed by its `run_id`; `end` ends it.
-
-    Args:
-        spec: The spec's path. Its universe must be declared in full, and its account must have no blocks.
-        alpha: All answers are within this share of the noisy number of rows.
-        beta: With at most this probability, some answer is not.
-        queries: The most different queries that are answered.
-        rows: About how many rows the table has: a public number, used only to refuse parameters that cannot hold.
-        restarts: How often the session may be resumed.
-        resume: The `run_id` of a session to resume, with the same spec and the same numbers.
-        table: A pandas, polars or Arrow table to read instead of the spec's `source`.
-    """
-    declaration = load_spec(spec, with_table=table is not None)
+    """Open a session, as `dpcore.open_online` describes it. Whether the steward approves its epsilon is decided there."""
     _require_declared(declaration)
     places = places_of_spec(declaration.path)
     with using(places), open_ledger(places=places) as ledger:

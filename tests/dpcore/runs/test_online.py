@@ -13,8 +13,10 @@ from dpcore.curator.gate import CountQuery, Gate, Gatekeeper
 from dpcore.errors import BudgetRefused, LedgerDamaged, RunHeld, UsageError
 from dpcore.ledger import Ledger, OperationState, RunState, open_ledger
 from dpcore.mechanisms.sampling import entropy
+from dpcore.places import places_of_spec, using
 from dpcore.privacy.accounting import Currency
-from dpcore.runs.online import open_online
+from dpcore.steward.approvals import require_approval
+from dpcore.steward.online import open_online
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace, visits
 
@@ -290,3 +292,23 @@ def test_a_record_that_is_no_gate_is_reported_as_damage(space: Workspace, monkey
     monkeypatch.setattr(Ledger, "transcript", damaged)
     with pytest.raises(LedgerDamaged, match="hard-00001/gate"), session(space, resume=run):
         pass
+
+
+def test_an_epsilon_above_the_threshold_needs_approval(space: Workspace) -> None:
+    with using(places_of_spec(space.spec)):
+        require_approval("visits", above=1.0, delta=1e-9, within_seconds=60)
+    before = balance()
+    with (
+        pytest.raises(
+            UsageError, match=r"needs the steward's approval above epsilon 1, .*approved=True, or ask for less"
+        ),
+        session(space),
+    ):
+        pytest.fail("the session was opened")
+    assert balance() == before
+    with session(space, approved=True) as online:
+        run = online.run_id
+    with session(space, resume=run) as online:  # it was approved when it was opened
+        online.end()
+    with pytest.raises(UsageError, match="has no session other to resume"), session(space, resume="other"):
+        pytest.fail("a session was opened without approval")
