@@ -17,6 +17,10 @@ first. A query q asks for the rows in some cells, x(q). The model expects m p(q)
 T is alpha m - u - v, so all answers are within alpha m rows. The sizes e, u, v and w are chosen so that each of the four holds for all
 noises of its kind with probability 1 - beta / 4. The queries may be chosen adaptively, and even by somebody who knows the table.
 
+The theorem is about one table x: the rows that count under the limit on rows per unit. If a unit may have more rows than the limit, each opening
+of a session draws anew which of them count. P then changes between openings, step 4 does not hold across them, and the promise is that of one
+opening. If no unit has more rows than the limit, all openings read the same x.
+
 Reference: Hardt and Rothblum 2010; Dwork and Roth 2014, section 4.2, for the sparse vector technique in it; the constants are those above.
 """
 
