@@ -10,12 +10,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dpcore.answers.release import Release, open_release
+from dpcore.answers.release import Release, open_release_with
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState
 from dpcore.privacy.accounting import budget_of, epsilon_of
 from dpcore.release import MANIFEST
-from dpcore.release.integrity import read_manifest
+from dpcore.release.integrity import one_line, read_manifest
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.promises import made_from
 from dpcore.runs.paying import amount_to_reserve, check_remaining, paying_account
@@ -172,18 +172,31 @@ def _first_budget(declaration: Declaration, account: Account, most: int) -> tupl
 def newest_release(ledger: Ledger, declaration: Declaration, *, account: Account, table: Any) -> str | None:
     """Return the run of the account's newest release if a session can go on from it: same columns, same unit, same data. Else None."""
     made = [run for run in ledger.runs(account.name) if run.state is RunState.SETTLED and run.release is not None]
+    withdrawn = ledger.withdrawals(account.name)
     for run in sorted(made, key=lambda each: each.first, reverse=True):
-        folder = declaration.output_folder / str(run.release)
-        if made_from(run.claim) or not (folder / MANIFEST).exists():
+        if made_from(run.claim) or run.id in withdrawn:
             continue  # a release of a session has no rounds of its own; the session's first release is further back
-        release = open_release(folder)
-        if _is_alike(declaration, release):
+        release = _usable(ledger, run, declaration.output_folder / str(run.release))
+        if release is not None and _is_alike(declaration, release):
             source = SessionTable(limited_by(declaration, release), table=table)
             try:
                 return run.id if source.version(run.id) == run.data_version else None
             finally:
                 source.close()
     return None
+
+
+def _usable(ledger: Ledger, run: Run, folder: Path) -> Release | None:
+    """Return a run's release; None if it is not in its place, was changed or is damaged."""
+    written = _recorded_manifest(ledger, run, folder)
+    if written is None:
+        return None
+    try:
+        release = open_release_with(written, folder)
+        _ = release.uncertainty  # it is read here, so that damage shows now
+    except UsageError:
+        return None
+    return release
 
 
 def _is_alike(declaration: Declaration, release: Release) -> bool:
@@ -226,21 +239,34 @@ def first_release(ledger: Ledger, declaration: Declaration, session: Run, *, tab
             "dpflow session close SPEC"
         )
     folder = declaration.output_folder / made.release
-    _require_recorded(ledger, made, folder)
-    return open_release(folder)
+    written = _recorded_manifest(ledger, made, folder)
+    if written is None:
+        raise UsageError(
+            f"the release of run {made.id}, with which the session began, is not at {one_line(folder)}; restore it from a backup, or let "
+            f"the run write it again: dpflow run SPEC --resume {made.id}"
+        )
+    release = open_release_with(written, folder)
+    first_run(ledger, session, release)
+    return release
 
 
-def _require_recorded(ledger: Ledger, run: Run, folder: Path) -> None:
-    """Raise unless a release is in its place and as its run has published it."""
+def first_run(ledger: Ledger, session: Run, release: Release) -> Run:
+    """Return the run of the release that a session began with, by the session's claim. Raise if this is another release."""
+    claim = Claim.read(session.claim)
+    if claim is None or release.manifest["privacy"]["run"] != claim.first:
+        raise UsageError(
+            f"{one_line(release.folder)} is not the release that session {session.id} began with; see: dpflow ledger verify"
+        )
+    return ledger.run(claim.first)
+
+
+def _recorded_manifest(ledger: Ledger, run: Run, folder: Path) -> bytes | None:
+    """Return the manifest of a release as its run has published it; None if it is not there, or was changed."""
     try:
         written = read_manifest(folder / MANIFEST)
     except OSError:
-        written = b""
-    if sha256(written).hexdigest() not in ledger.manifests_of(run.id):
-        raise UsageError(
-            f"the release of run {run.id}, with which the session began, is not at {folder}; restore it from a backup, or let the run "
-            f"write it again: dpflow run SPEC --resume {run.id}"
-        )
+        return None
+    return written if sha256(written).hexdigest() in ledger.manifests_of(run.id) else None
 
 
 def limited_by(declaration: Declaration, release: Release) -> Declaration:

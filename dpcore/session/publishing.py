@@ -36,6 +36,7 @@ from dpcore.release import (
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.promises import session_release_claim
 from dpcore.session.knowledge import Knowledge
+from dpcore.session.opening import first_run
 from dpcore.spec import Declaration
 
 LEAST = 1  # the least amount that a run can reserve
@@ -47,7 +48,7 @@ def publish_knowledge(
     """Publish a release with everything that a session knows. Doing so again, after no more purchases, changes nothing."""
     count = len(knowledge.bought)
     run_id = f"{session.id}-release-{count}"
-    first = ledger.run(str(knowledge.first.manifest["privacy"]["run"]))
+    first = first_run(ledger, session, knowledge.first)
     run = ledger.reserve(
         run_id,
         account=account.name,

@@ -31,6 +31,7 @@ from dpcore.session.offer import Offer, offer
 from dpcore.session.opening import (
     FIRST_SHARE,
     first_release,
+    first_run,
     joined,
     limited_by,
     reserved,
@@ -60,7 +61,7 @@ class Session:
         self._ledger = ledger
         self._places = places
         self._first = first_release(ledger, declaration, run, table=table)
-        self._first_run = ledger.run(str(self._first.manifest["privacy"]["run"]))
+        self._first_run = first_run(ledger, run, self._first)
         self._declaration = limited_by(declaration, self._first)
         self._account: Account = paying_account(ledger, declaration)
         self._source = SessionTable(self._declaration, table=table)
