@@ -19,12 +19,10 @@ from dpcore.release.integrity import one_line, read_manifest
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.promises import made_from
 from dpcore.runs.paying import amount_to_reserve, check_remaining, paying_account
-from dpcore.runs.steps import PLAIN, in_order, open_run
-from dpcore.runs.synthesis import Synthesis
 from dpcore.session.table import SessionTable
 from dpcore.spec import Declaration
 from dpcore.spec.load import declare
-from dpcore.spec.release import NAME, PmwSpec
+from dpcore.spec.release import PmwSpec
 from dpcore.strategies import strategy_for
 
 progress = logging.getLogger("dpcore.progress")
@@ -108,17 +106,6 @@ def with_epsilon(declaration: Declaration, epsilon: float) -> Declaration:
     spec = declaration.spec
     changed = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"epsilon": epsilon})})
     return declare(changed, universe=declaration.universe, path=declaration.path)
-
-
-def reserved(ledger: Ledger, declaration: Declaration, session: str, *, share: float, table: Any) -> Run:
-    """Reserve a session's budget, unless that is done."""
-    meaning = meaning_of(declaration)
-    if not re.fullmatch(NAME, session):
-        raise UsageError("the id of a session has letters, digits, dots, dashes and underscores only; choose another")
-    for run, claim in sessions(ledger, declaration.spec.dataset).items():
-        if run.id == session and claim.digest == meaning:
-            return run
-    return reserve_session(ledger, declaration, session=session, share=share, table=table)
 
 
 def reserve_session(
@@ -218,25 +205,29 @@ def _is_alike(declaration: Declaration, release: Release) -> bool:
     )
 
 
-def first_release(ledger: Ledger, declaration: Declaration, session: Run, *, table: Any = None) -> Release:
-    """Return the release that a session begins with. Make it if the session is to buy it and has not done so.
+def bought_first(ledger: Ledger, session: Run) -> Run | None:
+    """Return the run that buys a session's first release; None if it was not reserved yet, or the release was there before."""
+    claim = Claim.read(session.claim)
+    if claim is None or claim.epsilon is None:
+        return None
+    return next((run for run in ledger.runs(session.account) if run.id == claim.first), None)
 
-    A killed process may have left it unfinished. What it has measured is neither charged nor drawn again.
-    """
+
+def first_release(ledger: Ledger, declaration: Declaration, session: Run) -> Release:
+    """Return the release that a session begins with. Spend nothing: a session that was not opened to its end is refused."""
     claim = Claim.read(session.claim)
     if claim is None:
         raise UsageError(f"run {session.id} is not a session; see the sessions with: dpflow session show SPEC")
     made = next((run for run in ledger.runs(session.account) if run.id == claim.first), None)
-    if claim.epsilon is not None and (made is None or made.state is not RunState.SETTLED):
-        bought = with_epsilon(declaration, claim.epsilon)
-        run = Synthesis(bought, run_id=claim.first, resume=made is not None, table=table)
-        with open_run(run) as opened_id:
-            in_order(opened_id, PLAIN)
-        made = ledger.run(claim.first)
+    options = f"{declaration.path} --session {session.id}"
+    if session.state is RunState.OPEN and (made is None or made.state is not RunState.SETTLED):
+        raise UsageError(
+            f"session {session.id} was not opened to its end; finish opening it with: dpflow session open {options}"
+        )
     if made is None or made.release is None:
         raise UsageError(
             f"run {claim.first} has ended without the release that session {session.id} needs; close the session with: "
-            "dpflow session close SPEC"
+            f"dpflow session close {options}, and open another"
         )
     folder = declaration.output_folder / made.release
     written = _recorded_manifest(ledger, made, folder)

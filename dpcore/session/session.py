@@ -34,12 +34,12 @@ from dpcore.session.opening import (
     first_run,
     joined,
     limited_by,
-    reserved,
     with_epsilon,
 )
 from dpcore.session.overview import described, end_session
 from dpcore.session.price import Price, Reply
 from dpcore.session.publishing import publish_knowledge
+from dpcore.session.starting import started
 from dpcore.session.table import SessionTable
 from dpcore.session.turns import Turns
 from dpcore.spec import Declaration, load_spec
@@ -60,7 +60,7 @@ class Session:
         self.id = run.id
         self._ledger = ledger
         self._places = places
-        self._first = first_release(ledger, declaration, run, table=table)
+        self._first = first_release(ledger, declaration, run)
         self._first_run = first_run(ledger, run, self._first)
         self._declaration = limited_by(declaration, self._first)
         self._account: Account = paying_account(ledger, declaration)
@@ -101,20 +101,17 @@ class Session:
         """
         declaration = load_spec(spec, with_table=table is not None)
         declaration = declaration if epsilon is None else with_epsilon(declaration, epsilon)
-        return _with_ledger(
-            declaration,
-            lambda ledger, places: cls(
-                declaration,
-                reserved(ledger, declaration, session or str(uuid.uuid4()), share=first_share, table=table),
-                ledger=ledger,
-                places=places,
-                table=table,
-            ),
-        )
+
+        def opened(ledger: Ledger, places: Places) -> "Session":
+            name = session or str(uuid.uuid4())
+            with started(ledger, declaration, name, share=first_share, table=table) as run:
+                return cls(declaration, run, ledger=ledger, places=places, table=table)
+
+        return _with_ledger(declaration, opened)
 
     @classmethod
     def join(cls, spec: str | Path, *, session: str | None = None, table: Any = None) -> "Session":
-        """Use a session that was opened before: the newest open one of this spec, or the one with this id."""
+        """Use a session that was opened before: the newest open one of this spec, or the one with this id. This never spends anything."""
         declaration = load_spec(spec, with_table=table is not None)
         return _with_ledger(
             declaration,

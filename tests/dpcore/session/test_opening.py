@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 
 from dpcore import Session
-from dpcore.errors import UsageError
-from dpcore.ledger import open_ledger
+from dpcore.errors import BudgetRefused, DpflowError, OutputError, RowsUnexpected, RunHeld, SourceError, UsageError
+from dpcore.ledger import Ledger, Run, RunState, open_ledger
 from dpcore.release.withdrawal import withdraw
-from dpcore.session.opening import newest_release
+from dpcore.runs import synthesis
+from dpcore.session import overview, turns
+from dpcore.session.opening import newest_release, reserve_session
+from dpcore.session.overview import close
 from dpcore.spec import load_spec
+from dpcore.steward.verify import verify_ledger
+from tests.conftest import Workspace
+from tests.dpcore.session.conftest import GROUPED
 
 
 def first_folder() -> Path:
@@ -70,3 +76,145 @@ def test_a_release_that_cannot_be_used_is_no_beginning(copied: Callable[[], Path
             case file:
                 (release / file).write_bytes(b"damaged")
         assert found() is None
+
+
+def runs() -> dict[str, Run]:
+    with open_ledger() as ledger:
+        return {run.id: run for run in ledger.runs("visits")}
+
+
+def used() -> int:
+    with open_ledger() as ledger:
+        return ledger.balance("visits").used
+
+
+def interrupted(workspace: Workspace) -> None:
+    """Reserve a session's budget, and do nothing else."""
+    workspace.open_account(epsilon=100)
+    with open_ledger() as ledger:
+        reserve_session(ledger, load_spec("spec.yaml"), session="s")
+
+
+def test_only_opening_a_session_buys_its_first_release(workspace: Workspace) -> None:
+    interrupted(workspace)
+    for session in (None, "s"):
+        with pytest.raises(UsageError, match=r"finish opening it with: dpflow session open spec\.yaml --session s"):
+            Session.join("spec.yaml", session=session)
+    assert set(runs()) == {"s"}
+    close("spec.yaml")
+    with pytest.raises(UsageError, match=r"was closed before it was opened to its end; open another: [^;]*$"):
+        Session.open("spec.yaml", session="s")
+    assert set(runs()) == {"s"}
+    assert used() == 0
+
+
+def break_source(workspace: Workspace, _: pytest.MonkeyPatch) -> None:
+    (workspace.folder / "visits.csv").unlink()
+
+
+def break_columns(workspace: Workspace, _: pytest.MonkeyPatch) -> None:
+    (workspace.folder / "visits.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+
+
+def break_output(workspace: Workspace, _: pytest.MonkeyPatch) -> None:
+    (workspace.folder / "releases").write_text("not a folder", encoding="utf-8")
+
+
+def take_account(_: Workspace, patch: pytest.MonkeyPatch) -> None:
+    """Let another run take what is left of the account, right after the session's own reservation."""
+    reserve = Ledger.reserve
+
+    def reserving(ledger: Ledger, run_id: str, **request: object) -> Run:
+        if run_id == "s-first":
+            left = ledger.balance("visits").remaining
+            reserve(ledger, "other", account="visits", amount=left, claim="f" * 64)
+        return reserve(ledger, run_id, **request)  # type: ignore[arg-type]
+
+    patch.setattr(Ledger, "reserve", reserving)
+
+
+def fail_before_rows(_: Workspace, patch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise UsageError("something is wrong; mend it")
+
+    patch.setattr(synthesis.Synthesis, "ingest", fails)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "error"),
+    [
+        (break_source, SourceError),
+        (break_columns, SourceError),
+        (break_output, OutputError),
+        (take_account, BudgetRefused),
+        (fail_before_rows, UsageError),
+    ],
+)
+def test_a_session_that_cannot_be_opened_reserves_nothing(
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    breaks: Callable[[Workspace, pytest.MonkeyPatch], None],
+    error: type[DpflowError],
+) -> None:
+    workspace.open_account(epsilon=100)
+    breaks(workspace, monkeypatch)
+    with pytest.raises(error) as raised:
+        Session.open("spec.yaml", session="s")
+    assert "stays reserved" not in str(raised.value)
+    assert {run.state for name, run in runs().items() if name != "other"} == {RunState.REFUNDED}
+    verify_ledger()
+
+
+def test_a_refunded_session_can_be_opened_under_the_same_id(workspace: Workspace) -> None:
+    workspace.open_account(epsilon=100)
+    output = workspace.folder / "releases"
+    output.write_text("not a folder", encoding="utf-8")
+    with pytest.raises(OutputError):
+        Session.open("spec.yaml", session="s")
+    output.unlink()
+    with Session.open("spec.yaml", session="s") as session:
+        assert session.price(GROUPED, within=1e9).free
+    assert runs()["s"].state is RunState.OPEN
+
+
+def test_a_session_whose_first_release_is_paid_in_part_says_how_to_go_on(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.open_account(epsilon=100)
+
+    def fails(*_: object, **__: object) -> None:
+        raise OutputError("the disk is full; free some space")
+
+    monkeypatch.setattr(synthesis, "publish", fails)
+    told = (
+        "the disk is full; free some space; session s stays reserved: go on with: dpflow session open spec.yaml --session s, "
+        "or close it with: dpflow session close spec.yaml --session s"
+    )
+    for _ in range(2):
+        with pytest.raises(OutputError) as raised:
+            Session.open("spec.yaml", session="s")
+        assert str(raised.value) == told
+    assert runs()["s-first"].state is RunState.OPEN
+    whole = used()
+    returned = close("spec.yaml")["returned"]
+    assert {run.state for run in runs().values()} == {RunState.SETTLED}
+    assert used() == runs()["s-first"].spent == whole - round(returned * 1e12)
+    verify_ledger()
+
+
+def test_a_session_whose_first_release_stopped_returns_the_rest(workspace: Workspace) -> None:
+    workspace.open_account(epsilon=100)
+    workspace.write_spec(("neighbours:", "expect_rows: [90000, 99999], neighbours:"))
+    with pytest.raises(RowsUnexpected):
+        Session.open("spec.yaml", session="s")
+    assert runs()["s"].state is RunState.REFUNDED
+    assert used() == runs()["s-first"].spent > 0
+
+
+def test_a_session_is_not_closed_while_another_thread_buys(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "CLOSING_SECONDS", 0.01)
+    with turns.alone("s"), pytest.raises(RunHeld, match="session s is busy"):
+        session.close()
+    assert session.run.state is RunState.OPEN
+    session.close()
+    assert runs()["s"].state is RunState.SETTLED
