@@ -1,11 +1,10 @@
-"""Open a session: reserve its budget, and find the release that it goes on from, or buy a first one for a share of the budget.
+"""Open a session: reserve its budget, and find the release that it goes on from. If there is none, `starting` buys one.
 
 A session is a run of the ledger whose reservation stays open. Its claim names the run of the release that it began with.
 """
 
 import logging
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from dpcore.release import MANIFEST
 from dpcore.release.integrity import one_line, read_manifest
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.promises import made_from
+from dpcore.reporting.session_claims import Claim, sessions
 from dpcore.runs.paying import amount_to_reserve, check_remaining, paying_account
 from dpcore.session.table import SessionTable
 from dpcore.spec import Declaration
@@ -29,45 +29,6 @@ progress = logging.getLogger("dpcore.progress")
 
 FIRST_SHARE = 0.6
 """The share of a session's budget that buys its first release, if there is none to begin with."""
-
-_CLAIM = re.compile(r"session of ([0-9a-f]{64}) from run (\S+)(?: bought for epsilon (\S+))?")
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What a session's run is for, as its claim in the ledger says.
-
-    Attributes:
-        digest: The meaning of its spec, whatever the epsilon.
-        first: The run of the release with which it begins.
-        epsilon: The epsilon for which it buys that release; None if the release was there before.
-    """
-
-    digest: str
-    first: str
-    epsilon: float | None
-
-    @classmethod
-    def read(cls, text: str) -> "Claim | None":
-        """Read a claim; return None if it is not that of a session.
-
-        >>> Claim.read("session of " + 64 * "0" + " from run 5f0c").first, Claim.read(64 * "0")
-        ('5f0c', None)
-        """
-        found = _CLAIM.fullmatch(text)
-        return cls(found[1], found[2], None if found[3] is None else float.fromhex(found[3])) if found else None
-
-    @property
-    def text(self) -> str:
-        """The claim as the ledger has it."""
-        bought = "" if self.epsilon is None else f" bought for epsilon {self.epsilon.hex()}"
-        return f"session of {self.digest} from run {self.first}{bought}"
-
-
-def sessions(ledger: Ledger, account: str) -> dict[Run, Claim]:
-    """Return the sessions of an account, oldest first, with their claims."""
-    read = {run: Claim.read(run.claim) for run in ledger.runs(account)}
-    return {run: claim for run, claim in read.items() if claim is not None}
 
 
 def joined(ledger: Ledger, declaration: Declaration, session: str | None) -> Run:

@@ -8,9 +8,10 @@ import numpy as np
 from dpcore.ledger import Ledger, Run, open_ledger
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
+from dpcore.reporting.session_claims import Claim, sessions
 from dpcore.session.bought import Bought
 from dpcore.session.offer import half_widths
-from dpcore.session.opening import Claim, bought_first, joined, meaning_of, sessions
+from dpcore.session.opening import bought_first, joined, meaning_of
 from dpcore.session.turns import alone
 from dpcore.spec import load_spec
 

@@ -31,6 +31,7 @@ from dpcore.release import (
     release_before,
     release_id,
     require_rewritable,
+    retain_declared,
     state,
 )
 from dpcore.reporting.outcome import Round
@@ -80,6 +81,7 @@ def publish_knowledge(
         manifest=str(folder / MANIFEST) if record else None,
         manifest_sha256=published.manifest_sha256 if record else None,
     )
+    retain_declared(ledger, account.name, declaration)
     return {
         "run": run_id,
         "release": str(published.folder),

@@ -10,9 +10,10 @@ from typing import Any
 
 from dpcore.errors import DpflowError, RunHeld, SourceError, UsageError
 from dpcore.ledger import Ledger, Run, RunState
+from dpcore.reporting.session_claims import Claim, sessions
 from dpcore.runs.steps import PLAIN, in_order, open_run
 from dpcore.runs.synthesis import Synthesis
-from dpcore.session.opening import Claim, bought_first, meaning_of, reserve_session, sessions, with_epsilon
+from dpcore.session.opening import bought_first, meaning_of, reserve_session, with_epsilon
 from dpcore.spec import Declaration
 from dpcore.spec.release import NAME
 

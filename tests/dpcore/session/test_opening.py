@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dpcore import Session
+from dpcore import Session, open_release, synthesize
+from dpcore.cli.main import main
 from dpcore.errors import BudgetRefused, DpflowError, OutputError, RowsUnexpected, RunHeld, SourceError, UsageError
 from dpcore.ledger import Ledger, Run, RunState, open_ledger
 from dpcore.release.withdrawal import withdraw
@@ -218,3 +219,36 @@ def test_a_session_is_not_closed_while_another_thread_buys(session: Session, mon
     assert session.run.state is RunState.OPEN
     session.close()
     assert runs()["s"].state is RunState.SETTLED
+
+
+def test_retention_leaves_an_open_session_its_first_release_and_follows_its_own(workspace: Workspace) -> None:
+    workspace.open_account(epsilon=100)
+    workspace.write_spec(("rounds: 4}", "rounds: 1}\noutput: {keep: 1}"))
+
+    def kept() -> set[str]:
+        folder = Path("releases/visits")
+        return {name for name, run in runs().items() if run.release and (folder / run.release / "data").exists()}
+
+    with Session.open("spec.yaml", session="s") as session:
+        synthesize("spec.yaml", run_id="a")
+        assert kept() == {"s-first", "a"}
+        session.release()
+        assert kept() == {"s-first", "s-release-0"}
+        session.close()
+    synthesize("spec.yaml", run_id="b")
+    assert kept() == {"b"}
+    verify_ledger()
+
+
+def test_withdrawing_the_first_release_of_an_open_session_warns(
+    copied: Callable[[], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied()
+    release = first_folder()
+    assert main(["withdraw", str(release), "--reason", "wrong codes"], runner=None) == 0  # type: ignore[arg-type]
+    assert "warning: session s began with this release and cannot go on without it" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="was withdrawn on"):
+        open_release(release)
+    close("spec.yaml")
+    assert main(["withdraw", str(release), "--reason", "wrong codes"], runner=None) == 0  # type: ignore[arg-type]
+    assert "warning" not in capsys.readouterr().err
