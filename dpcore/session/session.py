@@ -8,6 +8,7 @@ stores the answer with its charge.
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -222,13 +223,17 @@ class Session:
         except UsageError:
             if (given := self._given.get(name)) is None or not given.is_within(within):
                 raise
-            return given
+            return self._again(given, query)
         if found.noise is None:
             self._given[name] = found
         elif (given := self._given.get(name)) is not None and given.is_within(within):
             # Intervals may widen a little when the model learns. Nobody pays for an answer that was given for nothing before.
-            return given
+            return self._again(given, query)
         return found
+
+    def _again(self, given: Offer, query: Query) -> Offer:
+        """Return an answer that was given before, with the names, the order and the limit of another query that asks the same."""
+        return replace(given, query=query, prepared=self._known().intervals.ensemble.merging(query))
 
     def _price(self, offered: Offer) -> Price:
         currency, amount = self._account.currency, offered.amount(self._account.currency)
