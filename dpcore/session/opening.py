@@ -181,7 +181,7 @@ def first_release(ledger: Ledger, declaration: Declaration, session: Run) -> Rel
         raise UsageError(f"run {session.id} is not a session; see the sessions with: dpflow session show SPEC")
     made = next((run for run in ledger.runs(session.account) if run.id == claim.first), None)
     options = f"{declaration.path} --session {session.id}"
-    if session.state is RunState.OPEN and (made is None or made.state is not RunState.SETTLED):
+    if session.state is not RunState.SETTLED and (made is None or made.state is not RunState.SETTLED):
         raise UsageError(
             f"session {session.id} was not opened to its end; finish opening it with: dpflow session open {options}"
         )

@@ -172,6 +172,8 @@ def test_a_refunded_session_can_be_opened_under_the_same_id(workspace: Workspace
     output.write_text("not a folder", encoding="utf-8")
     with pytest.raises(OutputError):
         Session.open("spec.yaml", session="s")
+    with pytest.raises(UsageError, match="finish opening it with: dpflow session open"):
+        Session.join("spec.yaml", session="s")
     output.unlink()
     with Session.open("spec.yaml", session="s") as session:
         assert session.price(GROUPED, within=1e9).free
