@@ -117,8 +117,25 @@ def open_release(folder: str | Path) -> Release:
         UsageError: If there is no release, or it was withdrawn, or it is damaged or too old.
     """
     path = _newest(Path(folder))
+    try:
+        written = read_regular(path / MANIFEST, limit=LARGEST_MANIFEST)
+    except OSError:
+        raise UsageError(
+            f"{one_line(path)} has no readable {MANIFEST}; name the folder of a release, such as releases/DATASET/RELEASE"
+        ) from None
+    return open_release_with(written, path)
+
+
+def open_release_with(written: bytes, path: Path) -> Release:
+    """Read the release of exactly this folder, with a manifest that the caller has read and, for example, compared with the ledger.
+
+    The manifest has the hashes of the other files. So nothing that was put into the folder since can take their place.
+
+    Raises:
+        UsageError: If it was withdrawn, or it is damaged or too old.
+    """
     require_not_withdrawn(path)
-    manifest = _manifest(path)
+    manifest = _manifest(written, path)
     _require_unchanged(path, manifest, MEASUREMENTS)
     resolutions, measurements = read_measurements(path / MEASUREMENTS)
     try:
@@ -143,13 +160,9 @@ def _newest(folder: Path) -> Path:
         return folder
 
 
-def _manifest(folder: Path) -> Mapping[str, Any]:
+def _manifest(written: bytes, folder: Path) -> Mapping[str, Any]:
     try:
-        manifest = json.loads(read_regular(folder / MANIFEST, limit=LARGEST_MANIFEST))
-    except OSError:
-        raise UsageError(
-            f"{one_line(folder)} has no readable {MANIFEST}; name the folder of a release, such as releases/DATASET/RELEASE"
-        ) from None
+        manifest = json.loads(written)
     except (ValueError, RecursionError):
         raise UsageError(f"{MANIFEST} of {one_line(folder)} is damaged; copy the release again") from None
     if not isinstance(manifest, dict) or "release" not in manifest:
