@@ -72,9 +72,12 @@ class Merging(Prepared):
         return [form for each in inner for form in (self.form(each), self.rows(each))]
 
     def is_cut(self, column: int) -> bool:
-        """Return whether the query treats values within one cell of a column differently."""
+        """Return whether the query treats values within one cell of a column differently.
+
+        A cell with several pieces need not be cut. Of whole numbers, `age >= 50` makes a piece of the 50, and both pieces of its bin count.
+        """
         found = self.column(column)
-        return found.pieces > found.attribute.size
+        return found.pieces > found.attribute.size and bool(_cut_cells(found, self._results(found, column)).any())
 
     def along(self, values: npt.NDArray[Any], axes: Axes, column: int) -> npt.NDArray[Any]:
         """Shape an array over a column's pieces likewise, with one piece of each class."""
@@ -104,6 +107,16 @@ class Merging(Prepared):
 
     def _alike(self, found: Column, column: int) -> Groups:
         """Number the classes of cells in the order of their first cells. A cell that is cut is a class of its own."""
+        results = self._results(found, column)
+        own = np.where(_cut_cells(found, results), np.arange(found.attribute.size), -1)
+        signature = np.column_stack([results[_first_pieces(found)], own])
+        _, start, inverse = np.unique(signature, axis=0, return_index=True, return_inverse=True)
+        in_order = np.empty(len(start), dtype=np.intp)
+        in_order[np.argsort(start)] = np.arange(len(start))
+        return in_order[inverse.ravel()]
+
+    def _results(self, found: Column, column: int) -> npt.NDArray[np.int64]:
+        """Return what every condition and key of the query gives for each piece of a column."""
         results = [found.null.astype(np.int64)]
         for part in self.parts(column):
             match part:
@@ -113,15 +126,22 @@ class Merging(Prepared):
                     results.append(found.keys(part).of_piece)
                 case _:
                     results.append(found.truths(part).astype(np.int64))
-        pieces = np.bincount(found.cell, minlength=found.attribute.size)
-        first = np.full(found.attribute.size, -1)
-        first[found.cell[::-1]] = np.arange(found.pieces)[::-1]
-        own = np.where(pieces == 1, -1, np.arange(found.attribute.size))
-        signature = np.column_stack([np.stack(results, axis=1)[first], own])
-        _, start, inverse = np.unique(signature, axis=0, return_index=True, return_inverse=True)
-        in_order = np.empty(len(start), dtype=np.intp)
-        in_order[np.argsort(start)] = np.arange(len(start))
-        return in_order[inverse.ravel()]
+        return np.stack(results, axis=1)
+
+
+def _first_pieces(found: Column) -> npt.NDArray[np.intp]:
+    """Return the first piece of each cell of a column."""
+    first = np.full(found.attribute.size, -1, dtype=np.intp)
+    first[found.cell[::-1]] = np.arange(found.pieces)[::-1]
+    return first
+
+
+def _cut_cells(found: Column, results: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return for each cell whether two of its pieces have different results."""
+    differs = (results != results[_first_pieces(found)[found.cell]]).any(axis=1)
+    cut = np.zeros(found.attribute.size, dtype=np.bool_)
+    cut[found.cell[differs]] = True
+    return cut
 
 
 def _only(classes: Groups, some: npt.NDArray[np.intp]) -> Groups:

@@ -34,6 +34,7 @@ class Release:
         resolutions: The columns and their coarser versions, which the axes of measurements refer to.
         measurements: All noisy measurements, in the order of their charges.
         known: What it knows about its errors, for a release that is not yet in its folder.
+        manifest_sha256: The SHA-256 of the very bytes that `manifest` was read from; empty for a release that is not yet in its folder.
     """
 
     folder: Path
@@ -42,6 +43,7 @@ class Release:
     resolutions: Resolutions
     measurements: tuple[Measurement, ...]
     known: Uncertainty | None = None
+    manifest_sha256: str = ""
 
     @property
     def name(self) -> str:
@@ -148,7 +150,8 @@ def open_release_with(written: bytes, path: Path) -> Release:
         ) from None
     if universe.shape != resolutions.shape[: resolutions.columns]:
         raise UsageError(f"the files of {one_line(path)} contradict each other; copy the release again")
-    return Release(path, manifest, universe, resolutions, measurements)
+    digest = hashlib.sha256(written).hexdigest()
+    return Release(path, manifest, universe, resolutions, measurements, manifest_sha256=digest)
 
 
 def _newest(folder: Path) -> Path:

@@ -65,9 +65,9 @@ def compare(release: str | Path, spec: str | Path, *, table: Any = None, allow_c
         with open_ledger(places=places) as ledger:
             made = made_from(opened, spec, ledger=ledger, with_table=table is not None)
         source = source_of(made, table)
-        _require_apart(places, opened)
+        _require_apart(places, made)
         found = _compared(made, source, private=places.private, allow_changed=allow_changed)
-        return _write(_folder(opened), found)
+        return _write(_folder(made), found)
 
 
 def source_of(made: Made, table: Any) -> Source:
@@ -77,21 +77,23 @@ def source_of(made: Made, table: Any) -> Source:
     return Source.locate(made.granted.spec.source, base=made.granted.path.parent)
 
 
-def _require_apart(places: Places, release: Release) -> None:
+def _require_apart(places: Places, made: Made) -> None:
     """Raise if the private folder lies where releases are published."""
-    published = release.folder.resolve().parent
-    if places.private.resolve().is_relative_to(published):
-        raise UsageError(
-            f"the private folder {places.private} lies among the releases in {one_line(published)}, where others can read; name another one in "
-            "DPFLOW_PRIVATE"
-        )
+    for published in (made.release.folder.resolve().parent, made.output):
+        if places.private.resolve().is_relative_to(published):
+            raise UsageError(
+                f"the private folder {places.private} lies among the releases in {one_line(published)}, where others can read; name another "
+                "one in DPFLOW_PRIVATE"
+            )
 
 
-def _folder(release: Release) -> Path:
-    """Create the folder of a comparison in the private folder."""
-    folder = made_private_folder().resolve()
-    for name in (FOLDER, release.name, release.folder.resolve().name):
+def _folder(made: Made) -> Path:
+    """Create the folder of a comparison in the private folder, by the dataset of the spec and the name of the release's folder."""
+    private = folder = made_private_folder().resolve()
+    for name in (FOLDER, made.granted.spec.dataset, made.release.folder.resolve().name):
         folder = folder / name
+        if not folder.resolve().is_relative_to(private):
+            raise OutputError(f"{one_line(folder)} leads out of the private folder; remove it")
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
         except OSError:
@@ -120,7 +122,7 @@ def _compared(made: Made, source: Source, *, private: Path, allow_changed: bool)
     ordered = [attribute.ordered for attribute in attributes.values()]
     statement = release.manifest["privacy"]
     return Comparison(
-        dataset=release.name,
+        dataset=made.granted.spec.dataset,
         release=str(release.manifest["release"]),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         spec=str(made.granted.path),

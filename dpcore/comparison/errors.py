@@ -13,7 +13,7 @@ from dpcore.answers.release import Release
 from dpcore.comparison.baselines import bootstrap_rows, independent_rows, some_of
 from dpcore.comparison.rows import CodedRows, Comparable, Counts, distance
 from dpcore.comparison.truth import Truth
-from dpcore.measurements import EXPECTED_TOTAL, Measurement
+from dpcore.measurements import Measurement
 from dpcore.models import Model
 from dpcore.models.fitting import Transcript
 from dpcore.workload import Axes, Workload
@@ -177,10 +177,12 @@ def _marginals(model: Model, sets: Sequence[Axes], cells: Comparable) -> dict[Ax
 
 
 def _exact_model(release: Release, kept: CodedRows, cells: Comparable) -> Model:
-    """Fit the release's kind of model to the exact counts of everything that was measured."""
+    """Fit the release's kind of model to the exact counts of everything that it was fitted to."""
+    learned = release.transcript
     return release.fit(
-        Transcript.of(
-            _exact(each, release, kept, cells) for each in release.measurements if each.step != EXPECTED_TOTAL
+        Transcript(
+            first=tuple(_exact(each, release, kept, cells) for each in learned.first),
+            later=tuple(_exact(each, release, kept, cells) for each in learned.later),
         )
     )
 

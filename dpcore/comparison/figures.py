@@ -4,7 +4,7 @@ import json
 import logging
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from math import prod
 from pathlib import Path
@@ -92,7 +92,7 @@ def buy_figures(release: str | Path, spec: str | Path, *, epsilon: float, approv
     Args:
         release: The folder of the release, or of its dataset for the newest one.
         spec: The spec that it was made from.
-        epsilon: The epsilon of all figures together, at the delta of the release.
+        epsilon: The epsilon of all figures together, at the delta of the spec.
         approved: Whether the steward approves an epsilon above the account's threshold.
         table: A table to read instead of the spec's source.
 
@@ -104,7 +104,7 @@ def buy_figures(release: str | Path, spec: str | Path, *, epsilon: float, approv
     with using(places), open_ledger(places=places) as ledger:
         ledger.require_current()
         made = made_from(opened, spec, ledger=ledger, with_table=table is not None)
-        asked = changed(made.granted, Changes(epsilon=epsilon))
+        asked = _asked(made, epsilon)
         check_approved(asked, approved=approved)
         check_writable(opened.folder.parent)
         account = paying_account(ledger, asked)
@@ -126,7 +126,13 @@ def buy_figures(release: str | Path, spec: str | Path, *, epsilon: float, approv
         expected.coarsen(curator)
         measured = _measure(curator, expected)
         ledger.settle(lease.run, release=None, lease=lease)
-        return _publish(ledger, made, account=account, lease=lease, figures=expected.figures(measured))
+        return _publish(ledger, made, asked, account=account, lease=lease, figures=expected.figures(measured))
+
+
+def _asked(made: Made, epsilon: float) -> Declaration:
+    """Return the declaration of the run that buys the figures: that of the release, with the price that the steward names."""
+    wanted = Changes(epsilon=epsilon, delta=made.delta)
+    return replace(made.granted, spec=changed(made.granted, wanted).spec)
 
 
 def _reserve(ledger: Ledger, made: Made, asked: Declaration, *, account: Account) -> Lease:
@@ -140,7 +146,7 @@ def _reserve(ledger: Ledger, made: Made, asked: Declaration, *, account: Account
             run_id,
             account=account.name,
             amount=amount,
-            claim=f"figures of release {made.release.manifest['release']}",
+            claim=f"figures of release {made.run.release}",
             blocks=made.blocks,
             analyst=asked.spec.analyst,
             purpose=asked.spec.purpose,
@@ -225,11 +231,13 @@ def _together(sets: Sequence[Axes], cells: Comparable) -> list[Axes]:
     return list(sets[: int(np.searchsorted(sizes, MOST_TOGETHER, side="right"))])
 
 
-def _publish(ledger: Ledger, made: Made, *, account: Account, lease: Lease, figures: Sequence[Figure]) -> Bought:
+def _publish(  # noqa: PLR0913  what was bought, from whom, and where it goes
+    ledger: Ledger, made: Made, asked: Declaration, *, account: Account, lease: Lease, figures: Sequence[Figure]
+) -> Bought:
     """Write the figures and their privacy statement beside the release."""
     run = ledger.run(lease.run)
     statement = state(
-        made.granted,
+        asked,
         account=account,
         run=run,
         ledger=ledger.identity(),
@@ -238,9 +246,9 @@ def _publish(ledger: Ledger, made: Made, *, account: Account, lease: Lease, figu
         blocks=state_blocks(ledger, made.granted, run=run),
     )
     promise = f"{statement.said_of('These figures are')} {statement.sampling_of('Their')}"
-    name = str(made.release.manifest["release"])
+    name = made.run.release  # as the ledger has it: others may write to the folder of a release
     told = {
-        "dataset": made.release.name,
+        "dataset": asked.spec.dataset,
         "release": name,
         "figures": [asdict(each) for each in figures],
         "compared_with": "the private table under the limit on rows per unit, in the blocks of the release",

@@ -10,6 +10,7 @@ from dpcore.answers.release import Release
 from dpcore.errors import UsageError
 from dpcore.ledger import Ledger, Run
 from dpcore.release.integrity import MANIFEST, one_line
+from dpcore.reporting.promises import made_from as earlier_runs
 from dpcore.spec import Declaration, load_spec
 from dpcore.spec.load import declare
 from dpcore.spec.release import ReleaseSpec
@@ -21,6 +22,9 @@ LOCAL = {"source", "engine"}
 FORM = {"privacy": ("epsilon", "delta"), "output": ("path", "rows"), "workload": ("marginals",)}
 """Parts that the form of a run may override, or that only say where the release went."""
 
+STATED = frozenset({"run", "epsilon", "delta", "unit", "max_rows_per_unit"})
+"""What a comparison needs of a manifest's privacy statement."""
+
 
 @dataclass(frozen=True, eq=False)
 class Made:
@@ -30,13 +34,19 @@ class Made:
         release: The release.
         granted: The declaration of its run before discovery, with its blocks and its limit on rows per unit.
         run: The run, as the ledger knows it.
-        blocks: The blocks that the run has read; None if the whole table is one block.
+        reader: The run that has read the table: `run`, or for a release of a session the run of its first release.
+        blocks: The blocks that the reader has read; None if the whole table is one block.
+        output: The folder where the spec publishes releases.
+        delta: The delta of the steward's spec, at which figures are bought. The form of the run may have named another.
     """
 
     release: Release
     granted: Declaration
     run: Run
+    reader: Run
     blocks: tuple[str, ...] | None
+    output: Path
+    delta: float
 
     @property
     def declaration(self) -> Declaration:
@@ -52,20 +62,58 @@ class Made:
 def made_from(release: Release, spec: Path, *, ledger: Ledger, with_table: bool) -> Made:
     """Return how a release was made, if it was made from this spec and is in this ledger.
 
+    Others may write to the folder of a release. So its manifest counts only if the ledger has recorded these very bytes for its run.
+
     Raises:
-        UsageError: If the release is of another spec or another ledger.
+        UsageError: If the release is of another spec or another ledger, or if its manifest is not as it was published.
     """
     declared = load_spec(spec, with_table=with_table)
+    run = _recorded_run(release, ledger)
     granted = _as_run(release, declared)
-    run_id = str(release.manifest["privacy"]["run"])
+    reader = next(map(ledger.run, earlier_runs(run.claim)), run)
+    blocks = None if granted.calendar is None else ledger.blocks_of(reader.id)
+    return Made(
+        release,
+        granted.covering(blocks),
+        run,
+        reader,
+        blocks,
+        output=_published(declared),
+        delta=declared.spec.privacy.delta,
+    )
+
+
+def _published(declared: Declaration) -> Path:
+    """Return the folder that others can read: that of all outputs, or of the dataset's if the spec itself lies in the former."""
+    folder = declared.output_folder.resolve()
+    return folder if declared.path.resolve().is_relative_to(folder.parent) else folder.parent
+
+
+def _recorded_run(release: Release, ledger: Ledger) -> Run:
+    """Return the run of a release. Raise unless the ledger has recorded the release's manifest for it."""
+    told = release.manifest.get("privacy")
+    if not isinstance(told, dict) or not told.keys() >= STATED:
+        raise _of_another_version(release)
+    run_id = str(told["run"])
     try:
         run = ledger.run(run_id)
     except UsageError:
         raise UsageError(
             f"{one_line(release.folder)} was made with another ledger than {ledger.place}; name its ledger in DPFLOW_LEDGER_URL"
         ) from None
-    blocks = None if granted.calendar is None else ledger.blocks_of(run_id)
-    return Made(release, granted.covering(blocks), run, blocks)
+    if release.manifest_sha256 not in ledger.manifests_of(run_id):
+        raise UsageError(
+            f"{MANIFEST} of {one_line(release.folder)} is not the one that the ledger has recorded: it was changed, or the run is still "
+            "open; copy the release again, or see: dpflow ledger verify"
+        )
+    return run
+
+
+def _of_another_version(release: Release) -> UsageError:
+    return UsageError(
+        f"{MANIFEST} of {one_line(release.folder)} was written by another version of dpflow, which this one cannot compare; use the version "
+        "that made the release, or make a new one"
+    )
 
 
 def _as_run(release: Release, declared: Declaration) -> Declaration:
@@ -74,9 +122,7 @@ def _as_run(release: Release, declared: Declaration) -> Declaration:
     try:
         before = ReleaseSpec.model_validate(told)
     except ValidationError:
-        raise UsageError(
-            f"{MANIFEST} of {one_line(release.folder)} was written by another version of dpflow, which this one cannot compare"
-        ) from None
+        raise _of_another_version(release) from None
     differ = [part for part in before.model_dump() if part not in LOCAL and _differs(part, before, declared.spec)]
     free = {*declared.descents(), declared.calendar.column if declared.calendar else ""}
     differ += [

@@ -60,9 +60,9 @@ def read_truth(made: Made, source: Source, cells: Comparable, *, private: Path, 
             f"{private} holds no {KEY_NAME}, so nobody can tell whether the table has changed since the release was made; name the private "
             "folder of its run in DPFLOW_PRIVATE, or compare anyway with --changed"
         )
-    fingerprint = Fingerprint.of_run(made.run.id, key=fingerprint_key(private)) if known else None
+    fingerprint = Fingerprint.of_run(made.reader.id, key=fingerprint_key(private)) if known else None
     records, version = _read(made, source, coding, fingerprint)
-    changed = version is None or version != made.run.data_version
+    changed = version is None or version != made.reader.data_version
     if changed and not allow_changed:
         raise UsageError(
             "the table has changed since the release was made, or DPFLOW_PRIVATE names another folder than the run's; restore the table "

@@ -48,7 +48,10 @@ TABLES: dict[str, Callable[[Path], Description]] = {
 }
 KINDS = (*TABLES, "database", *DOCUMENTS)
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_DICTIONARY_NAME = re.compile(r"dict|codebook|variables|columns|metadata|schema", re.IGNORECASE)
+# `predictions` and `jurisdictions` are names of tables
+_DICTIONARY_NAME = re.compile(
+    r"dictionar|data_?dict|(?<![a-z])dict(?![a-z])|codebook|variables|columns|metadata|schema", re.IGNORECASE
+)
 _SQLITE = (".db", ".sqlite", ".sqlite3")
 
 
@@ -112,9 +115,15 @@ def _by_content(path: Path) -> str:
     if path.suffix.lower() not in {".json", ".jsonld", ".yaml", ".yml"}:
         raise UsageError(f"{path}: its name does not say what it is; say it with --kind: {', '.join(KINDS)}")
     root = read_metadata(path)
-    for kind, (looks, _) in DOCUMENTS.items():
-        if looks(root):
-            return kind
+    kind = next((each for each, (looks, _) in DOCUMENTS.items() if looks(root)), None)
+    if kind == "dictionary" and not _DICTIONARY_NAME.search(path.name):
+        raise UsageError(
+            f"{path}: its name does not say that it is a data dictionary, and rows of a table can look like one. A table of rows must not be "
+            "given as a description: its values would be copied into the spec. If it describes columns and holds no rows, call it "
+            "dictionary.json, or say so with --kind dictionary"
+        )
+    if kind is not None:
+        return kind
     raise root.fail(f"describes no table that can be recognised; say what it is with --kind: {', '.join(DOCUMENTS)}")
 
 

@@ -1,5 +1,6 @@
 """The first part of the card: what can be relied on, pictures of the columns and their pairs, and the best and worst tables of counts."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from dpcore.release.card.elements import (
@@ -198,7 +199,8 @@ def tables(portrait: Portrait) -> Iterator[Markup]:
             f"{'; …' if len(portrait.left_out) > LISTED else ''}. dpflow answer gives each of their counts with its interval."
         )
     yield paragraph("For any other number and its interval, run in this folder:")
-    yield code(f'dpflow answer . "select {_column(portrait)}, count(*) from release group by all"')  # noqa: S608  a command for the reader
+    question = f"select {_column(portrait)}, count(*) from release group by all"  # noqa: S608  a command for the reader
+    yield code(f"dpflow answer . {shlex.quote(question)}")
 
 
 def _listed(caption: str, found: Sequence[CountTable]) -> Markup:
@@ -218,6 +220,5 @@ def _listed(caption: str, found: Sequence[CountTable]) -> Markup:
 
 
 def _column(portrait: Portrait) -> str:
-    """Return the first column as SQL names it."""
-    name = portrait.columns[0].name
-    return name if name.isidentifier() else '\\"' + name.replace('"', '""') + '\\"'
+    """Return the first column as SQL names it, in quotation marks: its name may be a word of SQL."""
+    return '"' + portrait.columns[0].name.replace('"', '""') + '"'

@@ -66,10 +66,10 @@ def test_piped_answers_fill_the_marks(
 
 
 def test_a_second_source_fills_what_the_first_does_not_say(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "words.json").write_text(
+    (folder / "dictionary.json").write_text(
         '{"AGE": {"min": 0, "max": 99}, "sex": {"values": {"F": "female", "M": "male"}}}'
     )
-    assert dpflow("init", "visits", "--from", "visits.csv", "--from", "words.json", "--json") == 0
+    assert dpflow("init", "visits", "--from", "visits.csv", "--from", "dictionary.json", "--json") == 0
     assert json.loads(capsys.readouterr().out)["marked_lines"] == [8, 9]
     text = (folder / "visits.yaml").read_text()
     assert "  age: {type: integer, min: 0, max: 99, missing: true}\n" in text

@@ -15,8 +15,9 @@ import pytest
 from dpcore.answers.release import open_release
 from dpcore.cli.main import main
 from dpcore.comparison.compare import compare
+from dpcore.comparison.figures import buy_figures
 from dpcore.comparison.html import MARK
-from dpcore.errors import SourceError, UsageError
+from dpcore.errors import OutputError, SourceError, UsageError
 from dpcore.ledger import open_ledger
 from tests.dpcore.answers.releases import EVERY_KIND, make_release, table, working_in
 from tests.dpcore.comparison.conftest import MARKER, Site
@@ -201,12 +202,18 @@ def test_another_private_folder_cannot_tell_whether_the_table_has_changed(
     assert not (tmp_path / "elsewhere" / "fingerprint.key").exists()  # none is made up
 
 
-def test_a_private_folder_among_the_releases_is_refused(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside = site.release.parent / "private"
+@pytest.mark.parametrize("place", ["releases/visits/private", "releases/private"])
+def test_a_private_folder_among_the_releases_is_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch, place: str, tmp_path: Path
+) -> None:
+    inside = site.folder / place
     monkeypatch.setenv("DPFLOW_PRIVATE", str(inside))
     try:
         with pytest.raises(UsageError, match="lies among the releases"):
             compare(site.release, site.spec)
+        copy = shutil.copytree(site.release, tmp_path / "elsewhere" / site.release.name)
+        with pytest.raises(UsageError, match="lies among the releases"):
+            compare(copy, site.spec)
         assert not inside.exists()
     finally:
         shutil.rmtree(inside, ignore_errors=True)
@@ -244,3 +251,65 @@ def test_columns_of_every_kind_can_be_compared(tmp_path: Path, monkeypatch: pyte
     for column in found["columns"]:
         assert sum(column["true"]) == pytest.approx(1)
         assert sum(column["released"]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        {"dataset": "../../../leak"},
+        {"dataset": "{tmp_path}/leak"},
+        {"release": "../../leak"},
+        {"privacy": {"delta": 0.5}, "spec": {"privacy": {"delta": 0.5}}},
+        {"privacy": {"max_rows_per_unit": 1}},
+    ],
+)
+def test_a_manifest_that_the_ledger_has_not_recorded_is_refused(
+    site: Site, tmp_path: Path, planted: dict[str, Any], tree_of: Callable[[Path], Any]
+) -> None:
+    copy = shutil.copytree(site.release, tmp_path / "releases" / site.release.name)
+    written = copy / "manifest.json"
+    manifest = json.loads(written.read_text(encoding="utf-8"))
+    plant(manifest, planted, tmp_path)
+    written.write_text(json.dumps(manifest), encoding="utf-8")
+    before = tree_of(tmp_path), tree_of(site.folder)
+    with pytest.raises(UsageError, match=r"manifest.json of .* is not the one that the ledger has recorded"):
+        compare(copy, site.spec)
+    with pytest.raises(UsageError, match=r"manifest.json of .* is not the one that the ledger has recorded"):
+        buy_figures(copy, site.spec, epsilon=0.1, approved=False)
+    assert (tree_of(tmp_path), tree_of(site.folder)) == before
+
+
+def plant(manifest: dict[str, Any], planted: dict[str, Any], folder: Path) -> None:
+    for key, value in planted.items():
+        if isinstance(value, dict):
+            plant(manifest[key], value, folder)
+        else:
+            manifest[key] = value.format(tmp_path=folder) if isinstance(value, str) else value
+
+
+def test_a_link_that_leads_out_of_the_private_folder_is_refused(site: Site, tmp_path: Path) -> None:
+    folder = site.folder / ".dpflow" / "private" / "comparisons"
+    kept = shutil.move(folder, tmp_path / "kept")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    folder.symlink_to(outside)
+    try:
+        with pytest.raises(OutputError, match="comparisons leads out of the private folder; remove it"):
+            compare(site.release, site.spec)
+        assert not list(outside.iterdir())
+    finally:
+        folder.unlink()
+        shutil.move(kept, folder)
+
+
+@pytest.mark.parametrize("stated", [None, [], "epsilon", {}, {"run": "r"}])
+def test_a_manifest_without_its_privacy_statement_is_refused(site: Site, tmp_path: Path, stated: Any) -> None:
+    copy = shutil.copytree(site.release, tmp_path / site.release.name)
+    written = copy / "manifest.json"
+    manifest = json.loads(written.read_text(encoding="utf-8"))
+    for changed in ({**manifest, "privacy": stated}, {key: part for key, part in manifest.items() if key != "privacy"}):
+        written.write_text(json.dumps(changed), encoding="utf-8")
+        with pytest.raises(UsageError, match=r"manifest.json of .* was written by another version of dpflow"):
+            compare(copy, site.spec)
+        with pytest.raises(UsageError, match=r"manifest.json of .* was written by another version of dpflow"):
+            buy_figures(copy, site.spec, epsilon=0.1, approved=False)

@@ -120,3 +120,19 @@ def test_an_epsilon_above_the_threshold_needs_approval(site: Site) -> None:
             assert buy_figures(site.release, site.spec, epsilon=0.1, approved=True).file.exists()
         finally:
             require_none("visits")
+
+
+def test_the_delta_is_that_of_the_spec_and_not_that_of_the_release(site: Site) -> None:
+    other = site.folder / "stricter.yaml"
+    other.write_text(site.spec.read_text(encoding="utf-8").replace("delta: 1e-9", "delta: 1e-12"), encoding="utf-8")
+    try:
+        bought = buy_figures(site.release, other, epsilon=0.2, approved=False)
+    finally:
+        other.unlink()
+    with open_ledger() as ledger:
+        assert ledger.run(bought.run).reserved == budget_of(0.2, delta=1e-12)[1] < budget_of(0.2, delta=1e-9)[1]
+    told = json.loads(bought.file.read_text(encoding="utf-8"))
+    assert told["privacy"]["delta"] == 1e-12
+    assert told["privacy"]["epsilon"] == pytest.approx(0.2)
+    assert told["dataset"] == "visits"
+    assert bought.file.name.startswith(f"{site.release.name}-figures-")

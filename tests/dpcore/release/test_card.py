@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from dpcore import synthesize
+from dpcore.answers.sql import parse
 from dpcore.release import Draft, SyntheticRows
 from dpcore.release.card import STYLE, card
 from dpcore.release.statement import Bookkeeping, ChosenLimit, Statement
@@ -20,6 +22,7 @@ from dpcore.reporting.outcome import Round
 from dpcore.reporting.portrait import Portrait
 from dpcore.resolutions import Resolutions
 from dpcore.spec import load_spec
+from dpcore.universe import Boolean, Universe
 from tests.conftest import Workspace
 from tests.dpcore.reporting.contrast import colours_of, contrast
 from tests.dpcore.reporting.portraits import count_table, portrait
@@ -317,3 +320,17 @@ def test_a_wide_table_is_folded(draft: Draft) -> None:
     assert "40 more columns have no picture here" in page.text
     assert "The 150 pairs with the strongest dependence as a table" in page.all("summary")
     assert len(text) < 1_500_000
+
+
+@pytest.mark.parametrize("name", ["age", "select", "a$b", "it's", 'a "b" `c`', "$(echo x)", "two words", "Größe\\!"])
+def test_the_example_command_can_be_copied_whatever_the_name_of_the_column(draft: Draft, name: str) -> None:
+    page = Page(card(draft, files=FILES, portrait=portrait(name, "other")))
+    (command,) = [text for text in page.all("code") if text.startswith("dpflow answer")]
+    told = subprocess.run(
+        ["/bin/sh", "-c", command.replace("dpflow", "printf '%s\\n'", 1)], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert told[:2] == ["answer", "."]
+    universe = Universe({"other": Boolean(), name: Boolean()})
+    assert len(told) == 3
+    (key,) = parse(told[2], universe, tables=("release",)).keys
+    assert universe.names[key.term.column] == name

@@ -1,6 +1,7 @@
 """Descriptions of tables as sources: each kind is recognised, and becomes declarations."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -277,7 +278,7 @@ def test_a_data_dictionary_in_json(tmp_path: Path) -> None:
 
 
 def test_a_dictionary_that_gives_numbers_of_codes(tmp_path: Path) -> None:
-    draft = drafted(saved(tmp_path / "domain.json", {"age": 85, "sex": 2}))
+    draft = drafted(saved(tmp_path / "domain.json", {"age": 85, "sex": 2}), kind="dictionary")
     assert declared(draft)["age"] == {"type": "integer", "min": 0, "max": 84, "missing": True}
 
 
@@ -310,6 +311,27 @@ def test_a_table_is_taken_for_a_dictionary_only_if_its_name_says_so(tmp_path: Pa
     path = saved(tmp_path / "visits.csv", "name,description,type\nJane Doe,31337,secret\n")
     assert [entry.name for entry in drafted(path).entries] == ["name", "description", "type"]
     assert [entry.name for entry in drafted(path, kind="dictionary").entries] == ["Jane Doe"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [
+        ([{"name": "Jane Doe", "age": 31337}, {"name": "John Roe", "age": 4}], "json"),
+        ({"Jane Doe": 31337, "John Roe": 4}, "json"),
+        ({"p1": {"label": "Jane Doe", "min": 31337}, "p2": {"label": "John Roe", "min": 4}}, "json"),
+        ("- {name: Jane Doe, age: 31337}\n- {name: John Roe, age: 4}\n", "yaml"),
+    ],
+)
+def test_rows_in_json_or_yaml_are_not_taken_for_a_dictionary(tmp_path: Path, rows: Any, kind: str) -> None:
+    with pytest.raises(
+        UsageError, match=r"A table of rows must not be given as a description.*--kind dictionary"
+    ) as raised:
+        drafted(saved(tmp_path / f"visits.{kind}", rows))
+    with pytest.raises(UsageError, match="must not be given as a description"):
+        drafted(saved(tmp_path / f"predictions.{kind}", rows))
+    assert not re.search(r"Jane|John|31337", str(raised.value))
+    assert drafted(saved(tmp_path / f"codebook.{kind}", rows)).entries  # the name says what it is
+    assert drafted(tmp_path / f"visits.{kind}", kind="dictionary").entries
 
 
 def manifest() -> dict[str, Any]:
@@ -397,7 +419,7 @@ def test_later_metadata_fill_what_the_first_does_not_say(tmp_path: Path) -> None
         ("a.json", '{"recordSet": {"name": "a"}}', "a.json:1:2: `recordSet` must be a list"),
         ("a.json", '{"expectations": []}', "a.json:1:2: the suite names no column"),
         ("a.json", '{"@context": "http://www.w3.org/ns/csvw"}', "a.json:1:1: `tableSchema`"),
-        ("a.json", '{"a": 0}', "a.json:1:2: the number of values must be at least 1"),
+        ("dictionary.json", '{"a": 0}', "dictionary.json:1:2: the number of values must be at least 1"),
         ("a.yml", "models: [", "a.yml:1:10: not valid YAML"),
         ("a.yml", "models:\n  - 7", "a.yml:2:5: item 1 must be a block of keys"),
         ("a.yml", "models:\n  - name: a\n    columns: 7", "a.yml:3:5: `columns` must be a list"),
