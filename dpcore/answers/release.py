@@ -119,8 +119,25 @@ def open_release(folder: str | Path) -> Release:
         UsageError: If there is no release, or it was withdrawn, or it is damaged or too old.
     """
     path = _newest(Path(folder))
+    try:
+        written = read_regular(path / MANIFEST, limit=LARGEST_MANIFEST)
+    except OSError:
+        raise UsageError(
+            f"{one_line(path)} has no readable {MANIFEST}; name the folder of a release, such as releases/DATASET/RELEASE"
+        ) from None
+    return open_release_with(written, path)
+
+
+def open_release_with(written: bytes, path: Path) -> Release:
+    """Read the release of exactly this folder, with a manifest that the caller has read and, for example, compared with the ledger.
+
+    The manifest has the hashes of the other files. So nothing that was put into the folder since can take their place.
+
+    Raises:
+        UsageError: If it was withdrawn, or it is damaged or too old.
+    """
     require_not_withdrawn(path)
-    manifest, digest = _manifest(path)
+    manifest = _manifest(written, path)
     _require_unchanged(path, manifest, MEASUREMENTS)
     resolutions, measurements = read_measurements(path / MEASUREMENTS)
     try:
@@ -133,6 +150,7 @@ def open_release(folder: str | Path) -> Release:
         ) from None
     if universe.shape != resolutions.shape[: resolutions.columns]:
         raise UsageError(f"the files of {one_line(path)} contradict each other; copy the release again")
+    digest = hashlib.sha256(written).hexdigest()
     return Release(path, manifest, universe, resolutions, measurements, manifest_sha256=digest)
 
 
@@ -145,20 +163,14 @@ def _newest(folder: Path) -> Path:
         return folder
 
 
-def _manifest(folder: Path) -> tuple[Mapping[str, Any], str]:
-    """Return the manifest of a release, and the SHA-256 of its bytes."""
+def _manifest(written: bytes, folder: Path) -> Mapping[str, Any]:
     try:
-        written = read_regular(folder / MANIFEST, limit=LARGEST_MANIFEST)
         manifest = json.loads(written)
-    except OSError:
-        raise UsageError(
-            f"{one_line(folder)} has no readable {MANIFEST}; name the folder of a release, such as releases/DATASET/RELEASE"
-        ) from None
     except (ValueError, RecursionError):
         raise UsageError(f"{MANIFEST} of {one_line(folder)} is damaged; copy the release again") from None
     if not isinstance(manifest, dict) or "release" not in manifest:
         raise UsageError(f"{one_line(folder)} is not a release; name a folder that dpflow has written")
-    return manifest, hashlib.sha256(written).hexdigest()
+    return manifest
 
 
 def _require_unchanged(folder: Path, manifest: Mapping[str, Any], name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from dpcore.cli.answer import rows_of
 from dpcore.cli.output import Answer, table
 from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.release.integrity import one_line
 from dpcore.reporting.formatting import at_most
 
 ABOUT_SPEC = "a spec's file"
@@ -157,5 +158,7 @@ def _text(told: dict[str, Any]) -> str:
     if not told["bought"]:
         return f"{head}\nnothing was bought yet"
     rows = [("bought", "cost", "within")]
-    rows += [(each["question"], f"{each['cost']:.6g}", f"{each['half_width']:.4g}") for each in told["bought"]]
+    rows += [
+        (one_line(each["question"]), f"{each['cost']:.6g}", f"{each['half_width']:.4g}") for each in told["bought"]
+    ]
     return f"{head}\n{table(rows, right=('cost', 'within'))}"

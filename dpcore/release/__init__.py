@@ -6,7 +6,7 @@ from dpcore.release.draft import Codes, Draft, Judgement, SyntheticRows
 from dpcore.release.integrity import MANIFEST
 from dpcore.release.ownership import adopt_folder, check_owner, claim_folder
 from dpcore.release.publishing import Published, check_writable, publish
-from dpcore.release.retention import retain
+from dpcore.release.retention import retain_declared
 from dpcore.release.statement import ChosenLimit, Statement, state
 from dpcore.release.versions import release_before
 from dpcore.release.withdrawal import live_numbers, require_rewritable
@@ -30,7 +30,7 @@ __all__ = [
     "release_before",
     "release_id",
     "require_rewritable",
-    "retain",
+    "retain_declared",
     "state",
     "state_blocks",
 ]

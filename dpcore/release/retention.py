@@ -1,17 +1,38 @@
 """Retention: after a publication, remove the data of releases beyond the number that the spec keeps."""
 
+import logging
 from pathlib import Path
 
+from dpcore.errors import DpflowError
 from dpcore.ledger import Ledger
 from dpcore.release.integrity import MANIFEST, is_there
 from dpcore.release.withdrawal import is_recorded, remove_data, withdraw
+from dpcore.reporting.session_claims import beginnings
+from dpcore.spec import Declaration
+
+progress = logging.getLogger("dpcore.progress")
+
+
+def retain_declared(ledger: Ledger, account: str, declaration: Declaration) -> None:
+    """Remove the data of older releases than the spec keeps. A failure does not undo the publication, so it is only a warning."""
+    keep = declaration.spec.output.keep
+    if keep is None:
+        return
+    try:
+        removed = retain(ledger, account, declaration.output_folder, keep=keep)
+    except DpflowError as error:
+        progress.warning("warning: older releases were not removed: %s", error)
+    else:
+        for name in removed:
+            progress.info("removed the data of release %s: the spec keeps %d", name, keep)
 
 
 def retain(ledger: Ledger, account: str, folder: Path, *, keep: int) -> tuple[str, ...]:
     """Keep the newest releases of a dataset's folder, and remove the data of all others. Return the names of those removed now.
 
     Newest means reserved last, as for `latest.json`. Runs that end at the same time may both call this. Releases only become more, so neither
-    call removes one of the newest. An earlier removal that was interrupted is finished.
+    call removes one of the newest. An earlier removal that was interrupted is finished. Releases that open sessions began with are neither
+    counted nor removed: those sessions need them.
 
     Args:
         ledger: The ledger that recorded the releases.
@@ -27,10 +48,14 @@ def retain(ledger: Ledger, account: str, folder: Path, *, keep: int) -> tuple[st
         release = folder / str(event.details["release"])
         if event.details["keep"] is not None and _has_files(release) and is_recorded(ledger, run_id, release):
             remove_data(ledger, run_id, release)
+    needed = beginnings(ledger, account)
     live = sorted(
         (run.first, run.id, run.release)
         for run in ledger.runs(account)
-        if run.release is not None and run.id not in withdrawn and is_recorded(ledger, run.id, folder / run.release)
+        if run.release is not None
+        and run.id not in withdrawn
+        and run.id not in needed
+        and is_recorded(ledger, run.id, folder / run.release)
     )
     reason = "retention: only the newest release is kept" if keep == 1 else f"retention: the newest {keep} are kept"
     for _, run_id, name in live[:-keep]:

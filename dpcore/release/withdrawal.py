@@ -173,7 +173,7 @@ def remove_data(ledger: Ledger, run_id: str, release: Path) -> Notice:
     """Make a folder that of a withdrawn release: readers are told first, then `latest.json` moves on, then the data goes.
 
     Raises:
-        OutputError: If the files cannot be removed.
+        OutputError: If the files cannot be removed, or the folder does not hold what the ledger recorded.
     """
     account = ledger.run(run_id).account
     notice = _recorded_notice(ledger, account, run_id)
@@ -186,6 +186,10 @@ def remove_data(ledger: Ledger, run_id: str, release: Path) -> Notice:
             notice = _recorded_notice(
                 ledger, account, run_id
             )  # a steward may have withdrawn what retention was removing
+            if not is_recorded(ledger, run_id, folder):  # the folder, or a link to it, may have been replaced
+                raise OutputError(
+                    f"{notice.sentence}, but {one_line(folder)} holds something else, so nothing was removed; see: dpflow ledger verify"
+                )
             _put_notice(folder, notice)
             _point_to_another(beside, notice.release, ledger=ledger, account=account)
             _remove_files(folder, notice)

@@ -27,7 +27,7 @@ from dpcore.release import (
     publish,
     release_before,
     require_rewritable,
-    retain,
+    retain_declared,
 )
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
@@ -369,21 +369,8 @@ class Synthesis:
     def settle(self) -> Outcome:
         """Refund the unspent budget, and return the outcome of the run."""
         outcome = made(self._published, "nothing was published yet; publish before settling").settle()
-        self._retain()
+        retain_declared(self.ledger, self.account.name, self.declaration)
         return outcome
-
-    def _retain(self) -> None:
-        """Remove the data of older releases than the spec keeps. A failure does not undo the publication, so it is only a warning."""
-        keep = self.declaration.spec.output.keep
-        if keep is None:
-            return
-        try:
-            removed = retain(self.ledger, self.account.name, self.declaration.output_folder, keep=keep)
-        except DpflowError as error:
-            progress.warning("warning: older releases were not removed: %s", error)
-        else:
-            for name in removed:
-                progress.info("removed the data of release %s: the spec keeps %d", name, keep)
 
     def report(self) -> Report:
         """Return the report of the settled run, from its ledger and the manifest as it was written."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import zlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +21,9 @@ from dpcore.workload import Axes
 
 FOLDER = "sessions"
 
+DAMAGED = (OSError, ValueError, LookupError, EOFError, BadZipFile, zlib.error)
+"""What reading a file raises that is empty, cut off or changed."""
+
 
 def remembered(knowledge: Knowledge, *, session: str, folder: Path) -> None:
     """Write the fits of a session to the steward's folder, in place of earlier ones. A disk that is full or read-only is no error."""
@@ -36,6 +40,8 @@ def remembered(knowledge: Knowledge, *, session: str, folder: Path) -> None:
         temporary = path / f".{os.getpid()}"
         with temporary.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())  # else a crash of the machine may leave an empty file under the final name
         temporary.replace(path / _name(knowledge.bought))
         for other in path.glob("*.npz"):
             if other.name != _name(knowledge.bought):
@@ -48,7 +54,7 @@ def recalled(first: Knowledge, stored: Sequence[Bought], *, session: str, folder
     for count in range(len(stored), 0, -1):
         part = tuple(stored[:count])
         file = path / _name(part)
-        with suppress(OSError, ValueError, KeyError, BadZipFile):
+        with suppress(*DAMAGED):
             if file.exists():
                 return _read(file, first, part)
     return first
@@ -57,7 +63,7 @@ def recalled(first: Knowledge, stored: Sequence[Bought], *, session: str, folder
 def _read(file: Path, first: Knowledge, bought: tuple[Bought, ...]) -> Knowledge:
     totals: dict[int, float] = {}
     functions: dict[int, dict[Axes, Weights]] = {}
-    with np.load(file, allow_pickle=False) as arrays:
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:  # numpy leaves a damaged file open
         for name in arrays.files:
             place, _, rest = name.partition(":")
             if rest == "total":

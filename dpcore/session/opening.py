@@ -1,75 +1,34 @@
-"""Open a session: reserve its budget, and find the release that it goes on from, or buy a first one for a share of the budget.
+"""Open a session: reserve its budget, and find the release that it goes on from. If there is none, `starting` buys one.
 
 A session is a run of the ledger whose reservation stays open. Its claim names the run of the release that it began with.
 """
 
 import logging
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from dpcore.answers.release import Release, open_release
+from dpcore.answers.release import Release, open_release_with
 from dpcore.errors import UsageError
 from dpcore.ledger import Account, Ledger, Run, RunState
 from dpcore.privacy.accounting import budget_of, epsilon_of
 from dpcore.release import MANIFEST
-from dpcore.release.integrity import read_manifest
+from dpcore.release.integrity import one_line, read_manifest
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.promises import made_from
+from dpcore.reporting.session_claims import Claim, sessions
 from dpcore.runs.paying import amount_to_reserve, check_remaining, paying_account
-from dpcore.runs.steps import PLAIN, in_order, open_run
-from dpcore.runs.synthesis import Synthesis
 from dpcore.session.table import SessionTable
 from dpcore.spec import Declaration
 from dpcore.spec.load import declare
-from dpcore.spec.release import NAME, PmwSpec
+from dpcore.spec.release import PmwSpec
 from dpcore.strategies import strategy_for
 
 progress = logging.getLogger("dpcore.progress")
 
 FIRST_SHARE = 0.6
 """The share of a session's budget that buys its first release, if there is none to begin with."""
-
-_CLAIM = re.compile(r"session of ([0-9a-f]{64}) from run (\S+)(?: bought for epsilon (\S+))?")
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What a session's run is for, as its claim in the ledger says.
-
-    Attributes:
-        digest: The meaning of its spec, whatever the epsilon.
-        first: The run of the release with which it begins.
-        epsilon: The epsilon for which it buys that release; None if the release was there before.
-    """
-
-    digest: str
-    first: str
-    epsilon: float | None
-
-    @classmethod
-    def read(cls, text: str) -> "Claim | None":
-        """Read a claim; return None if it is not that of a session.
-
-        >>> Claim.read("session of " + 64 * "0" + " from run 5f0c").first, Claim.read(64 * "0")
-        ('5f0c', None)
-        """
-        found = _CLAIM.fullmatch(text)
-        return cls(found[1], found[2], None if found[3] is None else float.fromhex(found[3])) if found else None
-
-    @property
-    def text(self) -> str:
-        """The claim as the ledger has it."""
-        bought = "" if self.epsilon is None else f" bought for epsilon {self.epsilon.hex()}"
-        return f"session of {self.digest} from run {self.first}{bought}"
-
-
-def sessions(ledger: Ledger, account: str) -> dict[Run, Claim]:
-    """Return the sessions of an account, oldest first, with their claims."""
-    read = {run: Claim.read(run.claim) for run in ledger.runs(account)}
-    return {run: claim for run, claim in read.items() if claim is not None}
 
 
 def joined(ledger: Ledger, declaration: Declaration, session: str | None) -> Run:
@@ -108,17 +67,6 @@ def with_epsilon(declaration: Declaration, epsilon: float) -> Declaration:
     spec = declaration.spec
     changed = spec.model_copy(update={"privacy": spec.privacy.model_copy(update={"epsilon": epsilon})})
     return declare(changed, universe=declaration.universe, path=declaration.path)
-
-
-def reserved(ledger: Ledger, declaration: Declaration, session: str, *, share: float, table: Any) -> Run:
-    """Reserve a session's budget, unless that is done."""
-    meaning = meaning_of(declaration)
-    if not re.fullmatch(NAME, session):
-        raise UsageError("the id of a session has letters, digits, dots, dashes and underscores only; choose another")
-    for run, claim in sessions(ledger, declaration.spec.dataset).items():
-        if run.id == session and claim.digest == meaning:
-            return run
-    return reserve_session(ledger, declaration, session=session, share=share, table=table)
 
 
 def reserve_session(
@@ -172,18 +120,31 @@ def _first_budget(declaration: Declaration, account: Account, most: int) -> tupl
 def newest_release(ledger: Ledger, declaration: Declaration, *, account: Account, table: Any) -> str | None:
     """Return the run of the account's newest release if a session can go on from it: same columns, same unit, same data. Else None."""
     made = [run for run in ledger.runs(account.name) if run.state is RunState.SETTLED and run.release is not None]
+    withdrawn = ledger.withdrawals(account.name)
     for run in sorted(made, key=lambda each: each.first, reverse=True):
-        folder = declaration.output_folder / str(run.release)
-        if made_from(run.claim) or not (folder / MANIFEST).exists():
+        if made_from(run.claim) or run.id in withdrawn:
             continue  # a release of a session has no rounds of its own; the session's first release is further back
-        release = open_release(folder)
-        if _is_alike(declaration, release):
+        release = _usable(ledger, run, declaration.output_folder / str(run.release))
+        if release is not None and _is_alike(declaration, release):
             source = SessionTable(limited_by(declaration, release), table=table)
             try:
                 return run.id if source.version(run.id) == run.data_version else None
             finally:
                 source.close()
     return None
+
+
+def _usable(ledger: Ledger, run: Run, folder: Path) -> Release | None:
+    """Return a run's release; None if it is not in its place, was changed or is damaged."""
+    written = _recorded_manifest(ledger, run, folder)
+    if written is None:
+        return None
+    try:
+        release = open_release_with(written, folder)
+        _ = release.uncertainty  # it is read here, so that damage shows now
+    except UsageError:
+        return None
+    return release
 
 
 def _is_alike(declaration: Declaration, release: Release) -> bool:
@@ -205,42 +166,59 @@ def _is_alike(declaration: Declaration, release: Release) -> bool:
     )
 
 
-def first_release(ledger: Ledger, declaration: Declaration, session: Run, *, table: Any = None) -> Release:
-    """Return the release that a session begins with. Make it if the session is to buy it and has not done so.
+def bought_first(ledger: Ledger, session: Run) -> Run | None:
+    """Return the run that buys a session's first release; None if it was not reserved yet, or the release was there before."""
+    claim = Claim.read(session.claim)
+    if claim is None or claim.epsilon is None:
+        return None
+    return next((run for run in ledger.runs(session.account) if run.id == claim.first), None)
 
-    A killed process may have left it unfinished. What it has measured is neither charged nor drawn again.
-    """
+
+def first_release(ledger: Ledger, declaration: Declaration, session: Run) -> Release:
+    """Return the release that a session begins with. Spend nothing: a session that was not opened to its end is refused."""
     claim = Claim.read(session.claim)
     if claim is None:
         raise UsageError(f"run {session.id} is not a session; see the sessions with: dpflow session show SPEC")
     made = next((run for run in ledger.runs(session.account) if run.id == claim.first), None)
-    if claim.epsilon is not None and (made is None or made.state is not RunState.SETTLED):
-        bought = with_epsilon(declaration, claim.epsilon)
-        run = Synthesis(bought, run_id=claim.first, resume=made is not None, table=table)
-        with open_run(run) as opened_id:
-            in_order(opened_id, PLAIN)
-        made = ledger.run(claim.first)
+    options = f"{declaration.path} --session {session.id}"
+    if session.state is not RunState.SETTLED and (made is None or made.state is not RunState.SETTLED):
+        raise UsageError(
+            f"session {session.id} was not opened to its end; finish opening it with: dpflow session open {options}"
+        )
     if made is None or made.release is None:
         raise UsageError(
             f"run {claim.first} has ended without the release that session {session.id} needs; close the session with: "
-            "dpflow session close SPEC"
+            f"dpflow session close {options}, and open another"
         )
     folder = declaration.output_folder / made.release
-    _require_recorded(ledger, made, folder)
-    return open_release(folder)
+    written = _recorded_manifest(ledger, made, folder)
+    if written is None:
+        raise UsageError(
+            f"the release of run {made.id}, with which the session began, is not at {one_line(folder)}; restore it from a backup, or let "
+            f"the run write it again: dpflow run SPEC --resume {made.id}"
+        )
+    release = open_release_with(written, folder)
+    first_run(ledger, session, release)
+    return release
 
 
-def _require_recorded(ledger: Ledger, run: Run, folder: Path) -> None:
-    """Raise unless a release is in its place and as its run has published it."""
+def first_run(ledger: Ledger, session: Run, release: Release) -> Run:
+    """Return the run of the release that a session began with, by the session's claim. Raise if this is another release."""
+    claim = Claim.read(session.claim)
+    if claim is None or release.manifest["privacy"]["run"] != claim.first:
+        raise UsageError(
+            f"{one_line(release.folder)} is not the release that session {session.id} began with; see: dpflow ledger verify"
+        )
+    return ledger.run(claim.first)
+
+
+def _recorded_manifest(ledger: Ledger, run: Run, folder: Path) -> bytes | None:
+    """Return the manifest of a release as its run has published it; None if it is not there, or was changed."""
     try:
         written = read_manifest(folder / MANIFEST)
     except OSError:
-        written = b""
-    if sha256(written).hexdigest() not in ledger.manifests_of(run.id):
-        raise UsageError(
-            f"the release of run {run.id}, with which the session began, is not at {folder}; restore it from a backup, or let the run "
-            f"write it again: dpflow run SPEC --resume {run.id}"
-        )
+        return None
+    return written if sha256(written).hexdigest() in ledger.manifests_of(run.id) else None
 
 
 def limited_by(declaration: Declaration, release: Release) -> Declaration:

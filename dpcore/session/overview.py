@@ -8,10 +8,15 @@ import numpy as np
 from dpcore.ledger import Ledger, Run, open_ledger
 from dpcore.places import places_of_spec
 from dpcore.privacy.accounting import AMOUNT_OF_ONE
+from dpcore.reporting.session_claims import Claim, sessions
 from dpcore.session.bought import Bought
 from dpcore.session.offer import half_widths
-from dpcore.session.opening import Claim, joined, meaning_of, sessions
+from dpcore.session.opening import bought_first, joined, meaning_of
+from dpcore.session.turns import alone
 from dpcore.spec import load_spec
+
+CLOSING_SECONDS = 15.0
+"""How long closing a session waits for other threads of this process."""
 
 
 def described(ledger: Ledger, run: Run) -> dict[str, Any]:
@@ -61,15 +66,17 @@ def close(spec: str | Path, *, session: str | None = None) -> dict[str, Any]:
 
 
 def end_session(ledger: Ledger, run: Run) -> dict[str, Any]:
-    """Settle a session's run, so that what it has not spent returns to its account.
+    """Settle a session's run, so that what it has not spent returns to its account. If its first release is unfinished, end that run, too.
 
     Raises:
-        RunHeld: If another process is buying an answer right now.
+        RunHeld: If another thread or process is buying an answer or the first release right now.
     """
     returned = 0
-    if run.state == "open":
-        lease = ledger.lease(run.id)
-        returned = ledger.leased(lease).remaining
-        ledger.settle(run.id, release=None, lease=lease)
+    with alone(run.id, seconds=CLOSING_SECONDS):
+        for each in (bought_first(ledger, run), ledger.run(run.id)):
+            if each is not None and each.state == "open":
+                lease = ledger.lease(each.id)
+                returned += ledger.leased(lease).remaining
+                ledger.settle(each.id, release=None, lease=lease)
     currency = ledger.account(run.account).currency.symbol
     return {"session": run.id, "returned": returned / AMOUNT_OF_ONE, "currency": currency}

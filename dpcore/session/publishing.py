@@ -31,11 +31,13 @@ from dpcore.release import (
     release_before,
     release_id,
     require_rewritable,
+    retain_declared,
     state,
 )
 from dpcore.reporting.outcome import Round
 from dpcore.reporting.promises import session_release_claim
 from dpcore.session.knowledge import Knowledge
+from dpcore.session.opening import first_run
 from dpcore.spec import Declaration
 
 LEAST = 1  # the least amount that a run can reserve
@@ -47,7 +49,7 @@ def publish_knowledge(
     """Publish a release with everything that a session knows. Doing so again, after no more purchases, changes nothing."""
     count = len(knowledge.bought)
     run_id = f"{session.id}-release-{count}"
-    first = ledger.run(str(knowledge.first.manifest["privacy"]["run"]))
+    first = first_run(ledger, session, knowledge.first)
     run = ledger.reserve(
         run_id,
         account=account.name,
@@ -79,6 +81,7 @@ def publish_knowledge(
         manifest=str(folder / MANIFEST) if record else None,
         manifest_sha256=published.manifest_sha256 if record else None,
     )
+    retain_declared(ledger, account.name, declaration)
     return {
         "run": run_id,
         "release": str(published.folder),

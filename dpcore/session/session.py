@@ -8,6 +8,7 @@ stores the answer with its charge.
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -31,14 +32,15 @@ from dpcore.session.offer import Offer, offer
 from dpcore.session.opening import (
     FIRST_SHARE,
     first_release,
+    first_run,
     joined,
     limited_by,
-    reserved,
     with_epsilon,
 )
 from dpcore.session.overview import described, end_session
 from dpcore.session.price import Price, Reply
 from dpcore.session.publishing import publish_knowledge
+from dpcore.session.starting import started
 from dpcore.session.table import SessionTable
 from dpcore.session.turns import Turns
 from dpcore.spec import Declaration, load_spec
@@ -59,8 +61,8 @@ class Session:
         self.id = run.id
         self._ledger = ledger
         self._places = places
-        self._first = first_release(ledger, declaration, run, table=table)
-        self._first_run = ledger.run(str(self._first.manifest["privacy"]["run"]))
+        self._first = first_release(ledger, declaration, run)
+        self._first_run = first_run(ledger, run, self._first)
         self._declaration = limited_by(declaration, self._first)
         self._account: Account = paying_account(ledger, declaration)
         self._source = SessionTable(self._declaration, table=table)
@@ -100,20 +102,17 @@ class Session:
         """
         declaration = load_spec(spec, with_table=table is not None)
         declaration = declaration if epsilon is None else with_epsilon(declaration, epsilon)
-        return _with_ledger(
-            declaration,
-            lambda ledger, places: cls(
-                declaration,
-                reserved(ledger, declaration, session or str(uuid.uuid4()), share=first_share, table=table),
-                ledger=ledger,
-                places=places,
-                table=table,
-            ),
-        )
+
+        def opened(ledger: Ledger, places: Places) -> "Session":
+            name = session or str(uuid.uuid4())
+            with started(ledger, declaration, name, share=first_share, table=table) as run:
+                return cls(declaration, run, ledger=ledger, places=places, table=table)
+
+        return _with_ledger(declaration, opened)
 
     @classmethod
     def join(cls, spec: str | Path, *, session: str | None = None, table: Any = None) -> "Session":
-        """Use a session that was opened before: the newest open one of this spec, or the one with this id."""
+        """Use a session that was opened before: the newest open one of this spec, or the one with this id. This never spends anything."""
         declaration = load_spec(spec, with_table=table is not None)
         return _with_ledger(
             declaration,
@@ -224,13 +223,17 @@ class Session:
         except UsageError:
             if (given := self._given.get(name)) is None or not given.is_within(within):
                 raise
-            return given
+            return self._again(given, query)
         if found.noise is None:
             self._given[name] = found
         elif (given := self._given.get(name)) is not None and given.is_within(within):
             # Intervals may widen a little when the model learns. Nobody pays for an answer that was given for nothing before.
-            return given
+            return self._again(given, query)
         return found
+
+    def _again(self, given: Offer, query: Query) -> Offer:
+        """Return an answer that was given before, with the names, the order and the limit of another query that asks the same."""
+        return replace(given, query=query, prepared=self._known().intervals.ensemble.merging(query))
 
     def _price(self, offered: Offer) -> Price:
         currency, amount = self._account.currency, offered.amount(self._account.currency)

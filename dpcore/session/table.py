@@ -91,8 +91,8 @@ class SessionTable:
                     self._axes[name] = column
                 else:
                     added = sum(axis >= len(self._universe.shape) for axis in self._axes.values())
-                    self._axes[name] = len(self._universe.shape) + added
                     curator.coarsen(column, groups)
+                    self._axes[name] = len(self._universe.shape) + added  # only now: the curator may have failed
             axes.append(self._axes[name])
         return tuple(axes)
 

@@ -23,6 +23,22 @@ _buying: dict[str, threading.Lock] = {}
 """A lock for each session: the ledger cannot tell threads of one process apart, and one would take the lease of another."""
 
 
+@contextmanager
+def alone(session: str, *, seconds: float = PATIENCE) -> Iterator[None]:
+    """Let one thread of this process at a time change a session.
+
+    Raises:
+        RunHeld: If others are still at it after so many seconds.
+    """
+    own = _buying.setdefault(session, threading.Lock())
+    if not own.acquire(timeout=max(0.0, seconds)):
+        raise RunHeld(f"session {session} is busy buying other answers; ask again later")
+    try:
+        yield
+    finally:
+        own.release()
+
+
 class Turns:
     """The turns of one question, which waits for at most `PATIENCE` seconds."""
 
@@ -40,10 +56,7 @@ class Turns:
         Raises:
             RunHeld: If others kept it for too long.
         """
-        own = _buying.setdefault(self._session, threading.Lock())
-        if not own.acquire(timeout=max(0.0, self._until - time.monotonic())):
-            raise RunHeld(f"session {self._session} is busy buying other answers; ask again later")
-        try:
+        with alone(self._session, seconds=self._until - time.monotonic()):
             lease = self._leased()
             try:
                 yield lease
@@ -54,8 +67,6 @@ class Turns:
                 if lease is not None:
                     with suppress(RunHeld, UsageError):
                         self._ledger.lease(self._session, seconds=IDLE_SECONDS)
-        finally:
-            own.release()
 
     def _leased(self) -> Lease | None:
         try:

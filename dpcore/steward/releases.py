@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ from dpcore.ledger import EventKind, Ledger, open_ledger
 from dpcore.release.dataset_folder import LATEST, is_release
 from dpcore.release.integrity import LARGEST_NOTE, MANIFEST, one_line, read_manifest, read_regular
 from dpcore.release.withdrawal import Notice, read_notice, withdraw
+from dpcore.reporting.session_claims import beginnings
 from dpcore.spec import load_spec
 from dpcore.steward.registry import SPEC_SUFFIXES, registered, registered_names
+
+progress = logging.getLogger("dpcore.progress")
 
 RELEASES = "releases"
 
@@ -111,7 +115,15 @@ def withdraw_release(place: str, *, reason: str) -> tuple[Notice, Path, bool]:
     with open_ledger() as ledger:
         ledger.require_current()
         run, release = _release_of(ledger, place)
-        before = ledger.withdrawals(ledger.run(run).account).get(run)
+        account = ledger.run(run).account
+        if session := beginnings(ledger, account).get(run):
+            progress.warning(
+                "warning: session %s began with this release and cannot go on without it; close it with: dpflow session close SPEC "
+                "--session %s",
+                session,
+                session,
+            )
+        before = ledger.withdrawals(account).get(run)
         notice = withdraw(ledger, run, release, reason=reason)
         return notice, release, before is None or before.seq != notice.event
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpcore.cli.main import main
+from dpcore.cli.session import _text
 from tests.dpcore.session.conftest import GROUPED, copied, opened  # noqa: F401  fixtures
 
 
@@ -66,3 +67,9 @@ def test_people_read_what_was_paid(
     assert "say how accurate" in capsys.readouterr().err
     assert dpflow("session", "open", "spec.yaml", "--first-share", "1.5", "--session", "other") == 2
     assert "share of a first release" in capsys.readouterr().err
+
+
+def test_a_question_cannot_control_the_terminal() -> None:
+    bought = {"question": "select 1 -- \x1b[2J", "cost": 0.1, "half_width": 2.0}
+    told = {"session": "s", "state": "open", "spent": 0.1, "reserved": 1.0, "currency": "rho", "first": "s-first"}
+    assert _text(told | {"bought": [bought]}).replace("\n", "").isprintable()

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pandas as pd
 import pytest
 
 from dpcore import answer, open_release, sample, synthesize
-from dpcore.errors import DpflowError, LedgerDamaged, UsageError
+from dpcore.errors import DpflowError, LedgerDamaged, OutputError, UsageError
 from dpcore.ledger import EventKind, open_ledger
 from dpcore.release import withdrawal
 from dpcore.release.withdrawal import SIGN, WITHDRAWN, withdraw
@@ -201,6 +202,31 @@ def test_files_that_cannot_be_removed_are_named_and_the_rest_is_finished_later(
         text = said(capsys, "withdraw", second, "--reason", REASON, code=1)
         assert "cannot be removed (Permission denied); make the folder writable, and run the same command again" in text
     said(capsys, "withdraw", second, "--reason", REASON, code=0)
+    verify_ledger()
+
+
+def test_a_folder_that_was_replaced_meanwhile_is_left_alone(releases: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = named(releases, "first"), named(releases, "second")
+    moved, kept = second.with_name("moved"), files(first)
+    locked = withdrawal._locked
+
+    @contextmanager
+    def replaced(folder: Path) -> Iterator[None]:
+        with locked(folder):
+            second.rename(moved)
+            shutil.copytree(first, second)
+            yield
+
+    with monkeypatch.context() as patch, open_ledger() as ledger:
+        patch.setattr(withdrawal, "_locked", replaced)
+        with pytest.raises(OutputError, match="holds something else, so nothing was removed"):
+            withdraw(ledger, "second", second, reason=REASON)
+    assert files(second) == kept
+    shutil.rmtree(second)
+    moved.rename(second)
+    with open_ledger() as ledger:
+        withdraw(ledger, "second", second, reason="repeated")
+    assert files(second) == {"manifest.json", WITHDRAWN, f"data/{SIGN}"}
     verify_ledger()
 
 

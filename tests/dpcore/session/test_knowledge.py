@@ -1,5 +1,6 @@
 """What a session knows is a function of its transcript, whoever computes it."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from dpcore import Session, answer, open_release
 from dpcore.models import FactoredModel
 from dpcore.session.bought import Bought
 from dpcore.session.knowledge import Knowledge
+from dpcore.session.memory import recalled
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import Workspace
 from tests.dpcore.session.conftest import EPSILON, FIRST_SHARE, GROUPED, narrower
@@ -36,6 +38,24 @@ def test_fits_from_disk_are_those_that_a_replay_makes(session: Session) -> None:
     shutil.rmtree(folder)
     with Session.join("spec.yaml") as replayed:
         assert known(replayed, GROUPED) == pytest.approx(expected, rel=1e-12)
+
+
+def test_fits_that_were_cut_off_are_ignored_and_whole_ones_reach_the_disk_first(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.ask(GROUPED, within=narrower(session, GROUPED, 0.8))
+    synced: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda file: synced.append(os.fstat(file).st_size))
+        stored = session.knowledge.bought  # this writes the fits
+    folder = Path(".dpflow/private")
+    (kept,) = folder.rglob("*.npz")
+    first, whole = Knowledge.of(session.knowledge.first), kept.read_bytes()
+    assert synced == [len(whole)]
+    assert recalled(first, stored, session="s", folder=folder).fits is not None
+    for length in (0, 1, 3, 4, 30, len(whole) // 2, len(whole) - 23, len(whole) - 1):
+        kept.write_bytes(whole[:length])
+        assert recalled(first, stored, session="s", folder=folder) is first
 
 
 def test_what_was_bought_is_read_back_exactly(session: Session) -> None:

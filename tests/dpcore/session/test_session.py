@@ -9,9 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpcore import Session
+from dpcore import Session, answer, open_release
+from dpcore.curator.curator import Curator
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import open_ledger
+from dpcore.privacy.accounting import Cap, promise_of
+from dpcore.reporting.promises import release_promise
 from dpcore.session.overview import close, listed
 from dpcore.session.table import SessionTable
 from dpcore.steward.verify import verify_ledger
@@ -68,6 +71,47 @@ def test_a_repeated_question_returns_its_stored_answer_for_nothing(session: Sess
     pd.testing.assert_frame_equal(first.table, again.table)
     with Session.join("spec.yaml") as other:
         pd.testing.assert_frame_equal(first.table, other.ask(GROUPED, within=within).table)
+
+
+def test_an_answer_that_was_free_before_has_the_names_and_the_order_of_the_new_question(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = session.ask(GROUPED, within=1e9).table
+
+    def fails(*_: object, **__: object) -> None:
+        raise UsageError("it is not known as accurately any more")
+
+    monkeypatch.setattr("dpcore.session.session.offer", fails)
+    other = "select count(*) as m, city as c from release where smoker group by city order by m desc limit 2"
+    again = session.ask(other, within=1e9)
+    assert again.price.free
+    assert list(again.table.columns)[:1] + list(again.table.columns)[-1:] == ["m", "c"]
+    assert again.table.m.to_list() == sorted(before.n, reverse=True)[:2]
+
+
+class FailingOnce(Curator):
+    """A curator whose first call of `coarsen` fails."""
+
+    failed = False
+
+    def coarsen(self, column: int, groups: np.ndarray) -> None:
+        if not self.failed:
+            self.failed = True
+            raise UsageError("something is wrong; ask again")
+        super().coarsen(column, groups)
+
+
+def test_an_axis_that_could_not_be_made_is_made_by_the_next_question(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = "select count(*) as n from release where smoker and city = 'north'"
+    monkeypatch.setattr(session._curator, "__class__", FailingOnce)
+    within = narrower(session, one)
+    with pytest.raises(UsageError, match="something is wrong"):
+        session.ask(one, within=within)
+    assert not session.ask(one, within=within).price.free
+    axes = session._source._axes
+    assert len(set(axes.values())) == len(axes) > 0
 
 
 def test_threads_that_ask_the_same_at_once_pay_once(session: Session) -> None:
@@ -194,8 +238,6 @@ def test_a_spec_without_sessions_is_refused(workspace: Workspace, change: tuple[
 
 
 def test_a_session_is_published_as_a_release_for_nothing(session: Session) -> None:
-    from dpcore import answer, open_release  # noqa: PLC0415
-
     session.ask(GROUPED, within=narrower(session, GROUPED))
     paid = spent()
     outcome = session.release()
@@ -215,6 +257,27 @@ def test_a_session_is_published_as_a_release_for_nothing(session: Session) -> No
     assert found.n.to_list() == pytest.approx(
         next(iter(known.of(session._parsed(GROUPED), level=0.95)[1].values())).value.tolist(), abs=1.0
     )
+    verify_ledger()
+
+
+def test_a_session_that_goes_on_from_a_seen_release_promises_as_much_as_a_raised_cap(
+    copied: Callable[[], Path],
+) -> None:
+    copied()
+    with Session.open("spec.yaml", epsilon=3.0, session="second") as second:
+        outcome = second.release()
+    stated = open_release(outcome["release"]).manifest["privacy"]
+    with open_ledger() as ledger:
+        account, run = ledger.account("visits"), ledger.run(outcome["run"])
+        first, session = ledger.run("s-first"), ledger.run("second")
+    promise = release_promise(account, run, earlier=(first, session))
+    assert (stated["epsilon"], stated["delta"]) == (promise.epsilon, promise.delta)
+    amount = run.reserved + first.reserved + session.reserved
+    naive = promise_of(
+        Cap(account.currency, amount), delta=account.delta
+    )  # no theorem has it: the amount depends on answers
+    assert (promise.epsilon, promise.delta) > (naive.epsilon, naive.delta)
+    assert promise.delta > naive.delta
     verify_ledger()
 
 

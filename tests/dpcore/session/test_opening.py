@@ -1,0 +1,256 @@
+"""What a session begins with: the release that the ledger recorded, and nothing that was put in its place."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dpcore import Session, open_release, synthesize
+from dpcore.cli.main import main
+from dpcore.errors import BudgetRefused, DpflowError, OutputError, RowsUnexpected, RunHeld, SourceError, UsageError
+from dpcore.ledger import Ledger, Run, RunState, open_ledger
+from dpcore.release.withdrawal import withdraw
+from dpcore.runs import synthesis
+from dpcore.session import overview, turns
+from dpcore.session.opening import newest_release, reserve_session
+from dpcore.session.overview import close
+from dpcore.spec import load_spec
+from dpcore.steward.verify import verify_ledger
+from tests.conftest import Workspace
+from tests.dpcore.session.conftest import GROUPED
+
+
+def first_folder() -> Path:
+    with open_ledger() as ledger:
+        return Path("releases/visits", str(ledger.run("s-first").release))
+
+
+def plant(release: Path) -> None:
+    """Put a changed copy into a release, and a note that points to it."""
+    copy = release / "x"
+    shutil.copytree(release, copy)
+    manifest = json.loads((copy / "manifest.json").read_text(encoding="utf-8"))
+    manifest["privacy"]["run"] = "s"
+    (copy / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    (release / "latest.json").write_text(json.dumps({"release": "x"}), encoding="utf-8")
+
+
+def test_a_note_in_the_first_release_leads_to_no_other_release(copied: Callable[[], Path]) -> None:
+    copied()
+    plant(first_folder())
+    with Session.join("spec.yaml") as session:
+        assert session.knowledge.first.folder.name == first_folder().name
+        assert session.knowledge.first.manifest["privacy"]["run"] == "s-first"
+    with Session.open("spec.yaml", epsilon=0.5, session="second") as second:
+        assert second.knowledge.first.manifest["privacy"]["run"] == "s-first"
+
+
+def test_a_release_of_another_run_is_not_what_a_session_began_with(session: Session) -> None:
+    session.knowledge.first.manifest["privacy"]["run"] = "s"  # type: ignore[index]
+    with pytest.raises(UsageError, match="is not the release that session s began with"):
+        session.release()
+    with open_ledger() as ledger:
+        assert {run.id for run in ledger.runs("visits")} == {"s", "s-first"}
+
+
+@pytest.mark.parametrize("problem", ["withdrawn", "manifest", "measurements.parquet", "uncertainty.parquet", "gone"])
+def test_a_release_that_cannot_be_used_is_no_beginning(copied: Callable[[], Path], problem: str) -> None:
+    copied()
+    release, declaration = first_folder(), load_spec("spec.yaml")
+    with open_ledger() as ledger:
+
+        def found() -> str | None:
+            return newest_release(ledger, declaration, account=ledger.account("visits"), table=None)
+
+        assert found() == "s-first"
+        match problem:
+            case "withdrawn":
+                withdraw(ledger, "s-first", release, reason="wrong codes")
+                (release / "withdrawn.json").unlink()  # the ledger still knows
+            case "manifest":
+                manifest = release / "manifest.json"
+                manifest.write_bytes(manifest.read_bytes() + b"\n")
+            case "gone":
+                shutil.rmtree(release)
+            case file:
+                (release / file).write_bytes(b"damaged")
+        assert found() is None
+
+
+def runs() -> dict[str, Run]:
+    with open_ledger() as ledger:
+        return {run.id: run for run in ledger.runs("visits")}
+
+
+def used() -> int:
+    with open_ledger() as ledger:
+        return ledger.balance("visits").used
+
+
+def interrupted(workspace: Workspace) -> None:
+    """Reserve a session's budget, and do nothing else."""
+    workspace.open_account(epsilon=100)
+    with open_ledger() as ledger:
+        reserve_session(ledger, load_spec("spec.yaml"), session="s")
+
+
+def test_only_opening_a_session_buys_its_first_release(workspace: Workspace) -> None:
+    interrupted(workspace)
+    for session in (None, "s"):
+        with pytest.raises(UsageError, match=r"finish opening it with: dpflow session open spec\.yaml --session s"):
+            Session.join("spec.yaml", session=session)
+    assert set(runs()) == {"s"}
+    close("spec.yaml")
+    with pytest.raises(UsageError, match=r"was closed before it was opened to its end; open another: [^;]*$"):
+        Session.open("spec.yaml", session="s")
+    assert set(runs()) == {"s"}
+    assert used() == 0
+
+
+def break_source(workspace: Workspace, _: pytest.MonkeyPatch) -> None:
+    (workspace.folder / "visits.csv").unlink()
+
+
+def break_columns(workspace: Workspace, _: pytest.MonkeyPatch) -> None:
+    (workspace.folder / "visits.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+
+
+def break_output(workspace: Workspace, _: pytest.MonkeyPatch) -> None:
+    (workspace.folder / "releases").write_text("not a folder", encoding="utf-8")
+
+
+def take_account(_: Workspace, patch: pytest.MonkeyPatch) -> None:
+    """Let another run take what is left of the account, right after the session's own reservation."""
+    reserve = Ledger.reserve
+
+    def reserving(ledger: Ledger, run_id: str, **request: object) -> Run:
+        if run_id == "s-first":
+            left = ledger.balance("visits").remaining
+            reserve(ledger, "other", account="visits", amount=left, claim="f" * 64)
+        return reserve(ledger, run_id, **request)  # type: ignore[arg-type]
+
+    patch.setattr(Ledger, "reserve", reserving)
+
+
+def fail_before_rows(_: Workspace, patch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise UsageError("something is wrong; mend it")
+
+    patch.setattr(synthesis.Synthesis, "ingest", fails)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "error"),
+    [
+        (break_source, SourceError),
+        (break_columns, SourceError),
+        (break_output, OutputError),
+        (take_account, BudgetRefused),
+        (fail_before_rows, UsageError),
+    ],
+)
+def test_a_session_that_cannot_be_opened_reserves_nothing(
+    workspace: Workspace,
+    monkeypatch: pytest.MonkeyPatch,
+    breaks: Callable[[Workspace, pytest.MonkeyPatch], None],
+    error: type[DpflowError],
+) -> None:
+    workspace.open_account(epsilon=100)
+    breaks(workspace, monkeypatch)
+    with pytest.raises(error) as raised:
+        Session.open("spec.yaml", session="s")
+    assert "stays reserved" not in str(raised.value)
+    assert {run.state for name, run in runs().items() if name != "other"} == {RunState.REFUNDED}
+    verify_ledger()
+
+
+def test_a_refunded_session_can_be_opened_under_the_same_id(workspace: Workspace) -> None:
+    workspace.open_account(epsilon=100)
+    output = workspace.folder / "releases"
+    output.write_text("not a folder", encoding="utf-8")
+    with pytest.raises(OutputError):
+        Session.open("spec.yaml", session="s")
+    with pytest.raises(UsageError, match="finish opening it with: dpflow session open"):
+        Session.join("spec.yaml", session="s")
+    output.unlink()
+    with Session.open("spec.yaml", session="s") as session:
+        assert session.price(GROUPED, within=1e9).free
+    assert runs()["s"].state is RunState.OPEN
+
+
+def test_a_session_whose_first_release_is_paid_in_part_says_how_to_go_on(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.open_account(epsilon=100)
+
+    def fails(*_: object, **__: object) -> None:
+        raise OutputError("the disk is full; free some space")
+
+    monkeypatch.setattr(synthesis, "publish", fails)
+    told = (
+        "the disk is full; free some space; session s stays reserved: go on with: dpflow session open spec.yaml --session s, "
+        "or close it with: dpflow session close spec.yaml --session s"
+    )
+    for _ in range(2):
+        with pytest.raises(OutputError) as raised:
+            Session.open("spec.yaml", session="s")
+        assert str(raised.value) == told
+    assert runs()["s-first"].state is RunState.OPEN
+    whole = used()
+    returned = close("spec.yaml")["returned"]
+    assert {run.state for run in runs().values()} == {RunState.SETTLED}
+    assert used() == runs()["s-first"].spent == whole - round(returned * 1e12)
+    verify_ledger()
+
+
+def test_a_session_whose_first_release_stopped_returns_the_rest(workspace: Workspace) -> None:
+    workspace.open_account(epsilon=100)
+    workspace.write_spec(("neighbours:", "expect_rows: [90000, 99999], neighbours:"))
+    with pytest.raises(RowsUnexpected):
+        Session.open("spec.yaml", session="s")
+    assert runs()["s"].state is RunState.REFUNDED
+    assert used() == runs()["s-first"].spent > 0
+
+
+def test_a_session_is_not_closed_while_another_thread_buys(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "CLOSING_SECONDS", 0.01)
+    with turns.alone("s"), pytest.raises(RunHeld, match="session s is busy"):
+        session.close()
+    assert session.run.state is RunState.OPEN
+    session.close()
+    assert runs()["s"].state is RunState.SETTLED
+
+
+def test_retention_leaves_an_open_session_its_first_release_and_follows_its_own(workspace: Workspace) -> None:
+    workspace.open_account(epsilon=100)
+    workspace.write_spec(("rounds: 4}", "rounds: 1}\noutput: {keep: 1}"))
+
+    def kept() -> set[str]:
+        folder = Path("releases/visits")
+        return {name for name, run in runs().items() if run.release and (folder / run.release / "data").exists()}
+
+    with Session.open("spec.yaml", session="s") as session:
+        synthesize("spec.yaml", run_id="a")
+        assert kept() == {"s-first", "a"}
+        session.release()
+        assert kept() == {"s-first", "s-release-0"}
+        session.close()
+    synthesize("spec.yaml", run_id="b")
+    assert kept() == {"b"}
+    verify_ledger()
+
+
+def test_withdrawing_the_first_release_of_an_open_session_warns(
+    copied: Callable[[], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    copied()
+    release = first_folder()
+    assert main(["withdraw", str(release), "--reason", "wrong codes"], runner=None) == 0  # type: ignore[arg-type]
+    assert "warning: session s began with this release and cannot go on without it" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="was withdrawn on"):
+        open_release(release)
+    close("spec.yaml")
+    assert main(["withdraw", str(release), "--reason", "wrong codes"], runner=None) == 0  # type: ignore[arg-type]
+    assert "warning" not in capsys.readouterr().err
