@@ -11,6 +11,7 @@ from dpcore.answers.evaluate import Form
 from dpcore.answers.merging import Merging, summed
 from dpcore.answers.release import Release
 from dpcore.measurements import Measurement
+from dpcore.models.evidence import LEAST_NOISE
 from dpcore.models.model import Weights
 from dpcore.resolutions import Groups, Resolutions
 from dpcore.workload import Axes
@@ -61,7 +62,8 @@ class Measured:
         for measurement, axes in self._covering(merging, form.axes):
             covered = True
             counts, cells = self._summed(merging, form.axes, measurement, axes)
-            variances = form.totals(lambda _, cells=cells: cells) * measurement.noise**2  # type: ignore[misc]
+            noise = max(measurement.noise, LEAST_NOISE)  # with a huge budget it is next to none
+            variances = form.totals(lambda _, cells=cells: cells) * noise**2  # type: ignore[misc]
             own = np.divide(1.0, variances, out=np.zeros(form.groups), where=variances > 0)
             precision += own
             weighted += own * form.totals(lambda _, counts=counts: counts)  # type: ignore[misc]

@@ -12,6 +12,7 @@ from dpcore.ledger import Account, Run
 from dpcore.privacy.accounting import Cap, Promise, promise_of
 
 _FROM_SESSION = re.compile(r"release of session (\S+) from run (\S+) after \d+ purchases")
+_SESSION = re.compile(r"session of \S+ from run (\S+?)( bought for epsilon \S+)?")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,25 @@ def made_from(claim: str) -> tuple[str, ...]:
     return (found[2], found[1]) if found else ()
 
 
+def began_with(*, session: Run, first: Run) -> bool:
+    """Return whether a run is that of a session, and says itself that it began with the release of this first run."""
+    found = _SESSION.fullmatch(session.claim)
+    return found is not None and found[1] == first.id
+
+
+def release_cap(account: Account, run: Run, *, earlier: Sequence[Run] = ()) -> Cap:
+    """Return the amount that a run's release answers for, as the cap of a filter.
+
+    If a session went on from a release that others had published, its own reservation was chosen after that release had been seen. So it
+    counts as a raise of the first run's reservation (docs/decisions/0027). A session that buys its own first release has both fixed before
+    the first draw.
+    """
+    claims = filter(None, (_SESSION.fullmatch(each.claim) for each in earlier))
+    goes_on = any(claim[2] is None for claim in claims)
+    amount = run.reserved + sum(each.reserved for each in earlier)
+    return Cap(account.currency, amount, first=earlier[0].reserved if goes_on else None)
+
+
 def release_promise(
     account: Account, run: Run, *, delta: float | None = None, group: int = 1, earlier: Sequence[Run] = ()
 ) -> Promise:
@@ -58,9 +78,9 @@ def release_promise(
         run: The run, which has reserved its amount.
         delta: The delta at which to state the epsilon; None means the account's.
         group: The number of units protected together.
-        earlier: Other runs whose answers the release was also made from. Their reservations are added.
+        earlier: Other runs whose answers the release was also made from, in their order. Their reservations are added.
     """
-    cap = Cap(account.currency, run.reserved + sum(each.reserved for each in earlier))
+    cap = release_cap(account, run, earlier=earlier)
     return promise_of(cap, delta=account.delta if delta is None else delta, group=group)
 
 

@@ -7,6 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from dpcore.ledger import Account, Ledger, Run, RunState, open_ledger
 from dpcore.ledger.chain import is_sha256
 from dpcore.ledger.verification import Verified, verify
 from dpcore.mechanisms import from_description
-from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency
+from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, deltas_of
 from dpcore.release.dataset_folder import misplaced, reservation_numbers, walk_releases
 from dpcore.release.integrity import (
     MANIFEST,
@@ -31,7 +32,7 @@ from dpcore.release.integrity import (
 )
 from dpcore.release.ownership import not_adopted, owner_changed
 from dpcore.release.withdrawal import WITHDRAWN, Notice, notice_of, withdrawal_problem
-from dpcore.reporting.promises import made_from, release_promise
+from dpcore.reporting.promises import began_with, made_from, release_cap, release_promise
 
 
 def verify_ledger(
@@ -360,9 +361,21 @@ def _misstated(privacy: Mapping[str, Any], *, account: Account, run: Run, ledger
     pure = account.currency is Currency.PURE
     if not (isinstance(epsilon, float) and isinstance(delta, float) and 0 <= delta < 1 and (delta == 0) == pure):
         return "states no epsilon and delta that a run of its account can have"
-    earlier = [ledger.run(each) for each in made_from(run.claim)]
-    promise = release_promise(account, run, delta=delta, earlier=earlier)
+    return _promises_otherwise(epsilon, delta, account=account, run=run, ledger=ledger)
+
+
+def _promises_otherwise(epsilon: float, delta: float, *, account: Account, run: Run, ledger: Ledger) -> str | None:
+    """Return how a stated epsilon and delta contradict what the ledger's reservations promise, or None."""
+    try:
+        earlier = [ledger.run(each) for each in made_from(run.claim)]
+    except UsageError:
+        return "is made from a run that the ledger does not have"
+    if earlier and not began_with(session=earlier[-1], first=earlier[0]):
+        return "names another first run than its session began with"
+    # A promise may take its delta several times, and states all of it.
+    part = float(Fraction(repr(delta)) / deltas_of(release_cap(account, run, earlier=earlier)))
+    promise = release_promise(account, run, delta=part, earlier=earlier)
     # Exponential functions of other machines may differ in the last digit.
-    if not math.isclose(epsilon, promise.epsilon, rel_tol=1e-9):
+    if not math.isclose(epsilon, promise.epsilon, rel_tol=1e-9) or not math.isclose(delta, promise.delta, rel_tol=1e-9):
         return "states another epsilon than its run's reservation promises"
     return None

@@ -107,4 +107,6 @@ def test_the_command_says_nothing_but_its_own(workspace: Workspace, prefect_serv
     assert process.returncode == 0
     said = [line.split()[0] for line in out.splitlines() if line]
     assert said == ["ledger", "release", "rows", "run", "promise", "spent", "remaining"]
-    assert all(re.match(r"starting Prefect|run |first model|round ", line) for line in errors.splitlines())
+    assert all(
+        re.match(r"starting Prefect|run |first model|round |fitting |computing ", line) for line in errors.splitlines()
+    )

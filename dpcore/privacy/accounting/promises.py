@@ -84,13 +84,25 @@ def promise_of(cap: Cap, *, delta: Fraction | float, group: int = 1) -> Promise:
     amount = amount_of_group(cap.amount, currency=cap.currency, size=group)
     if cap.currency is Currency.PURE or cap.first is None or not cap.raised:
         return Promise(epsilon_of(amount, currency=cap.currency, delta=delta), float_up(Fraction(delta)))
-    step = _step(cap.amount, first=cap.first)
-    anchor = GROWTH**step * amount_of_group(cap.first, currency=cap.currency, size=group)
+    anchor = GROWTH ** _step(cap.amount, first=cap.first) * amount_of_group(
+        cap.first, currency=cap.currency, size=group
+    )
     order = best_order(_rho(anchor, cap.currency), delta=delta)
-    deltas = step + 1 + (cap.currency is Currency.GDP)
+    deltas = deltas_of(cap)
     total = _times(delta, deltas)
     # At exactly one part of the total: the decimal product of a delta may differ from it in the last digit of a float.
     return Promise(epsilon_at_order(_rho(amount, cap.currency), order=order, delta=Fraction(total) / deltas), total)
+
+
+def deltas_of(cap: Cap) -> int:
+    """Return how many times its delta the promise of a cap takes: once, or more if it was raised.
+
+    >>> deltas_of(Cap(Currency.ZCDP, AMOUNT_OF_ONE)), deltas_of(Cap(Currency.ZCDP, AMOUNT_OF_ONE, first=AMOUNT_OF_ONE // 4))
+    (1, 2)
+    """
+    if cap.currency is Currency.PURE or cap.first is None or not cap.raised:
+        return 1
+    return _step(cap.amount, first=cap.first) + 1 + (cap.currency is Currency.GDP)
 
 
 def _times(delta: Fraction | float, count: int) -> float:

@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpcore import Session
+from dpcore import Session, answer, open_release
 from dpcore.curator.curator import Curator
 from dpcore.errors import BudgetRefused, UsageError
 from dpcore.ledger import open_ledger
+from dpcore.privacy.accounting import Cap, promise_of
+from dpcore.reporting.promises import release_promise
 from dpcore.session.overview import close, listed
 from dpcore.session.table import SessionTable
 from dpcore.steward.verify import verify_ledger
@@ -236,8 +238,6 @@ def test_a_spec_without_sessions_is_refused(workspace: Workspace, change: tuple[
 
 
 def test_a_session_is_published_as_a_release_for_nothing(session: Session) -> None:
-    from dpcore import answer, open_release  # noqa: PLC0415
-
     session.ask(GROUPED, within=narrower(session, GROUPED))
     paid = spent()
     outcome = session.release()
@@ -257,6 +257,27 @@ def test_a_session_is_published_as_a_release_for_nothing(session: Session) -> No
     assert found.n.to_list() == pytest.approx(
         next(iter(known.of(session._parsed(GROUPED), level=0.95)[1].values())).value.tolist(), abs=1.0
     )
+    verify_ledger()
+
+
+def test_a_session_that_goes_on_from_a_seen_release_promises_as_much_as_a_raised_cap(
+    copied: Callable[[], Path],
+) -> None:
+    copied()
+    with Session.open("spec.yaml", epsilon=3.0, session="second") as second:
+        outcome = second.release()
+    stated = open_release(outcome["release"]).manifest["privacy"]
+    with open_ledger() as ledger:
+        account, run = ledger.account("visits"), ledger.run(outcome["run"])
+        first, session = ledger.run("s-first"), ledger.run("second")
+    promise = release_promise(account, run, earlier=(first, session))
+    assert (stated["epsilon"], stated["delta"]) == (promise.epsilon, promise.delta)
+    amount = run.reserved + first.reserved + session.reserved
+    naive = promise_of(
+        Cap(account.currency, amount), delta=account.delta
+    )  # no theorem has it: the amount depends on answers
+    assert (promise.epsilon, promise.delta) > (naive.epsilon, naive.delta)
+    assert promise.delta > naive.delta
     verify_ledger()
 
 
