@@ -34,6 +34,7 @@ def pytest_configure() -> None:
     """
     os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
     importlib.import_module("tests.few_replicates")
+    os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and output to a terminal that wide is wrapped
 
 
 def pytest_collection_finish() -> None:

@@ -91,11 +91,19 @@ def listed(name: str) -> tuple[Listed, ...]:
         names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
         raise UsageError(f"{one_line(folder)} cannot be read ({error.strerror}); check its permissions") from None
-    return tuple(
+    found = [
         Listed(each, folder / each, _manifest(folder / each), read_notice(folder / each), each == newest)
         for each in names
         if is_release(folder, each)
-    )
+    ]
+    return tuple(sorted(found, key=_age))
+
+
+def _age(each: Listed) -> tuple[str, int, str]:
+    """Return what orders releases by age: the second in which the run began, and then the version of the spec, which only grows."""
+    version = each.manifest.get("version")
+    number = version.get("number") if isinstance(version, dict) else None
+    return each.name.partition("-")[0], number if isinstance(number, int) else 0, each.name
 
 
 def withdraw_release(place: str, *, reason: str) -> tuple[Notice, Path, bool]:

@@ -3,16 +3,33 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from benchmarks.coverage_releases import seeded
 from dpcore.session.session import Session
+from dpcore.tables.ingest.draws import Draws
 from tests.conftest import SPEC, Workspace, visits
 
 EPSILON = 2.0
 FIRST_SHARE = 0.3  # most is left for questions
 GROUPED = "select city, count(*) as n from release where smoker group by city"
+
+
+@contextmanager
+def same_draws(seed: int) -> Iterator[None]:
+    """Draw the same noise, and keep the same rows of each person, in every run of the tests."""
+    with seeded(seed), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Draws, "fresh", lambda unit_key=None: Draws(bytes(32)))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _draws() -> Iterator[None]:
+    with same_draws(7):
+        yield
 
 
 def narrower(session: Session, query: str, share: float = 0.6) -> float:
@@ -28,7 +45,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, same_draws(3):
             for name in ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY"):
                 patch.delenv(name, raising=False)
             (folder / "spec.yaml").write_text(SPEC, encoding="utf-8")
