@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from dpcore.ledger import Account, Run
 from dpcore.privacy.accounting import Cap, Promise, promise_of
+from dpcore.reporting.session_claims import Claim
 
 _FROM_SESSION = re.compile(r"release of session (\S+) from run (\S+) after \d+ purchases")
-_SESSION = re.compile(r"session of \S+ from run (\S+?)( bought for epsilon \S+)?")
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ def made_from(claim: str) -> tuple[str, ...]:
 
 def began_with(*, session: Run, first: Run) -> bool:
     """Return whether a run is that of a session, and says itself that it began with the release of this first run."""
-    found = _SESSION.fullmatch(session.claim)
-    return found is not None and found[1] == first.id
+    claim = Claim.read(session.claim)
+    return claim is not None and claim.first == first.id
 
 
 def release_cap(account: Account, run: Run, *, earlier: Sequence[Run] = ()) -> Cap:
@@ -60,8 +60,7 @@ def release_cap(account: Account, run: Run, *, earlier: Sequence[Run] = ()) -> C
     counts as a raise of the first run's reservation (docs/decisions/0027). A session that buys its own first release has both fixed before
     the first draw.
     """
-    claims = filter(None, (_SESSION.fullmatch(each.claim) for each in earlier))
-    goes_on = any(claim[2] is None for claim in claims)
+    goes_on = any(claim.epsilon is None for claim in filter(None, (Claim.read(each.claim) for each in earlier)))
     amount = run.reserved + sum(each.reserved for each in earlier)
     return Cap(account.currency, amount, first=earlier[0].reserved if goes_on else None)
 

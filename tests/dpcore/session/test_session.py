@@ -140,9 +140,8 @@ def test_a_narrower_answer_costs_only_what_is_missing(session: Session) -> None:
 
 
 def test_a_purchase_also_teaches_about_other_questions(session: Session) -> None:
-    parts = [
-        f"select count(*) as n from release where smoker and city = '{city}'" for city in ("north", "south", "west")
-    ]
+    of_city = "select count(*) as n from release where smoker and city = 'CITY'"
+    parts = [of_city.replace("CITY", city) for city in ("north", "south", "west")]
 
     def half_widths() -> float:
         return sum(session.price(part, within=1e9).half_width for part in parts)
