@@ -22,7 +22,7 @@ GROUPED = "select city, count(*) as n from release where smoker group by city"
 def same_draws(seed: int) -> Iterator[None]:
     """Draw the same noise, and keep the same rows of each person, in every run of the tests."""
     with seeded(seed), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Draws, "fresh", lambda unit_key=None: Draws(bytes(32)))
+        patch.setattr(Draws, "fresh", lambda unit_key=None: Draws(bytes(32), unit_key=unit_key))
         yield
 
 
