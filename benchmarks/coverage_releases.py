@@ -1,12 +1,11 @@
 """Seeded releases of known tables, for `benchmarks.coverage`: made as a whole, with spec, ledger, rounds and files."""
 
 import json
-import os
 import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def released(
         return dict(json.loads(beside.read_text(encoding="utf-8")))
     spec = {**table[0], "strategy": {"name": strategy}, "privacy": {**table[0]["privacy"], "epsilon": epsilon}}
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as base, _working_in(Path(base)), seeded(seed):
+    with tempfile.TemporaryDirectory(dir=folder.parent) as base, chdir(base), seeded(seed):
         Path("spec.yaml").write_text(yaml.safe_dump(spec, sort_keys=False), encoding="utf-8")
         currency, cap = budget_of(PLENTY, delta=1e-9)
         with open_ledger(create=True) as ledger:
@@ -102,13 +101,3 @@ def seeded(seed: int) -> Iterator[None]:
         yield
     finally:
         entropy.random_words = before
-
-
-@contextmanager
-def _working_in(folder: Path) -> Iterator[None]:
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)

@@ -4,11 +4,10 @@ import argparse
 import json
 from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpcore.cli.output import Answer, UsedLedger, table
-from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.cli.specs import Subparsers, add_release, add_verb
 from dpcore.release.integrity import one_line
 
 if TYPE_CHECKING:
@@ -35,12 +34,7 @@ class Rows(Answer):
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verb to the parser."""
     parser = add_verb(verbs, "answer", common, "answer a question in SQL from a release", more=MORE)
-    parser.add_argument(
-        "release",
-        metavar="RELEASE",
-        type=Path,
-        help="the release's folder, or its dataset's folder for the newest release",
-    )
+    add_release(parser)
     parser.add_argument(
         "query",
         metavar="SQL",

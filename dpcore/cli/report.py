@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from dpcore.cli.output import Answer
-from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.cli.specs import Subparsers, add_release, add_verb
 from dpcore.errors import UsageError
 
 MORE = (
@@ -19,12 +19,7 @@ def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     parser = add_verb(
         verbs, "report", common, "compare a release with the true table, for the steward alone", more=MORE
     )
-    parser.add_argument(
-        "release",
-        metavar="RELEASE",
-        type=Path,
-        help="the release's folder, or its dataset's folder for the newest release",
-    )
+    add_release(parser)
     parser.add_argument("spec", metavar="SPEC", type=Path, help="the spec that the release was made from")
     parser.add_argument(
         "--changed",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dpcore.cli.output import Answer, UsedLedger
-from dpcore.cli.specs import Subparsers, add_verb
+from dpcore.cli.specs import Subparsers, add_release, add_verb
 from dpcore.errors import UsageError
 from dpcore.release.integrity import one_line
 
@@ -59,12 +59,7 @@ class Printed:
 def add_verbs(verbs: Subparsers, common: argparse.ArgumentParser) -> None:
     """Add the verb to the parser."""
     parser = add_verb(verbs, "sample", common, "draw more rows, or rows of a kind, from a release", more=MORE)
-    parser.add_argument(
-        "release",
-        metavar="RELEASE",
-        type=Path,
-        help="the release's folder, or its dataset's folder for the newest release",
-    )
+    add_release(parser)
     parser.add_argument("--rows", metavar="N", type=int, required=True, help="how many rows to draw")
     parser.add_argument(
         "--where", metavar="SQL", help='a condition that all rows satisfy, such as "age >= 65", as in `dpflow answer`'

@@ -37,6 +37,16 @@ def add_verb(
     return parser
 
 
+def add_release(parser: argparse.ArgumentParser) -> None:
+    """Add the argument that names a release."""
+    parser.add_argument(
+        "release",
+        metavar="RELEASE",
+        type=Path,
+        help="the release's folder, or its dataset's folder for the newest release",
+    )
+
+
 class Runner(Protocol):
     """Makes a release from a spec, or resumes a run of it."""
 

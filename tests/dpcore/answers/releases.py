@@ -1,8 +1,6 @@
 """Small releases with every kind of column, for questions."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -92,22 +90,11 @@ def make_release(folder: Path, spec: str, *, rows: int = 4000) -> Path:
     dataset = spec.split("\n", 1)[0].removeprefix("dataset: ")
     delta = 0.0 if "delta: 0}" in spec else 1e-9
     currency, cap = budget_of(1000.0, delta=delta)
-    with working_in(folder):
+    with chdir(folder):
         with open_ledger(create=True) as ledger:
             terms = {"unit": "row", "neighbours": Neighbours.ADD_REMOVE, "epsilon": 1000.0, "delta": delta}
             ledger.open_account(dataset, currency=currency, cap=cap, **terms)
         return Path(synthesize("spec.yaml", table=table(rows, seed=1)).release).resolve()
-
-
-@contextmanager
-def working_in(folder: Path) -> Iterator[None]:
-    """Work in a folder for a while."""
-    before = Path.cwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
 
 
 def declared_universe() -> Universe:

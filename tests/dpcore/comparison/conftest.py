@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from dpcore.ledger import open_ledger
 from dpcore.privacy.accounting import budget_of
 from dpcore.privacy.protection import Neighbours
 from tests.conftest import SPEC, visits
-from tests.dpcore.answers.releases import working_in
 
 MARKER = "zq7-marker"
 """Planted in the table as undeclared values and as ids. No file or stream outside the private folder may contain it."""
@@ -55,7 +55,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     spec = folder / "spec.yaml"
     spec.write_text(SPEC.replace("rounds: 4", "rounds: 2"), encoding="utf-8")
     currency, cap = budget_of(10.0, delta=1e-9)
-    with working_in(folder):
+    with chdir(folder):
         with pytest.MonkeyPatch.context() as patch:
             # the private folder is beside the ledger's file, as it is in the tests
             for name in ("DPFLOW_LEDGER_URL", "DPFLOW_PRIVATE", "DPFLOW_REGISTRY"):

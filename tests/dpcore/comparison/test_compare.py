@@ -5,6 +5,7 @@ import logging
 import shutil
 import stat
 from collections.abc import Callable
+from contextlib import chdir
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from dpcore.comparison.figures import buy_figures
 from dpcore.comparison.html import MARK
 from dpcore.errors import OutputError, SourceError, UsageError
 from dpcore.ledger import open_ledger
-from tests.dpcore.answers.releases import EVERY_KIND, make_release, table, working_in
+from tests.dpcore.answers.releases import EVERY_KIND, make_release, table
 from tests.dpcore.comparison.conftest import MARKER, Site
 
 COLUMNS = ("sex", "age", "smoker", "city")
@@ -237,7 +238,7 @@ def test_a_release_of_another_ledger_is_refused(site: Site, tmp_path: Path, monk
 def test_columns_of_every_kind_can_be_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DPFLOW_LEDGER_URL", raising=False)
     release = make_release(tmp_path, EVERY_KIND.replace("rounds: 4", "rounds: 1"), rows=800)
-    with working_in(tmp_path):
+    with chdir(tmp_path):
         written = compare(release, "spec.yaml", table=table(800, seed=1))
     found = json.loads(written.data.read_text(encoding="utf-8"))
     assert [column["name"] for column in found["columns"]] == list(open_release(release).universe.names)

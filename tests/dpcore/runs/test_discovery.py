@@ -1,7 +1,6 @@
 """Bought discovery in a whole run: charged level by level, found by noisy counts alone, and never bought twice."""
 
 import json
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 
 from dpcore import Outcome, cli, load_spec, synthesize
 from dpcore.errors import SourceError, UsageError
-from dpcore.ledger import Ledger, open_ledger
+from dpcore.ledger import open_ledger
 from dpcore.mechanisms import from_description
 from dpcore.mechanisms.sampling import entropy
 from dpcore.privacy.accounting import Currency
@@ -30,7 +29,7 @@ from dpcore.tables.ingest import Coding, Draws, Fingerprint, Source, ingest
 from dpcore.universe import Categorical, Number, Outside, Universe
 from tests.conftest import Workspace
 from tests.contracts.mechanism import recorded_words
-from tests.processes import forked
+from tests.processes import die_at, forked
 
 CODES = {"250": 0.4, "250.13": 0.2, "401.9": 0.2, "V27": 0.1, "E812": 0.09, "9": 0.01}
 SPEC = """\
@@ -144,21 +143,7 @@ def test_nothing_stands_out_of_much_noise_and_the_run_goes_on(codes: Callable[..
 
 
 def run_and_die(spec: str, run_id: str, calls: int) -> None:
-    """Run, and be killed right before (odd) or after (even) one of the ledger's commits."""
-    count, commit = 0, Ledger.commit
-
-    def counted(*arguments: Any, **more: Any) -> object:
-        nonlocal count
-        count += 1
-        if count == calls:
-            os.kill(os.getpid(), signal.SIGKILL)
-        result = commit(*arguments, **more)
-        count += 1
-        if count == calls:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return result
-
-    Ledger.commit = counted  # type: ignore[method-assign]
+    die_at(calls, methods=("commit",))
     synthesize(spec, run_id=run_id)
 
 

@@ -1,7 +1,6 @@
 """A whole run without Prefect: what it spends, what it leaves, and that no crash loses or repeats anything."""
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -26,7 +25,7 @@ from dpcore.privacy.accounting import Currency
 from dpcore.runs.synthesis import Synthesis
 from tests.conftest import Workspace, visits
 from tests.contracts.mechanism import recorded_words
-from tests.processes import forked
+from tests.processes import die_at, forked
 
 
 def charged_events(ledger: Ledger) -> Counter[str]:
@@ -182,25 +181,7 @@ def test_a_table_that_changed_is_not_mixed_into_a_run(workspace: Workspace, monk
 
 
 def run_and_die(spec: str, run_id: str, calls: int) -> None:
-    """Run, and be killed at the ledger's call number `calls`: odd numbers before it, even ones after."""
-    count = 0
-
-    def counted(method: Callable[..., object]) -> Callable[..., object]:
-        def call(*arguments: object, **more: object) -> object:
-            nonlocal count
-            count += 1
-            if count == calls:
-                os.kill(os.getpid(), signal.SIGKILL)
-            result = method(*arguments, **more)
-            count += 1
-            if count == calls:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
-
-        return call
-
-    for name in ("reserve", "lease", "record_data_version", "charge", "commit", "settle"):
-        setattr(Ledger, name, counted(getattr(Ledger, name)))
+    die_at(calls)
     synthesize(spec, run_id=run_id)
 
 

@@ -12,40 +12,17 @@ import pandas as pd
 import pytest
 
 from dpcore.answers import replicates
-from dpcore.ledger import Ledger, OperationState, open_ledger
+from dpcore.ledger import OperationState, open_ledger
 from dpcore.session.session import Session
 from dpcore.steward.verify import verify_ledger
 from tests.conftest import SPEC, Workspace, visits
 from tests.dpcore.session.conftest import EPSILON, FIRST_SHARE, GROUPED, narrower
 from tests.postgres import PostgresServer
-from tests.processes import forked
+from tests.processes import die_at, forked
 
 OTHER = "select sex, count(*) as n from release group by sex"
 ONE = "select count(*) as n from release where smoker"
 REPLICATES = 2
-METHODS = ("reserve", "lease", "record_data_version", "charge", "commit", "settle")
-
-
-def die_at(call: int) -> None:
-    """Be killed at the ledger's call with this number: odd numbers before it, even ones after."""
-    count = 0
-
-    def counted(method: Callable[..., object]) -> Callable[..., object]:
-        def called(*arguments: object, **more: object) -> object:
-            nonlocal count
-            count += 1
-            if count == call:
-                os.kill(os.getpid(), signal.SIGKILL)
-            result = method(*arguments, **more)
-            count += 1
-            if count == call:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
-
-        return called
-
-    for name in METHODS:
-        setattr(Ledger, name, counted(getattr(Ledger, name)))
 
 
 def work_in(folder: str) -> None:

@@ -306,7 +306,7 @@ def test_after_a_kill_it_has_another_port_and_a_run_that_waited_for_approval_goe
         assert "deployed synthesize/late" in own.dpflow("serve", "--deploy-only")
         resumed = again.read("POST", f"/flow_runs/{waiting}/resume", {})
         assert resumed["status"] == "ACCEPT", resumed
-        again.wait(waiting, until=lambda run: run["state_type"] == "COMPLETED")
+        assert again.wait(waiting)["state_name"] == "Completed", again.told(waiting)
 
 
 def test_stopped_after_both_were_killed_nothing_is_left(own: Stack) -> None:
