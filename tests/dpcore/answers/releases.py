@@ -94,7 +94,7 @@ def make_release(folder: Path, spec: str, *, rows: int = 4000) -> Path:
         with open_ledger(create=True) as ledger:
             terms = {"unit": "row", "neighbours": Neighbours.ADD_REMOVE, "epsilon": 1000.0, "delta": delta}
             ledger.open_account(dataset, currency=currency, cap=cap, **terms)
-        return Path(synthesize("spec.yaml", table=table(rows, seed=1)).release).resolve()
+        return Path(synthesize("spec.yaml", table=table(rows, seed=1), run_id="made").release).resolve()
 
 
 def declared_universe() -> Universe:
