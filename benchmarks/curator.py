@@ -29,11 +29,10 @@ import pandas as pd
 import pyarrow as pa
 
 from benchmarks.coverage import released, table_of
-from benchmarks.coverage_questions import cells_condition
+from benchmarks.coverage_questions import cells_condition, question_cells
 from dpcore.answers.intervals import Intervals
 from dpcore.answers.query import All, Condition, Count, Output, Query, terms
 from dpcore.answers.release import Release, open_release
-from dpcore.answers.replicates import random_cells
 from dpcore.errors import UsageError
 from dpcore.privacy.accounting import AMOUNT_OF_ONE, Currency, budget_of, epsilon_of
 from dpcore.privacy.protection import Neighbours, Protection
@@ -139,7 +138,7 @@ def questions(release: Release, frame: pd.DataFrame, *, workload: str, count: in
         axes = board[int(rng.integers(len(board)))] if board else columns()
         kept, parts = np.ones(len(codes[0]), dtype=np.bool_), []
         for axis in axes:
-            condition, cells = cells_condition(axis, attributes[axis], random_cells(attributes[axis], rng))
+            condition, cells = cells_condition(axis, attributes[axis], question_cells(attributes[axis], rng))
             parts.append(condition)
             kept &= cells[codes[axis]] > 0
         pool.setdefault(repr(parts), (All(tuple(parts)), float(kept.sum())))

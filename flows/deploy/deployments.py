@@ -19,6 +19,7 @@ from prefect.exceptions import ObjectNotFound
 from prefect.schedules import Cron, Schedule
 
 from dpcore.steward.registry import Registered, all_registered
+from flows.answer import answer
 from flows.budget import budget
 from flows.deploy.pool import ensure_queue
 from flows.form import form_schema
@@ -26,7 +27,7 @@ from flows.prefect_compat import EntrypointType, VersionType
 from flows.synthesize import synthesize
 from flows.verify import verify
 
-FLOWS: Mapping[str, Flow[..., Any]] = {flow.name: flow for flow in (synthesize, budget, verify)}
+FLOWS: Mapping[str, Flow[..., Any]] = {flow.name: flow for flow in (synthesize, budget, verify, answer)}
 """All flows by name. A worker executes only these, whatever a server says."""
 
 TAG = "dpflow"
