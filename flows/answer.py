@@ -60,14 +60,14 @@ def publish(run_id: str, folder: str, after: Priced) -> Published:
 @private_task(name="report")
 def report(run_id: str, name: str, after: Published | Priced) -> dict[str, Any]:
     """Write the table of answers, prices and what is left. If nothing was published, it shows prices only."""
-    where = after.folder if isinstance(after, Published) else ""
+    where = "/".join(Path(after.folder).parts[-3:]) if isinstance(after, Published) else ""
     asked = opened(run_id)
     answers, currency, remaining = asked.answers(), asked.session.account.currency.symbol, asked.remaining
     words = answer_words(answers, currency=currency, remaining=remaining, where=where)
     create_table_artifact(answer_rows(answers, currency=currency), key=key("answers", name), description=words)
     return {
         "session": asked.session.id,
-        "answers": where,
+        "answers": after.folder if isinstance(after, Published) else "",
         "paid": total_paid(answers),
         "remaining": remaining,
         "currency": currency,

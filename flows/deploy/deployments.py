@@ -1,4 +1,4 @@
-"""Deploy to a Prefect server: a release for each registered spec, the account pages, and the nightly verification of the ledger.
+"""Deploy to a Prefect server: releases of registered specs, dashboards, the account pages, and the nightly verification of the ledger.
 
 Prefect loads a flow by its module name, so the server stores no path of the deploying machine. Our deployments carry a tag: those
 whose spec is no longer registered are removed, and deployments without the tag are left alone.
@@ -18,6 +18,8 @@ from prefect.deployments.runner import RunnerDeployment
 from prefect.exceptions import ObjectNotFound
 from prefect.schedules import Cron, Schedule
 
+from dpcore.steward.dashboards import Registered as Dashboard
+from dpcore.steward.dashboards import all_dashboards
 from dpcore.steward.registry import Registered, all_registered
 from flows.answer import answer
 from flows.budget import budget
@@ -75,6 +77,8 @@ def deployments(pool: str) -> Iterator[RunnerDeployment]:
     """Yield every deployment that the server should have."""
     for entry in all_registered():
         yield _release(entry, pool)
+    for dashboard in all_dashboards():
+        yield _dashboard(dashboard, pool)
     yield _deployment(
         budget,
         pool=pool,
@@ -105,6 +109,19 @@ def _release(entry: Registered, pool: str) -> RunnerDeployment:
         tags=[entry.account],
         queue=entry.account,
         parameters={"release": entry.name},
+        schedules=[Cron(entry.cron, timezone=entry.timezone, slug=SLUG)] if entry.cron else [],
+    )
+
+
+def _dashboard(entry: Dashboard, pool: str) -> RunnerDeployment:
+    return _deployment(
+        answer,
+        pool=pool,
+        name=entry.name,
+        description=f"The questions of a dashboard, answered by a session of {entry.release}. What the session knows or has bought is free.",
+        tags=[entry.account],
+        queue=entry.account,
+        parameters=entry.parameters,
         schedules=[Cron(entry.cron, timezone=entry.timezone, slug=SLUG)] if entry.cron else [],
     )
 

@@ -28,11 +28,17 @@ def answer_rows(answers: Sequence[Answered], *, currency: str) -> list[Row]:
 
 
 def answer_words(answers: Sequence[Answered], *, currency: str, remaining: float, where: str) -> str:
-    """Return the description of the artifact, in Markdown: what was paid, what is left, and where the files are."""
+    """Return the description of the artifact, in Markdown: what was paid, what is left, and where the files are, if any."""
     paid, wider = total_paid(answers), [each for each in answers if each.status == WIDER]
     level = f"{100 * answers[0].level:g} %"
-    parts = [f"{len(answers)} queries, intervals of {level}; paid {paid:.6g} {currency}, {remaining:.6g} {currency} left in the session."]
-    parts += [f"Every answer is in {plain(where)}."] if where else []
+    parts = [
+        f"{len(answers)} queries, intervals of {level}; paid {paid:.6g} {currency}, {remaining:.6g} {currency} left in the session."
+    ]
+    parts += [
+        f"All rows are in the folder {plain(where)} beside the releases."
+        if where
+        else "A dry run: nothing was bought or published."
+    ]
     parts += [f"Query {each.number} is wider than wanted{_because(each)}." for each in wider[:10]]
     parts += [f"{len(wider) - 10} more are, too."] if len(wider) > 10 else []
     return " ".join(parts)

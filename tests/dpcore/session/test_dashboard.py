@@ -65,7 +65,9 @@ def test_a_mistake_in_one_query_is_found_before_anything_is_charged(session: Ses
 
 def test_what_all_of_them_cost_is_compared_with_what_is_left_before_anything_is_charged(session: Session) -> None:
     dashboard = Dashboard(session, asked(ALL, GROUPED, BY_SEX, within="1.5"))
-    with pytest.raises(BudgetRefused, match=r"3 of 3 answers must be bought and cost .* left; ask for wider") as refused:
+    with pytest.raises(
+        BudgetRefused, match=r"3 of 3 answers must be bought and cost .* left; ask for wider"
+    ) as refused:
         dashboard.price()
     assert refused.value.requested > refused.value.remaining
     assert spent() == 0
@@ -127,7 +129,10 @@ def test_a_dashboard_is_found_by_its_name_while_it_is_open(copied: Callable[[], 
     questions = asked(ALL, within="1000000")
     with open_dashboard("board", "spec.yaml", questions, session=None) as name:
         assert opened(name).questions is questions
-        with pytest.raises(UsageError, match="already open"), open_dashboard("board", "spec.yaml", questions, session="s"):
+        with (
+            pytest.raises(UsageError, match="already open"),
+            open_dashboard("board", "spec.yaml", questions, session="s"),
+        ):
             pass
     with pytest.raises(UsageError, match="is not open in this process"):
         opened("board")
