@@ -14,6 +14,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
+from dpcore.session.questions import MOST_QUERIES
+from dpcore.spec.release import NAME
 from dpcore.steward.registry import registered_names
 from flows.prefect_compat import ParameterSchema, parameter_schema
 
@@ -22,6 +24,7 @@ MOST_DELTA = 1e-3
 MOST_ROWS = 10**9
 MOST_COLUMNS = 8
 MOST_NOTE = 500
+MOST_QUERY = 10_000
 
 AS_DECLARED = "as declared"
 
@@ -92,6 +95,13 @@ StrategyName = Annotated[
     _FieldSchema({"type": "string", "enum": [AS_DECLARED, "adaptive", "mwem", "pmw"], "default": AS_DECLARED}),
 ]
 Note = Annotated[str, Field(max_length=MOST_NOTE)]
+Queries = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=MOST_QUERY)]], Field(min_length=1, max_length=MOST_QUERIES)
+]
+WithinText = Annotated[str, Field(min_length=1, max_length=20)]
+Level = Annotated[float, Field(gt=0, lt=1)]
+SessionId = Annotated[str, Field(max_length=100)]
+DashboardName = Annotated[str, Field(pattern=NAME)]
 
 
 class _Closed(ParameterSchema):

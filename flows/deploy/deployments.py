@@ -1,4 +1,4 @@
-"""Deploy to a Prefect server: a release for each registered spec, the account pages, and the nightly verification of the ledger.
+"""Deploy to a Prefect server: releases of registered specs, dashboards, the account pages, and the nightly verification of the ledger.
 
 Prefect loads a flow by its module name, so the server stores no path of the deploying machine. Our deployments carry a tag: those
 whose spec is no longer registered are removed, and deployments without the tag are left alone.
@@ -21,7 +21,10 @@ from prefect.schedules import Cron, Schedule
 from dpcore import Account, Balance
 from dpcore.errors import DpflowError
 from dpcore.reporting import overview
+from dpcore.steward.dashboards import Registered as Dashboard
+from dpcore.steward.dashboards import all_dashboards
 from dpcore.steward.registry import Registered, all_registered
+from flows.answer import answer
 from flows.budget import budget
 from flows.deploy.pool import ensure_queue
 from flows.form import Fill, form_schema
@@ -30,7 +33,7 @@ from flows.prefect_compat import EntrypointType, VersionType
 from flows.synthesize import synthesize
 from flows.verify import verify
 
-FLOWS: Mapping[str, Flow[..., Any]] = {flow.name: flow for flow in (synthesize, budget, verify)}
+FLOWS: Mapping[str, Flow[..., Any]] = {flow.name: flow for flow in (synthesize, budget, verify, answer)}
 """All flows by name. A worker executes only these, whatever a server says."""
 
 TAG = "dpflow"
@@ -79,6 +82,8 @@ def deployments(pool: str) -> Iterator[RunnerDeployment]:
     balances = _balances()
     for entry in all_registered():
         yield _release(entry, pool, balances.get(entry.account))
+    for dashboard in all_dashboards():
+        yield _dashboard(dashboard, pool)
     yield _deployment(
         budget,
         pool=pool,
@@ -120,6 +125,19 @@ def _release(entry: Registered, pool: str, balance: tuple[Account, Balance] | No
         parameters={"release": entry.name},
         schedules=[Cron(entry.cron, timezone=entry.timezone, slug=SLUG)] if entry.cron else [],
         fill=lambda schema: filled(schema, entry, balance),
+    )
+
+
+def _dashboard(entry: Dashboard, pool: str) -> RunnerDeployment:
+    return _deployment(
+        answer,
+        pool=pool,
+        name=entry.name,
+        description=f"The questions of a dashboard, answered by a session of {entry.release}. What the session knows or has bought is free.",
+        tags=[entry.account],
+        queue=entry.account,
+        parameters=entry.parameters,
+        schedules=[Cron(entry.cron, timezone=entry.timezone, slug=SLUG)] if entry.cron else [],
     )
 
 

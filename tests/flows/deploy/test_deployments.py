@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from dpcore.steward.dashboards import register_dashboard, unregister_dashboard
 from dpcore.steward.registry import register, unregister
 from tests.conftest import Workspace
 
@@ -68,6 +69,20 @@ def test_each_registered_spec_is_a_deployment_beside_budget_and_verify(workspace
     assert crons("synthesize/second") == []
     assert crons("budget/budget") == [("*/15 * * * *", "UTC", True)]
     assert crons("verify/verify") == [("30 2 * * *", "UTC", True)]
+
+
+def test_each_registered_dashboard_is_a_deployment_in_the_queue_of_its_account(workspace: Workspace) -> None:
+    register(workspace.spec, name="first")
+    board = workspace.folder / "board.yaml"
+    board.write_text("release: first\nwithin: 2%\nqueries: [select count(*) from release]\n", encoding="utf-8")
+    register_dashboard(board, cron="0 6 * * *")
+    assert "answer/board" in deployed().present
+    found = read("answer/board")
+    assert found.parameters["queries"] == ["select count(*) from release"]
+    assert (found.parameters["within"], found.work_queue_name, found.tags) == ("2%", "visits", ["dpflow", "visits"])
+    assert crons("answer/board") == [("0 6 * * *", "UTC", True)]
+    unregister_dashboard("board")
+    assert deployed().removed == ("answer/board",)
 
 
 def test_the_runs_of_one_account_are_taken_one_at_a_time_whatever_their_deployment(workspace: Workspace) -> None:
@@ -439,6 +454,7 @@ def test_prefect_deploy_gives_the_same_deployments_for_the_sample(
     # Prefect's command knows neither spec nor ledger. The first run, or `budget`, fills the form in.
     monkeypatch.setattr(deployments, "filled", lambda schema, *_: schema)
     register(SAMPLE, cron="0 3 1 * *", timezone="Europe/Zurich")
+    register_dashboard(SAMPLE.with_name("clinic-dashboard.yaml"), cron="0 6 * * *", timezone="Europe/Zurich")
     names = deployed().present
     ours = {name: _compared(read(name)) for name in names}
     # Prefect's command can't say that a form has no other fields; a run with such a field fails at its start.
