@@ -75,7 +75,7 @@ class Door:
 
     def _count(self, analyst: str) -> None:
         """Count a request. An analyst's bucket holds ten seconds' worth of requests, and is refilled steadily."""
-        now, most = time.monotonic(), 10 * self._rate
+        now, most = time.monotonic(), max(1.0, 10 * self._rate)
         left, before = self._buckets.get(analyst, (most, now))
         left = min(most, left + (now - before) * self._rate)
         self._buckets[analyst] = max(0.0, left - 1), now
