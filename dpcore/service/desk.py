@@ -81,11 +81,11 @@ class Desk:
         self._answers: _Memory[dict[str, Any]] = _Memory(MOST_REMEMBERED)
 
     def open(self) -> None:
-        """Join the session, and read its model, so that the first question need not wait for that."""
+        """Join the session, and read its table. So it is the steward who learns of a table that changed or can't be read."""
 
         def join() -> str:
             session = self._join()
-            _ = session.knowledge.intervals
+            session.prepare()
             return session.id
 
         self.session = self._thread.submit(join).result()

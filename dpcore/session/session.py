@@ -141,6 +141,17 @@ class Session:
         """What the session knows now. Purchases of other processes are included."""
         return self._known()
 
+    def prepare(self) -> None:
+        """Read the model and the table now, if the session is open, so that no later answer has to wait for that.
+
+        Raises:
+            SourceError: If the table cannot be read.
+            UsageError: If it has changed since the session began.
+        """
+        _ = self._known().intervals
+        if self.run.state is RunState.OPEN:
+            self._read_table()
+
     def price(self, query: str, *, within: float | str, level: float = 0.95) -> Price:
         """Return what an answer would cost now. No data is touched, and nothing is charged.
 
