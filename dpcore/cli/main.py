@@ -9,7 +9,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from dpcore.cli import answer, audit, init, ledger, plan, registry, releases, report, sample, service, session, specs
+from dpcore.cli import (
+    answer,
+    audit,
+    dashboards,
+    init,
+    ledger,
+    plan,
+    registry,
+    releases,
+    report,
+    sample,
+    service,
+    session,
+    specs,
+)
 from dpcore.cli.output import Answer, Listing, UsedLedger
 from dpcore.cli.specs import Runner, Subparsers
 from dpcore.errors import BudgetRefused, DpflowError, SpecError
@@ -141,6 +155,7 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
     report.add_verbs(verbs, common)
     releases.add_verbs(verbs, common)
     registry.add_verbs(verbs, common)
+    dashboards.add_verbs(verbs, common)
     ledger.add_verbs(verbs, common)
     audit.add_verbs(verbs, common)
     for add_verbs in more:

@@ -52,6 +52,9 @@ _Result = TypeVar("_Result")
 MOST_GIVEN = 10_000
 """How many free answers a process remembers. They are kept so that nobody pays later for what was free before."""
 
+ANY_WIDTH = 1e300
+"""A half width that no answer exceeds."""
+
 
 class Session:
     """An open session. Use `Session.open` for a new one, and `Session.join` for one that was opened before, also by another process.
@@ -167,6 +170,15 @@ class Session:
         wanted = Within.of(within, level=level)
         return self._price(self._offer(self._parsed(query), wanted))
 
+    def look(self, query: str, *, within: float | str | None, level: float = 0.95) -> Reply:
+        """Return an answer as it is known now, however wide. Its price is what the wanted accuracy would cost; None wants none.
+
+        No data is touched, and nothing is charged. Unlike `ask`, this does not return what was free before the model learned more.
+        """
+        wanted = Within.of(ANY_WIDTH if within is None else within, level=level)
+        offered = self._offer_now(self._parsed(query), wanted)
+        return Reply(frame_of(offered.prepared, offered.numbers), self._price(offered))
+
     def ask(self, query: str, *, within: float | str, level: float = 0.95, payer: Payer = SESSION) -> Reply:
         """Answer a question. It is free if the model knows the answer well enough, or if the same question was bought before.
 
@@ -243,13 +255,7 @@ class Session:
     def _offer(self, query: Query, within: Within) -> Offer:
         name = digest_of(query), within.level
         try:
-            found = offer(
-                query,
-                self._known(),
-                within=within,
-                currency=self._account.currency,
-                protection=self._declaration.protection,
-            )
+            found = self._offer_now(query, within)
         except UsageError:
             if (given := self._given.get(name)) is None or not given.is_within(within):
                 raise
@@ -262,6 +268,15 @@ class Session:
             # Intervals may widen a little when the model learns. Nobody pays for an answer that was given for nothing before.
             return self._again(given, query)
         return found
+
+    def _offer_now(self, query: Query, within: Within) -> Offer:
+        return offer(
+            query,
+            self._known(),
+            within=within,
+            currency=self._account.currency,
+            protection=self._declaration.protection,
+        )
 
     def _again(self, given: Offer, query: Query) -> Offer:
         """Return an answer that was given before, with the names, the order and the limit of another query that asks the same."""
@@ -350,6 +365,7 @@ class Session:
                 question=question,
                 digest=digest,
                 level=offered.within.level,
+                share=offered.within.size if offered.within.relative else None,
                 grid=grid,
                 counts=counts,
                 noise=noise.standard_deviation,
