@@ -5,12 +5,13 @@ The newest answers replace those before, so that programs that draw a dashboard 
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dpcore.errors import OutputError
+from dpcore.object_store import AnyPath, ObjectPath
 from dpcore.release.atomic_files import replacing
 from dpcore.session.dashboard import Answered, Dashboard
 from dpcore.spec import Declaration
@@ -21,7 +22,7 @@ FOLDER = "_answers"
 LIST = "answers.parquet"
 
 
-def answers_folder(declaration: Declaration, name: str) -> Path:
+def answers_folder(declaration: Declaration, name: str) -> AnyPath:
     """Return the folder of a dashboard's answers."""
     return declaration.output_folder.parent / FOLDER / declaration.spec.dataset / name
 
@@ -35,20 +36,37 @@ def file_of(number: int) -> str:
     return f"query-{number:03}.parquet"
 
 
-def publish_answers(dashboard: Dashboard, folder: Path) -> None:
+def publish_answers(dashboard: Dashboard, folder: AnyPath) -> None:
     """Write all answers of a dashboard to a folder. Files of an earlier dashboard with more queries are removed.
 
     Raises:
-        OutputError: If they cannot be written. Earlier answers are unchanged then.
+        OutputError: If they cannot be written. Earlier answers in a local folder are unchanged then.
     """
     answers = dashboard.answers()
     tables = {file_of(each.number): _table(each) for each in answers} | {LIST: _list(answers, dashboard)}
+    if isinstance(folder, ObjectPath):
+        _put(tables, folder)
+        return
     with replacing(folder, list(tables)) as partials:
         for partial, table in zip(partials, tables.values(), strict=True):
             pq.write_table(table, partial)
     for stale in folder.glob("query-*.parquet"):
         if stale.name not in tables:
             stale.unlink(missing_ok=True)
+
+
+def _put(tables: dict[str, pa.Table], folder: ObjectPath) -> None:
+    """Write to an object store, which replaces one object at a time. The list comes last."""
+    try:
+        for name, table in tables.items():
+            content = pa.BufferOutputStream()
+            pq.write_table(table, content)
+            (folder / name).write(content.getvalue().to_pybytes())
+        for path in folder.iterdir():
+            if path.name not in tables:
+                path.unlink()
+    except OSError as error:
+        raise OutputError(f"cannot write to {folder}; check the store and its credentials, then run again") from error
 
 
 def _table(answered: Answered) -> pa.Table:

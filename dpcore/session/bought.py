@@ -11,7 +11,7 @@ import numpy as np
 from dpcore.answers.intervals import Basis, Interval
 from dpcore.answers.query import Number, Query
 from dpcore.errors import LedgerDamaged
-from dpcore.measurements import BOUGHT, Counts, Measurement
+from dpcore.measurements import BOUGHT, Counts, Measurement, step_for
 from dpcore.models.lifted import Grid
 from dpcore.resolutions import Resolutions
 
@@ -27,13 +27,13 @@ def digest_of(query: Query) -> str:
     return sha256(repr(asked).encode()).hexdigest()[:32]
 
 
-def step_of(digest: str, purchase: int) -> str:
+def step_of(digest: str, purchase: int, *, analyst: str | None = None) -> str:
     """Return the name of the step that buys an answer. `purchase` counts the purchases of the same question, from 1.
 
-    >>> step_of("9f86", 1)
-    'ask/9f86/1'
+    >>> step_of("9f86", 1), step_of("9f86", 1, analyst="ada")
+    ('ask/9f86/1', 'ask/9f86/1@ada')
     """
-    return f"{BOUGHT}{digest}/{purchase}"
+    return step_for(f"{BOUGHT}{digest}/{purchase}", analyst)
 
 
 @dataclass(frozen=True, eq=False)
