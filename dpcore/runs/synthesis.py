@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from dpcore.errors import DpflowError, RowsUnexpected, UsageError
 from dpcore.ledger import Account, Lease, Ledger, Run, open_ledger
 from dpcore.measurements import Measurement, Selection
 from dpcore.models.persons import PersonSizes
+from dpcore.object_store import AnyPath
 from dpcore.places import places_of_spec
 from dpcore.private import Private
 from dpcore.release import (
@@ -363,7 +363,7 @@ class Synthesis:
         spent = paid / self.ledger.run(self.run_id).reserved
         return Persons(persons.rows_of, persons.constant, self._sizes, spent=spent, seed=self._seed("persons"))
 
-    def publish(self, rows: SyntheticRows) -> Path:
+    def publish(self, rows: SyntheticRows) -> AnyPath:
         """Write the release and publish it atomically. A worker that has lost its lease publishes nothing."""
         self.ledger.confirm()
         stages, granted = self._stages, self._stages.granted
