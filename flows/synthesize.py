@@ -49,6 +49,12 @@ def check_rows(run_id: str, after: Before) -> Done:
     return steps.check_rows(run_id, after)
 
 
+@private_task(name="learn-sizes")
+def learn_sizes(run_id: str, after: Before) -> Done:
+    """Learn how many rows persons have, to keep the rows of synthetic persons together."""
+    return steps.learn_sizes(run_id, after)
+
+
 @private_task(name="discover")
 def discover(run_id: str, after: Before) -> Done:
     """Discover the values that the spec does not list."""
@@ -122,6 +128,7 @@ TASKS = Steps(
     reserve=reserve,
     choose_limit=choose_limit,  # if the spec says `max_rows_per_unit: auto`
     check_rows=check_rows,  # if the spec declares how many rows it expects
+    learn_sizes=learn_sizes,  # if the spec keeps the rows of synthetic persons together
     discover=discover,  # if the spec leaves values to be discovered
     ingest=ingest,
     histogram=histogram,
