@@ -32,6 +32,7 @@ from dpcore.release.integrity import (
     read_manifest,
 )
 from dpcore.release.measured import MEASUREMENTS, measurement_schema, measurement_tables
+from dpcore.release.started import START, start_options, start_table
 from dpcore.release.versions import version_of
 from dpcore.reporting.portrait import Portrait
 from dpcore.spec.described import describe_universe
@@ -220,9 +221,14 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         _write_parquet(folder, "data/part-00000.parquet", _decoded(draft), universe.schema.with_metadata(footer)),
         _write_parquet(folder, MEASUREMENTS, measured, schema.with_metadata({**schema.metadata, **footer})),
     ]
+    measured_bytes = files[1]["bytes"]
+    if draft.start.functions:
+        table = start_table(draft.start)
+        schema = table.schema.with_metadata({**table.schema.metadata, **footer})
+        files.append(_write_parquet(folder, START, iter([table]), schema, **start_options(table)))
     judgement = None
     if draft.uncertainty is not None:
-        table, options = draft.uncertainty(int(UNCERTAINTY_BYTES * files[1]["bytes"]))
+        table, options = draft.uncertainty(int(UNCERTAINTY_BYTES * measured_bytes))
         schema = table.schema.with_metadata({**table.schema.metadata, **footer})
         files.append(_write_parquet(folder, UNCERTAINTY, iter([table]), schema, **options))
         if draft.judge is not None:
@@ -244,6 +250,7 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
         "discovered": [asdict(each) for each in draft.findings],
         "universe": describe_universe(draft.declaration),
         "strategy": draft.declaration.strategy.name,
+        **({} if draft.prior is None else {"prior": dict(draft.prior)}),
         "rounds": [asdict(each) for each in draft.rounds],
         **({} if portrait is None else {"errors": _listed_errors(portrait)}),
         "files": files,

@@ -20,6 +20,7 @@ from dpcore.spec.categories import CategoricalSpec
 from dpcore.spec.discover import check_shares
 from dpcore.spec.document import Document, read_document
 from dpcore.spec.marks import MARK, is_reported, report_marks
+from dpcore.spec.prior import check_prior
 from dpcore.spec.release import AUTO, AdaptiveSpec, AttributeSpec, MwemSpec, ReleaseSpec, StrategySpec
 from dpcore.spec.sentences import KINDS, place_of, sentence
 from dpcore.spec.shares import usual_share
@@ -224,6 +225,7 @@ def load_spec(path: str | Path, *, with_table: bool = False) -> Declaration:
     check_workload(document, attributes)
     check_blocks(document, attributes)
     _check_strategy(document)
+    check_prior(document)
     if spec is not None:
         bought = {name: getattr(part, "discover", None) or part for name, part in spec.universe.items()}
         shares = {name: getattr(each, "share", None) for name, each in bought.items()}
