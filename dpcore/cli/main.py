@@ -9,7 +9,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from dpcore.cli import answer, audit, init, ledger, plan, registry, releases, report, sample, session, specs
+from dpcore.cli import (
+    answer,
+    audit,
+    dashboards,
+    init,
+    ledger,
+    plan,
+    registry,
+    releases,
+    report,
+    sample,
+    service,
+    session,
+    specs,
+)
 from dpcore.cli.output import Answer, Listing, UsedLedger
 from dpcore.cli.specs import Runner, Subparsers
 from dpcore.errors import BudgetRefused, DpflowError, SpecError
@@ -136,10 +150,12 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
     plan.add_verbs(verbs, common)
     answer.add_verbs(verbs, common)
     session.add_verbs(verbs, common)
+    service.add_verbs(verbs, common)
     sample.add_verbs(verbs, common)
     report.add_verbs(verbs, common)
     releases.add_verbs(verbs, common)
     registry.add_verbs(verbs, common)
+    dashboards.add_verbs(verbs, common)
     ledger.add_verbs(verbs, common)
     audit.add_verbs(verbs, common)
     for add_verbs in more:

@@ -4,7 +4,6 @@ Without it nobody could restore the model from the release alone, since the func
 """
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,8 @@ import pyarrow.parquet as pq
 
 from dpcore.errors import UsageError
 from dpcore.models.start import Start
+from dpcore.object_store import AnyPath
+from dpcore.release.integrity import open_regular
 
 START = "start.parquet"
 _METADATA = b"dpflow-start"
@@ -34,14 +35,15 @@ def start_options(table: pa.Table) -> dict[str, Any]:
     return {"use_dictionary": False, "column_encoding": dict.fromkeys(table.column_names, "BYTE_STREAM_SPLIT")}
 
 
-def read_start(path: Path) -> Start:
+def read_start(path: AnyPath) -> Start:
     """Restore the start that `start_table` has written.
 
     Raises:
         UsageError: If the file cannot be read.
     """
     try:
-        table = pq.read_table(path)
+        with open_regular(path) as opened:
+            table = pq.read_table(opened)
         public = json.loads((table.schema.metadata or {})[_METADATA])
         values = table["logarithm"].to_numpy().astype(np.float64)
         functions, begin = {}, 0
