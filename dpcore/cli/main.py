@@ -9,7 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from dpcore.cli import answer, audit, init, ledger, plan, registry, releases, report, sample, session, specs
+from dpcore.cli import (
+    answer,
+    audit,
+    init,
+    ledger,
+    plan,
+    registry,
+    releases,
+    report,
+    sample,
+    session,
+    specs,
+    verify_release,
+)
 from dpcore.cli.output import Answer, Listing, UsedLedger
 from dpcore.cli.specs import Runner, Subparsers
 from dpcore.errors import BudgetRefused, DpflowError, SpecError
@@ -139,6 +152,7 @@ def _parser(runner: Runner, more: Sequence[AddVerbs]) -> argparse.ArgumentParser
     sample.add_verbs(verbs, common)
     report.add_verbs(verbs, common)
     releases.add_verbs(verbs, common)
+    verify_release.add_verbs(verbs, common)
     registry.add_verbs(verbs, common)
     ledger.add_verbs(verbs, common)
     audit.add_verbs(verbs, common)

@@ -29,6 +29,7 @@ from dpcore.release import (
     require_rewritable,
     retain_declared,
 )
+from dpcore.release.signing import signing_key
 from dpcore.reporting.formatting import at_most
 from dpcore.reporting.outcome import Outcome, Report, Round, without
 from dpcore.runs.discovery import Discovery
@@ -77,6 +78,7 @@ class Synthesis:
         )
         engine = engine_for(declaration.spec.engine, source=source, connect=connect)
         check_writable(self.declaration.output_folder)
+        signing_key()  # raises now, before anything is paid for, and not when the release is written
         places = places_of_spec(declaration.path)
         with ExitStack() as opened:
             self.ledger: Ledger = opened.enter_context(open_ledger(places=places))
