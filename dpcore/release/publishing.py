@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from dpcore.errors import OutputError
 from dpcore.release.card import card
 from dpcore.release.dataset_folder import DRAFT_OF_RELEASE, is_name, point_latest
+from dpcore.release.descriptors import descriptors
 from dpcore.release.draft import Draft
 from dpcore.release.draft_folder import DraftFolder, new_draft, sync_path
 from dpcore.release.integrity import (
@@ -237,6 +238,8 @@ def _write(folder: DraftFolder, draft: Draft, *, created: str) -> tuple[dict[str
             files.append(_write_parquet(folder, ERRORS, iter([judgement.errors]), schema, **_for_floats(schema)))
     portrait = None if judgement is None else judgement.portrait
     files.append(_write_text(folder, "card.html", card(draft, files=files, portrait=portrait)))
+    described = descriptors(draft, created=created, files=tuple(files))
+    files += [_write_text(folder, name, content) for name, content in described]
     manifest = {
         "format": FORMAT,
         "dataset": draft.declaration.spec.dataset,

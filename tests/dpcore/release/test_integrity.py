@@ -79,8 +79,8 @@ def test_an_unchanged_release_passes(release: Path, capsys: pytest.CaptureFixtur
 def test_every_flipped_byte_of_every_file_is_found_and_named(release: Path) -> None:
     files = files_of(release)
     assert [path.relative_to(release).as_posix() for path in files] == [
-        *("SHA256SUMS", "card.html", "data/part-00000.parquet", "errors.parquet", "manifest.json"),
-        *("measurements.parquet", "uncertainty.parquet"),
+        *("SHA256SUMS", "card.html", "croissant.json", "data/part-00000.parquet", "datapackage.json", "errors.parquet"),
+        *("manifest.json", "measurements.parquet", "uncertainty.parquet"),
     ]
     flipped = 0
     for path, place in positions(files):
