@@ -47,7 +47,7 @@ _TERMS += (
     "references",
     "regex",
 )
-_TERMS += ("repeated", "replace", "separator", "source", "subField", "transform")
+_TERMS += ("repeated", "replace", "samplingRate", "separator", "source", "subField", "transform")
 _CONTEXT: Mapping[str, Any] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -124,7 +124,8 @@ def _field(name: str, attribute: Attribute) -> dict[str, Any]:
     if values is None:
         edges = spread_of(attribute).edges
         limits["minimum"] = _plain(edges[0], kind)
-        limits["maximum" if kind == "number" else "exclusiveMaximum"] = _plain(edges[-1], kind)
+        included = kind == "number" or edges[-1] == dt.date.max  # the calendar has no day after that
+        limits["maximum" if included else "exclusiveMaximum"] = _plain(edges[-1], kind)
     elif kind != "boolean" and len(values) <= MOST_CATEGORIES:
         listed = [value for value in values if value is not None]
         if kind == "number":  # a Table Schema has no categories of numbers
